@@ -1,0 +1,182 @@
+//! When requests start: as soon as another ends (closed loop), or by a clock of their own (open loop).
+//!
+//! A closed loop hides stalls: while the disk stands still, nothing new is asked of it. An open loop goes on
+//! intending to start requests, and counts latency from the moment a request was meant to start, so that a
+//! stall is charged to every request it delays. Pure arithmetic: the worker brings the time.
+
+use crate::random::Random;
+
+/// The most requests per second one job can be asked to offer.
+pub const RATE_IOPS_MAX: u32 = 50_000_000;
+
+/// How the starts of an open loop are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// At equal distances (fio's `rate_process=linear`).
+    Fixed,
+    /// Independently of each other (fio's `rate_process=poisson`).
+    Poisson,
+}
+
+/// An offered load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests per second of each job (`rate_iops`).
+    pub iops: u32,
+    /// Their spacing.
+    pub pacing: Pacing,
+}
+
+impl Rate {
+    /// Whether the rate can be offered at all; the error is the end of a sentence about the job.
+    pub(crate) fn check(self) -> Result<(), String> {
+        if (1..=RATE_IOPS_MAX).contains(&self.iops) {
+            return Ok(());
+        }
+        Err(format!(
+            "rate_iops={} is outside 1..{RATE_IOPS_MAX}",
+            self.iops
+        ))
+    }
+}
+
+/// The starts that a job intends.
+#[derive(Debug)]
+pub(crate) enum Arrivals {
+    /// Whenever there is room.
+    Closed,
+    /// At the moments of a schedule.
+    Open {
+        next_ns: u64,
+        mean_ns: f64,
+        carry: f64,
+        pacing: Pacing,
+        random: Random,
+    },
+}
+
+impl Arrivals {
+    /// The schedule of one job; times are those of the worker's clock.
+    pub(crate) fn new(rate: Option<Rate>, seed: u64) -> Self {
+        let Some(rate) = rate else {
+            return Self::Closed;
+        };
+        Self::Open {
+            next_ns: 0,
+            mean_ns: 1e9 / f64::from(rate.iops),
+            carry: 0.0,
+            pacing: rate.pacing,
+            random: Random::new(seed),
+        }
+    }
+
+    /// Starts the schedule at a moment.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        if let Self::Open { next_ns, .. } = self {
+            *next_ns = now_ns;
+        }
+    }
+
+    /// The moment the next request was meant to start, if it is not in the future; then moves on.
+    #[inline]
+    pub(crate) fn due(&mut self, now_ns: u64) -> Option<u64> {
+        match self {
+            Self::Closed => Some(now_ns),
+            Self::Open { next_ns, .. } if *next_ns > now_ns => None,
+            Self::Open {
+                next_ns,
+                mean_ns,
+                carry,
+                pacing,
+                random,
+            } => {
+                let meant = *next_ns;
+                let gap = *carry + *mean_ns * draw(*pacing, random);
+                // What is below a nanosecond is kept, or a fixed rate would drift.
+                *carry = gap.fract();
+                *next_ns = meant.saturating_add(whole(gap));
+                Some(meant)
+            }
+        }
+    }
+
+    /// When the worker has to look again, if nothing ends before.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        match self {
+            Self::Closed => None,
+            Self::Open { next_ns, .. } => Some(*next_ns),
+        }
+    }
+}
+
+/// The next gap as a multiple of the mean.
+fn draw(pacing: Pacing, random: &mut Random) -> f64 {
+    match pacing {
+        Pacing::Fixed => 1.0,
+        Pacing::Poisson => -random.unit().ln(),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "gaps are positive, and the cast saturates"
+)]
+fn whole(gap: f64) -> u64 {
+    gap as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starts(pacing: Pacing, iops: u32, until_ns: u64) -> Vec<u64> {
+        let mut arrivals = Arrivals::new(Some(Rate { iops, pacing }), 7);
+        arrivals.begin(0);
+        std::iter::from_fn(|| arrivals.due(until_ns)).collect()
+    }
+
+    #[test]
+    fn a_fixed_rate_neither_drifts_nor_bunches() {
+        let starts = starts(Pacing::Fixed, 300_000, 999_999_999);
+        assert!(
+            (299_990..=300_010).contains(&starts.len()),
+            "{}",
+            starts.len()
+        );
+        assert!(
+            starts
+                .windows(2)
+                .all(|pair| (3333..=3334).contains(&(pair[1] - pair[0])))
+        );
+    }
+
+    #[test]
+    fn poisson_arrivals_have_the_mean_and_the_spread_of_their_name() {
+        let starts = starts(Pacing::Poisson, 100_000, 1_000_000_000);
+        let count = starts.len();
+        assert!((98_500..=101_500).contains(&count), "{count}");
+        let long = starts
+            .windows(2)
+            .filter(|pair| pair[1] - pair[0] > 10_000)
+            .count();
+        // A gap is longer than the mean with probability 1/e.
+        assert!((36_000..=37_700).contains(&long), "{long}");
+    }
+
+    #[test]
+    fn a_request_that_is_not_due_has_to_wait() {
+        let mut arrivals = Arrivals::new(
+            Some(Rate {
+                iops: 1000,
+                pacing: Pacing::Fixed,
+            }),
+            1,
+        );
+        arrivals.begin(500);
+        assert_eq!(arrivals.due(499), None);
+        assert_eq!(arrivals.due(500), Some(500));
+        assert_eq!(arrivals.due(500), None);
+        assert_eq!(arrivals.next_ns(), Some(1_000_500));
+    }
+}

@@ -1,0 +1,168 @@
+//! How long requests took: recorded without allocation, summed up at the end.
+//!
+//! Three significant digits from 1 ns to 100 s (HDR histogram), allocated before the first request; mean,
+//! least and greatest are exact. What takes longer than 100 s counts as 100 s in the percentiles only.
+
+use hdrhistogram::Histogram;
+
+/// The percentiles that every summary has: fio's default list.
+pub const PERCENTILES: [f64; 17] = [
+    1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
+    99.99,
+];
+
+/// The greatest latency that the percentiles tell apart: 100 s.
+const HIGHEST_NS: u64 = 100_000_000_000;
+
+/// Latencies as they are counted.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// An empty one; all its memory is taken here.
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, HIGHEST_NS, 3)
+            .expect("1 ns to 100 s with 3 digits is legal");
+        Self {
+            histogram,
+            sum_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+        }
+    }
+
+    /// Counts one request.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns);
+        self.sum_ns += u128::from(ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Forgets everything; what is in flight is counted afresh.
+    pub fn reset(&mut self) {
+        self.histogram.reset();
+        (self.sum_ns, self.min_ns, self.max_ns) = (0, u64::MAX, 0);
+    }
+
+    /// Adds what another one counted.
+    pub fn add(&mut self, other: &Self) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("all recorders have the same bounds");
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// The figures for the report.
+    pub fn summary(&self) -> Latency {
+        let count = self.histogram.len();
+        if count == 0 {
+            return Latency::default();
+        }
+        let at = |percent: f64| {
+            self.histogram
+                .value_at_quantile(percent / 100.0)
+                .clamp(self.min_ns, self.max_ns)
+        };
+        Latency {
+            count,
+            min_ns: self.min_ns,
+            max_ns: self.max_ns,
+            mean_ns: real(self.sum_ns) / real(u128::from(count)),
+            stddev_ns: self.histogram.stdev(),
+            percentiles_ns: PERCENTILES.map(at),
+        }
+    }
+}
+
+/// The distribution of the latencies of one kind of request; all zero when there was none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// How many were counted.
+    pub count: u64,
+    /// The least, exactly.
+    pub min_ns: u64,
+    /// The greatest, exactly.
+    pub max_ns: u64,
+    /// The mean, exactly.
+    pub mean_ns: f64,
+    /// The standard deviation, to 3 digits.
+    pub stddev_ns: f64,
+    /// The values at [`PERCENTILES`], to 3 digits.
+    pub percentiles_ns: [u64; 17],
+}
+
+impl Latency {
+    /// The value at one of [`PERCENTILES`]; `None` for a percentile that is not in the list.
+    pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
+        let at = PERCENTILES
+            .iter()
+            .position(|known| (known - percent).abs() < 1e-9)?;
+        Some(self.percentiles_ns[at])
+    }
+}
+
+/// A count as a real number, for a report; exact up to 2^53.
+pub(crate) fn real(count: u128) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_right_to_three_digits_and_the_rest_exact() {
+        let mut recorder = Recorder::new();
+        (1..=100_000).for_each(|ns| recorder.record(ns));
+        let latency = recorder.summary();
+        assert_eq!(
+            (latency.count, latency.min_ns, latency.max_ns),
+            (100_000, 1, 100_000)
+        );
+        assert!((latency.mean_ns - 50_000.5).abs() < 1e-6);
+        for (percent, ns) in PERCENTILES.iter().zip(latency.percentiles_ns) {
+            let exact = percent * 1000.0;
+            let error = (real(u128::from(ns)) - exact).abs() / exact;
+            assert!(error < 0.001, "{percent}: {ns}");
+        }
+    }
+
+    #[test]
+    fn nothing_recorded_is_all_zero() {
+        assert_eq!(Recorder::new().summary(), Latency::default());
+    }
+
+    #[test]
+    fn merging_equals_recording_in_one_place() {
+        let (mut one, mut two, mut both) = (Recorder::new(), Recorder::new(), Recorder::new());
+        for ns in 0..5000 {
+            let part = if ns % 3 == 0 { &mut one } else { &mut two };
+            part.record(ns * 17);
+            both.record(ns * 17);
+        }
+        one.add(&two);
+        assert_eq!(one.summary(), both.summary());
+    }
+
+    #[test]
+    fn a_stall_beyond_the_bounds_keeps_its_true_maximum() {
+        let mut recorder = Recorder::new();
+        recorder.record(300_000_000_000);
+        assert_eq!(recorder.summary().max_ns, 300_000_000_000);
+    }
+}

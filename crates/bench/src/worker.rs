@@ -1,0 +1,474 @@
+//! One job at work: a task that keeps its requests in flight on one channel of one shard.
+//!
+//! A request occupies a slot from its submission to its ending; the slot's buffers are allocated before the
+//! first request and travel with the requests. A disk that answers at once is served in a loop, never in a
+//! recursion, and at most [`TURN_BATCH`] times per turn, so that timers and other tasks of the shard have
+//! theirs. The clock is read once per request: the ending of one is the start of the next.
+//!
+//! The job's life, from the first read to the report, is in `life.rs`; what the next request is, is decided in
+//! `access`, `arrivals` and `verify`.
+
+mod life;
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
+use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Task, TaskId, Token};
+
+use crate::access::{Access, Sequence};
+use crate::arrivals::Arrivals;
+use crate::job::{Job, Region};
+use crate::random::{fill, mix};
+use crate::results::Tally;
+use crate::verify::Verifier;
+use life::{Life, Phase};
+
+/// Requests that one job starts in one turn of its shard, at most.
+const TURN_BATCH: u32 = 256;
+
+/// What the run tells its jobs.
+pub(crate) enum Command {
+    /// Everybody is ready: begin.
+    Start,
+    /// End now; what is in flight is still waited for.
+    Stop,
+}
+
+/// What a job tells the run.
+pub(crate) enum Event {
+    /// The channel is open and has answered once: which job, and its task.
+    Ready(u32, TaskId),
+    /// The job could not begin: a sentence.
+    Failed(String),
+    /// The job is over.
+    Ended(u32, Box<Tally>),
+}
+
+/// What anybody may look at while the job runs.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) ios: AtomicU64,
+    pub(crate) errors: AtomicU64,
+}
+
+/// What a worker is made of.
+pub(crate) struct Setup {
+    pub(crate) index: u32,
+    pub(crate) job: Job,
+    pub(crate) region: Region,
+    /// The disk's block.
+    pub(crate) block_bytes: u32,
+    pub(crate) run: u64,
+    pub(crate) drain: Duration,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) events: Sender<Event>,
+}
+
+/// One place for a request.
+#[derive(Default)]
+struct Slot {
+    /// What reads are received into.
+    read: Option<Buf>,
+    /// What writes are sent from; filled once, or stamped each time when verifying.
+    write: Option<Buf>,
+    access: Access,
+    meant_ns: u64,
+    start_ns: u64,
+}
+
+/// One job.
+pub(crate) struct Worker {
+    id: TaskId,
+    channel: Option<Box<dyn Channel>>,
+    setup: Setup,
+    sequence: Sequence,
+    arrivals: Arrivals,
+    verifier: Option<Verifier>,
+    slots: Vec<Slot>,
+    /// Slots without a request, the one that has been waiting longest first.
+    idle: VecDeque<u32>,
+    /// The slot whose request the disk had no room for.
+    parked: Option<u32>,
+    in_flight: u32,
+    /// Requests started since the phase that counts them began.
+    started: u64,
+    life: Life,
+    /// The clock as last read.
+    now_ns: u64,
+    tally: Tally,
+}
+
+impl Worker {
+    /// Opens the disk on this shard and begins with a first read.
+    ///
+    /// Errors: a sentence when the disk cannot be opened or the shard's memory does not suffice.
+    pub(crate) fn start(
+        shard: &mut Shard,
+        device: &dyn Device,
+        setup: Setup,
+    ) -> Result<(), String> {
+        let channel = device.open(shard).map_err(|error| error.to_string())?;
+        let id = shard.reserve();
+        let worker = Rc::new(RefCell::new(Self::new(shard, id, channel, setup)?));
+        shard.install(id, Rc::clone(&worker) as Rc<RefCell<dyn Task>>);
+        worker.borrow_mut().pump(shard);
+        Ok(())
+    }
+
+    /// Takes all buffers and tables the job needs.
+    fn new(
+        shard: &mut Shard,
+        id: TaskId,
+        channel: Box<dyn Channel>,
+        setup: Setup,
+    ) -> Result<Self, String> {
+        let job = &setup.job;
+        let seed = mix(job.seed ^ u64::from(setup.index));
+        let slots = (0..job.iodepth).map(|slot| new_slot(shard, job, seed ^ u64::from(slot)));
+        let slots: Option<Vec<Slot>> = slots.collect();
+        let slots = slots.ok_or_else(|| {
+            let bytes = job.buffer_bytes();
+            format!(
+                "job {} cannot have its {bytes} bytes of buffers; lower iodepth or bs",
+                setup.index
+            )
+        })?;
+        Ok(Self {
+            id,
+            channel: Some(channel),
+            sequence: Sequence::new(job, setup.index, &setup.region),
+            arrivals: Arrivals::new(job.rate, mix(seed)),
+            verifier: job
+                .verify
+                .then(|| Verifier::new(setup.region, setup.block_bytes, setup.run)),
+            slots,
+            idle: (0..job.iodepth).collect(),
+            parked: None,
+            in_flight: 0,
+            started: 0,
+            life: Life::default(),
+            now_ns: clock_ns(),
+            tally: Tally::new(job.rate.is_some(), job.verify),
+            setup,
+        })
+    }
+
+    /// Starts requests until the disk, the depth, the schedule or the turn says stop.
+    fn pump(&mut self, shard: &mut Shard) {
+        for _ in 0..TURN_BATCH {
+            let Some(slot) = self.next_slot(shard) else {
+                return self.settle(shard);
+            };
+            if !self.submit(shard, slot) {
+                return self.wait_for_room(shard);
+            }
+        }
+        self.publish();
+        shard.flush_later(self.id);
+    }
+
+    /// The slot of the next request, prepared; `None` when none is to be started now.
+    fn next_slot(&mut self, shard: &mut Shard) -> Option<u32> {
+        self.advance(shard);
+        if let Some(slot) = self.parked.take() {
+            return Some(slot);
+        }
+        let slot = *self.idle.front()?;
+        let (access, meant_ns) = match self.life.phase {
+            Phase::Probe if self.started == 0 => (self.probe(), self.now_ns),
+            Phase::Ramp { .. } | Phase::Measure { .. } => self.next_access(shard)?,
+            Phase::ReadBack { next } => (self.next_known(next)?, self.now_ns),
+            _ => return None,
+        };
+        self.idle.pop_front();
+        self.started += 1;
+        self.prepare(shard, slot, access, meant_ns);
+        Some(slot)
+    }
+
+    /// The read that brings the disk's connections up; its answer does not matter.
+    fn probe(&mut self) -> Access {
+        let first = Access {
+            unit: 0,
+            write: false,
+        };
+        self.verifier
+            .iter_mut()
+            .for_each(|verifier| assert!(verifier.claim(first.unit), "nothing is in flight"));
+        first
+    }
+
+    /// What the job asks for next, if it is due, and when it was meant to start.
+    fn next_access(&mut self, shard: &mut Shard) -> Option<(Access, u64)> {
+        let Some(meant_ns) = self.arrivals.due(self.now_ns) else {
+            self.wait_for_arrival(shard);
+            return None;
+        };
+        let mut access = self.sequence.draw();
+        if let Some(verifier) = &mut self.verifier {
+            // At most iodepth places are taken, and the region has twice as many: this ends soon.
+            while !verifier.claim(access.unit) {
+                access.unit = self.sequence.after(access.unit);
+            }
+        }
+        Some((access, meant_ns))
+    }
+
+    /// The next place to be read back.
+    fn next_known(&mut self, from: u64) -> Option<Access> {
+        let verifier = self
+            .verifier
+            .as_mut()
+            .expect("only a verifying job reads back");
+        let unit = verifier.next_known(from);
+        self.life.phase = Phase::ReadBack {
+            next: unit.map_or(self.setup.region.units, |unit| unit + 1),
+        };
+        let unit = unit?;
+        let free = verifier.claim(unit);
+        assert!(free, "everything was drained before reading back");
+        Some(Access { unit, write: false })
+    }
+
+    fn prepare(&mut self, shard: &mut Shard, slot: u32, access: Access, meant_ns: u64) {
+        let bytes = self.setup.job.block_bytes as usize;
+        let slot = &mut self.slots[slot as usize];
+        (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.now_ns);
+        if !access.write {
+            // A read fills its buffer, so nobody else may look at it; the probe of a job that only writes has none.
+            replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(bytes));
+            return;
+        }
+        // A disk may still be sending what it has answered already: such a buffer can be sent again, not changed.
+        let stamps = self.verifier.is_some();
+        replace_unless(
+            &mut slot.write,
+            |buf| !stamps || buf.is_unique(),
+            || filled(shard, bytes, meant_ns),
+        );
+        if let (Some(verifier), Some(buf)) = (&mut self.verifier, &mut slot.write) {
+            verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
+        }
+    }
+
+    /// Offers the request of a slot to the disk; false when there is no room for it.
+    fn submit(&mut self, shard: &mut Shard, slot: u32) -> bool {
+        let Some(buf) = self.buffer(slot) else {
+            self.parked = Some(slot);
+            self.give_up(shard, "the shard has no memory for one more buffer".into());
+            return true;
+        };
+        let request = self.request(slot, buf);
+        let channel = self
+            .channel
+            .as_mut()
+            .expect("the channel is open until the job has ended");
+        self.in_flight += 1;
+        match channel.submit(shard, request) {
+            Submit::Pending => true,
+            Submit::Done(status, loan) => {
+                self.now_ns = clock_ns();
+                self.finish(shard, slot, status, loan);
+                true
+            }
+            Submit::Busy(request) => {
+                self.in_flight -= 1;
+                self.tally.busy += 1;
+                self.put_back(slot, request.payload.into_loan());
+                self.parked = Some(slot);
+                false
+            }
+        }
+    }
+
+    /// The buffer of a prepared slot, unless the shard had no memory for it.
+    fn buffer(&mut self, slot: u32) -> Option<Buf> {
+        let slot = &mut self.slots[slot as usize];
+        if slot.access.write {
+            slot.write.take()
+        } else {
+            slot.read.take()
+        }
+    }
+
+    fn request(&self, slot: u32, buf: Buf) -> Request<'static> {
+        let access = self.slots[slot as usize].access;
+        Request {
+            operation: if access.write {
+                Operation::Write { durable: false }
+            } else {
+                Operation::Read
+            },
+            lba: self.setup.region.lba_of(access.unit),
+            blocks: self.setup.region.blocks_per_unit,
+            payload: Payload::Owned(buf),
+            token: Token {
+                task: self.id,
+                slot,
+            },
+        }
+    }
+
+    /// A request has ended: checks it, counts it, and frees its slot.
+    fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
+        self.in_flight -= 1;
+        self.life.alive_ns = self.now_ns;
+        self.put_back(slot, loan);
+        self.idle.push_back(slot);
+        self.verify(slot, status);
+        match (status.is_ok(), self.life.phase) {
+            (_, Phase::Probe) => {}
+            (true, _) => self.count(slot),
+            (false, _) => self.failed(shard, slot, status),
+        }
+    }
+
+    fn put_back(&mut self, slot: u32, loan: Loan) {
+        let slot = &mut self.slots[slot as usize];
+        let place = if slot.access.write {
+            &mut slot.write
+        } else {
+            &mut slot.read
+        };
+        if let Loan::Buf(buf) = loan {
+            *place = Some(buf);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, slot: u32) {
+        if !self.life.counts {
+            return;
+        }
+        let slot = &self.slots[slot as usize];
+        let side = &mut self.tally.sides[usize::from(slot.access.write)];
+        side.ios += 1;
+        side.bytes += u64::from(self.setup.job.block_bytes);
+        side.service
+            .record(self.now_ns.saturating_sub(slot.start_ns));
+        if let Some(latency) = &mut side.latency {
+            latency.record(self.now_ns.saturating_sub(slot.meant_ns));
+        }
+    }
+
+    fn verify(&mut self, slot: u32, status: Status) {
+        let (Some(verifier), Some(verified)) = (&mut self.verifier, &mut self.tally.verify) else {
+            return;
+        };
+        let slot = &self.slots[slot as usize];
+        let unit = slot.access.unit;
+        verifier.release(unit);
+        if !status.is_ok() {
+            return;
+        }
+        match (slot.access.write, &slot.read) {
+            (true, _) => verifier.acknowledge(unit),
+            (false, Some(buf)) => {
+                verifier.check(
+                    unit,
+                    &buf.bytes()[..self.setup.job.block_bytes as usize],
+                    verified,
+                );
+            }
+            (false, None) => verifier.kept(unit, verified),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, shard: &mut Shard, slot: u32, status: Status) {
+        let access = self.slots[slot as usize].access;
+        let lba = self.setup.region.lba_of(access.unit);
+        let blocks = self.setup.region.blocks_per_unit;
+        let index = self.setup.index;
+        let kind = if access.write { "write" } else { "read" };
+        self.tally.errors.count(status, || {
+            format!(
+                "job {index}: the {kind} of {blocks} blocks at LBA {lba} was answered {status:?}"
+            )
+        });
+        if !self.setup.job.continue_on_error {
+            self.give_up(
+                shard,
+                format!("ended by its first failed request ({status:?})"),
+            );
+        }
+    }
+}
+
+impl Task for Worker {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        self.now_ns = clock_ns();
+        self.finish(
+            shard,
+            slot,
+            Status::from_result(completion.result),
+            completion.loan,
+        );
+        self.pump(shard);
+    }
+
+    fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        self.now_ns = clock_ns();
+        self.woken(shard, slot);
+        self.pump(shard);
+    }
+
+    fn flush(&mut self, shard: &mut Shard) {
+        self.now_ns = clock_ns();
+        self.pump(shard);
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        self.now_ns = clock_ns();
+        match message.downcast().map(|command| *command) {
+            Ok(Command::Start) => self.begin(shard),
+            Ok(Command::Stop) => self.stop(shard),
+            Err(_) => debug_assert!(false, "only the run knows this task, and it sends commands"),
+        }
+    }
+}
+
+/// Read directly, about 20 ns: `Shard::now` is taken once a turn, which at high depth is too coarse.
+#[inline]
+fn clock_ns() -> u64 {
+    Nanos::now().0
+}
+
+fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
+    let bytes = job.block_bytes as usize;
+    let percent = job.percent_read();
+    let mut slot = Slot::default();
+    if percent > 0 || job.verify {
+        slot.read = Some(shard.take_buf(bytes)?);
+    }
+    if percent < 100 {
+        slot.write = Some(filled(shard, bytes, seed)?);
+    }
+    Some(slot)
+}
+
+/// A buffer for writes. Touched here, once: the measured time pays neither for page faults nor for contents.
+fn filled(shard: &mut Shard, bytes: usize, seed: u64) -> Option<Buf> {
+    let mut buf = shard.take_buf(bytes)?;
+    fill(buf.bytes_mut(), seed);
+    Some(buf)
+}
+
+/// Keeps a buffer that is there and fit, otherwise takes another one.
+#[inline]
+fn replace_unless(
+    buf: &mut Option<Buf>,
+    fit: impl FnOnce(&Buf) -> bool,
+    another: impl FnOnce() -> Option<Buf>,
+) {
+    if !buf.as_ref().is_some_and(fit) {
+        *buf = another();
+    }
+}

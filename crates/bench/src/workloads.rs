@@ -1,0 +1,225 @@
+//! The thirteen workloads of the demonstration, by the names under which they were published.
+//!
+//! The publication ran them with fio, and two kinds of its lines do not do what their names say: fio ignores
+//! `rwmixread=50` beside `rw=write`, so its "50write" rows are pure writes, and its "8k random 70% write" row
+//! ran with `rwmixread=70`, which is 70 % reads. Both readings are offered; which one ran belongs in the report.
+
+use std::time::Duration;
+
+use fabrix_block::Geometry;
+
+use crate::job::{Job, RUNTIME_MAX, Rw};
+
+/// Which of the two the workloads are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// What the names say: half writes, and 70 % writes.
+    Names,
+    /// What the published job file made fio do.
+    JobFile,
+}
+
+/// Name, access as the name says, percent read; access as the job file says, percent read; request size.
+type Line = (&'static str, (Rw, u32), (Rw, u32), u32);
+
+const LINES: [Line; 13] = [
+    (
+        "4k random 50write",
+        (Rw::RandMixed, 50),
+        (Rw::RandWrite, 50),
+        4 << 10,
+    ),
+    (
+        "4k random read",
+        (Rw::RandRead, 100),
+        (Rw::RandRead, 100),
+        4 << 10,
+    ),
+    (
+        "4k random write",
+        (Rw::RandWrite, 0),
+        (Rw::RandWrite, 0),
+        4 << 10,
+    ),
+    (
+        "4k sequential 50write",
+        (Rw::Mixed, 50),
+        (Rw::Write, 50),
+        4 << 10,
+    ),
+    (
+        "4k sequential read",
+        (Rw::Read, 100),
+        (Rw::Read, 100),
+        4 << 10,
+    ),
+    (
+        "4k sequential write",
+        (Rw::Write, 0),
+        (Rw::Write, 0),
+        4 << 10,
+    ),
+    (
+        "64k random 50write",
+        (Rw::RandMixed, 50),
+        (Rw::RandWrite, 50),
+        64 << 10,
+    ),
+    (
+        "64k random read",
+        (Rw::RandRead, 100),
+        (Rw::RandRead, 100),
+        64 << 10,
+    ),
+    (
+        "64k random write",
+        (Rw::RandWrite, 0),
+        (Rw::RandWrite, 0),
+        64 << 10,
+    ),
+    (
+        "64k sequential 50write",
+        (Rw::Mixed, 50),
+        (Rw::Write, 50),
+        64 << 10,
+    ),
+    (
+        "64k sequential read",
+        (Rw::Read, 100),
+        (Rw::Read, 100),
+        64 << 10,
+    ),
+    (
+        "64k sequential write",
+        (Rw::Write, 0),
+        (Rw::Write, 0),
+        64 << 10,
+    ),
+    (
+        "8k random 70% write",
+        (Rw::RandMixed, 30),
+        (Rw::RandMixed, 70),
+        8 << 10,
+    ),
+];
+
+/// The thirteen jobs, in the order of the published table.
+///
+/// The publication measured 60 s each, with the `numjobs` and `iodepth` that its search had found best, and
+/// then once more with one job at depth 1 for the latencies.
+pub fn thirteen(
+    reading: Reading,
+    numjobs: u32,
+    iodepth: u32,
+    runtime: Duration,
+    ramp: Duration,
+) -> Vec<Job> {
+    let job = |(name, named, listed, block_bytes): Line| {
+        let (rw, rwmixread) = if reading == Reading::Names {
+            named
+        } else {
+            listed
+        };
+        Job {
+            name: name.into(),
+            rw,
+            rwmixread,
+            block_bytes,
+            numjobs,
+            iodepth,
+            runtime,
+            ramp,
+            ..Job::default()
+        }
+    };
+    LINES.map(job).into()
+}
+
+/// Writes the whole disk once, in requests as long as it takes them.
+///
+/// To be run before anything is measured: memory that was never written is one page of zeroes, and blocks that
+/// were never written are not read from the medium at all.
+pub fn fill(geometry: &Geometry) -> Job {
+    let longest = geometry.max_transfer_bytes.min(FILL_BYTES) / geometry.block_bytes;
+    let block_bytes = longest.max(1) * geometry.block_bytes;
+    Job {
+        name: "fill".into(),
+        rw: Rw::Write,
+        block_bytes,
+        iodepth: 16,
+        number_ios: Some((geometry.bytes() / u64::from(block_bytes)).max(1)),
+        runtime: RUNTIME_MAX,
+        ramp: Duration::ZERO,
+        ..Job::default()
+    }
+}
+
+/// The longest request of [`fill`]; 16 of them in flight are 16 MiB.
+const FILL_BYTES: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(reading: Reading) -> Vec<Job> {
+        thirteen(reading, 8, 4, Duration::from_secs(60), Duration::ZERO)
+    }
+
+    fn by_name(jobs: &[Job], name: &str) -> Job {
+        jobs.iter()
+            .find(|job| job.name == name)
+            .expect("the name is in the table")
+            .clone()
+    }
+
+    #[test]
+    fn the_names_keep_their_word() {
+        let jobs = jobs(Reading::Names);
+        assert_eq!(by_name(&jobs, "4k random 50write").percent_read(), 50);
+        assert_eq!(by_name(&jobs, "64k sequential 50write").percent_read(), 50);
+        assert_eq!(by_name(&jobs, "8k random 70% write").percent_read(), 30);
+    }
+
+    #[test]
+    fn the_job_file_does_what_fio_did() {
+        let jobs = jobs(Reading::JobFile);
+        assert_eq!(by_name(&jobs, "4k random 50write").percent_read(), 0);
+        assert_eq!(by_name(&jobs, "8k random 70% write").percent_read(), 70);
+    }
+
+    #[test]
+    fn filling_covers_a_disk_with_whole_requests() {
+        let disk = Geometry {
+            max_transfer_bytes: 300_000,
+            ..Geometry::new(4096, 1 << 18)
+        };
+        let job = fill(&disk);
+        let region = job.region(0, &disk).expect("it can be run on this disk");
+        assert_eq!(job.block_bytes, 73 * 4096);
+        assert_eq!(job.number_ios, Some(region.units));
+    }
+
+    #[test]
+    fn sizes_and_directions_match_the_names_in_both_readings() {
+        for job in [jobs(Reading::Names), jobs(Reading::JobFile)].concat() {
+            let size = job
+                .name
+                .split('k')
+                .next()
+                .and_then(|digits| digits.parse::<u32>().ok());
+            assert_eq!(size, Some(job.block_bytes / 1024), "{}", job.name);
+            assert_eq!(
+                job.name.contains("random"),
+                job.rw.is_random(),
+                "{}",
+                job.name
+            );
+            assert_eq!(
+                job.name.ends_with("read"),
+                job.percent_read() == 100,
+                "{}",
+                job.name
+            );
+        }
+    }
+}

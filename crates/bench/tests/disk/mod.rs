@@ -1,0 +1,298 @@
+//! A disk in memory that lies, fails, stalls or is busy as a test tells it, and remembers what it was asked.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fabrix_bench::{Config, Job, Results, RunError, Rw, run};
+use fabrix_block::{
+    Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Operation, Payload, Request,
+    Status, Submit,
+};
+use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
+
+/// Bytes of a block, and of a request unless a test says otherwise.
+pub const BLOCK: usize = 4096;
+
+/// A request as the disk saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// How many of its direction came before.
+    pub number: usize,
+    pub write: bool,
+    pub lba: u64,
+    pub blocks: u32,
+}
+
+impl Seen {
+    fn overlaps(self, other: Self) -> bool {
+        let end = |seen: Self| seen.lba + u64::from(seen.blocks);
+        (self.write || other.write) && self.lba < end(other) && other.lba < end(self)
+    }
+}
+
+/// What the disk does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    Honest,
+    /// Does nothing and answers so.
+    Answer(Status),
+    /// Does it at another block.
+    At(u64),
+    /// Reads as zeroes.
+    Zeroes,
+    /// Flips a bit of what is read.
+    Flip(usize),
+    /// Honest, but the disk goes on looking at the buffer after the answer, like one that is still sending it.
+    Keep,
+    /// Never answers.
+    Silence,
+}
+
+/// How requests are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Within `submit`.
+    AtOnce,
+    /// At the end of the turn; more than so many at once are `Busy`.
+    Later(usize),
+}
+
+type Script = dyn Fn(Seen) -> Act + Send + Sync;
+
+/// The disk.
+pub struct TestDisk {
+    geometry: Geometry,
+    identity: Identity,
+    manner: Manner,
+    script: Arc<Script>,
+    state: Arc<Mutex<State>>,
+    opens: bool,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: Vec<u8>,
+    seen: Vec<Seen>,
+    numbers: [usize; 2],
+    most_in_flight: usize,
+    overlaps: usize,
+}
+
+impl TestDisk {
+    pub fn new(
+        blocks: u64,
+        manner: Manner,
+        script: impl Fn(Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let bytes = vec![0; usize::try_from(blocks).expect("a small disk") * BLOCK];
+        Self {
+            geometry: Geometry::new(4096, blocks),
+            identity: Identity::derive("test", "test", "test disk"),
+            manner,
+            script: Arc::new(script),
+            state: Arc::new(Mutex::new(State {
+                bytes,
+                ..State::default()
+            })),
+            opens: true,
+        }
+    }
+
+    pub fn honest(blocks: u64, manner: Manner) -> Self {
+        Self::new(blocks, manner, |_| Act::Honest)
+    }
+
+    #[allow(
+        dead_code,
+        reason = "not every test file needs a disk that does not open"
+    )]
+    pub fn closed(mut self) -> Self {
+        self.opens = false;
+        self
+    }
+
+    /// What was asked after the first read, which only brings the disk up.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state.lock().expect("no panic in the disk").seen[1..].to_vec()
+    }
+
+    pub fn most_in_flight(&self) -> usize {
+        self.state
+            .lock()
+            .expect("no panic in the disk")
+            .most_in_flight
+    }
+
+    /// How often a request met another one in flight on the same block, one of them a write.
+    pub fn overlaps(&self) -> usize {
+        self.state.lock().expect("no panic in the disk").overlaps
+    }
+}
+
+impl Device for TestDisk {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        if !self.opens {
+            return Err(OpenError::new(
+                OpenErrorKind::NotFound,
+                "test disk: it is not there",
+            ));
+        }
+        let waiting = Rc::new(RefCell::new(Vec::new()));
+        let task = shard.add(Rc::new(RefCell::new(Later {
+            waiting: Rc::clone(&waiting),
+        })));
+        let (script, state) = (Arc::clone(&self.script), Arc::clone(&self.state));
+        Ok(Box::new(TestChannel {
+            manner: self.manner,
+            script,
+            state,
+            waiting,
+            task,
+            silent: Vec::new(),
+            kept: VecDeque::new(),
+        }))
+    }
+}
+
+type Waiting = Rc<RefCell<Vec<(Seen, Token, Completion)>>>;
+
+/// Answers at the end of the turn.
+struct Later {
+    waiting: Waiting,
+}
+
+impl Task for Later {
+    fn completed(&mut self, _: &mut Shard, _: u32, _: Completion) {}
+
+    fn flush(&mut self, shard: &mut Shard) {
+        for (_, token, completion) in self.waiting.borrow_mut().drain(..) {
+            shard.complete(token, completion);
+        }
+    }
+}
+
+struct TestChannel {
+    manner: Manner,
+    script: Arc<Script>,
+    state: Arc<Mutex<State>>,
+    waiting: Waiting,
+    task: TaskId,
+    silent: Vec<Loan>,
+    kept: VecDeque<Buf>,
+}
+
+impl Channel for TestChannel {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if matches!(self.manner, Manner::Later(most) if self.waiting.borrow().len() >= most) {
+            return Submit::Busy(request);
+        }
+        let token = request.token;
+        let (seen, act, status, loan) = self
+            .state
+            .lock()
+            .expect("no panic in the disk")
+            .serve(request, &*self.script);
+        if let (Act::Keep, Loan::Buf(buf)) = (act, &loan) {
+            self.kept.push_back(buf.clone());
+            self.kept.truncate(100);
+        }
+        if act == Act::Silence {
+            self.silent.push(loan);
+            return Submit::Pending;
+        }
+        if self.manner == Manner::AtOnce {
+            return Submit::Done(status, loan);
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        let mut state = self.state.lock().expect("no panic in the disk");
+        state.overlaps += waiting
+            .iter()
+            .filter(|(other, ..)| other.overlaps(seen))
+            .count();
+        waiting.push((
+            seen,
+            token,
+            Completion {
+                result: status.to_result(),
+                loan,
+            },
+        ));
+        state.most_in_flight = state.most_in_flight.max(waiting.len());
+        shard.flush_later(self.task);
+        Submit::Pending
+    }
+}
+
+impl State {
+    fn serve(&mut self, request: Request<'_>, script: &Script) -> (Seen, Act, Status, Loan) {
+        let write = request.operation != Operation::Read;
+        let number = self.numbers[usize::from(write)];
+        self.numbers[usize::from(write)] += 1;
+        let seen = Seen {
+            number,
+            write,
+            lba: request.lba,
+            blocks: request.blocks,
+        };
+        self.seen.push(seen);
+        let act = script(seen);
+        let lba = if let Act::At(lba) = act {
+            lba
+        } else {
+            request.lba
+        };
+        let start = usize::try_from(lba).expect("a small disk") * BLOCK;
+        let place = start..start + request.blocks as usize * BLOCK;
+        let Payload::Owned(mut buf) = request.payload else {
+            panic!("the benchmark owns its buffers")
+        };
+        match act {
+            Act::Answer(status) => return (seen, act, status, Loan::Buf(buf)),
+            Act::Zeroes => buf.bytes_mut().fill(0),
+            _ if write => self.bytes[place].copy_from_slice(buf.bytes()),
+            _ => buf.bytes_mut().copy_from_slice(&self.bytes[place]),
+        }
+        if let Act::Flip(bit) = act {
+            buf.bytes_mut()[bit / 8] ^= 1 << (bit % 8);
+        }
+        (seen, act, Status::Ok, Loan::Buf(buf))
+    }
+}
+
+/// A job of a counted number of requests: no test waits for a clock.
+pub fn job(rw: Rw, number_ios: u64) -> Job {
+    Job {
+        rw,
+        number_ios: Some(number_ios),
+        iodepth: 4,
+        runtime: Duration::from_secs(60),
+        ramp: Duration::ZERO,
+        ..Job::default()
+    }
+}
+
+/// Runs a job on one disk without progress.
+pub fn try_run(disk: &Arc<TestDisk>, job: &Job, config: &Config) -> Result<Results, RunError> {
+    run(
+        &[Arc::clone(disk) as Arc<dyn Device>],
+        job,
+        config,
+        &mut |_| {},
+    )
+}
+
+/// Runs a job that can be run.
+pub fn results(disk: &Arc<TestDisk>, job: &Job) -> Results {
+    try_run(disk, job, &Config::default()).expect("the job can be run")
+}

@@ -1,0 +1,244 @@
+//! What `verify` finds on a disk that lies. The writes are sequential and counted, so every test knows which
+//! block holds what.
+
+#[allow(
+    unreachable_pub,
+    dead_code,
+    reason = "one module for several test programs"
+)]
+mod disk;
+
+use std::sync::Arc;
+
+use disk::{Act, Manner, Seen, TestDisk, job, results};
+use fabrix_bench::results::Verified;
+use fabrix_bench::{Job, Rw};
+use fabrix_block::Status;
+
+const BLOCKS: u64 = 64;
+
+/// What is found after `passes` sequential passes over a disk that follows a script.
+fn verified(passes: u64, script: impl Fn(Seen) -> Act + Send + Sync + 'static) -> Verified {
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, script));
+    let job = Job {
+        verify: true,
+        ..job(Rw::Write, passes * BLOCKS)
+    };
+    results(&disk, &job)
+        .aggregate
+        .verify
+        .expect("the job verifies")
+}
+
+#[track_caller]
+fn check(found: &Verified, errors: u64, first_error: &str) {
+    assert_eq!(found.blocks_checked, BLOCKS);
+    assert_eq!(
+        (found.errors, found.first_error.as_deref()),
+        (errors, Some(first_error))
+    );
+}
+
+/// Does something to one write, and everything else honestly.
+fn on_write(number: usize, act: Act) -> impl Fn(Seen) -> Act {
+    move |seen| {
+        if seen.write && seen.number == number {
+            act
+        } else {
+            Act::Honest
+        }
+    }
+}
+
+/// Does something to reads of one block, and everything else honestly.
+fn on_read_of(lba: u64, act: Act) -> impl Fn(Seen) -> Act {
+    move |seen| {
+        if !seen.write && seen.lba == lba {
+            act
+        } else {
+            Act::Honest
+        }
+    }
+}
+
+#[test]
+fn an_honest_disk_has_every_block_checked_and_none_wrong() {
+    let found = verified(2, |_| Act::Honest);
+    assert_eq!(
+        found,
+        Verified {
+            blocks_checked: BLOCKS,
+            errors: 0,
+            first_error: None
+        }
+    );
+}
+
+#[test]
+fn finds_a_stale_block() {
+    // The second write of block 20 is acknowledged and lost.
+    let found = verified(2, on_write(64 + 20, Act::Answer(Status::Ok)));
+    check(
+        &found,
+        1,
+        "offset 81920 (LBA 20): expected generation 2 of this run, found generation 1 (a stale block)",
+    );
+}
+
+#[test]
+fn finds_a_misdirected_block_and_the_place_where_it_is_missing() {
+    // The second write of block 20 lands on block 10, which was written already.
+    let found = verified(2, on_write(64 + 20, Act::At(10)));
+    check(
+        &found,
+        2,
+        "offset 40960 (LBA 10): expected generation 2 of this run, found generation 2 of the block at \
+         offset 81920 (a misdirected block)",
+    );
+}
+
+#[test]
+fn finds_zeroes_where_a_block_was_written() {
+    let found = verified(1, on_write(20, Act::Answer(Status::Ok)));
+    check(
+        &found,
+        1,
+        "offset 81920 (LBA 20): expected generation 1 of this run, found zeroes",
+    );
+}
+
+#[test]
+fn finds_one_flipped_bit() {
+    let found = verified(1, on_read_of(20, Act::Flip(9999)));
+    check(
+        &found,
+        1,
+        "offset 81920 (LBA 20): expected generation 1 of this run, found a damaged block (its checksum is wrong)",
+    );
+}
+
+#[test]
+fn finds_blocks_of_an_earlier_run_with_the_same_seed() {
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, |seen| {
+        // The first run writes 64 blocks; of the second run block 20 is lost.
+        if seen.write && seen.number == 64 + 20 {
+            Act::Answer(Status::Ok)
+        } else {
+            Act::Honest
+        }
+    }));
+    let job = Job {
+        verify: true,
+        ..job(Rw::Write, BLOCKS)
+    };
+    assert!(results(&disk, &job).is_clean());
+    let found = results(&disk, &job)
+        .aggregate
+        .verify
+        .expect("the job verifies");
+    check(
+        &found,
+        1,
+        "offset 81920 (LBA 20): expected generation 1 of this run, found a block of an earlier run (a lost write)",
+    );
+}
+
+#[test]
+fn finds_a_wrong_answer_while_the_load_runs() {
+    // Only one read lies, long before the end; the reading back sees an honest disk.
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::Later(64), |seen| {
+        if !seen.write && seen.number == 5000 {
+            Act::Zeroes
+        } else {
+            Act::Honest
+        }
+    }));
+    let job = Job {
+        verify: true,
+        iodepth: 16,
+        ..job(Rw::RandMixed, 20_000)
+    };
+    let found = results(&disk, &job)
+        .aggregate
+        .verify
+        .expect("the job verifies");
+    assert_eq!(found.errors, 1, "{found:?}");
+}
+
+#[test]
+fn requests_in_flight_never_overlap() {
+    let disk = Arc::new(TestDisk::honest(BLOCKS, Manner::Later(64)));
+    let job = Job {
+        verify: true,
+        iodepth: 16,
+        numjobs: 2,
+        ..job(Rw::RandMixed, 20_000)
+    };
+    let results = results(&disk, &job);
+    assert!(results.is_clean(), "{:?}", results.aggregate);
+    assert!(
+        results
+            .aggregate
+            .verify
+            .is_some_and(|found| found.blocks_checked > 15_000)
+    );
+    assert_eq!(disk.overlaps(), 0);
+}
+
+#[test]
+fn a_buffer_that_the_disk_still_looks_at_is_not_changed() {
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, |seen| {
+        if seen.write && seen.number < 50 {
+            Act::Keep
+        } else {
+            Act::Honest
+        }
+    }));
+    let job = Job {
+        verify: true,
+        ..job(Rw::RandMixed, 1000)
+    };
+    assert!(results(&disk, &job).is_clean());
+}
+
+#[test]
+fn a_failed_write_leaves_old_and_new_right() {
+    let script = |seen: Seen| match (seen.write, seen.number % 7) {
+        (true, 3) => Act::Answer(Status::MediaWrite),
+        _ => Act::Honest,
+    };
+    let disk = Arc::new(TestDisk::new(BLOCKS, Manner::Later(64), script));
+    let job = Job {
+        verify: true,
+        continue_on_error: true,
+        ..job(Rw::RandMixed, 10_000)
+    };
+    let results = results(&disk, &job);
+    assert!(results.aggregate.errors.total() > 500);
+    assert_eq!(results.aggregate.verify.map(|found| found.errors), Some(0));
+}
+
+#[test]
+fn requests_of_several_blocks_are_checked_block_by_block() {
+    // The lie spoils only one block of the four.
+    let disk = Arc::new(TestDisk::new(
+        BLOCKS,
+        Manner::AtOnce,
+        on_read_of(20, Act::Flip(2 * 4096 * 8 + 9999)),
+    ));
+    let job = Job {
+        verify: true,
+        iodepth: 2,
+        block_bytes: 16384,
+        ..job(Rw::Write, 16)
+    };
+    let found = results(&disk, &job)
+        .aggregate
+        .verify
+        .expect("the job verifies");
+    check(
+        &found,
+        1,
+        "offset 90112 (LBA 22): expected generation 1 of this run, found a damaged block (its checksum is wrong)",
+    );
+}

@@ -1,0 +1,431 @@
+//! A shard's channel into a file: every request is a job in a fixed table, cut into as many operations of the
+//! kernel as it takes until all its bytes are done or one fails. The kernel's results are judged in `outcome`;
+//! here stands what follows from them.
+
+use std::any::Any;
+use std::fs;
+use std::sync::Arc;
+
+use fabrix_rt::{Allocate, Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token};
+
+use super::State;
+use super::outcome::{Kind, Outcome, judge};
+use crate::slots::Slots;
+use crate::task::{Closing, Hold};
+use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
+
+pub(super) fn open(
+    shard: &mut Shard,
+    file: fs::File,
+    geometry: Geometry,
+    state: Arc<State>,
+) -> Box<dyn Channel> {
+    Box::new(FileChannel {
+        hold: Hold::new(shard, |id| FileTask::new(id, file, geometry, state)),
+    })
+}
+
+pub(super) struct FileChannel {
+    pub(super) hold: Hold<FileTask>,
+}
+
+impl Channel for FileChannel {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        self.hold.task().submit(shard, request)
+    }
+}
+
+/// The channel's side of the shard: what is in progress, and what to do when it ends.
+pub(super) struct FileTask {
+    id: TaskId,
+    file: File,
+    geometry: Geometry,
+    state: Arc<State>,
+    jobs: Slots<Job>,
+    /// Zeroes to be written where the file system cannot make them; taken when first needed, then kept.
+    zeroes: Option<Buf>,
+    closing: bool,
+}
+
+/// One request in progress.
+struct Job {
+    caller: Token,
+    step: Step,
+    /// First byte in the file.
+    offset: u64,
+    bytes: u64,
+    done: u64,
+    durable: bool,
+    /// Whether the buffer goes back to the caller with any ending, because the caller gave it.
+    callers_buf: bool,
+    /// How often the kernel has said "again" since the last progress.
+    agains: u16,
+}
+
+/// What the operation in progress does for its job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Read,
+    Write,
+    Allocate(Allocate),
+    WriteZeroes,
+    Sync,
+}
+
+impl Step {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Read => Kind::Read,
+            Self::Write | Self::WriteZeroes => Kind::Write,
+            Self::Allocate(_) => Kind::Allocate,
+            Self::Sync => Kind::Sync,
+        }
+    }
+}
+
+impl FileTask {
+    fn new(id: TaskId, file: fs::File, geometry: Geometry, state: Arc<State>) -> Self {
+        let jobs = Slots::new(JOBS_MAX);
+        Self {
+            id,
+            file: File::from(file),
+            geometry,
+            state,
+            jobs,
+            zeroes: None,
+            closing: false,
+        }
+    }
+
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if let Some(status) = request.refusal(&self.geometry) {
+            return request.done(status);
+        }
+        if request.operation.promises_durability() && self.state.is_degraded() {
+            return request.done(Status::Degraded);
+        }
+        if request.blocks == 0 && request.operation != Operation::Flush {
+            return request.done(Status::Ok);
+        }
+        if self.jobs.is_full() {
+            return Submit::Busy(request);
+        }
+        match request.operation {
+            Operation::Read => self.read(shard, request),
+            Operation::Write { durable } => self.write(shard, request, durable),
+            Operation::Flush => self.begin_without_buf(shard, &request, Step::Sync, true),
+            Operation::WriteZeroes {
+                deallocate: false,
+                durable,
+            } => self.zero(shard, request, Allocate::ZeroRange, durable),
+            Operation::WriteZeroes {
+                deallocate: true,
+                durable,
+            } => self.zero(shard, request, Allocate::PunchHole, durable),
+            Operation::Deallocate if self.geometry.deallocate == crate::Deallocate::No => {
+                request.done(Status::Unsupported)
+            }
+            Operation::Deallocate => self.zero(shard, request, Allocate::PunchHole, false),
+            Operation::CompareAndWrite => request.done(Status::Unsupported),
+        }
+    }
+
+    fn read<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        let mut job = self.job(&request, Step::Read, false);
+        let buf = match request.payload {
+            Payload::Owned(buf) => {
+                job.callers_buf = true;
+                buf
+            }
+            _ => match shard.take_buf(length(job.bytes)) {
+                Some(buf) => buf,
+                None => return self.later(request),
+            },
+        };
+        self.begin(shard, job, Some(buf))
+    }
+
+    fn write<'a>(&mut self, shard: &mut Shard, request: Request<'a>, durable: bool) -> Submit<'a> {
+        let mut job = self.job(&request, Step::Write, durable);
+        let buf = match request.payload {
+            Payload::Owned(buf) => {
+                job.callers_buf = true;
+                buf
+            }
+            Payload::Borrowed(source) => match shard.take_buf(source.len()) {
+                Some(mut buf) => {
+                    buf.bytes_mut()[..source.len()].copy_from_slice(source);
+                    buf
+                }
+                None => return self.later(request),
+            },
+            Payload::None | Payload::Lend => return request.done(Status::Internal),
+        };
+        self.begin(shard, job, Some(buf))
+    }
+
+    fn zero<'a>(
+        &mut self,
+        shard: &mut Shard,
+        request: Request<'a>,
+        how: Allocate,
+        durable: bool,
+    ) -> Submit<'a> {
+        if self.state.can(how) {
+            return self.begin_without_buf(shard, &request, Step::Allocate(how), durable);
+        }
+        match self.zeroes(shard) {
+            None => self.later(request),
+            Some(zeroes) => {
+                let job = self.job(&request, Step::WriteZeroes, durable);
+                self.begin(shard, job, Some(zeroes))
+            }
+        }
+    }
+
+    /// No buffer is to be had: `Busy`, if an ending of this channel will come to try again after.
+    fn later<'a>(&self, request: Request<'a>) -> Submit<'a> {
+        if self.jobs.is_empty() {
+            request.done(Status::NotReady)
+        } else {
+            Submit::Busy(request)
+        }
+    }
+
+    fn job(&self, request: &Request<'_>, step: Step, durable: bool) -> Job {
+        let flush = request.operation == Operation::Flush;
+        Job {
+            caller: request.token,
+            step,
+            offset: if flush {
+                0
+            } else {
+                self.geometry.offset(request.lba)
+            },
+            bytes: if flush {
+                0
+            } else {
+                request.bytes(&self.geometry)
+            },
+            done: 0,
+            durable,
+            callers_buf: false,
+            agains: 0,
+        }
+    }
+
+    fn begin_without_buf<'a>(
+        &mut self,
+        shard: &mut Shard,
+        request: &Request<'a>,
+        step: Step,
+        durable: bool,
+    ) -> Submit<'a> {
+        let job = self.job(request, step, durable);
+        self.begin(shard, job, None)
+    }
+
+    fn begin<'a>(&mut self, shard: &mut Shard, job: Job, buf: Option<Buf>) -> Submit<'a> {
+        let slot = self.jobs.insert(job).expect("submit has seen a free place");
+        self.advance(shard, slot, buf);
+        Submit::Pending
+    }
+
+    /// Starts the job's next operation.
+    fn advance(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
+        let Some(job) = self.jobs.get_mut(slot) else {
+            return;
+        };
+        let file = self.file.clone();
+        let (done, left, offset) = (job.done, job.bytes - job.done, job.offset + job.done);
+        let (start, bytes, durable) = (length(done), length(left), job.durable);
+        let op = match (job.step, buf) {
+            (Step::Sync, _) => Op::Sync { file },
+            (Step::Allocate(how), _) => Op::Allocate {
+                file,
+                how,
+                offset,
+                bytes: left,
+            },
+            (Step::Read, Some(buf)) => Op::Read {
+                file,
+                buf,
+                start,
+                bytes,
+                offset,
+            },
+            (Step::Write, Some(buf)) => Op::Write {
+                file,
+                buf,
+                start,
+                bytes,
+                offset,
+                durable,
+            },
+            (Step::WriteZeroes, Some(buf)) => {
+                let bytes = bytes.min(buf.len());
+                Op::Write {
+                    file,
+                    buf,
+                    start: 0,
+                    bytes,
+                    offset,
+                    durable,
+                }
+            }
+            (Step::Read | Step::Write | Step::WriteZeroes, None) => {
+                return self.finish(shard, slot, None, Status::Internal);
+            }
+        };
+        shard.start(
+            Token {
+                task: self.id,
+                slot,
+            },
+            op,
+        );
+    }
+
+    fn ended(&mut self, shard: &mut Shard, slot: u32, result: i32, buf: Option<Buf>) {
+        let Some(job) = self.jobs.get_mut(slot) else {
+            return;
+        };
+        let wanted = job.bytes - job.done;
+        match judge(job.step.kind(), result, wanted, self.geometry.block_bytes) {
+            Outcome::Progress(bytes) => {
+                job.done += bytes;
+                job.agains = 0;
+                self.proceed(shard, slot, buf);
+            }
+            Outcome::Again if job.agains < AGAINS_MAX => {
+                job.agains += 1;
+                self.advance(shard, slot, buf);
+            }
+            Outcome::Again => self.fail(shard, slot, buf, Status::NotReady),
+            Outcome::Unsupported => self.write_zeroes_instead(shard, slot),
+            Outcome::Failed(status) => self.fail(shard, slot, buf, status),
+        }
+    }
+
+    /// After progress: more of the same, the flush that makes zeroes durable, or the end.
+    fn proceed(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
+        let Some(job) = self.jobs.get_mut(slot) else {
+            return;
+        };
+        if job.done < job.bytes {
+            return self.advance(shard, slot, buf);
+        }
+        if job.durable && matches!(job.step, Step::Allocate(_)) {
+            job.step = Step::Sync;
+            return self.advance(shard, slot, None);
+        }
+        // Another shard may have seen a flush fail meanwhile, and with it the report of a write of ours.
+        let status = if job.durable && self.state.is_degraded() {
+            Status::Degraded
+        } else {
+            Status::Ok
+        };
+        self.finish(shard, slot, buf, status);
+    }
+
+    fn write_zeroes_instead(&mut self, shard: &mut Shard, slot: u32) {
+        let Some(job) = self.jobs.get_mut(slot) else {
+            return;
+        };
+        if let Step::Allocate(how) = job.step {
+            self.state.cannot(how);
+        }
+        job.step = Step::WriteZeroes;
+        match self.zeroes(shard) {
+            Some(zeroes) => self.advance(shard, slot, Some(zeroes)),
+            None => self.finish(shard, slot, None, Status::NotReady),
+        }
+    }
+
+    fn fail(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>, status: Status) {
+        let Some(job) = self.jobs.get_mut(slot) else {
+            return;
+        };
+        let lost = match job.step {
+            Step::Sync => true,
+            // The error may be that of an earlier write, which no flush will report a second time.
+            Step::Write | Step::WriteZeroes => {
+                let late = self.state.through_page_cache && status == Status::NoSpace;
+                job.durable && (late || status == Status::MediaWrite)
+            }
+            Step::Read | Step::Allocate(_) => false,
+        };
+        if lost {
+            self.state.degrade();
+        }
+        let status = if job.step == Step::Sync {
+            Status::Degraded
+        } else {
+            status
+        };
+        self.finish(shard, slot, buf, status);
+    }
+
+    fn finish(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>, status: Status) {
+        let Some(job) = self.jobs.take(slot) else {
+            return;
+        };
+        let was_read = job.step == Step::Read && status.is_ok();
+        let loan = match buf {
+            Some(buf) if job.callers_buf || was_read => Loan::Buf(buf),
+            _ => Loan::None,
+        };
+        shard.complete(
+            job.caller,
+            Completion {
+                result: status.to_result(),
+                loan,
+            },
+        );
+        self.leave_if_idle(shard);
+    }
+
+    fn zeroes(&mut self, shard: &mut Shard) -> Option<Buf> {
+        if self.zeroes.is_none() {
+            let mut buf = shard.take_buf(ZEROES_BYTES)?;
+            buf.bytes_mut().fill(0);
+            self.zeroes = Some(buf);
+        }
+        self.zeroes.clone()
+    }
+
+    fn leave_if_idle(&self, shard: &mut Shard) {
+        if self.closing && self.jobs.is_empty() {
+            shard.remove(self.id);
+        }
+    }
+}
+
+impl Task for FileTask {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let buf = match completion.loan {
+            Loan::Buf(buf) => Some(buf),
+            _ => None,
+        };
+        self.ended(shard, slot, completion.result, buf);
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        self.closing |= message.is::<Closing>();
+        self.leave_if_idle(shard);
+    }
+}
+
+/// A length in memory. Payloads are bounded by the largest transfer; longer ranges have none and ignore it.
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Requests in progress per channel; more are told to wait.
+pub(super) const JOBS_MAX: u16 = 1024;
+
+/// How often in a row the kernel may say "again" before the caller is told to decide.
+const AGAINS_MAX: u16 = 100;
+
+/// Zeroes written at once where they must be written.
+const ZEROES_BYTES: usize = 128 << 10;

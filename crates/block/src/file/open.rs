@@ -1,0 +1,367 @@
+//! Opening a file or block device: what it is, its size, its alignment, who else has it. Facts come from the file
+//! itself and, where the kernel tells them only there, from /sys; a fact that is not there has a safe default.
+//! Nothing that exists is changed: a file is only ever created, and only where none was.
+
+use fabrix_rt::errno;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{FileDisk, FileOptions, State};
+use crate::geometry::{DEFAULT_BLOCK_BYTES, Deallocate, Durability, Geometry};
+use crate::spec::Size;
+use crate::{Identity, OpenError, OpenErrorKind};
+
+pub(super) fn open(options: FileOptions) -> Result<FileDisk, OpenError> {
+    let found = find_or_create(&options)?;
+    let file = flags(&options, found.is_block_device)
+        .open(&options.path)
+        .map_err(|error| refused(&options, found.is_block_device, error))?;
+    let mut notes = Vec::new();
+    lock(&options, &file, &mut notes)?;
+    let bytes = size(&options, &file, &found)?;
+    let geometry = geometry(&options, &file, &found, bytes, &mut notes)?;
+    let identity = identity(&options, &found);
+    let state = State {
+        through_page_cache: !options.direct,
+        ..State::default()
+    };
+    Ok(FileDisk {
+        file,
+        options,
+        geometry,
+        identity,
+        notes,
+        state: Arc::new(state),
+    })
+}
+
+/// How the file is opened, the first time (`claim`: a block device is then kept from mounts and other arrays)
+/// and again for every channel.
+pub(super) fn flags(options: &FileOptions, claim: bool) -> OpenOptions {
+    let direct = if options.direct { errno::O_DIRECT } else { 0 };
+    let exclusive = if claim && !options.read_only {
+        errno::O_EXCL
+    } else {
+        0
+    };
+    let mut flags = OpenOptions::new();
+    flags
+        .read(true)
+        .write(!options.read_only)
+        .custom_flags(direct | exclusive);
+    flags
+}
+
+/// What stands at the path.
+struct Found {
+    is_block_device: bool,
+    /// Where /sys describes the device, or the one that the file lies on; it may not be there.
+    queue: PathBuf,
+}
+
+fn find_or_create(options: &FileOptions) -> Result<Found, OpenError> {
+    let metadata = match fs::metadata(&options.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(options)?,
+        found => found.map_err(|error| refused(options, false, error))?,
+    };
+    let is_block_device = metadata.file_type().is_block_device();
+    if !is_block_device && !metadata.is_file() {
+        return Err(wrong(
+            options,
+            OpenErrorKind::Unsupported,
+            "is neither a file nor a block device",
+        ));
+    }
+    let device = if is_block_device {
+        metadata.rdev()
+    } else {
+        metadata.dev()
+    };
+    Ok(Found {
+        is_block_device,
+        queue: queue_of(device),
+    })
+}
+
+/// Creates a sparse file and makes sure that it is there after a power failure.
+fn create(options: &FileOptions) -> Result<fs::Metadata, OpenError> {
+    let Some(bytes) = options.create_bytes.filter(|_| !options.read_only) else {
+        let sentence = "does not exist; add size=1G to create a file of that size";
+        return Err(wrong(options, OpenErrorKind::NotFound, sentence));
+    };
+    let failed = |error: io::Error| {
+        let sentence = format!("cannot be created with {} bytes: {error}", bytes);
+        wrong(options, kind_of(&error), &sentence).caused_by(error)
+    };
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&options.path)
+        .map_err(failed)?;
+    let made = file
+        .set_len(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| file.metadata());
+    let metadata = made.map_err(|error| {
+        // The file is ours and empty: created one line above, and nobody else could have.
+        let _ = fs::remove_file(&options.path);
+        failed(error)
+    })?;
+    let parent = options
+        .path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or_else(|| Path::new(".")))
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed)?;
+    Ok(metadata)
+}
+
+/// One writer, or any number of readers; the lock ends with the disk, even if the process is killed.
+fn lock(options: &FileOptions, file: &File, notes: &mut Vec<String>) -> Result<(), OpenError> {
+    let locked = if options.read_only {
+        file.try_lock_shared()
+    } else {
+        file.try_lock()
+    };
+    match locked {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let sentence = if options.read_only {
+                "is open for writing elsewhere; stop that program, or open it read-only there too"
+            } else {
+                "is open elsewhere, perhaps by another fabrix; stop that one, or add ro to both"
+            };
+            Err(wrong(options, OpenErrorKind::InUse, sentence))
+        }
+        Err(TryLockError::Error(error)) => {
+            let path = options.path.display();
+            notes.push(format!(
+                "{path}: the file system has no locks ({error}); open it only once"
+            ));
+            Ok(())
+        }
+    }
+}
+
+fn size(options: &FileOptions, mut file: &File, found: &Found) -> Result<u64, OpenError> {
+    let bytes = file
+        .seek(SeekFrom::End(0))
+        .map_err(|error| refused(options, false, error))?;
+    match options.create_bytes {
+        Some(wanted) if wanted != bytes => {
+            let what = if found.is_block_device {
+                "block device"
+            } else {
+                "file"
+            };
+            let sentence = format!(
+                "this {what} has {} bytes and size= says {}; leave size= out to use it as it is",
+                Size(bytes),
+                Size(wanted)
+            );
+            Err(wrong(options, OpenErrorKind::Usage, &sentence))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+fn geometry(
+    options: &FileOptions,
+    file: &File,
+    found: &Found,
+    bytes: u64,
+    notes: &mut Vec<String>,
+) -> Result<Geometry, OpenError> {
+    let block_bytes = block_bytes(options, file, found)?;
+    let blocks = bytes / u64::from(block_bytes);
+    if blocks == 0 {
+        let sentence = format!("has {bytes} bytes, less than one block of {block_bytes}");
+        return Err(wrong(options, OpenErrorKind::Unsupported, &sentence));
+    }
+    let rest = bytes % u64::from(block_bytes);
+    if rest > 0 {
+        let path = options.path.display();
+        notes.push(format!(
+            "{path}: the last {rest} of {bytes} bytes are no whole block and not used"
+        ));
+    }
+    let mut geometry = Geometry::new(block_bytes, blocks);
+    geometry.durability = Durability::Device;
+    geometry.read_only = options.read_only;
+    geometry.volatile_cache = !(options.direct && found.writes_through());
+    geometry.deallocate = found.deallocate();
+    if found.is_block_device {
+        let physical = found.number("physical_block_size").unwrap_or(block_bytes);
+        geometry.physical_block_bytes = physical.max(block_bytes);
+        geometry.optimal_io_bytes = found.number("optimal_io_size").unwrap_or(0);
+    }
+    Ok(geometry)
+}
+
+/// The block size: what the user asked for if it is possible, else the smallest that is.
+fn block_bytes(options: &FileOptions, file: &File, found: &Found) -> Result<u32, OpenError> {
+    let device = if found.is_block_device {
+        found.number("logical_block_size")
+    } else {
+        None
+    };
+    let smallest = match device {
+        Some(bytes) => bytes,
+        None if options.direct => direct_alignment(options, file)?,
+        None => DEFAULT_BLOCK_BYTES,
+    };
+    if !matches!(smallest, 512 | 1024 | 2048 | 4096) {
+        let sentence = format!("has blocks of {smallest} bytes; only 512 to 4096 can be served");
+        return Err(wrong(options, OpenErrorKind::Unsupported, &sentence));
+    }
+    // Blocks between the two sizes that hosts know are served as the larger one.
+    let smallest = if smallest <= DEFAULT_BLOCK_BYTES {
+        DEFAULT_BLOCK_BYTES
+    } else {
+        4096
+    };
+    match options.block_bytes {
+        Some(asked) if asked < smallest => {
+            let sentence = format!("has blocks of {smallest} bytes below; leave block={asked} out");
+            Err(wrong(options, OpenErrorKind::Usage, &sentence))
+        }
+        asked => Ok(asked.unwrap_or(smallest)),
+    }
+}
+
+/// The smallest direct read that the file takes. Asking is surer than any description: some file systems open a
+/// file for direct I/O and refuse the first read.
+fn direct_alignment(options: &FileOptions, file: &File) -> Result<u32, OpenError> {
+    let mut memory = vec![0; 2 * PROBE_BYTES];
+    let start = memory.as_ptr().align_offset(PROBE_BYTES);
+    for bytes in [512, 4096] {
+        match file.read_at(&mut memory[start..start + bytes as usize], 0) {
+            Err(error) if error.raw_os_error() == Some(errno::EINVAL) => {}
+            Err(error) => return Err(refused(options, false, error)),
+            Ok(_) => return Ok(bytes),
+        }
+    }
+    Err(no_direct_io(options))
+}
+
+fn identity(options: &FileOptions, found: &Found) -> Identity {
+    // /dev/disk/by-id/... is the stable name, and the one it points to is not; for files it is the other way round.
+    let path = if found.is_block_device {
+        std::path::absolute(&options.path)
+    } else {
+        fs::canonicalize(&options.path)
+    };
+    let path = path
+        .unwrap_or_else(|_| options.path.clone())
+        .to_string_lossy()
+        .into_owned();
+    let name = options
+        .name
+        .clone()
+        .unwrap_or_else(|| options.path.to_string_lossy().into_owned());
+    let seed = options
+        .seed
+        .as_ref()
+        .or(options.name.as_ref())
+        .unwrap_or(&path);
+    let model = if found.is_block_device {
+        "Fabrix block device"
+    } else {
+        "Fabrix file"
+    };
+    Identity::derive(&name, seed, model)
+}
+
+impl Found {
+    fn text(&self, attribute: &str) -> Option<String> {
+        let text = fs::read_to_string(self.queue.join(attribute)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn number(&self, attribute: &str) -> Option<u32> {
+        self.text(attribute)?.parse().ok()
+    }
+
+    /// Whether an answered write is on the medium without a flush.
+    fn writes_through(&self) -> bool {
+        self.is_block_device
+            && self
+                .text("write_cache")
+                .is_some_and(|cache| cache == "write through")
+    }
+
+    /// A file's holes read as zeroes, and where there are no holes zeroes are written. A block device that cannot
+    /// zero by itself would have to be written in full: then it does not deallocate.
+    fn deallocate(&self) -> Deallocate {
+        let zeroes_itself = self
+            .text("write_zeroes_max_bytes")
+            .is_some_and(|bytes| bytes != "0");
+        if self.is_block_device && !zeroes_itself {
+            Deallocate::No
+        } else {
+            Deallocate::Zeroes
+        }
+    }
+}
+
+/// Where /sys describes the queue of a device; a partition has none and uses its disk's.
+fn queue_of(device: u64) -> PathBuf {
+    let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
+    let minor = device & 0xff | (device >> 12) & !0xff;
+    let own = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let of_disk = fs::canonicalize(&own)
+        .ok()
+        .and_then(|path| Some(path.parent()?.join("queue")));
+    let queue = own.join("queue");
+    if queue.exists() {
+        queue
+    } else {
+        of_disk.unwrap_or(queue)
+    }
+}
+
+/// What the operating system said to opening or asking the file, as a sentence.
+fn refused(options: &FileOptions, is_block_device: bool, error: io::Error) -> OpenError {
+    let hint = match error.raw_os_error() {
+        Some(errno::EINVAL) if options.direct => return no_direct_io(options).caused_by(error),
+        Some(errno::EBUSY) if is_block_device => {
+            "is mounted or part of something else; unmount it, or add ro"
+        }
+        Some(errno::EROFS) => "lies on a read-only file system; add ro",
+        Some(errno::EACCES | errno::EPERM) if !options.read_only => {
+            "may not be opened for writing by this user; change its owner, or add ro"
+        }
+        Some(errno::EACCES | errno::EPERM) => "may not be read by this user",
+        _ => "cannot be opened",
+    };
+    wrong(options, kind_of(&error), &format!("{hint}: {error}")).caused_by(error)
+}
+
+fn no_direct_io(options: &FileOptions) -> OpenError {
+    let sentence =
+        "the file system does no direct I/O; add direct=off to go through the page cache";
+    wrong(options, OpenErrorKind::Unsupported, sentence)
+}
+
+fn kind_of(error: &io::Error) -> OpenErrorKind {
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            OpenErrorKind::Denied
+        }
+        io::ErrorKind::ResourceBusy | io::ErrorKind::ExecutableFileBusy => OpenErrorKind::InUse,
+        io::ErrorKind::OutOfMemory => OpenErrorKind::NoMemory,
+        _ => OpenErrorKind::Io,
+    }
+}
+
+fn wrong(options: &FileOptions, kind: OpenErrorKind, sentence: &str) -> OpenError {
+    OpenError::new(kind, format!("{}: {sentence}", options.path.display()))
+}
+
+/// Memory and length that every device accepts for a direct read.
+const PROBE_BYTES: usize = 4096;

@@ -1,0 +1,62 @@
+//! Refuses writes to a disk that would take them. Everything else passes with the caller's own token.
+
+use std::sync::Arc;
+
+use fabrix_rt::Shard;
+
+use crate::{Channel, Device, Geometry, Identity, OpenError, Request, Status, Submit};
+
+/// A disk that is not to be written.
+pub struct ReadOnly {
+    inner: Arc<dyn Device>,
+    geometry: Geometry,
+}
+
+impl ReadOnly {
+    /// The same disk, read-only.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
+        let geometry = Geometry {
+            read_only: true,
+            ..inner.geometry().clone()
+        };
+        Arc::new(Self { inner, geometry })
+    }
+}
+
+impl Device for ReadOnly {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        self.inner.identity()
+    }
+
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(ReadOnlyChannel {
+            inner: self.inner.open(shard)?,
+        }))
+    }
+
+    fn notes(&self) -> &[String] {
+        self.inner.notes()
+    }
+
+    fn compares_and_writes(&self) -> bool {
+        self.inner.compares_and_writes()
+    }
+}
+
+struct ReadOnlyChannel {
+    inner: Box<dyn Channel>,
+}
+
+impl Channel for ReadOnlyChannel {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if request.operation.writes() {
+            return request.done(Status::ReadOnly);
+        }
+        self.inner.submit(shard, request)
+    }
+}

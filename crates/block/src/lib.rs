@@ -1,0 +1,248 @@
+//! What a disk is: anything that reads and writes blocks, whoever asks and whatever lies below.
+//!
+//! A [`Device`] is shared and immutable: facts. A [`Channel`] is one shard's way into it and never crosses a
+//! core. A front end submits [`Request`]s to a channel and gets an answer at once ([`Submit::Done`]), later
+//! ([`Submit::Pending`], then [`fabrix_rt::Task::completed`]) or not yet ([`Submit::Busy`]). Files and block
+//! devices are reached through `rt` only; this crate knows no protocol and no network, and it has no `unsafe`.
+//!
+//! The disks: [`null`], [`ram`], [`file`](mod@file), [`raid0`]. What stands between them and a front end:
+//! [`filter`] and [`exclusive`]. The text form of a disk, [`spec`], and its stable names, [`identity`].
+
+pub mod exclusive;
+pub mod file;
+pub mod filter;
+pub mod geometry;
+pub mod identity;
+mod local;
+pub mod null;
+pub mod raid0;
+pub mod ram;
+mod slots;
+pub mod spec;
+mod status;
+mod task;
+#[cfg(test)]
+mod testing;
+
+pub use geometry::{Deallocate, Durability, Geometry};
+pub use identity::Identity;
+pub use local::{dress, open_local, open_local_as};
+pub use spec::Spec;
+pub use status::{OpenError, OpenErrorKind, Status};
+
+use fabrix_rt::{Buf, Loan, Shard, Token};
+
+/// A disk as everybody may see it: shared by all shards, and immutable.
+pub trait Device: Send + Sync {
+    /// Sizes, limits and promises. They do not change while the device is open.
+    fn geometry(&self) -> &Geometry;
+
+    /// The names under which hosts recognise this disk after a restart.
+    fn identity(&self) -> &Identity;
+
+    /// Opens this shard's own way into the disk.
+    ///
+    /// Dropping the channel closes it; what is pending then still ends, and is told to its token's task.
+    ///
+    /// Errors: whatever the disk needs for one more shard and cannot get (memory, a file descriptor).
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError>;
+
+    /// Whether this disk's channels carry out [`Operation::CompareAndWrite`] by themselves, atomically towards all who
+    /// reach the disk: a remote disk whose target does. All others are put behind [`exclusive::Exclusive`].
+    fn compares_and_writes(&self) -> bool {
+        false
+    }
+
+    /// What the user should be told once, in sentences: for example that a size was rounded down.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+}
+
+/// One shard's way into a disk.
+pub trait Channel {
+    /// Hands one request to the disk.
+    ///
+    /// The caller has checked range and payload against the [`Geometry`]; a channel asserts that in debug and
+    /// answers [`Status::OutOfRange`] (range) or [`Status::Internal`] (payload) in release.
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a>;
+}
+
+/// One thing asked of a disk.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub operation: Operation,
+    /// The first block, counted from the start of the disk; ignored by [`Operation::Flush`].
+    pub lba: u64,
+    /// How many blocks; a plain count. Nothing is done for none.
+    pub blocks: u32,
+    /// Where the bytes are or go.
+    pub payload: Payload<'a>,
+    /// Whose request it is: the ending of a pending request goes to this task and slot.
+    pub token: Token,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read blocks.
+    Read,
+    /// Write blocks; `durable`: answered when they are on the medium (FUA).
+    Write {
+        /// Do not answer before the blocks are on the medium.
+        durable: bool,
+    },
+    /// Answered when every write that was answered before is on the medium.
+    Flush,
+    /// Make blocks read as zeroes without sending zeroes.
+    WriteZeroes {
+        /// The disk may give the space back.
+        deallocate: bool,
+        /// Do not answer before the zeroes are on the medium.
+        durable: bool,
+    },
+    /// The blocks are not needed any more: the disk may give the space back.
+    Deallocate,
+    /// Write the payload's second half if the blocks hold its first half, as one step among all writes.
+    /// Only [`exclusive::Exclusive`] does it.
+    CompareAndWrite,
+}
+
+impl Operation {
+    /// Whether it changes what is on the disk.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Flush)
+    }
+
+    /// Whether its answer promises that something is on the medium.
+    #[must_use]
+    pub const fn promises_durability(self) -> bool {
+        matches!(
+            self,
+            Self::Flush | Self::Write { durable: true } | Self::WriteZeroes { durable: true, .. }
+        )
+    }
+
+    /// How many times the blocks' bytes its payload has: none, once, or twice to compare and write.
+    const fn payload_copies(self) -> u64 {
+        match self {
+            Self::Read | Self::Write { .. } => 1,
+            Self::CompareAndWrite => 2,
+            Self::Flush | Self::WriteZeroes { .. } | Self::Deallocate => 0,
+        }
+    }
+}
+
+/// Where a request's bytes are, or go.
+#[derive(Debug)]
+pub enum Payload<'a> {
+    /// The operation moves no bytes.
+    None,
+    /// A write's bytes where they lie. They are not looked at after `submit` has returned.
+    Borrowed(&'a [u8]),
+    /// A write's source or a read's destination, from its start. It comes back with the ending.
+    Owned(Buf),
+    /// A read without a buffer: the disk lends its own pages, or takes a buffer from the shard.
+    Lend,
+}
+
+impl Payload<'_> {
+    /// What goes back to the caller with an ending: the buffer, if one was given.
+    #[must_use]
+    pub fn into_loan(self) -> Loan {
+        match self {
+            Payload::Owned(buf) => Loan::Buf(buf),
+            Payload::None | Payload::Borrowed(_) | Payload::Lend => Loan::None,
+        }
+    }
+
+    /// The bytes of a write, wherever they lie.
+    #[must_use]
+    pub fn source(&self) -> Option<&[u8]> {
+        match self {
+            Payload::Borrowed(bytes) => Some(bytes),
+            Payload::Owned(buf) => Some(buf.bytes()),
+            Payload::None | Payload::Lend => None,
+        }
+    }
+}
+
+/// The first answer to a request.
+#[derive(Debug)]
+pub enum Submit<'a> {
+    /// It is done. A read's bytes are in the loan: at the start of a `Buf`, or exactly a `Lent`.
+    Done(Status, Loan),
+    /// The ending comes to the token's task, with [`Status::to_result`] as its result and the loan of `Done`.
+    Pending,
+    /// Nothing was taken; submit it again after any ending of this channel. A channel says so only while it has
+    /// requests in progress, so that there is such an ending.
+    Busy(Request<'a>),
+}
+
+impl<'a> Request<'a> {
+    /// The same request under another token: for those who have something to do on the way back.
+    #[must_use]
+    pub fn with_token(mut self, token: Token) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// Answers the request at once, and gives its buffer back.
+    #[must_use]
+    pub fn done(self, status: Status) -> Submit<'a> {
+        Submit::Done(status, self.payload.into_loan())
+    }
+
+    /// How many bytes the blocks have.
+    #[must_use]
+    pub fn bytes(&self, geometry: &Geometry) -> u64 {
+        u64::from(self.blocks) * u64::from(geometry.block_bytes)
+    }
+
+    /// The answer to a request that cannot be carried out, if it is one.
+    ///
+    /// Range and payload are the caller's duty: those are asserted. A write to a read-only disk is an answer.
+    #[must_use]
+    pub fn refusal(&self, geometry: &Geometry) -> Option<Status> {
+        if self.operation.writes() && geometry.read_only {
+            return Some(Status::ReadOnly);
+        }
+        if self.operation == Operation::Flush {
+            return None;
+        }
+        let in_range = geometry.contains(self.lba, self.blocks);
+        debug_assert!(
+            in_range,
+            "{} blocks at {} of {}",
+            self.blocks, self.lba, geometry.blocks
+        );
+        if !in_range {
+            return Some(Status::OutOfRange);
+        }
+        let payload_fits = self.payload_fits(geometry);
+        debug_assert!(
+            payload_fits,
+            "{:?}: the payload does not match the blocks",
+            self.operation
+        );
+        (!payload_fits).then_some(Status::Internal)
+    }
+
+    fn payload_fits(&self, geometry: &Geometry) -> bool {
+        let bytes = self.bytes(geometry) * self.operation.payload_copies();
+        let reads = self.operation == Operation::Read;
+        if self.operation.payload_copies() > 0
+            && self.bytes(geometry) > u64::from(geometry.max_transfer_bytes)
+        {
+            return false;
+        }
+        match &self.payload {
+            Payload::None => bytes == 0,
+            Payload::Borrowed(source) => !reads && source.len() as u64 == bytes,
+            Payload::Owned(buf) => buf.len() as u64 >= bytes && (!reads || buf.is_unique()),
+            Payload::Lend => reads,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! From a disk's text to a disk, for everything that lies on this machine. Remote disks, alone or in an array, are
+//! composed by the program, which knows the protocols; it uses [`dress`] for what all disks have in common.
+
+use std::sync::Arc;
+
+use fabrix_rt::HugePages;
+
+use crate::file::{FileDisk, FileOptions};
+use crate::filter::fault::Fault;
+use crate::filter::read_only::ReadOnly;
+use crate::geometry::DEFAULT_BLOCK_BYTES;
+use crate::null::NullDisk;
+use crate::raid0::Raid0;
+use crate::ram::RamDisk;
+use crate::spec::{Common, Disk};
+use crate::{Device, Identity, OpenError, OpenErrorKind, Spec};
+
+/// Opens a disk of this machine. Its identity is derived from its name, or else from its path or its text.
+///
+/// Errors: whatever keeps the disk from opening; `Usage` for a remote disk, which is not opened here.
+pub fn open_local(spec: &Spec) -> Result<Arc<dyn Device>, OpenError> {
+    open_seeded(spec, None)
+}
+
+/// Opens a disk of this machine whose identity is derived from `seed`: what distinguishes it from all other disks
+/// that the same hosts may see, for example the machine's id and the disk's name.
+///
+/// Errors: those of [`open_local`].
+pub fn open_local_as(spec: &Spec, seed: &str) -> Result<Arc<dyn Device>, OpenError> {
+    open_seeded(spec, Some(seed))
+}
+
+/// Adds what a disk's common options ask for: faults, and refusing writes.
+#[must_use]
+pub fn dress(device: Arc<dyn Device>, common: &Common) -> Arc<dyn Device> {
+    let mut device = device;
+    if !common.inject.is_empty() {
+        device = Fault::new(device, &common.inject, FAULT_SEED);
+    }
+    if common.read_only && !device.geometry().read_only {
+        device = ReadOnly::new(device);
+    }
+    device
+}
+
+fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenError> {
+    let common = &spec.common;
+    let device: Arc<dyn Device> = match &spec.disk {
+        Disk::Ram { bytes, huge_pages } => {
+            let (block_bytes, blocks) = blocks(spec, *bytes)?;
+            let huge_pages = if *huge_pages {
+                HugePages::Try
+            } else {
+                HugePages::No
+            };
+            RamDisk::new(
+                block_bytes,
+                blocks,
+                huge_pages,
+                identity(spec, seed, "Fabrix RAM disk"),
+            )?
+        }
+        Disk::Null { bytes } => {
+            let (block_bytes, blocks) = blocks(spec, *bytes)?;
+            NullDisk::new(
+                block_bytes,
+                blocks,
+                identity(spec, seed, "Fabrix null disk"),
+            )
+        }
+        Disk::File {
+            path,
+            create_bytes,
+            direct,
+        } => FileDisk::open(FileOptions {
+            path: path.into(),
+            create_bytes: *create_bytes,
+            direct: *direct,
+            read_only: common.read_only,
+            block_bytes: common.block_bytes,
+            name: common.name.clone(),
+            seed: seed.map(str::to_owned),
+        })?,
+        Disk::Raid0 {
+            chunk_bytes,
+            members,
+        } => {
+            let members: Result<Vec<_>, _> = members.iter().map(open_local).collect();
+            Raid0::new(
+                *chunk_bytes,
+                members?,
+                identity(spec, seed, "Fabrix RAID0 array"),
+            )?
+        }
+        Disk::Remote(_) => {
+            let sentence = format!("{spec}: a remote disk cannot be opened as one of this machine");
+            return Err(OpenError::new(OpenErrorKind::Usage, sentence));
+        }
+    };
+    Ok(dress(device, common))
+}
+
+/// Cuts a size in memory into blocks; a rest is not used.
+fn blocks(spec: &Spec, bytes: u64) -> Result<(u32, u64), OpenError> {
+    let block_bytes = spec.common.block_bytes.unwrap_or(DEFAULT_BLOCK_BYTES);
+    match bytes / u64::from(block_bytes) {
+        0 => {
+            let sentence =
+                format!("{spec}: {bytes} bytes are less than one block of {block_bytes}");
+            Err(OpenError::new(OpenErrorKind::Usage, sentence))
+        }
+        blocks => Ok((block_bytes, blocks)),
+    }
+}
+
+fn identity(spec: &Spec, seed: Option<&str>, model: &str) -> Identity {
+    let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
+    Identity::derive(&name, seed.unwrap_or(&name), model)
+}
+
+/// Injected faults are the same in every run.
+const FAULT_SEED: u64 = 0xfab_0123_4567_89ab;
+
+#[cfg(test)]
+mod tests;

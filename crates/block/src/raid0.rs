@@ -1,0 +1,175 @@
+//! Stripes over several disks: what lies where is `layout` (pure), what happens to a request that touches several
+//! members is `join`. A member that fails fails its requests; nothing here repairs anything. Power may fail between
+//! the pieces of a request, so only single blocks are promised to be written whole.
+
+mod join;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+pub use layout::{Layout, Piece};
+
+use std::sync::Arc;
+
+use fabrix_rt::Shard;
+
+use crate::geometry::{Deallocate, Durability, Geometry};
+use crate::spec::{CHUNK_BYTES, MEMBERS_MAX, Size};
+use crate::{Channel, Device, Identity, OpenError, OpenErrorKind};
+
+/// Several disks as one.
+pub struct Raid0 {
+    members: Vec<Arc<dyn Device>>,
+    layout: Layout,
+    geometry: Geometry,
+    identity: Identity,
+    notes: Vec<String>,
+}
+
+impl Raid0 {
+    /// Stripes of `chunk_bytes` (a power of two, 4 KiB to 16 MiB) over `members`, in this order. Of every member as
+    /// much is used as the smallest has in whole chunks.
+    ///
+    /// Errors: members whose blocks differ, or that are smaller than a chunk; too few or too many of them.
+    pub fn new(
+        chunk_bytes: u32,
+        members: Vec<Arc<dyn Device>>,
+        identity: Identity,
+    ) -> Result<Arc<Self>, OpenError> {
+        let wrong = |sentence: String| {
+            OpenError::new(
+                OpenErrorKind::Usage,
+                format!("{}: {sentence}", identity.name),
+            )
+        };
+        if members.len() < 2 || members.len() > MEMBERS_MAX {
+            let count = members.len();
+            return Err(wrong(format!(
+                "an array has 2 to {MEMBERS_MAX} members, not {count}"
+            )));
+        }
+        if !chunk_bytes.is_power_of_two() || !CHUNK_BYTES.contains(&chunk_bytes) {
+            let chunk = Size(u64::from(chunk_bytes));
+            return Err(wrong(format!(
+                "chunk {chunk} is not a power of two from 4k to 16M"
+            )));
+        }
+        let block_bytes = same_block(&members).map_err(wrong)?;
+        let layout = Layout::new(members.len(), chunk_bytes / block_bytes);
+        let used = used_blocks(&members, &layout).map_err(wrong)?;
+        let geometry = geometry(&members, &layout, used);
+        let notes = notes(&members, used);
+        Ok(Arc::new(Self {
+            members,
+            layout,
+            geometry,
+            identity,
+            notes,
+        }))
+    }
+}
+
+fn same_block(members: &[Arc<dyn Device>]) -> Result<u32, String> {
+    let first = members[0].geometry().block_bytes;
+    match members
+        .iter()
+        .find(|member| member.geometry().block_bytes != first)
+    {
+        None => Ok(first),
+        Some(other) => Err(format!(
+            "{} has blocks of {first} bytes and {} of {}; say block=4096 for both",
+            members[0].identity().name,
+            other.identity().name,
+            other.geometry().block_bytes
+        )),
+    }
+}
+
+/// How many blocks of each member are used.
+fn used_blocks(members: &[Arc<dyn Device>], layout: &Layout) -> Result<u64, String> {
+    let smallest = members.iter().min_by_key(|member| member.geometry().blocks);
+    let smallest = smallest.expect("an array has at least two members");
+    let blocks = smallest.geometry().blocks;
+    // 2^57 blocks of each of 64 members still are a number of blocks.
+    let used = (blocks - blocks % layout.chunk_blocks()).min(1 << 57);
+    if used == 0 {
+        return Err(format!(
+            "{} is smaller than one chunk",
+            smallest.identity().name
+        ));
+    }
+    Ok(used)
+}
+
+/// An array promises what the weakest of its members does.
+fn geometry(members: &[Arc<dyn Device>], layout: &Layout, used: u64) -> Geometry {
+    let all = || members.iter().map(|member| member.geometry());
+    let block_bytes = members[0].geometry().block_bytes;
+    let stripe_blocks = layout.chunk_blocks() * members.len() as u64;
+    let stripe_bytes = stripe_blocks * u64::from(block_bytes);
+    Geometry {
+        block_bytes,
+        blocks: used * members.len() as u64,
+        physical_block_bytes: all()
+            .map(|g| g.physical_block_bytes)
+            .max()
+            .unwrap_or(block_bytes),
+        optimal_io_bytes: u32::try_from(stripe_bytes).unwrap_or(u32::MAX),
+        max_transfer_bytes: all()
+            .map(|g| g.max_transfer_bytes)
+            .min()
+            .unwrap_or(block_bytes),
+        volatile_cache: all().any(|g| g.volatile_cache),
+        durability: all()
+            .map(|g| g.durability)
+            .min()
+            .unwrap_or(Durability::None),
+        atomic_write_blocks: 1,
+        read_only: all().any(|g| g.read_only),
+        deallocate: all().map(|g| g.deallocate).min().unwrap_or(Deallocate::No),
+    }
+}
+
+fn notes(members: &[Arc<dyn Device>], used: u64) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for member in members {
+        notes.extend_from_slice(member.notes());
+        let geometry = member.geometry();
+        let unused = (geometry.blocks - used).saturating_mul(u64::from(geometry.block_bytes));
+        if unused > 0 {
+            let name = &member.identity().name;
+            notes.push(format!(
+                "{name}: the last {unused} bytes are not used by the array"
+            ));
+        }
+    }
+    notes
+}
+
+impl Device for Raid0 {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        let members: Result<Vec<_>, _> = self
+            .members
+            .iter()
+            .map(|member| member.open(shard))
+            .collect();
+        Ok(join::open(
+            shard,
+            members?,
+            self.layout,
+            self.geometry.clone(),
+        ))
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}

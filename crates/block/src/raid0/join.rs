@@ -1,0 +1,390 @@
+//! A shard's channel into an array. A request within one chunk goes to its member with the caller's own token. One
+//! that touches several members is a join: its pieces go out under tokens of this task, and when the last has
+//! ended the caller is told. A piece that its member has no room for is parked here and offered again.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
+
+use super::layout::{Layout, Piece};
+use crate::slots::Slots;
+use crate::task::{Closing, Hold};
+use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
+
+pub(super) fn open(
+    shard: &mut Shard,
+    members: Vec<Box<dyn Channel>>,
+    layout: Layout,
+    geometry: Geometry,
+) -> Box<dyn Channel> {
+    let make = |id| JoinTask {
+        id,
+        members,
+        layout,
+        geometry,
+        joins: Slots::new(JOINS_MAX),
+        pieces: Slots::new(PIECES_MAX),
+        parked: VecDeque::with_capacity(usize::from(PIECES_MAX)),
+        retrying: false,
+        closing: false,
+    };
+    Box::new(Raid0Channel {
+        hold: Hold::new(shard, make),
+    })
+}
+
+struct Raid0Channel {
+    hold: Hold<JoinTask>,
+}
+
+impl Channel for Raid0Channel {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        self.hold.task().submit(shard, request)
+    }
+}
+
+struct JoinTask {
+    id: TaskId,
+    members: Vec<Box<dyn Channel>>,
+    layout: Layout,
+    geometry: Geometry,
+    joins: Slots<Join>,
+    pieces: Slots<PieceOf>,
+    /// Pieces that their member has not taken yet.
+    parked: VecDeque<u32>,
+    /// Whether a timer for them is set.
+    retrying: bool,
+    closing: bool,
+}
+
+/// A request in several pieces.
+struct Join {
+    caller: Token,
+    operation: Operation,
+    /// Where a read's pieces come together, or what a write is taken from.
+    buf: Option<Buf>,
+    callers_buf: bool,
+    status: Status,
+    /// Pieces that have not ended, and one for `submit` as long as it offers them.
+    left: usize,
+}
+
+struct PieceOf {
+    join: u32,
+    piece: Piece,
+}
+
+impl JoinTask {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if let Some(status) = request.refusal(&self.geometry) {
+            return request.done(status);
+        }
+        let (lba, blocks) = (request.lba, request.blocks);
+        match request.operation {
+            Operation::CompareAndWrite => request.done(Status::Unsupported),
+            Operation::Flush => self.split(shard, request, self.members.len()),
+            _ if blocks == 0 => request.done(Status::Ok),
+            _ if self.layout.in_one_chunk(lba, blocks) => self.pass(shard, request),
+            Operation::Read | Operation::Write { .. } => {
+                self.split(shard, request, self.layout.count(lba, blocks))
+            }
+            Operation::WriteZeroes { .. } | Operation::Deallocate => {
+                self.split(shard, request, self.members.len())
+            }
+        }
+    }
+
+    /// Hands a request to the one member that has all of it.
+    fn pass<'a>(&mut self, shard: &mut Shard, mut request: Request<'a>) -> Submit<'a> {
+        let lba = request.lba;
+        let Some(piece) = self.layout.pieces(lba, request.blocks).next() else {
+            return request.done(Status::Ok);
+        };
+        request.lba = piece.lba;
+        match self.members[piece.member].submit(shard, request) {
+            Submit::Busy(request) => Submit::Busy(Request { lba, ..request }),
+            answer => answer,
+        }
+    }
+
+    /// Makes a join of at most `count` pieces and offers them to the members.
+    fn split<'a>(&mut self, shard: &mut Shard, request: Request<'a>, count: usize) -> Submit<'a> {
+        if self.joins.is_full() || self.pieces.free() < count {
+            return Submit::Busy(request);
+        }
+        let (lba, blocks) = (request.lba, request.blocks);
+        let mut join = Join {
+            caller: request.token,
+            operation: request.operation,
+            buf: None,
+            callers_buf: false,
+            status: Status::Ok,
+            left: 1,
+        };
+        let mut source = None;
+        match request.payload {
+            Payload::None => {}
+            Payload::Borrowed(bytes) => source = Some(bytes),
+            Payload::Owned(buf) => {
+                join.callers_buf = true;
+                join.buf = Some(buf);
+            }
+            Payload::Lend => match shard.take_buf(self.bytes(blocks)) {
+                Some(buf) => join.buf = Some(buf),
+                None if self.joins.is_empty() => return request.done(Status::NotReady),
+                None => return Submit::Busy(request),
+            },
+        }
+        let operation = join.operation;
+        let join = self.joins.insert(join).expect("a free place was seen");
+        match operation {
+            Operation::Read | Operation::Write { .. } => {
+                for piece in self.layout.pieces(lba, blocks) {
+                    self.begin(shard, join, piece, source);
+                }
+            }
+            Operation::Flush => {
+                for member in 0..self.members.len() {
+                    self.begin(
+                        shard,
+                        join,
+                        Piece {
+                            member,
+                            lba: 0,
+                            blocks: 0,
+                            start: 0,
+                        },
+                        None,
+                    );
+                }
+            }
+            Operation::WriteZeroes { .. } | Operation::Deallocate | Operation::CompareAndWrite => {
+                for member in 0..self.members.len() {
+                    if let Some(piece) = self.layout.extent(member, lba, blocks) {
+                        self.begin(shard, join, piece, None);
+                    }
+                }
+            }
+        }
+        match self.count_down(join, Status::Ok) {
+            Some(ended) => Submit::Done(ended.status, ended.loan()),
+            None => Submit::Pending,
+        }
+    }
+
+    /// Adds a piece to a join that is still being submitted, and offers it to its member.
+    fn begin(&mut self, shard: &mut Shard, join: u32, piece: Piece, source: Option<&[u8]>) {
+        let slot = self
+            .pieces
+            .insert(PieceOf { join, piece })
+            .expect("enough free places were seen");
+        self.join(join).left += 1;
+        match self.offer(shard, slot, source) {
+            // The join does not end here: `submit` counts as one of its pieces.
+            Offer::Done(status, loan) => drop(self.piece_ended(slot, status, &loan)),
+            Offer::Taken => {}
+            Offer::Busy if self.keep_source(shard, join, source) => self.parked.push_back(slot),
+            Offer::Busy => drop(self.piece_ended(slot, Status::NotReady, &Loan::None)),
+        }
+        self.retry_later(shard);
+    }
+
+    fn offer(&mut self, shard: &mut Shard, slot: u32, source: Option<&[u8]>) -> Offer {
+        let PieceOf { join, piece } = *self
+            .pieces
+            .get_mut(slot)
+            .expect("an offered piece is in the table");
+        let block_bytes = self.geometry.block_bytes as usize;
+        let join = self
+            .joins
+            .get_mut(join)
+            .expect("a join stays until its last piece has ended");
+        let payload = match join.operation {
+            Operation::Read => Payload::Lend,
+            Operation::Write { .. } => {
+                let source = source
+                    .or_else(|| join.buf.as_ref().map(Buf::bytes))
+                    .unwrap_or_default();
+                let start = piece.start as usize * block_bytes;
+                Payload::Borrowed(&source[start..start + piece.blocks as usize * block_bytes])
+            }
+            _ => Payload::None,
+        };
+        let token = Token {
+            task: self.id,
+            slot,
+        };
+        let (operation, lba, blocks) = (join.operation, piece.lba, piece.blocks);
+        let request = Request {
+            operation,
+            lba,
+            blocks,
+            payload,
+            token,
+        };
+        match self.members[piece.member].submit(shard, request) {
+            Submit::Done(status, loan) => Offer::Done(status, loan),
+            Submit::Pending => Offer::Taken,
+            Submit::Busy(_) => Offer::Busy,
+        }
+    }
+
+    /// Before a piece is parked: what it is written from must outlive `submit`. False: no memory for that.
+    fn keep_source(&mut self, shard: &mut Shard, join: u32, source: Option<&[u8]>) -> bool {
+        let join = self.join(join);
+        let (None, Some(source)) = (&join.buf, source) else {
+            return true;
+        };
+        let Some(mut buf) = shard.take_buf(source.len()) else {
+            return false;
+        };
+        buf.bytes_mut()[..source.len()].copy_from_slice(source);
+        join.buf = Some(buf);
+        true
+    }
+
+    /// Takes in what a piece has brought. The join comes back with its last piece.
+    fn piece_ended(&mut self, slot: u32, status: Status, loan: &Loan) -> Option<Join> {
+        let PieceOf { join: slot, piece } = self.pieces.take(slot)?;
+        let block_bytes = self.geometry.block_bytes as usize;
+        let join = self.join(slot);
+        let mut status = status;
+        if join.operation == Operation::Read && status.is_ok() {
+            let start = piece.start as usize * block_bytes;
+            let range = start..start + piece.blocks as usize * block_bytes;
+            let target = join.buf.as_mut().map(|buf| &mut buf.bytes_mut()[range]);
+            status = target.map_or(Status::Internal, |target| copy_from(loan, target));
+        }
+        self.count_down(slot, status)
+    }
+
+    fn count_down(&mut self, slot: u32, status: Status) -> Option<Join> {
+        let join = self.join(slot);
+        join.status = join.status.and(status);
+        join.left -= 1;
+        if join.left == 0 {
+            self.joins.take(slot)
+        } else {
+            None
+        }
+    }
+
+    fn join(&mut self, slot: u32) -> &mut Join {
+        self.joins
+            .get_mut(slot)
+            .expect("a join stays until its last piece has ended")
+    }
+
+    /// Offers every parked piece once more.
+    fn retry(&mut self, shard: &mut Shard) {
+        for _ in 0..self.parked.len() {
+            let Some(slot) = self.parked.pop_front() else {
+                break;
+            };
+            match self.offer(shard, slot, None) {
+                Offer::Done(status, loan) => self.tell(shard, slot, status, &loan),
+                Offer::Taken => {}
+                Offer::Busy => self.parked.push_back(slot),
+            }
+        }
+        self.retry_later(shard);
+    }
+
+    /// The member's next ending may belong to a request that was passed, of which nothing is heard here: a timer
+    /// makes sure that a parked piece is offered again.
+    fn retry_later(&mut self, shard: &mut Shard) {
+        if !self.parked.is_empty() && !self.retrying {
+            self.retrying = true;
+            shard.set_timer(
+                Token {
+                    task: self.id,
+                    slot: 0,
+                },
+                shard.now() + RETRY,
+            );
+        }
+    }
+
+    fn tell(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: &Loan) {
+        if let Some(ended) = self.piece_ended(slot, status, loan) {
+            let result = ended.status.to_result();
+            shard.complete(
+                ended.caller,
+                Completion {
+                    result,
+                    loan: ended.loan(),
+                },
+            );
+        }
+    }
+
+    fn leave_if_idle(&self, shard: &mut Shard) {
+        if self.closing && self.joins.is_empty() {
+            shard.remove(self.id);
+        }
+    }
+
+    fn bytes(&self, blocks: u32) -> usize {
+        blocks as usize * self.geometry.block_bytes as usize
+    }
+}
+
+enum Offer {
+    Done(Status, Loan),
+    Taken,
+    Busy,
+}
+
+impl Join {
+    /// What goes back to the caller: its own buffer always, ours only with what was read.
+    fn loan(self) -> Loan {
+        let was_read = self.operation == Operation::Read && self.status.is_ok();
+        match self.buf {
+            Some(buf) if self.callers_buf || was_read => Loan::Buf(buf),
+            _ => Loan::None,
+        }
+    }
+}
+
+/// Copies what a member has read. A member that says `Ok` and brings nothing is broken.
+fn copy_from(loan: &Loan, target: &mut [u8]) -> Status {
+    match loan {
+        Loan::Lent(lent) if lent.len() >= target.len() => lent.copy_to(target),
+        Loan::Buf(buf) if buf.len() >= target.len() => {
+            target.copy_from_slice(&buf.bytes()[..target.len()]);
+        }
+        _ => return Status::Internal,
+    }
+    Status::Ok
+}
+
+impl Task for JoinTask {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let status = Status::from_result(completion.result);
+        self.tell(shard, slot, status, &completion.loan);
+        self.retry(shard);
+        self.leave_if_idle(shard);
+    }
+
+    fn expired(&mut self, shard: &mut Shard, _slot: u32) {
+        self.retrying = false;
+        self.retry(shard);
+        self.leave_if_idle(shard);
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        self.closing |= message.is::<Closing>();
+        self.leave_if_idle(shard);
+    }
+}
+
+/// Requests of several pieces in progress per channel; more are told to wait.
+const JOINS_MAX: u16 = 256;
+
+/// Their pieces. The longest transfer in the smallest chunks has 257.
+const PIECES_MAX: u16 = 2048;
+
+/// After this time at the latest a parked piece is offered again.
+const RETRY: Duration = Duration::from_micros(100);

@@ -1,0 +1,188 @@
+//! A disk of this process's memory, shared by all shards. Writes are copied in, reads lend the pages themselves,
+//! so that a front end sends from them. Nothing outlives the process, and the disk says so: a flush is answered at
+//! once because there is nothing it could add, the cache is not called volatile (everything written is as safe as
+//! it will ever be), and the durability is `None`. A read that meets a write of the same block in another shard, or
+//! whose lent pages are written before they are sent, may bring some bytes of both.
+
+use std::sync::Arc;
+
+use fabrix_rt::{HugePages, Loan, LocalRegion, Region, Shard};
+
+use crate::geometry::{Deallocate, Geometry};
+use crate::{
+    Channel, Device, Identity, OpenError, OpenErrorKind, Operation, Payload, Request, Status,
+    Submit,
+};
+
+/// A disk of memory.
+#[derive(Debug)]
+pub struct RamDisk {
+    geometry: Geometry,
+    identity: Identity,
+    region: Arc<Region>,
+}
+
+impl RamDisk {
+    /// A RAM disk of zeroes; its pages are taken when they are written.
+    ///
+    /// Errors: `NoMemory` when so much address space is not to be had.
+    pub fn new(
+        block_bytes: u32,
+        blocks: u64,
+        huge_pages: HugePages,
+        identity: Identity,
+    ) -> Result<Arc<Self>, OpenError> {
+        let geometry = Geometry {
+            deallocate: Deallocate::Zeroes,
+            ..Geometry::new(block_bytes, blocks)
+        };
+        let region = usize::try_from(geometry.bytes())
+            .map_err(std::io::Error::other)
+            .and_then(|bytes| Region::new(bytes, huge_pages))
+            .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
+        Ok(Arc::new(Self {
+            geometry,
+            identity,
+            region,
+        }))
+    }
+}
+
+fn no_memory(name: &str, bytes: u64, error: std::io::Error) -> OpenError {
+    let sentence =
+        format!("{name}: {bytes} bytes of memory are not to be had ({error}); ask for less");
+    OpenError::new(OpenErrorKind::NoMemory, sentence).caused_by(error)
+}
+
+impl Device for RamDisk {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn open(&self, _shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        let pages = Region::local(&self.region);
+        Ok(Box::new(RamChannel {
+            geometry: self.geometry.clone(),
+            pages,
+        }))
+    }
+}
+
+struct RamChannel {
+    geometry: Geometry,
+    pages: LocalRegion,
+}
+
+impl Channel for RamChannel {
+    fn submit<'a>(&mut self, _shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if let Some(status) = request.refusal(&self.geometry) {
+            return request.done(status);
+        }
+        match request.operation {
+            Operation::Read => self.read(request),
+            Operation::Write { .. } => self.write(request),
+            Operation::Flush => request.done(Status::Ok),
+            Operation::WriteZeroes { .. } | Operation::Deallocate => self.zero(request),
+            Operation::CompareAndWrite => request.done(Status::Unsupported),
+        }
+    }
+}
+
+impl RamChannel {
+    fn read<'a>(&self, request: Request<'a>) -> Submit<'a> {
+        let (offset, bytes) = self.range(&request);
+        match request.payload {
+            Payload::Owned(mut buf) => {
+                self.pages
+                    .region()
+                    .read(offset, &mut buf.bytes_mut()[..bytes]);
+                Submit::Done(Status::Ok, Loan::Buf(buf))
+            }
+            _ => Submit::Done(Status::Ok, Loan::Lent(self.pages.lend(offset, bytes))),
+        }
+    }
+
+    fn write<'a>(&self, request: Request<'a>) -> Submit<'a> {
+        let (offset, bytes) = self.range(&request);
+        if let Some(source) = request.payload.source() {
+            self.pages.region().write(offset, &source[..bytes]);
+        }
+        request.done(Status::Ok)
+    }
+
+    fn zero<'a>(&self, request: Request<'a>) -> Submit<'a> {
+        let (offset, bytes) = self.range(&request);
+        self.pages.region().zero(offset, bytes);
+        request.done(Status::Ok)
+    }
+
+    /// Where the request lies in the region. It was found to lie on the disk, whose size is a `usize`.
+    fn range(&self, request: &Request<'_>) -> (usize, usize) {
+        let in_memory = |bytes: u64| usize::try_from(bytes).expect("the region is addressable");
+        (
+            in_memory(self.geometry.offset(request.lba)),
+            in_memory(request.bytes(&self.geometry)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{
+        bytes_of, compare_with_model, identity, on_both_engines, ram_disk, steps,
+    };
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_ram_disk_is_what_was_written_to_it(steps in steps(4096, 700)) {
+            on_both_engines(|front| compare_with_model(front, &ram_disk(4096), &steps));
+        }
+    }
+
+    #[test]
+    fn all_shards_see_one_memory_and_reads_lend_it() {
+        let disk = ram_disk(64);
+        on_both_engines(|writer| {
+            on_both_engines(|reader| {
+                let (mut from, mut to) = (reader.open(&disk), writer.open(&disk));
+                assert_eq!(writer.write(&mut to, 3, &[3; 512]), Status::Ok);
+                let (status, loan) = reader
+                    .submit(&mut from, Operation::Read, 3, 1, Payload::Lend)
+                    .expect("done");
+                assert!(status.is_ok() && matches!(loan, Loan::Lent(_)));
+                assert_eq!(bytes_of(&loan, 512), [3; 512]);
+                assert_eq!(writer.write(&mut to, 3, &[4; 512]), Status::Ok);
+                assert_eq!(
+                    bytes_of(&loan, 512),
+                    [4; 512],
+                    "these are the pages, not a copy"
+                );
+            });
+        });
+    }
+
+    #[test]
+    fn says_that_nothing_outlives_the_process() {
+        let disk = ram_disk(64);
+        assert_eq!(disk.geometry().durability, crate::Durability::None);
+        assert!(!disk.geometry().volatile_cache);
+    }
+
+    #[test]
+    fn more_memory_than_there_can_be_is_an_error() {
+        let error =
+            RamDisk::new(512, 1 << 54, HugePages::No, identity("huge")).expect_err("refused");
+        assert_eq!(error.kind, OpenErrorKind::NoMemory);
+        assert!(
+            error.sentence.contains("huge") && error.sentence.contains("ask for less"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! The words of the command line, as people who know nvme-cli, fio and nbdkit expect them.
+//!
+//! Knows clap and nothing of what the words do: values come out as plain types, checked where one word is enough
+//! to see that it is wrong.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use fabrix_bench::Rw;
+use fabrix_block::spec::parse_size;
+use fabrix_rt::engine::Engine;
+
+/// Networked block storage in user space: serve disks, reach them, measure the whole path.
+#[derive(Parser)]
+#[command(name = "fabrix", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What the program does.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Export disks over NVMe/TCP until interrupted
+    Serve(ServeArgs),
+    /// Ask a target which subsystems it offers
+    Discover(DiscoverArgs),
+    /// Measure a disk, local or remote, in fio's words
+    Bench(BenchArgs),
+    /// Serve a RAM disk, measure it locally and over NVMe/TCP, and write a report
+    Demo(DemoArgs),
+    /// Say what this machine can do, and what to change where it cannot
+    Doctor(DoctorArgs),
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs: stable keys, bytes and nanoseconds as integers.
+    Json,
+}
+
+/// Arguments of `serve`.
+#[derive(Args)]
+#[command(after_help = DISKS_HELP)]
+pub(crate) struct ServeArgs {
+    /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
+    #[arg(required = true, value_name = "DISK")]
+    pub(crate) disks: Vec<String>,
+    /// Where to listen; may be repeated. Port 8009 answers discovery only
+    #[arg(
+        short,
+        long,
+        value_name = "nvme+tcp://ADDR[:PORT]",
+        default_value = "nvme+tcp://127.0.0.1:4420"
+    )]
+    pub(crate) listen: Vec<String>,
+    /// The subsystem's NQN
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "NQN",
+        default_value = "nqn.2026-01.io.fabrix:disks"
+    )]
+    pub(crate) nqn: String,
+    /// Host NQN that may connect, or `any`; may be repeated. Needed on any address but loopback
+    #[arg(long, value_name = "HOSTNQN")]
+    pub(crate) allow: Vec<String>,
+    /// Refuse every write
+    #[arg(short, long)]
+    pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// Run a shell command with $uri set to the first disk, and end with its exit status
+    #[arg(long, value_name = "CMD")]
+    pub(crate) run: Option<String>,
+    /// How to print the exports
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Which processors and which kernel interface the data path uses.
+#[derive(Args, Clone)]
+pub(crate) struct EngineArgs {
+    /// Processors to use, one loop each, like 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub(crate) cores: Option<Cores>,
+    /// How to talk to the kernel
+    #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
+    pub(crate) engine: Engine,
+}
+
+/// How remote disks are reached: the words of `nvme connect`.
+#[derive(Args, Clone)]
+pub(crate) struct RemoteArgs {
+    /// CRC32C over every header
+    #[arg(short = 'g', long)]
+    pub(crate) hdr_digest: bool,
+    /// CRC32C over all data
+    #[arg(short = 'G', long)]
+    pub(crate) data_digest: bool,
+    /// I/O queues per connection of a job
+    #[arg(short = 'i', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) nr_io_queues: u16,
+    /// Entries per I/O queue
+    #[arg(short = 'Q', long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u16).range(2..=1024))]
+    pub(crate) queue_size: u16,
+    /// This host's NQN
+    #[arg(short = 'q', long, value_name = "HOSTNQN")]
+    pub(crate) hostnqn: Option<String>,
+    /// Fail I/O after this long without a connection (reconnecting goes on for ever)
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) fast_io_fail_tmo: Duration,
+}
+
+/// Arguments of `discover`.
+#[derive(Args)]
+pub(crate) struct DiscoverArgs {
+    /// The target: nvme+tcp://ADDR[:PORT]
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+    /// This host's NQN
+    #[arg(short = 'q', long, value_name = "HOSTNQN")]
+    pub(crate) hostnqn: Option<String>,
+    /// How to print the log
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `bench`.
+#[derive(Args)]
+#[command(after_help = DISKS_HELP)]
+pub(crate) struct BenchArgs {
+    /// The disk to measure, as a URI
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+    /// What to do: read, write, randread, randwrite, rw, randrw
+    #[arg(long, default_value = "randread", value_parser = parse_rw, value_name = "MODE")]
+    pub(crate) rw: Rw,
+    /// Bytes of one I/O
+    #[arg(long, default_value = "4k", value_parser = parse_bytes, value_name = "SIZE")]
+    pub(crate) bs: u64,
+    /// I/Os in flight, per job
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) iodepth: u32,
+    /// Jobs at once, a thread each
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) numjobs: u32,
+    /// How long to measure; a number without unit counts seconds
+    #[arg(long, default_value = "10s", value_parser = parse_time, value_name = "TIME")]
+    pub(crate) runtime: Duration,
+    /// How long to run before measuring
+    #[arg(
+        long,
+        alias = "ramp_time",
+        alias = "ramp-time",
+        default_value = "0s",
+        value_name = "TIME"
+    )]
+    #[arg(value_parser = parse_time)]
+    pub(crate) ramp: Duration,
+    /// Reads in a mix, in percent
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100), value_name = "PERCENT")]
+    pub(crate) rwmixread: u8,
+    /// How much of the disk to use
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub(crate) size: Option<u64>,
+    /// Where on the disk to start
+    #[arg(long, default_value = "0", value_parser = parse_bytes, value_name = "SIZE")]
+    pub(crate) offset: u64,
+    /// Write blocks that carry their address, a generation and a checksum; read them back and compare
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Offered load per job, in I/Os a second: latency counts from when an I/O was due
+    #[arg(long, alias = "rate_iops", value_name = "IOPS")]
+    pub(crate) rate_iops: Option<u32>,
+    /// Connect, then stay idle for so long, measuring nothing
+    #[arg(long, value_parser = parse_time, value_name = "TIME", conflicts_with = "verify")]
+    pub(crate) hold: Option<Duration>,
+    /// Write even on a disk that carries a partition table or a file system
+    #[arg(long)]
+    pub(crate) allow_write: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// How to print the results
+    #[arg(
+        short,
+        long,
+        alias = "output-format",
+        value_enum,
+        default_value = "text"
+    )]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `demo`.
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// A second for each measurement, and less: under 20 s in all
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where to write index.html, results.json and results.csv
+    #[arg(long, default_value = "fabrix-report", value_name = "DIR")]
+    pub(crate) report: std::path::PathBuf,
+    /// Size of the RAM disk
+    #[arg(long, default_value = "1G", value_parser = parse_bytes, value_name = "SIZE")]
+    pub(crate) size: u64,
+    /// How to talk to the kernel
+    #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
+    pub(crate) engine: Engine,
+    /// How to print the table
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print the findings
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// A list of processors, as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cores(pub(crate) Vec<usize>);
+
+fn parse_cores(text: &str) -> Result<Cores, String> {
+    let allowed = fabrix_rt::topology::cpus();
+    let number = |part: &str| match part.parse::<usize>() {
+        Ok(core) if allowed.contains(&core) => Ok(core),
+        Ok(core) => Err(format!(
+            "processor {core} is not one this process may use: {allowed:?}"
+        )),
+        Err(_) => Err(format!(
+            "`{part}` is not a processor; write a list like 0,2-3"
+        )),
+    };
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => cores.extend(number(first)?..=number(last)?),
+            None => cores.push(number(part)?),
+        }
+    }
+    if cores.is_empty() {
+        return Err(format!(
+            "`{text}` names no processor; write a list like 0,2-3"
+        ));
+    }
+    Ok(Cores(cores))
+}
+
+fn parse_engine(text: &str) -> Result<Engine, String> {
+    match text {
+        "auto" => Ok(Engine::Auto),
+        "io-uring" | "io_uring" => Ok(Engine::IoUring),
+        "epoll" => Ok(Engine::Epoll),
+        other => Err(format!(
+            "`{other}` is not an engine; write auto, io-uring or epoll"
+        )),
+    }
+}
+
+fn parse_rw(text: &str) -> Result<Rw, String> {
+    Rw::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let wrong = || format!("`{text}` is not a time; write 10, 500ms, 30s, 5m or 1h");
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let factor_us = match &text[digits..] {
+        "us" => 1,
+        "ms" => 1_000,
+        "" | "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(factor_us)
+        .map(Duration::from_micros)
+        .ok_or_else(wrong)
+}
+
+const AFTER_HELP: &str = "\
+Start here:
+  fabrix demo                                   what this machine does, as a report
+  fabrix serve ram:1G --run 'fabrix bench $uri' serve and measure in one line
+  fabrix doctor                                 what would make it faster";
+
+const DISKS_HELP: &str = "\
+Disks:
+  ram:1G                          memory
+  null:1T                         reads zeroes, forgets writes
+  /path or file:PATH,size=1G      a file (made if size= is given) or a block device; direct=off for buffered
+  raid0:chunk=256k,(A,B,...)      a stripe of any disks
+  nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
+  Options after a comma: name=..., block=512|4096, ro, inject=delay:5ms, inject=error:0.1%
+Sizes count in 1024: 4k, 1M, 1G.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_count_seconds_unless_they_say_otherwise() {
+        assert_eq!(parse_time("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_time("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_time("5m"), Ok(Duration::from_secs(300)));
+        assert!(
+            parse_time("5 days")
+                .unwrap_err()
+                .contains("write 10, 500ms")
+        );
+        assert!(parse_time("").is_err());
+    }
+
+    #[test]
+    fn a_list_of_processors_names_each() {
+        assert!(
+            parse_cores("x")
+                .unwrap_err()
+                .contains("`x` is not a processor")
+        );
+        assert!(
+            parse_cores("100000")
+                .unwrap_err()
+                .contains("not one this process may use")
+        );
+    }
+}

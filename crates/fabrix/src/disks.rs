@@ -1,0 +1,169 @@
+//! From a disk's text to a disk: the one place that knows every kind, remote ones included.
+//!
+//! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the program. Identities
+//! come from this machine's id and the disk's name, so that they survive a restart and differ between machines.
+
+use std::sync::Arc;
+
+use fabrix_block::raid0::Raid0;
+use fabrix_block::spec::{Disk, Remote};
+use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
+use fabrix_host::{Address, ConnectError, ConnectErrorKind, Nqn, Options};
+
+use crate::args::RemoteArgs;
+use crate::cli::terminal::say;
+use crate::failure::{Failure, Kind};
+
+/// Opens disks by their text.
+pub(crate) struct Opener {
+    options: Options,
+    /// What makes identities differ from those of other machines and other exports.
+    scope: String,
+}
+
+impl Opener {
+    /// `scope` distinguishes this use of disks from others on the same machine, a subsystem's name for instance.
+    pub(crate) fn new(
+        remote: &RemoteArgs,
+        engine: fabrix_rt::Engine,
+        scope: &str,
+    ) -> Result<Self, Failure> {
+        let mut options = host_options(remote.hostnqn.as_deref())?;
+        options.header_digest = remote.hdr_digest;
+        options.data_digest = remote.data_digest;
+        options.nr_io_queues = remote.nr_io_queues;
+        options.queue_size = remote.queue_size;
+        options.fast_io_fail = remote.fast_io_fail_tmo;
+        options.engine = engine;
+        Ok(Self {
+            options,
+            scope: format!("{}/{scope}", machine_id()),
+        })
+    }
+
+    /// Opens a disk; `copy` counts equal texts before it, so that two equal RAM disks are two disks.
+    pub(crate) fn open(&self, text: &str, copy: usize) -> Result<Arc<dyn Device>, Failure> {
+        let spec = Spec::parse(text).map_err(Failure::usage)?;
+        let device = self.open_spec(&spec, copy)?;
+        for note in device.notes() {
+            say(note);
+        }
+        Ok(device)
+    }
+
+    fn open_spec(&self, spec: &Spec, copy: usize) -> Result<Arc<dyn Device>, Failure> {
+        match &spec.disk {
+            Disk::Remote(remote) => Ok(dress(self.open_remote(remote)?, &spec.common)),
+            Disk::Raid0 {
+                chunk_bytes,
+                members,
+            } => {
+                let opened = members
+                    .iter()
+                    .enumerate()
+                    .map(|(index, member)| self.open_spec(member, index));
+                let opened = opened.collect::<Result<Vec<_>, _>>()?;
+                let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
+                let identity =
+                    Identity::derive(&name, &self.seed(spec, copy), "Fabrix RAID0 array");
+                let array = Raid0::new(*chunk_bytes, opened, identity).map_err(Failure::from)?;
+                Ok(dress(array, &spec.common))
+            }
+            _ => open_local_as(spec, &self.seed(spec, copy)).map_err(Failure::from),
+        }
+    }
+
+    fn seed(&self, spec: &Spec, copy: usize) -> String {
+        let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
+        format!("{}/{name}/{copy}", self.scope)
+    }
+
+    fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
+        let address = address(remote)?;
+        let mut options = self.options.clone();
+        for (key, value) in &remote.options {
+            match (key.as_str(), value.as_str()) {
+                ("hdr-digest", "") => options.header_digest = true,
+                ("data-digest", "") => options.data_digest = true,
+                _ => {
+                    return Err(Failure::usage(format!(
+                        "{address}: `{key}` is not an option of a remote disk; there are hdr-digest and data-digest"
+                    )));
+                }
+            }
+        }
+        options.notify = Arc::new(|sentence| say(sentence));
+        let disk = fabrix_host::connect(&address, &options).map_err(Failure::from)?;
+        Ok(Arc::new(disk))
+    }
+}
+
+/// The address of a remote disk or target.
+pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
+    if remote.scheme != "nvme+tcp" {
+        return Err(Failure::usage(format!(
+            "{}://{}: this version reaches remote disks over nvme+tcp only",
+            remote.scheme, remote.host
+        )));
+    }
+    Ok(Address {
+        host: remote.host.clone(),
+        port: remote.port.unwrap_or(fabrix_host::DEFAULT_PORT),
+        subsystem: remote.nqn.clone(),
+        nsid: remote.nsid,
+    })
+}
+
+/// Who this machine says it is to targets: the name given, the system's, or one made from the machine's id.
+pub(crate) fn host_options(name: Option<&str>) -> Result<Options, Failure> {
+    let identity = Identity::derive("host", &format!("{}/host", machine_id()), "host");
+    let system = std::fs::read_to_string("/etc/nvme/hostnqn")
+        .ok()
+        .map(|text| text.trim().to_owned());
+    let made = format!("nqn.2014-08.org.nvmexpress:uuid:{}", identity.uuid_text());
+    let name = name
+        .map(str::to_owned)
+        .or_else(|| system.filter(|text| !text.is_empty()))
+        .unwrap_or(made);
+    let host = Nqn::new(&name)
+        .map_err(|error| Failure::usage(format!("the host NQN `{name}` is not one: {error}")))?;
+    Ok(Options::new(host, identity.uuid))
+}
+
+/// What distinguishes this machine from others; the same after every start.
+fn machine_id() -> String {
+    let read = |path| {
+        std::fs::read_to_string(path)
+            .ok()
+            .map(|text: String| text.trim().to_owned())
+    };
+    read("/etc/machine-id")
+        .filter(|id| !id.is_empty())
+        .or_else(|| read("/proc/sys/kernel/hostname"))
+        .unwrap_or_default()
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let kind = match error.kind {
+            // What was named is not there, or is no disk: another try with the same words ends the same way.
+            OpenErrorKind::Usage | OpenErrorKind::NotFound | OpenErrorKind::Unsupported => {
+                Kind::Usage
+            }
+            OpenErrorKind::Unreachable | OpenErrorKind::Authentication => Kind::Connect,
+            _ => Kind::Io,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let kind = match error.kind() {
+            ConnectErrorKind::Usage => Kind::Usage,
+            ConnectErrorKind::Local => Kind::Io,
+            _ => Kind::Connect,
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,30 @@
+//! Fabrix: networked block storage in user space, as one program.
+//!
+//! This file knows the subcommands and turns their outcome into an exit code: 0 done, 1 failed or I/O error,
+//! 2 wrong usage, 3 cannot connect, 5 data differs. Data goes to stdout, words to stderr.
+
+mod args;
+mod cli;
+mod disks;
+mod failure;
+mod guard;
+mod report;
+mod shards;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Verb};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.verb {
+        Verb::Serve(options) => cli::serve::run(&options),
+        Verb::Discover(options) => cli::discover::run(&options),
+        Verb::Bench(options) => cli::bench::run(&options),
+        Verb::Demo(options) => cli::demo::run(&options),
+        Verb::Doctor(options) => cli::doctor::run(&options),
+    };
+    outcome.unwrap_or_else(|failure| failure.report())
+}

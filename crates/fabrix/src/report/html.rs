@@ -1,0 +1,437 @@
+//! The demonstration's page: charts, the table, the machine and the command, in one file that needs no other.
+//!
+//! No script, no font, no image from anywhere; the browser's preference decides between light and dark. What
+//! the page says is in `page`, what it looks like in `report.css`.
+
+use fabrix_bench::matrix::{Cell, Matrix, Row};
+
+use super::number::{cores, grouped, mb_per_s, moment, percent, short};
+use super::svg::{Chart, Group, Line, Mark, Scale, draw, escape};
+use super::{Context, matrix as table};
+
+const STYLE: &str = include_str!("report.css");
+
+/// The whole page.
+pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
+    let title = format!("{} workloads, local and remote", matrix.rows.len());
+    let columns = format!(
+        "<div class=\"column\">{}{}{}</div><div class=\"column\">{}{}</div>",
+        iops(matrix),
+        bandwidth(matrix),
+        ratio(matrix),
+        latency(matrix),
+        cpu(matrix)
+    );
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\n\
+         <meta name=\"color-scheme\" content=\"light dark\" />\n\
+         <title>Fabrix: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         {}{}<div class=\"columns\">{columns}</div>\n{}{}</main>\n</body>\n</html>\n",
+        header(matrix, context, &title),
+        tiles(matrix),
+        full_table(matrix),
+        facts(context),
+    )
+}
+
+fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
+    format!(
+        "<header>\n<p class=\"brand\">Fabrix {}</p>\n<h1>{title}</h1>\n\
+         <p class=\"sides\"><span class=\"key local\"></span>local: <b>{}</b> \
+         <span class=\"key remote\"></span>remote: <b>{}</b></p>\n<p class=\"muted\">{}</p>\n</header>\n",
+        escape(&context.version),
+        escape(&matrix.local),
+        escape(&matrix.remote),
+        moment(context.timestamp)
+    )
+}
+
+/// The few numbers that most readers come for.
+fn tiles(matrix: &Matrix) -> String {
+    let find = |name: &str| matrix.rows.iter().find(|row| row.name == name);
+    let mut tiles = String::new();
+    if let Some(row) = find("4k random read") {
+        let local = format!(
+            "{} of {} local",
+            percent(row.ratio()),
+            grouped(row.local.iops)
+        );
+        tiles += &tile(
+            "4k random read, remote",
+            &grouped(row.remote.iops),
+            "IOPS",
+            &local,
+        );
+        let p99 = format!(
+            "p99 {} &#181;s, local mean {} &#181;s",
+            short(row.remote.p99_us),
+            short(row.local.mean_us)
+        );
+        tiles += &tile(
+            "4k random read, mean latency",
+            &short(row.remote.mean_us),
+            "&#181;s",
+            &p99,
+        );
+    }
+    if let Some(row) = find("64k sequential read") {
+        let local = format!(
+            "{} of {} local",
+            percent(row.ratio()),
+            mb_per_s(row.local.bw_bytes)
+        );
+        tiles += &tile(
+            "64k sequential read, remote",
+            &mb_per_s(row.remote.bw_bytes),
+            "MB/s",
+            &local,
+        );
+    }
+    if let Some(mean) = mean_ratio(&matrix.rows) {
+        let all = format!("geometric mean of {} workloads", matrix.rows.len());
+        tiles += &tile("Remote / local IOPS", &percent(Some(mean)), "", &all);
+    }
+    format!("<section class=\"tiles\">\n{tiles}</section>\n")
+}
+
+/// `note` and `unit` are markup of ours; names from outside never come here.
+fn tile(title: &str, value: &str, unit: &str, note: &str) -> String {
+    format!(
+        "<div class=\"tile\"><p class=\"muted\">{title}</p><p class=\"big\">{value} <small>{unit}</small></p>\
+         <p class=\"muted\">{note}</p></div>\n"
+    )
+}
+
+/// The geometric mean of the ratios that exist; `None` without any.
+fn mean_ratio(rows: &[Row]) -> Option<f64> {
+    let logs: Vec<f64> = rows
+        .iter()
+        .filter_map(Row::ratio)
+        .filter(|ratio| *ratio > 0.0)
+        .map(f64::ln)
+        .collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+fn card(title: &str, unit: &str, legend: &[(&str, &str)], chart: &Chart) -> String {
+    let keys: Vec<String> = legend
+        .iter()
+        .map(|(class, name)| format!("<span class=\"key {class}\"></span>{name} "))
+        .collect();
+    format!(
+        "<section class=\"card\">\n<h2>{title} <small>{unit}</small></h2>\n<p class=\"legend\">{}</p>\n{}</section>\n",
+        keys.concat(),
+        draw(chart)
+    )
+}
+
+const SIDES: [(&str, &str); 2] = [("local", "local"), ("remote", "remote")];
+
+fn iops(matrix: &Matrix) -> String {
+    let rows = rows(matrix, |name| name.starts_with("4k"));
+    let chart = pairs(
+        "Requests per second of the 4 KiB workloads",
+        &rows,
+        |cell| cell.iops,
+        grouped,
+    );
+    card(
+        "IOPS, 4 KiB",
+        "requests per second, more is better",
+        &SIDES,
+        &chart,
+    )
+}
+
+fn bandwidth(matrix: &Matrix) -> String {
+    let rows = rows(matrix, |name| !name.starts_with("4k"));
+    let chart = pairs(
+        "Bandwidth of the 64 and 8 KiB workloads",
+        &rows,
+        |cell| cell.bw_bytes / 1e6,
+        short,
+    );
+    card(
+        "Bandwidth, 64 and 8 KiB",
+        "MB/s (10<sup>6</sup> bytes), more is better",
+        &SIDES,
+        &chart,
+    )
+}
+
+fn rows(matrix: &Matrix, wanted: fn(&str) -> bool) -> Vec<&Row> {
+    matrix.rows.iter().filter(|row| wanted(&row.name)).collect()
+}
+
+/// One bar for each side of each row.
+fn pairs(label: &str, rows: &[&Row], value: fn(&Cell) -> f64, text: fn(f64) -> String) -> Chart {
+    let greatest = rows
+        .iter()
+        .flat_map(|row| [value(&row.local), value(&row.remote)])
+        .fold(0.0, f64::max);
+    let line = |class, cell: &Cell| Line {
+        marks: vec![Mark::Bar {
+            class,
+            from: 0.0,
+            to: value(cell),
+        }],
+        label: text(value(cell)),
+    };
+    let group = |row: &&Row| Group {
+        name: row.name.clone(),
+        lines: vec![line("local", &row.local), line("remote", &row.remote)],
+    };
+    let groups = rows.iter().map(group).collect();
+    Chart {
+        label: label.into(),
+        scale: Scale::linear(greatest, ""),
+        rule: None,
+        groups,
+    }
+}
+
+fn ratio(matrix: &Matrix) -> String {
+    let of = |row: &Row| row.ratio().unwrap_or(0.0) * 100.0;
+    let greatest = matrix.rows.iter().map(of).fold(100.0, f64::max);
+    let group = |row: &Row| Group {
+        name: row.name.clone(),
+        lines: vec![Line {
+            marks: vec![Mark::Bar {
+                class: "remote",
+                from: 0.0,
+                to: of(row),
+            }],
+            label: percent(row.ratio()),
+        }],
+    };
+    let groups = matrix.rows.iter().map(group).collect();
+    let label = "Remote requests per second in percent of local ones".into();
+    let chart = Chart {
+        label,
+        scale: Scale::linear(greatest, "%"),
+        rule: Some(100.0),
+        groups,
+    };
+    card(
+        "Remote / local",
+        "IOPS; the line is the local disk",
+        &SIDES[1..],
+        &chart,
+    )
+}
+
+fn latency(matrix: &Matrix) -> String {
+    let values = matrix.rows.iter().flat_map(|row| [row.local, row.remote]);
+    let values = values.flat_map(|cell| [cell.mean_us, cell.p99_us]);
+    let line = |class, cell: &Cell| Line {
+        marks: vec![Mark::Span {
+            class,
+            dot: cell.mean_us,
+            tick: cell.p99_us,
+        }],
+        label: format!("{} / {}", short(cell.mean_us), short(cell.p99_us)),
+    };
+    let group = |row: &Row| Group {
+        name: row.name.clone(),
+        lines: vec![line("local", &row.local), line("remote", &row.remote)],
+    };
+    let groups = matrix.rows.iter().map(group).collect();
+    let label = "Mean and 99th percentile of the latency".into();
+    let chart = Chart {
+        label,
+        scale: Scale::log(values),
+        rule: None,
+        groups,
+    };
+    card(
+        "Latency",
+        "&#181;s, dot: mean, tick: 99th percentile; logarithmic, less is better",
+        &SIDES,
+        &chart,
+    )
+}
+
+fn cpu(matrix: &Matrix) -> String {
+    let total = |cell: &Cell| cell.cpu_initiator + cell.cpu_target.unwrap_or(0.0);
+    let greatest = matrix
+        .rows
+        .iter()
+        .flat_map(|row| [total(&row.local), total(&row.remote)])
+        .fold(0.0, f64::max);
+    let line = |class, cell: &Cell| Line {
+        marks: vec![
+            Mark::Bar {
+                class,
+                from: 0.0,
+                to: cell.cpu_initiator,
+            },
+            Mark::Bar {
+                class: "target",
+                from: cell.cpu_initiator,
+                to: total(cell),
+            },
+        ],
+        label: cpu_label(cell),
+    };
+    let group = |row: &Row| Group {
+        name: row.name.clone(),
+        lines: vec![line("local", &row.local), line("remote", &row.remote)],
+    };
+    let groups = matrix.rows.iter().map(group).collect();
+    let label = "Cores kept busy by initiator and target".into();
+    let chart = Chart {
+        label,
+        scale: Scale::linear(greatest, ""),
+        rule: None,
+        groups,
+    };
+    let legend = [
+        ("local", "local"),
+        ("remote", "remote: initiator"),
+        ("target", "remote: target"),
+    ];
+    card("CPU", "cores busy, less is better", &legend, &chart)
+}
+
+fn cpu_label(cell: &Cell) -> String {
+    match cell.cpu_target {
+        Some(target) => format!(
+            "{} + {}",
+            cores(Some(cell.cpu_initiator)),
+            cores(Some(target))
+        ),
+        None => cores(Some(cell.cpu_initiator)),
+    }
+}
+
+fn full_table(matrix: &Matrix) -> String {
+    let head: Vec<String> = table::head()
+        .iter()
+        .skip(1)
+        .map(|name| format!("<th>{}</th>", name.replace(" us", " &#181;s")))
+        .collect();
+    let rows: Vec<String> = matrix.rows.iter().map(table_row).collect();
+    format!(
+        "<section class=\"card\">\n<h2>All figures</h2>\n<div class=\"scroll\"><table>\n<thead>\n\
+         <tr><th rowspan=\"2\" scope=\"col\">workload</th><th colspan=\"5\" scope=\"colgroup\">local</th>\
+         <th colspan=\"6\" scope=\"colgroup\">remote</th><th></th></tr>\n<tr>{}</tr>\n</thead>\n\
+         <tbody>\n{}</tbody>\n</table></div>\n<p class=\"muted\">MB/s is 10<sup>6</sup> bytes per second. \
+         CPU is cores kept busy: ini by the initiator's side, tgt by the target. rem/loc is remote IOPS in \
+         percent of local IOPS.</p>\n</section>\n",
+        head.concat(),
+        rows.concat()
+    )
+}
+
+fn table_row(row: &Row) -> String {
+    let cells = table::cells(row);
+    let numbers: Vec<String> = cells[1..]
+        .iter()
+        .map(|cell| format!("<td>{}</td>", escape(cell)))
+        .collect();
+    format!(
+        "<tr><th scope=\"row\">{}</th>{}</tr>\n",
+        escape(&row.name),
+        numbers.concat()
+    )
+}
+
+fn facts(context: &Context) -> String {
+    let pair = |(name, value): &(String, String)| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
+    };
+    let pairs: Vec<String> = context.facts.iter().map(pair).collect();
+    format!(
+        "<section class=\"card\">\n<h2>Machine and command</h2>\n<dl>\n{}</dl>\n<pre>{}</pre>\n</section>\n",
+        pairs.concat(),
+        escape(&context.command)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn sample_page() -> String {
+        page(&sample::matrix(), &sample::context())
+    }
+
+    /// Every tag closed in order; panics with what is wrong.
+    fn check_well_formed(page: &str) {
+        let mut open: Vec<&str> = Vec::new();
+        let body = page
+            .strip_prefix("<!DOCTYPE html>")
+            .expect("a page says what it is");
+        for (at, _) in body.match_indices('<') {
+            let tag = &body[at + 1..at + body[at..].find('>').expect("every tag ends")];
+            let name = tag
+                .trim_start_matches('/')
+                .split([' ', '\n'])
+                .next()
+                .unwrap_or_default();
+            if tag.starts_with('/') {
+                assert_eq!(open.pop(), Some(name), "closed out of order");
+            } else if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "never closed: {open:?}");
+    }
+
+    #[test]
+    fn the_page_is_well_formed() {
+        check_well_formed(&sample_page());
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        let page = sample_page();
+        for word in [
+            "http://", "https://", "src=", "href=", "url(", "@import", "<link", "<script", "<img",
+        ] {
+            assert!(!page.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn every_workload_stands_in_the_table_and_in_its_charts() {
+        let page = sample_page();
+        for row in &sample::matrix().rows {
+            // IOPS or bandwidth, ratio, latency, CPU, table; one more for a tile is possible.
+            let count = page.matches(&format!(">{}<", row.name)).count();
+            assert_eq!(count, 5, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn names_from_outside_cannot_become_markup() {
+        let mut matrix = sample::matrix();
+        matrix.rows[0].name = "4k <script>alert(1)</script>".into();
+        matrix.local = "ram:1G\"><img src=x>".into();
+        let mut context = sample::context();
+        context.command = "fabrix demo '</pre><script>'".into();
+        context.facts.push(("<b>".into(), "&amp".into()));
+        let page = page(&matrix, &context);
+        check_well_formed(&page);
+        assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&amp;amp"));
+    }
+
+    #[test]
+    fn an_empty_matrix_and_zeroes_still_make_a_page() {
+        check_well_formed(&page(&Matrix::default(), &Context::default()));
+        let mut matrix = sample::matrix();
+        for row in &mut matrix.rows {
+            (row.local, row.remote) = (Cell::default(), Cell::default());
+        }
+        let page = page(&matrix, &Context::default());
+        check_well_formed(&page);
+        assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+
+    #[test]
+    fn the_page_reads_as_it_did() {
+        sample::golden("matrix.html", &sample_page());
+    }
+}

@@ -1,0 +1,214 @@
+//! One run as JSON with fio's keys.
+//!
+//! `jobs` has one entry, all jobs together, as fio with `group_reporting`; each job alone stands under
+//! `per_job`. What we do not measure (`slat_ns`, short and dropped requests) is there and zero, because
+//! programs that read fio's output expect it. What fio does not have (`verify`, `errors`, `cpu`) has keys of
+//! its own. `schema` changes when a key changes its meaning.
+
+use fabrix_bench::job::Job;
+use fabrix_bench::latency::{Latency, PERCENTILES};
+use fabrix_bench::results::{JobResult, Results, Side};
+use serde_json::{Map, Value, json};
+
+use super::{Context, number};
+
+/// The version of the keys.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// The whole document of one run.
+pub(crate) fn run(results: &Results, context: &Context) -> Value {
+    let all = job(results, &results.aggregate);
+    let each: Vec<Value> = results.jobs.iter().map(|one| job(results, one)).collect();
+    json!({
+        "schema": SCHEMA,
+        "fabrix version": format!("fabrix-{}", context.version),
+        "timestamp": context.timestamp,
+        "time": number::moment(context.timestamp),
+        "command": context.command,
+        "machine": facts(context),
+        "jobs": [all],
+        "per_job": each,
+        "cpu": cpu(results),
+    })
+}
+
+/// The machine's facts as an object.
+pub(super) fn facts(context: &Context) -> Value {
+    let pairs = context
+        .facts
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
+
+fn job(results: &Results, one: &JobResult) -> Value {
+    let cpu = &results.cpu;
+    json!({
+        "jobname": results.job.name,
+        "groupid": 0,
+        "error": i32::from(one.errors.total() > 0),
+        "job options": options(&results.job),
+        "read": side(&one.read),
+        "write": side(&one.write),
+        "trim": side(&Side::default()),
+        "job_runtime": millis(one.total.runtime_ns),
+        "usr_cpu": cpu.user_cores * 100.0,
+        "sys_cpu": cpu.system_cores * 100.0,
+        "total_err": one.errors.total(),
+        "errors": errors(one),
+        "busy": one.busy,
+        "ended_early": one.ended_early,
+        "verify": verify(one),
+    })
+}
+
+/// The options by fio's names, as strings like fio's.
+fn options(job: &Job) -> Value {
+    let mut options = Map::new();
+    let mut set = |name: &str, value: String| {
+        options.insert(name.into(), Value::String(value));
+    };
+    set("name", job.name.clone());
+    set("rw", job.rw.name().into());
+    set("bs", job.block_bytes.to_string());
+    set("iodepth", job.iodepth.to_string());
+    set("numjobs", job.numjobs.to_string());
+    set("runtime", job.runtime.as_secs_f64().to_string());
+    set("ramp_time", job.ramp.as_secs_f64().to_string());
+    set("rwmixread", job.percent_read().to_string());
+    set("offset", job.offset.to_string());
+    set("randseed", job.seed.to_string());
+    set("time_based", "1".into());
+    set("norandommap", "1".into());
+    set("group_reporting", "1".into());
+    if let Some(size) = job.size {
+        set("size", size.to_string());
+    }
+    if let Some(ios) = job.number_ios {
+        set("number_ios", ios.to_string());
+    }
+    if let Some(rate) = &job.rate {
+        set("rate_iops", rate.iops.to_string());
+        set("rate_process", format!("{:?}", rate.pacing).to_lowercase());
+    }
+    if job.verify {
+        set("verify", "crc32c".into());
+    }
+    Value::Object(options)
+}
+
+fn side(side: &Side) -> Value {
+    json!({
+        "io_bytes": side.bytes,
+        "io_kbytes": side.bytes / 1024,
+        "bw_bytes": whole(side.bw_bytes),
+        "bw": whole(side.bw_bytes / 1024.0),
+        "iops": side.iops,
+        "runtime": millis(side.runtime_ns),
+        "total_ios": side.ios,
+        "short_ios": 0,
+        "drop_ios": 0,
+        "slat_ns": distribution(&Latency::default(), false),
+        "clat_ns": distribution(&side.service, true),
+        "lat_ns": distribution(&side.latency, true),
+    })
+}
+
+fn distribution(latency: &Latency, percentiles: bool) -> Value {
+    let mut value = json!({
+        "min": latency.min_ns,
+        "max": latency.max_ns,
+        "mean": latency.mean_ns,
+        "stddev": latency.stddev_ns,
+        "N": latency.count,
+    });
+    if percentiles && latency.count > 0 {
+        let pairs = PERCENTILES.iter().zip(latency.percentiles_ns);
+        let table = pairs.map(|(percent, ns)| (format!("{percent:.6}"), json!(ns)));
+        value["percentile"] = Value::Object(table.collect());
+    }
+    value
+}
+
+fn errors(one: &JobResult) -> Value {
+    let counts = one
+        .errors
+        .by_status
+        .iter()
+        .map(|(status, count)| (format!("{status:?}"), json!(count)));
+    json!({
+        "total": one.errors.total(),
+        "by_status": Value::Object(counts.collect()),
+        "first": one.errors.first,
+    })
+}
+
+fn verify(one: &JobResult) -> Value {
+    one.verify.as_ref().map_or(Value::Null, |verify| {
+        json!({
+            "blocks_checked": verify.blocks_checked,
+            "errors": verify.errors,
+            "first_error": verify.first_error,
+        })
+    })
+}
+
+fn cpu(results: &Results) -> Value {
+    let cpu = &results.cpu;
+    json!({
+        "job_cores": cpu.job_cores,
+        "user_cores": cpu.user_cores,
+        "system_cores": cpu.system_cores,
+        "machine_cores": cpu.machine_cores,
+        "cores": cpu.cores,
+        "window_ms": u64::try_from(cpu.window.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn millis(ns: u64) -> u64 {
+    ns / 1_000_000
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "fio gives whole numbers here; the cast rounds down and saturates"
+)]
+fn whole(rate: f64) -> u64 {
+    rate as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_run_reads_as_it_did() {
+        let value = run(&sample::results(), &sample::context());
+        let text = serde_json::to_string_pretty(&value).expect("keys are strings") + "\n";
+        sample::golden("run.json", &text);
+    }
+
+    #[test]
+    fn what_reads_fio_finds_its_keys() {
+        let value = run(&sample::results(), &sample::context());
+        assert_eq!(value["schema"], 1);
+        let read = &value["jobs"][0]["read"];
+        assert_eq!(read["total_ios"], 1_000_000);
+        assert_eq!(read["bw"], 400_000);
+        assert_eq!(read["runtime"], 10_000);
+        assert!(read["clat_ns"]["percentile"]["99.000000"].is_u64());
+        assert!(value["jobs"][0]["trim"]["iops"].is_number());
+    }
+
+    #[test]
+    fn trouble_stands_in_the_document() {
+        let value = run(&sample::trouble(), &sample::context());
+        let job = &value["jobs"][0];
+        assert_eq!(job["error"], 1);
+        assert_eq!(job["errors"]["by_status"]["MediaRead"], 3);
+        assert_eq!(job["verify"]["errors"], 2);
+        assert!(job["ended_early"].is_string());
+    }
+}

@@ -1,0 +1,93 @@
+//! The threads of the data path: how many, on which processors, and how they end.
+//!
+//! Knows `rt` only.
+
+use std::time::Duration;
+
+use fabrix_rt::engine::Engine;
+use fabrix_rt::{Remote, ShardConfig, ShardThread, spawn};
+
+use crate::args::Cores;
+use crate::cli::terminal::say;
+use crate::failure::Failure;
+
+/// Running shards.
+pub(crate) struct Shards {
+    threads: Vec<ShardThread>,
+}
+
+/// Without `--cores` the data path takes half of the processors, and no more than this.
+const MOST_BY_DEFAULT: usize = 8;
+
+impl Shards {
+    /// Starts a shard on each of `cores`, or some shards on no processor in particular.
+    pub(crate) fn start(cores: Option<&Cores>, engine: Engine) -> Result<Self, Failure> {
+        let places: Vec<Option<usize>> = match cores {
+            Some(cores) => cores.0.iter().copied().map(Some).collect(),
+            None => {
+                let half = fabrix_rt::topology::cpus().len().div_ceil(2);
+                vec![None; half.clamp(1, MOST_BY_DEFAULT)]
+            }
+        };
+        let mut threads = Vec::new();
+        for (id, place) in places.into_iter().enumerate() {
+            let config = ShardConfig {
+                id,
+                engine,
+                ..ShardConfig::default()
+            };
+            let thread = spawn(config, place, move |shard| {
+                if let (0, Some(refused)) = (id, shard.refused()) {
+                    say(format_args!("using epoll: {refused}"));
+                }
+            });
+            threads
+                .push(thread.map_err(|error| {
+                    Failure::io(format!("cannot start the data path: {error}"))
+                })?);
+        }
+        Ok(Self { threads })
+    }
+
+    /// The way to each shard.
+    pub(crate) fn remotes(&self) -> Vec<Remote> {
+        self.threads
+            .iter()
+            .map(|thread| thread.remote.clone())
+            .collect()
+    }
+
+    /// CPU time that all shards have used so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut asked = 0;
+        for thread in &self.threads {
+            let tell = tell.clone();
+            let ask = move |_: &mut fabrix_rt::Shard| {
+                let _gone = tell.send(fabrix_rt::topology::thread_cpu_time());
+            };
+            asked += usize::from(thread.remote.run(Box::new(ask)).is_ok());
+        }
+        told.iter().take(asked).sum()
+    }
+
+    /// Stops all and waits until they have ended.
+    pub(crate) fn stop(self) {
+        for thread in &self.threads {
+            thread.remote.stop();
+        }
+        for thread in self.threads {
+            // A shard that panicked has said so; there is nothing left to stop.
+            let _panicked = thread.join.join();
+        }
+    }
+}
+
+/// Lets this process open as many files as the system allows it: a connection is one.
+pub(crate) fn raise_open_files() {
+    if let Ok((now, most)) = fabrix_rt::topology::open_files()
+        && now < most
+    {
+        let _stays_as_it_is = fabrix_rt::topology::set_open_files(most);
+    }
+}

@@ -1,0 +1,238 @@
+//! How serving begins and ends: `--run`, signals, idle and under load; readers that go away; `doctor`.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::harness::{
+    NQN, Running, Serve, bench, engines, fabrix, make_file, path_in, scratch, wait_until_written,
+};
+
+/// Leaving takes no longer, whatever the load.
+const A_FEW_SECONDS: Duration = Duration::from_secs(10);
+
+fn run(command: &str) -> Vec<&str> {
+    vec![
+        "serve",
+        "ram:16M",
+        "--listen",
+        "nvme+tcp://127.0.0.1:0",
+        "--run",
+        command,
+    ]
+}
+
+#[test]
+fn serve_run_ends_with_the_exit_status_of_the_command() {
+    fabrix(&run("exit 0")).exits(0);
+    fabrix(&run("exit 7")).exits(7);
+    fabrix(&run("kill -KILL $$")).exits(128 + 9);
+    fabrix(&run("no-such-command-anywhere")).exits(127);
+}
+
+#[test]
+fn serve_run_sets_the_uri_and_finds_this_program() {
+    let ended = fabrix(&run(
+        "echo uri=$uri; fabrix bench $uri --rw randrw --verify --runtime 100ms",
+    ));
+    ended.exits(0);
+    let uri = ended
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("uri="));
+    let uri = uri.expect("the command has printed it");
+    assert!(
+        uri.starts_with("nvme+tcp://127.0.0.1:") && uri.ends_with(&format!("/{NQN}/1")),
+        "{uri}"
+    );
+    assert!(ended.stdout.contains("IOPS="), "{ended}");
+}
+
+#[test]
+fn serve_hands_a_sigterm_on_to_the_command_it_runs() {
+    let serve = Running::start(&run(
+        "trap 'exit 9' TERM; echo waiting >&2; while :; do sleep 0.05; done",
+    ));
+    serve.hears("waiting", 1);
+    let asked = Instant::now();
+    serve.signal("TERM");
+    serve.ended().exits(9);
+    assert!(asked.elapsed() < A_FEW_SECONDS);
+}
+
+#[test]
+fn sigterm_and_sigint_end_an_idle_target_with_success() {
+    for engine in engines() {
+        for signal in ["TERM", "INT"] {
+            let serve = Serve::start(&["ram:16M", "--engine", engine]);
+            let asked = Instant::now();
+            serve.process.signal(signal);
+            serve.process.ended().exits(0);
+            assert!(asked.elapsed() < A_FEW_SECONDS, "{engine}, SIG{signal}");
+        }
+    }
+}
+
+#[test]
+fn sigterm_and_sigint_end_a_target_under_load_with_success() {
+    let folder = scratch();
+    for engine in engines() {
+        for signal in ["TERM", "INT"] {
+            let path = path_in(&folder, &format!("{engine}-{signal}"));
+            let serve = Serve::start(&[&format!("{path},size=16M,direct=off"), "--engine", engine]);
+            let uri = serve.uri(0);
+            let load = [
+                "--rw",
+                "randwrite",
+                "--iodepth",
+                "32",
+                "--size",
+                "256k",
+                "--runtime",
+                "60s",
+            ];
+            let short = ["--fast-io-fail-tmo", "1s"];
+            let load = Running::start(&[&["bench", &uri], &load[..], &short[..]].concat());
+            wait_until_written(&path);
+            let asked = Instant::now();
+            serve.process.signal(signal);
+            serve.process.ended().exits(0);
+            assert!(asked.elapsed() < A_FEW_SECONDS, "{engine}, SIG{signal}");
+            load.ended().exits(1).says(&["reconnecting", &uri]);
+        }
+    }
+}
+
+#[test]
+fn idle_connections_do_not_keep_a_target_from_ending() {
+    let serve = Serve::start(&["ram:16M"]);
+    let uri = serve.uri(0);
+    let idle = Running::start(&["bench", &uri, "--hold", "60s", "--numjobs", "4"]);
+    serve.process.hears(" connected from", 5);
+    let asked = Instant::now();
+    serve.stop();
+    assert!(asked.elapsed() < A_FEW_SECONDS);
+    idle.signal("INT");
+    idle.ended().exits(0);
+}
+
+#[test]
+fn an_interrupted_bench_prints_what_it_has_and_says_so() {
+    let folder = scratch();
+    let path = path_in(&folder, "disk");
+    let load = ["--rw", "randwrite", "--size", "256k", "--runtime", "60s"];
+    make_file(&path, 16 << 20, 0, &[]);
+    let disk = format!("{path},direct=off");
+    let bench = Running::start(&[&["bench", &disk], &load[..]].concat());
+    wait_until_written(&path);
+    bench.signal("INT");
+    let ended = bench.ended();
+    ended.exits(1).says(&[&path, "ended early"]);
+    assert!(ended.stdout.contains("write: IOPS="), "{ended}");
+}
+
+#[test]
+fn exports_are_printed_with_the_line_for_nvme_connect() {
+    let listen = ["--listen", "nvme+tcp://127.0.0.1:0"];
+    let ended = fabrix(
+        &[
+            &["serve", "ram:16M", "null:1T,ro", "--run", "true"],
+            &listen[..],
+        ]
+        .concat(),
+    );
+    ended.exits(0);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{ended}");
+    let words: Vec<&str> = lines[0].split_whitespace().collect();
+    assert!(words[0].starts_with("nvme+tcp://127.0.0.1:"), "{ended}");
+    assert_eq!(
+        words[1..],
+        ["ram:16M", "16M,", "512-byte", "blocks"],
+        "{ended}"
+    );
+    assert!(
+        lines[1].contains("/2  null:1T,ro  1T, 512-byte blocks, read-only"),
+        "{ended}"
+    );
+    let port = words[0]["nvme+tcp://127.0.0.1:".len()..]
+        .split('/')
+        .next()
+        .expect("a port");
+    let connect = format!("  nvme connect -t tcp -a 127.0.0.1 -s {port} -n {NQN}");
+    assert_eq!(lines[2], connect, "{ended}");
+}
+
+#[test]
+fn a_reader_of_the_results_may_go_away() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fabrix"));
+    command.args(["bench", "ram:16M", "--runtime", "50ms", "-o", "json"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it was just built");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+}
+
+#[test]
+fn a_target_goes_on_when_nobody_hears_what_it_says() {
+    let script = format!(
+        "{{ {0} serve ram:16M --listen nvme+tcp://127.0.0.1:0 --run '{1}; {1}' 2>&1 >&3 | :; }} 3>&1",
+        env!("CARGO_BIN_EXE_fabrix"),
+        "fabrix bench $uri --runtime 50ms || echo FAILED"
+    );
+    let ended = Running::spawn(Command::new("sh").arg("-c").arg(script))
+        .expect("a shell")
+        .ended();
+    assert_eq!(ended.stdout.matches("read: IOPS=").count(), 2, "{ended}");
+    assert!(!ended.stdout.contains("FAILED"), "{ended}");
+}
+
+#[test]
+fn doctor_says_what_was_looked_at_and_what_to_do() {
+    let json = fabrix(&["doctor", "-o", "json"]).exits(0).json();
+    assert_eq!(json["schema"], 1);
+    let findings = json["findings"].as_array().expect("findings are a list");
+    let text = fabrix(&["doctor"]).exits(0).stdout.clone();
+    for subject in [
+        "io_uring",
+        "processors",
+        "huge pages",
+        "open files",
+        "locked memory",
+        "socket buffers",
+    ] {
+        let finding = findings
+            .iter()
+            .find(|finding| finding["subject"] == subject);
+        let finding = finding.unwrap_or_else(|| panic!("{subject} is missing: {json:#}"));
+        assert!(
+            finding["found"]
+                .as_str()
+                .is_some_and(|found| !found.is_empty()),
+            "{finding}"
+        );
+        assert_eq!(
+            finding["ok"] == true,
+            finding["fix"].is_null(),
+            "a fix for what is not well: {finding}"
+        );
+        let line = text
+            .lines()
+            .find(|line| line.get(4..).is_some_and(|line| line.starts_with(subject)));
+        let mark = if finding["ok"] == true { "ok " } else { "-- " };
+        assert!(
+            line.is_some_and(|line| line.starts_with(mark)),
+            "{subject}:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn a_held_connection_measures_nothing_and_ends_in_time() {
+    let serve = Serve::start(&["ram:16M"]);
+    let ended = fabrix(&["bench", &serve.uri(0), "--hold", "100ms", "--numjobs", "3"]);
+    ended.exits(0);
+    assert_eq!(ended.stdout, "");
+    assert!(bench(&[&serve.uri(0), "--runtime", "50ms"])["jobs"].is_array());
+}

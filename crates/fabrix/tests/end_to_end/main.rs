@@ -1,0 +1,16 @@
+//! The program as its users meet it: the real binary, real sockets on loopback, real files.
+//!
+//! Every test starts what it needs on ports that the system chooses and ends it again; nothing needs a
+//! privilege, and what a machine lacks is said with a line that begins with SKIPPED. One program with a module per
+//! topic, so that it is linked once.
+
+mod demo;
+mod discovery;
+mod disks;
+mod faults;
+mod harness;
+mod lifecycle;
+mod outages;
+mod reexport;
+mod wrong_disk;
+mod wrong_target;

@@ -1,0 +1,185 @@
+//! The initiator: a disk that another machine exports, as a disk of this one.
+//!
+//! Knows sessions with targets, reconnection, and what a request is on the wire; touches sockets through `transport`
+//! and `rt` only. Never knows the target (`target`): the two meet over a network, or in the program.
+//!
+//! [`connect`] asks a controller once what it has and gives a [`fabrix_block::Device`]; every channel of it keeps a
+//! session of its own and reconnects for ever. [`discover`] reads a discovery log. What is promised when a
+//! connection is lost, and what is not, stands in `docs/design/host.md`.
+
+mod error;
+mod nvme;
+mod resolve;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_proto::nvme::bringup::{Found, Purpose};
+use fabrix_rt::Engine;
+
+pub use error::{ConnectError, ConnectErrorKind};
+pub use fabrix_proto::nvme::bringup::{
+    DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
+};
+pub use fabrix_proto::nvme::nqn::Nqn;
+pub use nvme::RemoteDisk;
+
+use nvme::Plan;
+use resolve::{Subsystem, first_that_answers, only_subsystem, resolve};
+
+/// Where a remote disk is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Name or address of the machine.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The subsystem; found by discovery when there is just one.
+    pub subsystem: Option<String>,
+    /// The namespace; the first there is when not given.
+    pub nsid: Option<u32>,
+}
+
+/// The port of NVMe/TCP.
+pub const DEFAULT_PORT: u16 = 4420;
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let brackets = self.host.contains(':');
+        let (open, close) = if brackets { ("[", "]") } else { ("", "") };
+        write!(f, "nvme+tcp://{open}{}{close}:{}", self.host, self.port)?;
+        if let Some(subsystem) = &self.subsystem {
+            write!(f, "/{subsystem}")?;
+            if let Some(nsid) = self.nsid {
+                write!(f, "/{nsid}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How to connect, and how long to hold on.
+#[derive(Clone)]
+pub struct Options {
+    /// Our name.
+    pub host: Nqn,
+    /// Our id, stable as the name is.
+    pub host_id: [u8; 16],
+    /// CRC32C over headers.
+    pub header_digest: bool,
+    /// CRC32C over data.
+    pub data_digest: bool,
+    /// I/O queues of each channel, at least 1; the target may grant fewer, and no more than 128 are used.
+    pub nr_io_queues: u16,
+    /// Entries of each I/O queue, at least 2; the target may allow fewer, and no more than 4097 are used.
+    pub queue_size: u16,
+    /// How long either side may be silent (KATO); below a millisecond there is no keep-alive.
+    pub keep_alive: Duration,
+    /// Requests fail when the connection has been gone for so long; reconnecting goes on.
+    pub fast_io_fail: Duration,
+    /// Connecting and asking what there is may take so long, the first time and every time.
+    pub bringup_timeout: Duration,
+    /// A connection on which a request is not answered for so long is given up; zero: the request waits for ever.
+    pub io_timeout: Duration,
+    /// How to talk to the kernel while connecting.
+    pub engine: Engine,
+    /// Told when a connection is lost and when it is back; called on the shard's thread, so it must not wait.
+    pub notify: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Options {
+    /// The usual: one queue of 128, no digests, a keep-alive of 5 s, requests that wait up to a minute for a
+    /// connection and half a minute for an answer, silence.
+    #[must_use]
+    pub fn new(host: Nqn, host_id: [u8; 16]) -> Self {
+        Self {
+            host,
+            host_id,
+            header_digest: false,
+            data_digest: false,
+            nr_io_queues: 1,
+            queue_size: 128,
+            keep_alive: Duration::from_secs(5),
+            fast_io_fail: Duration::from_secs(60),
+            bringup_timeout: Duration::from_secs(10),
+            io_timeout: Duration::from_secs(30),
+            engine: Engine::Auto,
+            notify: Arc::new(|_| {}),
+        }
+    }
+
+    fn check(&self) -> Result<(), ConnectError> {
+        let sentence = if self.nr_io_queues == 0 {
+            "a remote disk needs at least one I/O queue (nr_io_queues is 0)"
+        } else if self.queue_size < 2 {
+            "a queue has at least 2 entries (queue_size is too small)"
+        } else if self.bringup_timeout.is_zero() {
+            "connecting takes time (bringup_timeout is 0)"
+        } else {
+            return Ok(());
+        };
+        Err(ConnectError::new(ConnectErrorKind::Usage, sentence))
+    }
+}
+
+/// Connects once, learns what the namespace is, and gives it as a disk.
+///
+/// # Errors
+/// No such host, nobody listens, not let in, or not a disk we can use: each as a sentence.
+pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, ConnectError> {
+    options.check()?;
+    let subsystem = match &address.subsystem {
+        Some(name) => Subsystem::named(name, resolve(address)?)?,
+        None => only_subsystem(address, &discover(address, options)?)?,
+    };
+    let options = Arc::new(options.clone());
+    let plan = Plan {
+        address: subsystem.portals[0],
+        subsystem: subsystem.name.clone(),
+        purpose: Purpose::Io {
+            nsid: address.nsid,
+            queues: options.nr_io_queues,
+        },
+        options: Arc::clone(&options),
+        expected: None,
+    };
+    let (portal, facts) =
+        first_that_answers(&subsystem.portals, &plan).map_err(|error| error.at(address))?;
+    RemoteDisk::new(
+        Plan {
+            address: portal,
+            ..plan
+        },
+        &facts,
+        address,
+    )
+    .map_err(|error| error.at(address))
+}
+
+/// Reads the discovery log of a target.
+///
+/// # Errors
+/// No such host, nobody listens, or not a discovery service.
+pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, ConnectError> {
+    options.check()?;
+    let portals = resolve(address)?;
+    let plan = Plan {
+        address: portals[0],
+        subsystem: Nqn::discovery(),
+        purpose: Purpose::Discovery,
+        options: Arc::new(Options {
+            keep_alive: Duration::ZERO,
+            ..options.clone()
+        }),
+        expected: None,
+    };
+    let (_, facts) = first_that_answers(&portals, &plan).map_err(|error| error.at(address))?;
+    match &facts.found {
+        Found::Discovery(log) => Ok(log.clone()),
+        Found::Io { .. } | Found::Queue { .. } => {
+            let sentence = format!("{address}: this is not a discovery service");
+            Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence))
+        }
+    }
+}

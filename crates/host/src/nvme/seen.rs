@@ -1,0 +1,316 @@
+//! A namespace as it was first seen: what it is as a disk, and what every later connection must find again.
+//!
+//! Pure tables over what `fabrix_proto::nvme::bringup` learned. A geometry is a promise to those who opened the disk;
+//! a controller that comes back and no longer keeps it is not used.
+
+use fabrix_block::{Deallocate, Durability, Geometry, Identity};
+use fabrix_proto::nvme::bringup::{ControllerFacts, Facts, Found, NamespaceFacts};
+use fabrix_proto::nvme::nqn::Nqn;
+
+use super::bring;
+use crate::{ConnectError, ConnectErrorKind, Options};
+
+/// A namespace as it was first seen.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) nsid: u32,
+    pub(crate) geometry: Geometry,
+    /// Whether Compare and Write can be sent: the controller has it, and a queue holds both halves.
+    pub(crate) compares_and_writes: bool,
+    /// I/O queues and the slots of each that its sessions reckon with.
+    pub(crate) queues: u16,
+    pub(crate) slots: u16,
+    names: Names,
+}
+
+/// What tells one namespace from another.
+#[derive(Clone, PartialEq, Eq)]
+struct Names {
+    uuid: [u8; 16],
+    nguid: [u8; 16],
+    eui64: [u8; 8],
+    /// The subsystem's serial number, for namespaces without a name of their own.
+    serial: String,
+}
+
+impl Seen {
+    /// What the facts say.
+    ///
+    /// Errors: there is no namespace, or one that is no disk for us.
+    pub(crate) fn new(options: &Options, facts: &Facts) -> Result<Self, ConnectError> {
+        let Found::Io { namespace, .. } = &facts.found else {
+            let sentence = "the subsystem shows no namespace";
+            return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
+        };
+        if !BLOCK_BYTES.contains(&namespace.block_bytes) {
+            let sentence = format!(
+                "namespace {}: blocks of {} bytes; supported are 512 and 4096",
+                namespace.nsid, namespace.block_bytes
+            );
+            return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
+        }
+        let slots = bring::io_slots(options, facts);
+        Ok(Self {
+            nsid: namespace.nsid,
+            geometry: geometry(&facts.controller, namespace),
+            compares_and_writes: facts.controller.compare_and_write && slots >= 2,
+            queues: bring::io_queues(options, facts),
+            slots,
+            names: Names::new(&facts.controller, namespace),
+        })
+    }
+
+    /// The names under which hosts recognise the namespace: its own, and for those that it lacks names derived from
+    /// the subsystem's, so that every path to it gives the same.
+    pub(crate) fn identity(&self, name: &str, subsystem: &Nqn, facts: &Facts) -> Identity {
+        let controller = &facts.controller;
+        let seed = format!("{}/{}", subsystem.as_str(), self.nsid);
+        let derived = Identity::derive(name, &seed, &controller.model);
+        let own = |name: [u8; 16], otherwise| if name == [0; 16] { otherwise } else { name };
+        Identity {
+            uuid: own(self.names.uuid, derived.uuid),
+            nguid: own(self.names.nguid, derived.nguid),
+            serial: if controller.serial.is_empty() {
+                derived.serial
+            } else {
+                controller.serial.clone()
+            },
+            ..derived
+        }
+    }
+
+    /// Whether the namespace found after a reconnect is the one that was lost, and keeps its promises.
+    pub(crate) fn check(&self, options: &Options, facts: &Facts) -> Result<(), ConnectError> {
+        let now = Self::new(options, facts)?;
+        let (old, new) = (&self.geometry, &now.geometry);
+        let sentence = if !self.names.are_those_of(&now.names) {
+            "the namespace has another identity than before: it is another disk"
+        } else if old.block_bytes != new.block_bytes {
+            "the namespace has another block size than before"
+        } else if new.blocks < old.blocks {
+            "the namespace is smaller than before"
+        } else if new.max_transfer_bytes < old.max_transfer_bytes {
+            "the controller takes less data in a command than before (MDTS)"
+        } else if new.volatile_cache && !old.volatile_cache {
+            "the controller has a volatile write cache, which it had not before"
+        } else if new.atomic_write_blocks < old.atomic_write_blocks {
+            "the namespace writes fewer blocks atomically than before"
+        } else if new.deallocate < old.deallocate {
+            "the namespace promises less about deallocated blocks than before"
+        } else if self.compares_and_writes && !now.compares_and_writes {
+            "the controller no longer compares and writes"
+        } else {
+            return Ok(());
+        };
+        Err(ConnectError::new(
+            ConnectErrorKind::Refused,
+            format!("{sentence}; restart what uses it to take it as it is now"),
+        ))
+    }
+}
+
+impl Names {
+    fn new(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Self {
+        Self {
+            uuid: namespace.uuid,
+            nguid: namespace.nguid,
+            eui64: namespace.eui64,
+            serial: controller.serial.clone(),
+        }
+    }
+
+    fn has_none(&self) -> bool {
+        self.uuid == [0; 16] && self.nguid == [0; 16] && self.eui64 == [0; 8]
+    }
+
+    fn are_those_of(&self, other: &Self) -> bool {
+        let own = |names: &Self| (names.uuid, names.nguid, names.eui64);
+        own(self) == own(other) && (!self.has_none() || self.serial == other.serial)
+    }
+}
+
+fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometry {
+    let block_bytes = namespace.block_bytes;
+    let plain = Geometry::new(block_bytes, namespace.blocks);
+    // Hints that no disk could mean are no hints.
+    let hint = |blocks: u32| {
+        blocks
+            .checked_mul(block_bytes)
+            .filter(|bytes| *bytes <= MOST_HINT)
+    };
+    let physical = hint(namespace.write_granularity_blocks).filter(|bytes| bytes.is_power_of_two());
+    Geometry {
+        physical_block_bytes: physical.unwrap_or(block_bytes),
+        optimal_io_bytes: hint(namespace.optimal_write_blocks).unwrap_or(0),
+        max_transfer_bytes: controller.max_data_bytes.min(plain.max_transfer_bytes),
+        volatile_cache: controller.volatile_cache,
+        // A flush is passed on, and the target answers for it; without a cache every write is on the medium when it
+        // is answered. A target that keeps nothing has no way to say so.
+        durability: Durability::Device,
+        atomic_write_blocks: namespace.atomic_write_blocks.max(1),
+        read_only: namespace.read_only,
+        deallocate: match (
+            controller.dataset_management,
+            namespace.deallocated_reads_zeroes,
+        ) {
+            (false, _) => Deallocate::No,
+            (true, false) => Deallocate::Undefined,
+            (true, true) => Deallocate::Zeroes,
+        },
+        ..plain
+    }
+}
+
+/// The block sizes that a disk may have here.
+const BLOCK_BYTES: [u32; 2] = [512, 4096];
+/// No physical block, and no stripe worth asking for, is larger.
+const MOST_HINT: u32 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabrix_proto::nvme::bringup::Capabilities;
+
+    fn options() -> Options {
+        Options::new(
+            Nqn::new("nqn.2014-08.org.example:host").expect("an NQN"),
+            [1; 16],
+        )
+    }
+
+    fn facts(change: impl FnOnce(&mut ControllerFacts, &mut NamespaceFacts)) -> Facts {
+        let capabilities = Capabilities {
+            max_queue_entries: 128,
+            ..Capabilities::default()
+        };
+        let mut controller = ControllerFacts {
+            controller_id: 1,
+            version: 0x0002_0000,
+            model: "a model".to_owned(),
+            serial: "a serial".to_owned(),
+            firmware: String::new(),
+            capabilities,
+            max_data_bytes: 1 << 17,
+            in_capsule_bytes: 8192,
+            max_commands: None,
+            keep_alive_unit_ms: Some(100),
+            volatile_cache: false,
+            write_zeroes: true,
+            dataset_management: true,
+            compare_and_write: true,
+            ana: false,
+            max_nsid: 1,
+            async_events: 0,
+        };
+        let mut namespace = NamespaceFacts {
+            nsid: 1,
+            blocks: 1000,
+            block_bytes: 512,
+            write_granularity_blocks: 8,
+            optimal_write_blocks: 0,
+            atomic_write_blocks: 8,
+            read_only: false,
+            shared: false,
+            deallocated_reads_zeroes: true,
+            write_zeroes_deallocates: false,
+            ana_group: 0,
+            uuid: [7; 16],
+            nguid: [0; 16],
+            eui64: [0; 8],
+        };
+        change(&mut controller, &mut namespace);
+        let found = Found::Io {
+            queues: 2,
+            nsids: vec![1],
+            namespace,
+        };
+        Facts { controller, found }
+    }
+
+    fn again(change: impl FnOnce(&mut ControllerFacts, &mut NamespaceFacts)) -> Result<(), String> {
+        let seen = Seen::new(&options(), &facts(|_, _| {})).expect("a disk");
+        seen.check(&options(), &facts(change))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_same_namespace_is_taken_again_and_may_have_grown() {
+        assert_eq!(again(|_, _| {}), Ok(()));
+        assert_eq!(again(|_, namespace| namespace.blocks = 2000), Ok(()));
+        assert_eq!(
+            again(|controller, _| controller.serial = "another".to_owned()),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_namespace_that_keeps_fewer_promises_is_refused_with_the_reason() {
+        let check = |change: fn(&mut ControllerFacts, &mut NamespaceFacts), word: &str| {
+            let sentence = again(change).expect_err(word);
+            assert!(sentence.contains(word), "{sentence}");
+        };
+        check(|_, namespace| namespace.uuid = [8; 16], "identity");
+        check(|_, namespace| namespace.block_bytes = 4096, "block size");
+        check(|_, namespace| namespace.blocks = 999, "smaller");
+        check(|controller, _| controller.max_data_bytes = 4096, "MDTS");
+        check(|controller, _| controller.volatile_cache = true, "cache");
+        check(
+            |_, namespace| namespace.atomic_write_blocks = 1,
+            "atomically",
+        );
+        check(
+            |_, namespace| namespace.deallocated_reads_zeroes = false,
+            "deallocated",
+        );
+        check(
+            |controller, _| controller.compare_and_write = false,
+            "compares",
+        );
+    }
+
+    #[test]
+    fn a_namespace_without_names_is_known_by_its_subsystems_serial() {
+        let nameless = |serial: &str| {
+            facts(|controller, namespace| {
+                namespace.uuid = [0; 16];
+                controller.serial = serial.to_owned();
+            })
+        };
+        let seen = Seen::new(&options(), &nameless("one")).expect("a disk");
+        assert!(seen.check(&options(), &nameless("one")).is_ok());
+        assert!(seen.check(&options(), &nameless("two")).is_err());
+    }
+
+    #[test]
+    fn absurd_hints_are_not_passed_on() {
+        let facts = facts(|controller, namespace| {
+            namespace.write_granularity_blocks = 65_536 - 1;
+            namespace.optimal_write_blocks = u32::MAX;
+            controller.max_data_bytes = u32::MAX;
+        });
+        let geometry = Seen::new(&options(), &facts).expect("a disk").geometry;
+        assert_eq!(geometry.physical_block_bytes, 512);
+        assert_eq!(geometry.optimal_io_bytes, 0);
+        assert_eq!(geometry.max_transfer_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn a_queue_without_room_for_both_halves_cannot_compare_and_write() {
+        let narrow = Options {
+            queue_size: 2,
+            ..options()
+        };
+        let seen = Seen::new(&narrow, &facts(|_, _| {})).expect("a disk");
+        assert!(!seen.compares_and_writes && seen.slots == 1);
+    }
+
+    #[test]
+    fn block_sizes_that_no_disk_has_here_are_refused() {
+        let facts = facts(|_, namespace| namespace.block_bytes = 65_536);
+        let error = Seen::new(&options(), &facts)
+            .err()
+            .expect("64 KiB blocks")
+            .to_string();
+        assert!(error.contains("65536"), "{error}");
+    }
+}

@@ -1,0 +1,411 @@
+//! Requests of a disk's user through a session: out as commands, back as endings.
+//!
+//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for a request; its data
+//! travels in the buffer it came with, or in one from the shard.
+
+use std::time::Duration;
+
+use fabrix_block::{
+    Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus, Submit,
+};
+use fabrix_proto::Slot;
+use fabrix_proto::nvme::spec::CompletionEntry;
+use fabrix_proto::nvme::tcp::host::HostTransfer;
+use fabrix_rt::{Buf, Completion, Loan, Shard};
+
+use super::command;
+use super::queue::{Carried, Queue, Request};
+use super::session::{Session, State};
+use super::timers::Timer;
+
+impl Session {
+    /// Takes a request of the disk's user.
+    pub(crate) fn submit<'a>(
+        &mut self,
+        shard: &mut Shard,
+        request: BlockRequest<'a>,
+    ) -> Submit<'a> {
+        if let Some(status) = self.refusal(&request) {
+            return request.done(status);
+        }
+        let flows = self.state == State::Live && !self.leaving && self.waiting.is_empty();
+        let has_room = if flows {
+            self.queue_with_room(request.operation).is_some()
+        } else if self.lost_too_long(shard) {
+            return request.done(DiskStatus::NotReady);
+        } else {
+            self.waiting.len() < self.capacity
+        };
+        if !has_room {
+            return Submit::Busy(request);
+        }
+        let request = match self.take(shard, request) {
+            Ok(request) => request,
+            Err(request) => return self.later(request),
+        };
+        if !flows {
+            self.waiting.push_back(request);
+        } else if let Err(request) = self.send(shard, request) {
+            self.waiting.push_front(request);
+        }
+        Submit::Pending
+    }
+
+    /// The answer to a request that need not travel, if it is one.
+    fn refusal(&self, request: &BlockRequest<'_>) -> Option<DiskStatus> {
+        let Some(seen) = &self.plan.expected else {
+            return Some(DiskStatus::Internal);
+        };
+        if let Some(status) = request.refusal(&seen.geometry) {
+            return Some(status);
+        }
+        let pair = request.operation == Operation::CompareAndWrite;
+        let lacks = |facts| !command::is_supported(request.operation, facts);
+        if pair && !seen.compares_and_writes
+            || self.facts().is_some_and(|facts| lacks(&facts.controller))
+        {
+            return Some(DiskStatus::Unsupported);
+        }
+        let nothing = request.blocks == 0 && request.operation != Operation::Flush;
+        nothing.then_some(DiskStatus::Ok)
+    }
+
+    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try again after.
+    fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
+        let room: usize = self.io_queues().map(Queue::room).sum();
+        let all = self.io_queues().map(Queue::slots).sum();
+        if self.waiting.is_empty() && room == all {
+            request.done(DiskStatus::NotReady)
+        } else {
+            Submit::Busy(request)
+        }
+    }
+
+    /// A request of ours, with its data in a buffer; the request itself when there is no memory for one.
+    fn take<'a>(
+        &self,
+        shard: &mut Shard,
+        request: BlockRequest<'a>,
+    ) -> Result<Request, BlockRequest<'a>> {
+        let (operation, lba, blocks) = (request.operation, request.lba, request.blocks);
+        let mut ours = Request {
+            operation,
+            lba,
+            blocks,
+            token: request.token,
+            data: None,
+            returns_data: false,
+            is_sole: true,
+            kept: None,
+            retries: 0,
+            lost_at: None,
+        };
+        match request.payload {
+            Payload::Owned(buf) if moves_payload(operation) => {
+                ours.is_sole = buf.is_unique();
+                ours.returns_data = true;
+                ours.data = Some(buf);
+            }
+            Payload::Borrowed(source) if moves_payload(operation) => {
+                let Some(mut buf) = shard.take_buf(source.len()) else {
+                    return Err(request);
+                };
+                buf.bytes_mut().copy_from_slice(source);
+                ours.data = Some(buf);
+            }
+            Payload::Lend => {
+                let bytes = request.bytes(self.geometry());
+                let buf = usize::try_from(bytes)
+                    .ok()
+                    .and_then(|bytes| shard.take_buf(bytes));
+                let Some(buf) = buf else { return Err(request) };
+                ours.returns_data = true;
+                ours.data = Some(buf);
+            }
+            Payload::Owned(_) | Payload::Borrowed(_) | Payload::None => {
+                if operation == Operation::Deallocate {
+                    let range = shard.take_buf(command::RANGE_BYTES as usize);
+                    let Some(mut range) = range else {
+                        return Err(request);
+                    };
+                    command::fill_range(&mut range, (lba, blocks));
+                    ours.data = Some(range);
+                }
+                if let Payload::Owned(buf) = request.payload {
+                    ours.kept = Some(buf);
+                }
+            }
+        }
+        Ok(ours)
+    }
+
+    fn geometry(&self) -> &Geometry {
+        let seen = self.plan.expected.as_ref();
+        &seen
+            .expect("only sessions of a disk take requests")
+            .geometry
+    }
+
+    fn io_queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().skip(1)
+    }
+
+    /// The next I/O queue after the last one used that has room for what an operation sends.
+    fn queue_with_room(&self, operation: Operation) -> Option<usize> {
+        let slots = if operation == Operation::CompareAndWrite {
+            2
+        } else {
+            1
+        };
+        let count = self.queues.len().saturating_sub(1);
+        (0..count)
+            .map(|step| 1 + (self.last_queue + step) % count)
+            .find(|index| self.queues[*index].room() >= slots)
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(crate) fn send_waiting(&mut self, shard: &mut Shard) {
+        while self.state == State::Live
+            && !self.leaving
+            && let Some(request) = self.waiting.pop_front()
+        {
+            if let Err(request) = self.send(shard, request) {
+                return self.waiting.push_front(request);
+            }
+        }
+    }
+
+    /// Sends a request on the next I/O queue that has room; gives it back when none has.
+    fn send(&mut self, shard: &mut Shard, mut request: Request) -> Result<(), Request> {
+        let Some(index) = self.queue_with_room(request.operation) else {
+            return Err(request);
+        };
+        self.last_queue = index;
+        if request.operation == Operation::CompareAndWrite {
+            return self.send_pair(shard, index, request);
+        }
+        let Some(seen) = &self.plan.expected else {
+            return Err(request);
+        };
+        let blocks = request.blocks.min(command::most_blocks(request.operation));
+        let at = (request.lba, blocks);
+        let block_bytes = seen.geometry.block_bytes;
+        let (mut entry, transfer) = command::entry(request.operation, seen.nsid, at, block_bytes);
+        let data = request.data.take().map(|buf| (buf, 0));
+        let carried = Carried::Request(request);
+        let sent = self.queues[index].send(shard.now(), &mut entry, transfer, data, carried);
+        self.sent(shard, sent.map(drop))
+    }
+
+    /// Sends Compare and Write, whose halves must follow each other on one queue.
+    fn send_pair(
+        &mut self,
+        shard: &mut Shard,
+        index: usize,
+        mut request: Request,
+    ) -> Result<(), Request> {
+        let (Some(seen), Some(both)) = (&self.plan.expected, request.data.take()) else {
+            return Err(request);
+        };
+        let bytes = request.blocks.saturating_mul(seen.geometry.block_bytes);
+        let (mut compare, mut write) = command::fused(seen.nsid, (request.lba, request.blocks));
+        let transfer = HostTransfer::Write { bytes };
+        let (now, queue) = (shard.now(), &mut self.queues[index]);
+        let half = Some((both.clone(), 0));
+        let Ok(first) = queue.send(now, &mut compare, transfer, half, Carried::Own) else {
+            request.data = Some(both);
+            return Err(request);
+        };
+        let half = Some((both, bytes as usize));
+        let carried = Carried::Write {
+            request,
+            compare: None,
+            write: None,
+        };
+        let second = queue.send(now, &mut write, transfer, half, carried);
+        let sent = second.map(|write| queue.put(first, Carried::Compare { write }));
+        self.sent(shard, sent)
+    }
+
+    fn sent(
+        &mut self,
+        shard: &mut Shard,
+        sent: Result<(), (Carried, Option<Buf>)>,
+    ) -> Result<(), Request> {
+        match sent {
+            Ok(()) => {
+                shard.flush_later(self.task);
+                Ok(())
+            }
+            Err((Carried::Request(mut request) | Carried::Write { mut request, .. }, data)) => {
+                request.data = data;
+                Err(request)
+            }
+            Err(_) => unreachable!("what was given comes back"),
+        }
+    }
+
+    /// The command in slot `at` of a queue was answered.
+    pub(crate) fn answered(
+        &mut self,
+        shard: &mut Shard,
+        (index, slot): (usize, Slot),
+        carried: Carried,
+        data: Option<Buf>,
+        answer: (&CompletionEntry, u32, bool),
+    ) {
+        self.outage.has_lived();
+        let pair = command::disk_status(Operation::CompareAndWrite, answer.0);
+        match carried {
+            Carried::Request(mut request) => {
+                request.data = data;
+                self.request_answered(shard, (index, slot), request, answer);
+            }
+            Carried::Compare { write } => {
+                drop(data);
+                let queue = &mut self.queues[index];
+                queue.free(slot);
+                if let Some((request, status)) = queue.compare_ended(write, pair) {
+                    let status = command::pair_status(Some(pair), Some(status));
+                    self.end(shard, (index, write), request, status);
+                }
+            }
+            Carried::Write {
+                mut request,
+                compare,
+                ..
+            } => {
+                request.data = data;
+                if compare.is_some() {
+                    let status = command::pair_status(compare, Some(pair));
+                    self.end(shard, (index, slot), request, status);
+                } else {
+                    let write = Some(pair);
+                    self.queues[index].put(
+                        slot,
+                        Carried::Write {
+                            request,
+                            compare,
+                            write,
+                        },
+                    );
+                }
+            }
+            carried @ (Carried::Own | Carried::Ended { .. }) => {
+                debug_assert!(false, "neither waits for an answer to a request");
+                self.queues[index].put(slot, carried);
+            }
+        }
+        self.send_waiting(shard);
+    }
+
+    /// Ends a request, or goes on with it: another try, or the blocks that its command did not cover.
+    fn request_answered(
+        &mut self,
+        shard: &mut Shard,
+        (index, slot): (usize, Slot),
+        mut request: Request,
+        answer: (&CompletionEntry, u32, bool),
+    ) {
+        let (entry, _, intact) = answer;
+        if command::is_leaving(entry) {
+            if !std::mem::replace(&mut self.leaving, true) {
+                self.set_timer(shard, Timer::Leave, LEAVING_MOST);
+            }
+            if self.has_lost_its_time(shard, &mut request) {
+                return self.end(shard, (index, slot), request, DiskStatus::NotReady);
+            }
+            self.queues[index].free(slot);
+            return self.waiting.push_back(request);
+        }
+        let is_spoiled = !intact || command::worth_retrying(entry);
+        if is_spoiled && request.retries < RETRIES {
+            request.retries += 1;
+            self.queues[index].free(slot);
+            return self.waiting.push_back(request);
+        }
+        let status = self.status(&request, answer);
+        let most = command::most_blocks(request.operation);
+        if status.is_ok() && request.blocks > most {
+            request.lba += u64::from(most);
+            request.blocks -= most;
+            self.queues[index].free(slot);
+            return self.waiting.push_front(request);
+        }
+        self.end(shard, (index, slot), request, status);
+    }
+
+    fn status(
+        &self,
+        request: &Request,
+        (entry, data_bytes, intact): (&CompletionEntry, u32, bool),
+    ) -> DiskStatus {
+        let bytes = u64::from(request.blocks) * u64::from(self.geometry().block_bytes);
+        match command::disk_status(request.operation, entry) {
+            DiskStatus::Ok if !intact => DiskStatus::MediaRead,
+            // Success without all the data is no success: the rest of the buffer is old memory.
+            DiskStatus::Ok
+                if request.operation == Operation::Read && u64::from(data_bytes) != bytes =>
+            {
+                DiskStatus::MediaRead
+            }
+            status => status,
+        }
+    }
+
+    /// Ends a request; at once, unless its data is still being sent and would come back with two holders.
+    ///
+    /// An honest target answers a write when it has all of its data, but what waits behind that data in the same send
+    /// keeps the whole send alive.
+    fn end(
+        &mut self,
+        shard: &mut Shard,
+        (index, slot): (usize, Slot),
+        request: Request,
+        status: DiskStatus,
+    ) {
+        let is_shared = request.data.as_ref().is_some_and(|data| !data.is_unique());
+        if request.is_sole && request.returns_data && is_shared {
+            return self.queues[index].put(slot, Carried::Ended { request, status });
+        }
+        self.queues[index].free(slot);
+        finish(shard, request, status);
+    }
+
+    /// A send of a queue has ended: so have the requests whose data it held.
+    pub(crate) fn finish_ended(&mut self, shard: &mut Shard, index: usize) {
+        let mut has_room = false;
+        while let Some((request, status)) = self.queues[index].next_ended() {
+            finish(shard, request, status);
+            has_room = true;
+        }
+        if has_room {
+            self.send_waiting(shard);
+        }
+    }
+}
+
+/// Whether an operation's payload travels with its command.
+fn moves_payload(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Read | Operation::Write { .. } | Operation::CompareAndWrite
+    )
+}
+
+/// Tells the user of the disk.
+pub(crate) fn finish(shard: &mut Shard, request: Request, status: DiskStatus) {
+    let data = if request.returns_data {
+        request.data
+    } else {
+        request.kept
+    };
+    let result = status.to_result();
+    let loan = data.map_or(Loan::None, Loan::Buf);
+    shard.complete(request.token, Completion { result, loan });
+}
+
+/// How long a controller may take from ending its queues to closing their connections.
+const LEAVING_MOST: Duration = Duration::from_secs(5);
+/// How often a command is sent again that the transport spoiled.
+const RETRIES: u8 = 3;

@@ -1,0 +1,131 @@
+//! What the bytes mean: protocols as machines without I/O.
+//!
+//! This crate knows the standards (NVMe, NVMe over Fabrics, and what follows) and nothing else. It touches no
+//! socket, no clock, no source of randomness and never sees the user's data: a driver moves bytes and tells a
+//! [`Machine`] about them, time comes in as an argument, checksums as a function. It does not know what a disk is.
+//!
+//! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP transport below
+//! `nvme::tcp`; [`codec`] the bounded reader and writer for what no structure can describe; [`violation`] the one
+//! way a peer can break the rules.
+
+#![no_std]
+#![allow(
+    clippy::result_large_err,
+    reason = "a violation carries a copy of the offending header inline: it ends a connection, and allocates nothing"
+)]
+
+extern crate alloc;
+
+pub mod codec;
+pub mod nvme;
+pub mod violation;
+
+pub use violation::{Breach, Violation};
+
+use core::time::Duration;
+
+/// One place in a connection's table of commands in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u16);
+
+/// CRC32C (Castagnoli, initial value all ones, final inversion) over the bytes given.
+///
+/// Handed to a machine at construction, because this crate has no CPU features of its own.
+pub type Crc32c = fn(&[u8]) -> u32;
+
+/// A point on a monotonic clock, in nanoseconds from an origin that only the caller knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// This point and `milliseconds` more; the end of time when that is past it.
+    #[must_use]
+    pub const fn plus_ms(self, milliseconds: u64) -> Self {
+        Self(
+            self.0
+                .saturating_add(milliseconds.saturating_mul(1_000_000)),
+        )
+    }
+
+    /// This point and `duration` more; the end of time when that is past it.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// Nanoseconds from `earlier` to here, zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// What a machine needs next from its peer: the destination of the next bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Hand over exactly so many bytes, contiguous, to [`Machine::header`].
+    Header {
+        /// How many bytes, never zero.
+        bytes: usize,
+    },
+    /// Put the next bytes into a slot's payload, then call [`Machine::payload`].
+    Payload {
+        /// Whose payload.
+        slot: Slot,
+        /// Where in it, in bytes.
+        offset: u32,
+        /// How many bytes, never zero; the digest is not counted.
+        bytes: u32,
+        /// Four more bytes follow, the CRC32C of the payload bytes; the driver checks them.
+        digest: bool,
+    },
+    /// Nothing any more: the connection is over.
+    Closed,
+}
+
+/// Where a machine puts what is to be sent, in order.
+pub trait Sink {
+    /// Send these bytes; they are copied before the call returns.
+    fn bytes(&mut self, bytes: &[u8]);
+
+    /// Send `bytes` of a slot's payload from `offset`; with `digest`, append the CRC32C of these bytes.
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool);
+}
+
+/// One side of one connection, as pure state.
+///
+/// There is no queue of events and no allocation per PDU: every call yields at most one event. After an error
+/// [`want`](Machine::want) is [`Want::Closed`] for ever.
+pub trait Machine {
+    /// What the machine tells its owner.
+    type Event;
+
+    /// The next bytes, and where they belong.
+    fn want(&self) -> Want;
+
+    /// Takes the bytes that [`Want::Header`] asked for.
+    ///
+    /// # Errors
+    /// The peer broke the rules; the connection ends, best after [`terminate`](Machine::terminate).
+    fn header<S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Self::Event>, Violation>;
+
+    /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when its digest differs.
+    ///
+    /// # Errors
+    /// As for [`header`](Machine::header).
+    fn payload<S: Sink>(
+        &mut self,
+        intact: bool,
+        out: &mut S,
+    ) -> Result<Option<Self::Event>, Violation>;
+
+    /// Says the standard's goodbye for `violation`; after it [`want`](Machine::want) is [`Want::Closed`].
+    fn terminate<S: Sink>(&mut self, violation: &Violation, out: &mut S);
+}

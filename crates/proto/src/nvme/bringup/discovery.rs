@@ -1,0 +1,264 @@
+//! Reading a discovery log: how much there is, all records, and whether it stayed the same meanwhile.
+//!
+//! The log may change between two commands, so its generation is read before and after; it may also never end, so
+//! records and attempts are bounded.
+//!
+//! Source: NVM Express Base Specification 2.x, "Discovery Log Page (Log Page Identifier 70h)".
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use zerocopy::FromBytes;
+
+use super::error::BringupError;
+use crate::nvme::admin::GetLogPage;
+use crate::nvme::identify::ascii;
+use crate::nvme::log_page::{
+    ADRFAM_IPV4, ADRFAM_IPV6, DiscoveryEntry, DiscoveryHeader, LogId, SUBTYPE_CURRENT, SUBTYPE_NVM,
+    SUBTYPE_REFERRAL, TRTYPE_RDMA, TRTYPE_TCP,
+};
+use crate::nvme::nqn::Nqn;
+use crate::nvme::spec::SubmissionEntry;
+
+/// One place where a subsystem, or another discovery service, can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredRecord {
+    /// Over what.
+    pub transport: DiscoveredTransport,
+    /// The kind of address.
+    pub family: DiscoveredFamily,
+    /// What is there.
+    pub subtype: DiscoveredSubtype,
+    /// TRADDR: the address as text.
+    pub address: String,
+    /// TRSVCID: the port as text.
+    pub service: String,
+    /// SUBNQN.
+    pub subsystem: Nqn,
+    /// PORTID.
+    pub port_id: u16,
+    /// CNTLID: 0xFFFF for a controller made at Connect.
+    pub controller_id: u16,
+    /// ASQSZ: entries of the admin queue at most.
+    pub admin_queue_entries: u16,
+    /// TREQ bits 1:0: whether a secure channel is not specified (0), required (1) or not required (2).
+    pub secure_channel: u8,
+    /// SECTYPE of TCP: no security (0), TLS 1.2 (1), TLS 1.3 (2); other transports have other meanings.
+    pub security: u8,
+}
+
+/// TRTYPE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveredTransport {
+    /// NVMe/TCP.
+    Tcp,
+    /// NVMe/RDMA.
+    Rdma,
+    /// Another one, by its number.
+    Other(u8),
+}
+
+/// ADRFAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveredFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// Another one, by its number.
+    Other(u8),
+}
+
+/// SUBTYPE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveredSubtype {
+    /// Another discovery service.
+    Referral,
+    /// A subsystem with namespaces.
+    Nvm,
+    /// The discovery service that was asked.
+    Current,
+    /// Something else, by its number.
+    Other(u8),
+}
+
+/// A whole discovery log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveryLog {
+    /// GENCTR: it changes with the log.
+    pub generation: u64,
+    /// The records, in the controller's order.
+    pub records: Vec<DiscoveredRecord>,
+    /// How many records were left out because their name or address cannot be read.
+    pub unreadable: u32,
+}
+
+/// Where reading stands.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    log: DiscoveryLog,
+    phase: Phase,
+    /// NUMREC.
+    records: u32,
+    /// Records read so far.
+    read: u32,
+    attempts: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Header,
+    Records,
+    Again,
+    Done,
+}
+
+impl Reading {
+    /// The next command and the length of its answer; `None` when the log has been read.
+    pub(super) fn command(&self) -> Option<(SubmissionEntry, u32)> {
+        let (offset, bytes) = match self.phase {
+            Phase::Header | Phase::Again => (0, RECORD_BYTES),
+            Phase::Records => (
+                u64::from(RECORD_BYTES) * (1 + u64::from(self.read)),
+                RECORD_BYTES * (self.records - self.read).min(RECORDS_AT_ONCE),
+            ),
+            Phase::Done => return None,
+        };
+        let log = GetLogPage {
+            page: LogId::DISCOVERY,
+            nsid: 0,
+            offset,
+            bytes: u64::from(bytes),
+            specific: 0,
+            retain_event: false,
+            command_set: 0,
+        };
+        Some((SubmissionEntry::get_log_page(log), bytes))
+    }
+
+    /// Takes the answer; `data` is as long as was asked for.
+    pub(super) fn answered(&mut self, data: &[u8]) -> Result<(), BringupError> {
+        match self.phase {
+            Phase::Header => self.begin(data),
+            Phase::Again => self.compare(data),
+            Phase::Records => {
+                self.take_records(data);
+                Ok(())
+            }
+            Phase::Done => Ok(()),
+        }
+    }
+
+    /// The log, after `command` gave nothing more.
+    pub(super) fn log(&self) -> &DiscoveryLog {
+        &self.log
+    }
+
+    fn begin(&mut self, data: &[u8]) -> Result<(), BringupError> {
+        let header = header(data)?;
+        let records = header.records.get();
+        if header.record_format.get() != 0 {
+            return Err(BringupError::unsupported(format!(
+                "the discovery log has record format {}; supported is 0",
+                header.record_format.get()
+            )));
+        }
+        self.records = u32::try_from(records)
+            .ok()
+            .filter(|records| *records <= MAX_RECORDS)
+            .ok_or_else(|| {
+                BringupError::broken(format!(
+                    "the discovery log has {records} records; no more than {MAX_RECORDS} are read"
+                ))
+            })?;
+        self.log = DiscoveryLog {
+            generation: header.generation.get(),
+            ..DiscoveryLog::default()
+        };
+        self.read = 0;
+        self.phase = if self.records == 0 {
+            Phase::Done
+        } else {
+            Phase::Records
+        };
+        Ok(())
+    }
+
+    fn take_records(&mut self, data: &[u8]) {
+        for bytes in data.chunks_exact(RECORD_BYTES as usize) {
+            self.read += 1;
+            match DiscoveryEntry::ref_from_bytes(bytes).ok().and_then(record) {
+                Some(record) => self.log.records.push(record),
+                None => self.log.unreadable += 1,
+            }
+        }
+        if self.read >= self.records {
+            self.phase = Phase::Again;
+        }
+    }
+
+    /// The generation after the last record: the same, or everything is read again.
+    fn compare(&mut self, data: &[u8]) -> Result<(), BringupError> {
+        if header(data)?.generation.get() == self.log.generation {
+            self.phase = Phase::Done;
+            return Ok(());
+        }
+        self.attempts += 1;
+        if self.attempts >= MAX_ATTEMPTS {
+            return Err(BringupError::broken(
+                "the discovery log changes faster than it can be read: try again",
+            ));
+        }
+        self.begin(data)
+    }
+}
+
+fn header(data: &[u8]) -> Result<&DiscoveryHeader, BringupError> {
+    DiscoveryHeader::ref_from_bytes(data)
+        .map_err(|_| BringupError::broken("the discovery log's header is not 1024 bytes"))
+}
+
+/// A record in plain values; `None` when it names nothing that one could connect to.
+fn record(entry: &DiscoveryEntry) -> Option<DiscoveredRecord> {
+    let address = ascii(&entry.address);
+    if address.is_empty() {
+        return None;
+    }
+    Some(DiscoveredRecord {
+        transport: match entry.transport {
+            TRTYPE_TCP => DiscoveredTransport::Tcp,
+            TRTYPE_RDMA => DiscoveredTransport::Rdma,
+            other => DiscoveredTransport::Other(other),
+        },
+        family: match entry.address_family {
+            ADRFAM_IPV4 => DiscoveredFamily::Ipv4,
+            ADRFAM_IPV6 => DiscoveredFamily::Ipv6,
+            other => DiscoveredFamily::Other(other),
+        },
+        subtype: match entry.subtype {
+            SUBTYPE_REFERRAL => DiscoveredSubtype::Referral,
+            SUBTYPE_NVM => DiscoveredSubtype::Nvm,
+            SUBTYPE_CURRENT => DiscoveredSubtype::Current,
+            other => DiscoveredSubtype::Other(other),
+        },
+        address: address.to_string(),
+        service: ascii(&entry.service).to_string(),
+        subsystem: entry.nqn().ok()?,
+        port_id: entry.port_id.get(),
+        controller_id: entry.controller_id.get(),
+        admin_queue_entries: entry.admin_queue_entries.get(),
+        secure_channel: entry.requirements & 0b11,
+        security: entry.transport_specific[0],
+    })
+}
+
+/// The header and each record are this long.
+const RECORD_BYTES: u32 = 1024;
+/// 4096 bytes a command: every controller can answer that.
+const RECORDS_AT_ONCE: u32 = 4;
+/// More records than this are a broken controller, not a large fabric.
+const MAX_RECORDS: u32 = 4096;
+/// How often a log that changes is read from its start.
+const MAX_ATTEMPTS: u32 = 8;

@@ -1,0 +1,390 @@
+//! What a host learns about a controller and a namespace while it brings them up, checked and as plain numbers.
+//!
+//! Everything read here was said by a controller that may be wrong: a value that would lead to a wrong size, a shift
+//! too far or an unbounded loop is refused with a sentence, one that is only unusual is moved into bounds.
+//!
+//! Source: NVM Express Base Specification 2.x, "Identify Controller data structure"; NVM Command Set Specification
+//! 1.x, "Identify Namespace data structure".
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::error::BringupError;
+use crate::nvme::fabrics::CNTLID_DYNAMIC;
+use crate::nvme::identify::{
+    CMIC_ANA, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, DLFEAT_READS_ZEROES,
+    DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, Descriptors, FUSES_COMPARE_AND_WRITE,
+    IdentifyController, IdentifyNamespace, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL,
+    NamespaceList, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES, VWC_PRESENT, ascii,
+};
+use crate::nvme::nqn::Nqn;
+
+/// What the CAP property says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Entries of a queue at most (MQES + 1), 2 to 65536.
+    pub max_queue_entries: u32,
+    /// How long the controller may take to become ready (TO), in milliseconds, at least 500.
+    pub ready_timeout_ms: u64,
+    /// Whether the NVM command set is supported.
+    pub nvm_command_set: bool,
+    /// Whether command sets are chosen by CSI.
+    pub several_command_sets: bool,
+    /// The smallest memory page: 2 to the power of 12 plus this; the unit of MDTS.
+    pub min_page_shift: u32,
+}
+
+impl Capabilities {
+    /// From the property's 64 bits.
+    pub(super) fn parse(cap: u64) -> Result<Self, BringupError> {
+        let field = |bit: u32, mask: u64| cap >> bit & mask;
+        let max_queue_entries = u32::try_from(field(0, 0xFFFF)).unwrap_or(0) + 1;
+        if max_queue_entries < 2 {
+            return Err(BringupError::broken(
+                "the controller's queues have one entry (CAP.MQES 0)",
+            ));
+        }
+        Ok(Self {
+            max_queue_entries,
+            ready_timeout_ms: field(24, 0xFF).max(1) * 500,
+            nvm_command_set: field(37, 1) != 0,
+            several_command_sets: field(43, 1) != 0,
+            min_page_shift: u32::try_from(field(48, 0xF)).unwrap_or(0),
+        })
+    }
+}
+
+/// What a controller is and can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerFacts {
+    /// CNTLID: what I/O queues connect to.
+    pub controller_id: u16,
+    /// VS: the version of the specification, as major << 16 | minor << 8 | tertiary.
+    pub version: u32,
+    /// MN, without the padding.
+    pub model: String,
+    /// SN, without the padding.
+    pub serial: String,
+    /// FR, without the padding.
+    pub firmware: String,
+    /// What CAP says.
+    pub capabilities: Capabilities,
+    /// Data of one command at most, in bytes (MDTS); `u32::MAX` when the controller names no limit.
+    pub max_data_bytes: u32,
+    /// In-capsule data of one I/O command at most, in bytes (IOCCSZ less the entry).
+    pub in_capsule_bytes: u32,
+    /// Commands of one queue at most (MAXCMD); `None` when the controller does not say.
+    pub max_commands: Option<u16>,
+    /// The unit of the keep-alive timer in milliseconds (KAS); `None`: no keep-alive.
+    pub keep_alive_unit_ms: Option<u32>,
+    /// Whether acknowledged writes may be lost with power until flushed (VWC).
+    pub volatile_cache: bool,
+    /// Whether Write Zeroes is supported.
+    pub write_zeroes: bool,
+    /// Whether Dataset Management is supported.
+    pub dataset_management: bool,
+    /// Whether Compare, and Compare fused with Write, are supported.
+    pub compare_and_write: bool,
+    /// Whether paths report their state (ANA).
+    pub ana: bool,
+    /// NN: no namespace id is above it.
+    pub max_nsid: u32,
+    /// OAES: events the controller reports.
+    pub async_events: u32,
+}
+
+/// What Identify is checked against.
+pub(super) struct Expected<'a> {
+    pub(super) controller_id: u16,
+    pub(super) version: u32,
+    pub(super) capabilities: Capabilities,
+    /// For an I/O controller; `None` for discovery, whose subsystem may have another name.
+    pub(super) subsystem: Option<&'a Nqn>,
+}
+
+impl ControllerFacts {
+    /// From Identify Controller.
+    pub(super) fn parse(
+        data: &IdentifyController,
+        expected: &Expected<'_>,
+    ) -> Result<Self, BringupError> {
+        let controller_id = data.controller_id.get();
+        if controller_id != expected.controller_id {
+            return Err(BringupError::broken(format!(
+                "the controller calls itself {controller_id} and was connected as {}",
+                expected.controller_id
+            )));
+        }
+        check_sgl(data)?;
+        check_kind(data, expected.subsystem.is_some())?;
+        if let Some(subsystem) = expected.subsystem {
+            check_subsystem(data, subsystem)?;
+            check_io(data)?;
+        }
+        let commands = data.nvm_commands.get();
+        let has = |bit: u16| commands & bit != 0;
+        let fused = data.fused_operations.get() & FUSES_COMPARE_AND_WRITE != 0;
+        let capsule = data.command_capsule_size.get().saturating_mul(16);
+        Ok(Self {
+            controller_id,
+            version: expected.version,
+            model: ascii(&data.model).to_string(),
+            serial: ascii(&data.serial).to_string(),
+            firmware: ascii(&data.firmware).to_string(),
+            capabilities: expected.capabilities,
+            max_data_bytes: max_data_bytes(data.max_transfer, expected.capabilities.min_page_shift),
+            in_capsule_bytes: capsule.saturating_sub(64).min(MAX_IN_CAPSULE_BYTES),
+            max_commands: (data.max_commands.get() != 0).then(|| data.max_commands.get()),
+            keep_alive_unit_ms: match data.keep_alive_granularity.get() {
+                0 => None,
+                units => Some(u32::from(units) * 100),
+            },
+            volatile_cache: data.volatile_write_cache & VWC_PRESENT != 0,
+            write_zeroes: has(ONCS_WRITE_ZEROES),
+            dataset_management: has(ONCS_DATASET_MANAGEMENT),
+            compare_and_write: has(ONCS_COMPARE) && fused,
+            ana: data.multipath & CMIC_ANA != 0,
+            max_nsid: data.namespaces.get(),
+            async_events: data.async_events.get(),
+        })
+    }
+}
+
+/// Fabrics move data by SGL only, and in-capsule data begins where the entry ends.
+fn check_sgl(data: &IdentifyController) -> Result<(), BringupError> {
+    if data.sgl_support.get() & 0b11 == 0 {
+        return Err(BringupError::unsupported(
+            "the controller has no SGLs (SGLS 0)",
+        ));
+    }
+    if data.in_capsule_offset.get() != 0 {
+        return Err(BringupError::unsupported(
+            "the controller wants in-capsule data at an offset (ICDOFF is not 0)",
+        ));
+    }
+    Ok(())
+}
+
+/// CNTRLTYPE 0 comes from controllers before version 1.4, which do not say.
+fn check_kind(data: &IdentifyController, io: bool) -> Result<(), BringupError> {
+    match (data.controller_type, io) {
+        (0, _) | (CONTROLLER_TYPE_IO, true) | (CONTROLLER_TYPE_DISCOVERY, false) => Ok(()),
+        (CONTROLLER_TYPE_DISCOVERY, true) => Err(BringupError::unsupported(
+            "this is a discovery controller: it has no namespaces; ask it which subsystems there are",
+        )),
+        (_, true) => Err(BringupError::unsupported(
+            "the controller does no I/O (CNTRLTYPE)",
+        )),
+        (_, false) => Err(BringupError::unsupported(
+            "this is not a discovery controller",
+        )),
+    }
+}
+
+fn check_subsystem(data: &IdentifyController, subsystem: &Nqn) -> Result<(), BringupError> {
+    match Nqn::from_field(&data.subsystem_nqn) {
+        Ok(nqn) if nqn == *subsystem => Ok(()),
+        Ok(nqn) => Err(BringupError::broken(format!(
+            "the subsystem calls itself {nqn} and was connected as {subsystem}"
+        ))),
+        Err(error) => Err(BringupError::broken(format!(
+            "the subsystem's name is wrong: {error}"
+        ))),
+    }
+}
+
+/// Entries are 64 and 16 bytes; a capsule holds at least one.
+fn check_io(data: &IdentifyController) -> Result<(), BringupError> {
+    let fits = |sizes: u8, size: u8| (sizes & 0xF..=sizes >> 4).contains(&size);
+    if !fits(data.submission_entry_sizes, 6) || !fits(data.completion_entry_sizes, 4) {
+        return Err(BringupError::unsupported(
+            "the controller's queue entries are not of 64 and 16 bytes (SQES, CQES)",
+        ));
+    }
+    if data.command_capsule_size.get() < 4 || data.response_capsule_size.get() < 1 {
+        return Err(BringupError::broken(
+            "the controller's capsules are too small for an entry (IOCCSZ, IORCSZ)",
+        ));
+    }
+    Ok(())
+}
+
+/// MDTS is a power of two of pages; 0, and what 32 bits cannot say, is no limit.
+fn max_data_bytes(mdts: u8, min_page_shift: u32) -> u32 {
+    match u32::from(mdts) + 12 + min_page_shift {
+        _ if mdts == 0 => u32::MAX,
+        shift => 1_u32.checked_shl(shift).unwrap_or(u32::MAX),
+    }
+}
+
+/// What a namespace is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// NSID, never 0.
+    pub nsid: u32,
+    /// How many blocks it has (NSZE), never 0.
+    pub blocks: u64,
+    /// How large a block is: a power of two of 512 to 65536 bytes. Blocks times this fits 64 bits.
+    pub block_bytes: u32,
+    /// Writes of this many blocks, aligned so, are cheapest (NPWG); 1 when it does not say.
+    pub write_granularity_blocks: u32,
+    /// Transfers of this many blocks are best (NOWS); 0 when it does not say.
+    pub optimal_write_blocks: u32,
+    /// Blocks that are written together or not at all when power fails (NAWUPF, or 1).
+    pub atomic_write_blocks: u32,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether other controllers reach it too (NMIC).
+    pub shared: bool,
+    /// Whether deallocated blocks read as zeroes (DLFEAT).
+    pub deallocated_reads_zeroes: bool,
+    /// Whether Write Zeroes may deallocate (DLFEAT).
+    pub write_zeroes_deallocates: bool,
+    /// ANAGRPID; 0 without ANA.
+    pub ana_group: u32,
+    /// UUID; zero when it has none.
+    pub uuid: [u8; 16],
+    /// NGUID; zero when it has none.
+    pub nguid: [u8; 16],
+    /// EUI64; zero when it has none.
+    pub eui64: [u8; 8],
+}
+
+impl NamespaceFacts {
+    /// From Identify Namespace.
+    pub(super) fn parse(nsid: u32, data: &IdentifyNamespace) -> Result<Self, BringupError> {
+        let block_shift = block_shift(nsid, data)?;
+        let blocks = data.size.get();
+        if blocks == 0 || data.capacity.get() == 0 {
+            return Err(BringupError::unsupported(format!(
+                "namespace {nsid} has no capacity"
+            )));
+        }
+        if data.capacity.get() > blocks || blocks > u64::MAX >> block_shift {
+            return Err(BringupError::broken(format!(
+                "namespace {nsid}: a size of {blocks} blocks and a capacity of {} make no sense",
+                data.capacity.get()
+            )));
+        }
+        let optimal = data.features & NSFEAT_OPTIMAL != 0;
+        let counted = |zero_based: u16| u32::from(zero_based) + 1;
+        Ok(Self {
+            nsid,
+            blocks,
+            block_bytes: 1 << block_shift,
+            write_granularity_blocks: if optimal {
+                counted(data.write_granularity.get())
+            } else {
+                1
+            },
+            optimal_write_blocks: if optimal {
+                counted(data.optimal_write_size.get())
+            } else {
+                0
+            },
+            atomic_write_blocks: counted(data.atomic_write_unit_power_fail.get()),
+            read_only: data.attributes & NSATTR_WRITE_PROTECTED != 0,
+            shared: data.sharing & NMIC_SHARED != 0,
+            deallocated_reads_zeroes: data.deallocation & 0b111 == DLFEAT_READS_ZEROES,
+            write_zeroes_deallocates: data.deallocation & DLFEAT_WRITE_ZEROES_DEALLOCATES != 0,
+            ana_group: data.ana_group.get(),
+            uuid: [0; 16],
+            nguid: data.nguid,
+            eui64: data.eui64,
+        })
+    }
+
+    /// Adds what the identification descriptors say.
+    pub(super) fn identify(&mut self, page: &[u8]) -> Result<(), BringupError> {
+        for descriptor in Descriptors::new(page) {
+            match descriptor {
+                Ok(Descriptor::Uuid(uuid)) => self.uuid = uuid,
+                Ok(Descriptor::Nguid(nguid)) => self.nguid = nguid,
+                Ok(Descriptor::Eui64(eui64)) => self.eui64 = eui64,
+                Ok(Descriptor::Csi(0)) => {}
+                Ok(Descriptor::Csi(set)) => {
+                    return Err(BringupError::unsupported(format!(
+                        "namespace {} belongs to I/O command set {set}, not to NVM",
+                        self.nsid
+                    )));
+                }
+                Err(truncated) => {
+                    return Err(BringupError::broken(format!(
+                        "namespace {}: its identification descriptors are cut short: {truncated}",
+                        self.nsid
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The exponent of the block size in use, 9 to 16; no metadata, no protection information.
+fn block_shift(nsid: u32, data: &IdentifyNamespace) -> Result<u8, BringupError> {
+    let index = data.format & 0xF | data.format >> 1 & 0x30;
+    let format = data
+        .lba_formats
+        .get(usize::from(index))
+        .filter(|_| index <= data.formats)
+        .ok_or_else(|| {
+            BringupError::broken(format!("namespace {nsid}: it has no LBA format {index}"))
+        })?;
+    if !(9..=16).contains(&format.data_shift) {
+        return Err(BringupError::unsupported(format!(
+            "namespace {nsid}: blocks of 2^{} bytes; supported are 2^9 to 2^16",
+            format.data_shift
+        )));
+    }
+    if format.metadata_bytes.get() != 0 || data.protection & 0b111 != 0 {
+        return Err(BringupError::unsupported(format!(
+            "namespace {nsid}: it is formatted with metadata, which NVMe/TCP hosts do not move"
+        )));
+    }
+    Ok(format.data_shift)
+}
+
+/// The active namespaces that one list names.
+///
+/// Errors: the ids are not ascending after `above`, or are no ids that a namespace can have.
+pub(super) fn namespace_ids(
+    list: &NamespaceList,
+    above: u32,
+    max_nsid: u32,
+) -> Result<Vec<u32>, BringupError> {
+    let ids: Vec<u32> = list.iter().collect();
+    let ascending = ids
+        .iter()
+        .try_fold(above, |last, id| (*id > last).then_some(*id));
+    match ascending {
+        Some(last) if last <= max_nsid && last < NSID_LIMIT || ids.is_empty() => Ok(ids),
+        _ => Err(BringupError::broken(
+            "the list of namespaces is not ascending, or above NN",
+        )),
+    }
+}
+
+/// What the answer to Connect says: the controller's id.
+pub(super) fn connected_as(dword0: u32) -> Result<u16, BringupError> {
+    if dword0 & (CONNECT_ATR | CONNECT_ASCR) != 0 {
+        return Err(BringupError::authentication());
+    }
+    let controller_id = u16::try_from(dword0 & 0xFFFF).unwrap_or(CNTLID_DYNAMIC);
+    if controller_id > CNTLID_LAST {
+        return Err(BringupError::broken(format!(
+            "the controller gave itself the reserved id {controller_id:#06x}"
+        )));
+    }
+    Ok(controller_id)
+}
+
+/// In the answer to Connect: authentication, with a secure channel or without, comes first.
+const CONNECT_ATR: u32 = 1 << 17;
+const CONNECT_ASCR: u32 = 1 << 18;
+/// The last controller id that is not reserved.
+const CNTLID_LAST: u16 = 0xFFEF;
+/// The namespace ids from here on mean something else.
+const NSID_LIMIT: u32 = 0xFFFF_FFFE;
+/// No host needs more, whatever a controller offers.
+const MAX_IN_CAPSULE_BYTES: u32 = 1 << 20;

@@ -1,0 +1,474 @@
+//! I/O commands: from a submission entry to a typed command and back. Every zero-based field ends here.
+//!
+//! Parsing checks all that can be checked without the data: reserved bits, the namespace, the range, the limits.
+//! What passes is safe to hand to a disk. It does not see data, except the range list of Dataset Management, and
+//! does not know what becomes of a command.
+//! Source: NVM Command Set Specification 1.x, chapter "Commands".
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::spec::{Direction, Opcode, Status, SubmissionEntry};
+use super::subsystem::{Authorized, Namespace};
+
+/// Most ranges of one Dataset Management command.
+pub const RANGES_MAX: usize = 256;
+
+/// Bytes of the list that holds them: what Linux transfers however few the ranges are.
+pub const RANGE_LIST_BYTES: u32 = 4096;
+
+/// What the I/O commands of a controller may ask for; the same values stand in its Identify data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoLimits {
+    /// Most data of one command (MDTS).
+    pub max_transfer_bytes: u32,
+    /// Most blocks' bytes of one Write Zeroes (WZSL).
+    pub max_write_zeroes_bytes: u32,
+    /// Compare is supported, alone and fused with Write.
+    pub compare: bool,
+    /// Verify is supported.
+    pub verify: bool,
+}
+
+/// Whether a command is half of a fused pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fuse {
+    /// It stands alone.
+    Normal,
+    /// The Compare of a Compare and Write.
+    First,
+    /// The Write of a Compare and Write.
+    Second,
+}
+
+/// An I/O command in plain counts: `lba` and `blocks` count blocks, `blocks` is 1 to 65536.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoCommand {
+    /// Make all that was acknowledged durable.
+    Flush,
+    /// Read blocks; with `fua` from the medium, what a volatile cache holds of them made durable first.
+    Read {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Write blocks; with `fua` durable before the answer.
+    Write {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Compare blocks with the data sent.
+    Compare {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+    },
+    /// Write zeroes, without data.
+    WriteZeroes {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+        /// The host would like the blocks deallocated.
+        deallocate: bool,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Hints about ranges; the ranges come as data, for [`ranges`].
+    DatasetManagement {
+        /// How many ranges, 1 to 256.
+        ranges: u16,
+        /// The ranges are to be deallocated; without it the command asks for nothing.
+        deallocate: bool,
+    },
+    /// Read and check blocks, without data.
+    Verify {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+    },
+}
+
+/// An I/O command that passed every check, with the namespace it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct IoRequest<'v> {
+    /// The namespace.
+    pub namespace: &'v Namespace,
+    /// Half of a pair, or not.
+    pub fuse: Fuse,
+    /// What is asked.
+    pub command: IoCommand,
+}
+
+impl<'v> IoRequest<'v> {
+    /// Reads an I/O command; the namespace is looked up in `view`, so nothing else can be reached.
+    ///
+    /// # Errors
+    /// The status to answer with: Invalid Command Opcode, Invalid Namespace or Format, Invalid Field, LBA Out of
+    /// Range, Namespace is Write Protected.
+    pub fn parse(
+        entry: &SubmissionEntry,
+        view: &'v Authorized,
+        limits: &IoLimits,
+    ) -> Result<Self, Status> {
+        if !is_supported(entry.io_opcode(), limits) {
+            return Err(Status::INVALID_OPCODE);
+        }
+        check_flags(entry)?;
+        let fuse = fuse(entry)?;
+        let namespace = view
+            .namespace(entry.nsid.get())
+            .ok_or(Status::INVALID_NAMESPACE)?;
+        let command = IoCommand::parse(entry)?;
+        command.check(namespace, limits)?;
+        Ok(Self {
+            namespace,
+            fuse,
+            command,
+        })
+    }
+
+    /// Bytes of data the command moves at least, by the namespace's block size.
+    #[must_use]
+    pub fn data_bytes(&self) -> u32 {
+        self.command.data_bytes(self.namespace)
+    }
+
+    /// Checks the length of the host's SGL against the command.
+    ///
+    /// Reads, writes and compares must fit exactly. A range list may be longer than its ranges: Linux always sends
+    /// 4096 bytes. A command without data must come with none.
+    ///
+    /// # Errors
+    /// Data SGL Length Invalid.
+    pub fn check_sgl(&self, sgl_bytes: u32) -> Result<(), Status> {
+        let least = self.data_bytes();
+        let most = match self.command {
+            IoCommand::DatasetManagement { .. } => RANGE_LIST_BYTES,
+            _ => least,
+        };
+        if (least..=most).contains(&sgl_bytes) {
+            return Ok(());
+        }
+        Err(Status::DATA_SGL_LENGTH_INVALID)
+    }
+}
+
+fn is_supported(opcode: Opcode, limits: &IoLimits) -> bool {
+    match opcode {
+        Opcode::FLUSH
+        | Opcode::READ
+        | Opcode::WRITE
+        | Opcode::WRITE_ZEROES
+        | Opcode::DATASET_MANAGEMENT => true,
+        Opcode::COMPARE => limits.compare,
+        Opcode::VERIFY => limits.verify,
+        _ => false,
+    }
+}
+
+/// Refuses reserved flags, data described by anything but one SGL, and metadata. A command without data has
+/// nothing to describe, so its PSDT says nothing.
+fn check_flags(entry: &SubmissionEntry) -> Result<(), Status> {
+    let moves_data = entry.direction() != Direction::None;
+    let reserved = entry.flags & FLAGS_RESERVED != 0;
+    if reserved || moves_data && (entry.psdt() != PSDT_SGL_BITS || entry.metadata.get() != 0) {
+        return Err(Status::INVALID_FIELD);
+    }
+    Ok(())
+}
+
+fn fuse(entry: &SubmissionEntry) -> Result<Fuse, Status> {
+    match (entry.fuse_bits(), entry.io_opcode()) {
+        (0, _) => Ok(Fuse::Normal),
+        (1, Opcode::COMPARE) => Ok(Fuse::First),
+        (2, Opcode::WRITE) => Ok(Fuse::Second),
+        _ => Err(Status::INVALID_FIELD),
+    }
+}
+
+impl IoCommand {
+    fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
+        let lba = u64::from(entry.cdw11.get()) << 32 | u64::from(entry.cdw10.get());
+        let cdw12 = entry.cdw12.get();
+        let blocks = (cdw12 & CDW12_BLOCKS) + 1;
+        let fua = cdw12 & CDW12_FUA != 0;
+        let allowed = |bits: u32| match cdw12 & !(CDW12_BLOCKS | CDW12_LIMITED_RETRY | bits) {
+            0 => Ok(()),
+            _ => Err(Status::INVALID_FIELD),
+        };
+        Ok(match entry.io_opcode() {
+            Opcode::FLUSH => Self::Flush,
+            Opcode::READ => {
+                allowed(CDW12_FUA)?;
+                Self::Read { lba, blocks, fua }
+            }
+            Opcode::WRITE => {
+                allowed(CDW12_FUA)?;
+                Self::Write { lba, blocks, fua }
+            }
+            Opcode::COMPARE => {
+                allowed(CDW12_FUA)?;
+                Self::Compare { lba, blocks }
+            }
+            Opcode::VERIFY => {
+                allowed(CDW12_FUA)?;
+                Self::Verify { lba, blocks }
+            }
+            Opcode::WRITE_ZEROES => {
+                allowed(CDW12_FUA | CDW12_DEALLOCATE)?;
+                Self::WriteZeroes {
+                    lba,
+                    blocks,
+                    deallocate: cdw12 & CDW12_DEALLOCATE != 0,
+                    fua,
+                }
+            }
+            Opcode::DATASET_MANAGEMENT => Self::dataset_management(entry)?,
+            _ => return Err(Status::INVALID_OPCODE),
+        })
+    }
+
+    fn dataset_management(entry: &SubmissionEntry) -> Result<Self, Status> {
+        let [ranges, reserved @ ..] = entry.cdw10.get().to_le_bytes();
+        let attributes = entry.cdw11.get();
+        if reserved != [0; 3] || attributes & !DSM_ATTRIBUTES != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let deallocate = attributes & DSM_DEALLOCATE != 0;
+        Ok(Self::DatasetManagement {
+            ranges: u16::from(ranges) + 1,
+            deallocate,
+        })
+    }
+
+    /// The blocks the command is about, where it names them itself.
+    #[must_use]
+    pub const fn extent(&self) -> Option<(u64, u32)> {
+        match *self {
+            Self::Read { lba, blocks, .. }
+            | Self::Write { lba, blocks, .. }
+            | Self::Compare { lba, blocks }
+            | Self::WriteZeroes { lba, blocks, .. }
+            | Self::Verify { lba, blocks } => Some((lba, blocks)),
+            Self::Flush | Self::DatasetManagement { .. } => None,
+        }
+    }
+
+    /// Whether the command changes blocks.
+    #[must_use]
+    pub const fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. }
+                | Self::WriteZeroes { .. }
+                | Self::DatasetManagement {
+                    deallocate: true,
+                    ..
+                }
+        )
+    }
+
+    fn check(&self, namespace: &Namespace, limits: &IoLimits) -> Result<(), Status> {
+        if let Some((lba, blocks)) = self.extent() {
+            if !namespace.contains(lba, u64::from(blocks)) {
+                return Err(Status::LBA_OUT_OF_RANGE);
+            }
+            let most = match self {
+                Self::WriteZeroes { .. } => limits.max_write_zeroes_bytes,
+                Self::Verify { .. } => u32::MAX,
+                _ => limits.max_transfer_bytes,
+            };
+            if u64::from(blocks) * u64::from(namespace.block_bytes) > u64::from(most) {
+                return Err(Status::INVALID_FIELD);
+            }
+        }
+        if self.is_write() && namespace.read_only {
+            return Err(Status::NAMESPACE_WRITE_PROTECTED);
+        }
+        Ok(())
+    }
+
+    fn data_bytes(&self, namespace: &Namespace) -> u32 {
+        match *self {
+            Self::Read { blocks, .. }
+            | Self::Write { blocks, .. }
+            | Self::Compare { blocks, .. } => blocks.saturating_mul(namespace.block_bytes),
+            Self::DatasetManagement { ranges, .. } => u32::from(ranges) * RANGE_BYTES,
+            Self::Flush | Self::WriteZeroes { .. } | Self::Verify { .. } => 0,
+        }
+    }
+}
+
+/// One range of Dataset Management, 16 bytes.
+///
+/// Source: NVM Command Set Specification 1.x, "Dataset Management – Range Definition".
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct DatasetRange {
+    /// Context attributes: hints.
+    pub attributes: U32,
+    /// Length in blocks.
+    pub blocks: U32,
+    /// First block.
+    pub lba: U64,
+}
+const _: () = assert!(
+    size_of::<DatasetRange>() == 16
+        && offset_of!(DatasetRange, blocks) == 4
+        && offset_of!(DatasetRange, lba) == 8
+);
+
+impl DatasetRange {
+    /// A range without hints.
+    #[must_use]
+    pub const fn new(lba: u64, blocks: u32) -> Self {
+        Self {
+            attributes: U32::ZERO,
+            blocks: U32::new(blocks),
+            lba: U64::new(lba),
+        }
+    }
+}
+
+/// The ranges of a Dataset Management command as `(lba, blocks)`, empty ones left out.
+///
+/// `data` may be longer than `count` ranges; what follows them is not looked at. Every range is checked before the
+/// first is returned, so that a refused command has done nothing.
+///
+/// # Errors
+/// Data SGL Length Invalid when `data` is too short, LBA Out of Range when a range leaves the namespace.
+pub fn ranges<'d>(
+    data: &'d [u8],
+    count: u16,
+    namespace: &Namespace,
+) -> Result<impl Iterator<Item = (u64, u32)> + use<'d>, Status> {
+    let (ranges, _) = <[DatasetRange]>::ref_from_prefix_with_elems(data, usize::from(count))
+        .map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+    let inside =
+        |range: &DatasetRange| namespace.contains(range.lba.get(), range.blocks.get().into());
+    if !ranges.iter().all(inside) {
+        return Err(Status::LBA_OUT_OF_RANGE);
+    }
+    let pairs = ranges
+        .iter()
+        .map(|range| (range.lba.get(), range.blocks.get()));
+    Ok(pairs.filter(|(_, blocks)| *blocks != 0))
+}
+
+/// The commands a host sends. The transport fills in the SGL and the command id.
+impl SubmissionEntry {
+    fn blocks_command(opcode: Opcode, nsid: u32, lba: u64, blocks: u32, bits: u32) -> Self {
+        debug_assert!(
+            (1..=65536).contains(&blocks),
+            "a command covers 1 to 65536 blocks"
+        );
+        let mut entry = Self::new(opcode.0);
+        entry.nsid = U32::new(nsid);
+        let [low, high] = zerocopy::transmute!(U64::new(lba));
+        (entry.cdw10, entry.cdw11) = (low, high);
+        entry.cdw12 = U32::new(blocks.wrapping_sub(1) & CDW12_BLOCKS | bits);
+        entry
+    }
+
+    /// Read `blocks` (1 to 65536) from `lba`.
+    #[must_use]
+    pub fn read(nsid: u32, lba: u64, blocks: u32) -> Self {
+        Self::blocks_command(Opcode::READ, nsid, lba, blocks, 0)
+    }
+
+    /// Write `blocks` (1 to 65536) from `lba`; with `fua` durable before the answer.
+    #[must_use]
+    pub fn write(nsid: u32, lba: u64, blocks: u32, fua: bool) -> Self {
+        Self::blocks_command(Opcode::WRITE, nsid, lba, blocks, flag(fua, CDW12_FUA))
+    }
+
+    /// Compare `blocks` (1 to 65536) from `lba` with the data.
+    #[must_use]
+    pub fn compare(nsid: u32, lba: u64, blocks: u32) -> Self {
+        Self::blocks_command(Opcode::COMPARE, nsid, lba, blocks, 0)
+    }
+
+    /// Verify `blocks` (1 to 65536) from `lba`.
+    #[must_use]
+    pub fn verify(nsid: u32, lba: u64, blocks: u32) -> Self {
+        Self::blocks_command(Opcode::VERIFY, nsid, lba, blocks, 0)
+    }
+
+    /// Write zeroes to `blocks` (1 to 65536) from `lba`, deallocating them if wanted and possible.
+    #[must_use]
+    pub fn write_zeroes(nsid: u32, lba: u64, blocks: u32, deallocate: bool, fua: bool) -> Self {
+        let bits = flag(deallocate, CDW12_DEALLOCATE) | flag(fua, CDW12_FUA);
+        Self::blocks_command(Opcode::WRITE_ZEROES, nsid, lba, blocks, bits)
+    }
+
+    /// Make all acknowledged writes of the namespace durable.
+    #[must_use]
+    pub fn flush(nsid: u32) -> Self {
+        let mut entry = Self::new(Opcode::FLUSH.0);
+        entry.nsid = U32::new(nsid);
+        entry
+    }
+
+    /// Dataset Management over `ranges` (1 to 256) [`DatasetRange`]s sent as data.
+    #[must_use]
+    pub fn dataset_management(nsid: u32, ranges: u16, deallocate: bool) -> Self {
+        debug_assert!(
+            (1..=256).contains(&ranges),
+            "a command names 1 to 256 ranges"
+        );
+        let mut entry = Self::new(Opcode::DATASET_MANAGEMENT.0);
+        entry.nsid = U32::new(nsid);
+        entry.cdw10 = U32::new(u32::from(ranges.wrapping_sub(1) & 0xFF));
+        entry.cdw11 = U32::new(flag(deallocate, DSM_DEALLOCATE));
+        entry
+    }
+
+    /// The same command as half of a fused pair.
+    #[must_use]
+    pub fn fused(mut self, fuse: Fuse) -> Self {
+        let bits = match fuse {
+            Fuse::Normal => 0,
+            Fuse::First => 1,
+            Fuse::Second => 2,
+        };
+        self.flags = self.flags & !0b11 | bits;
+        self
+    }
+}
+
+const fn flag(set: bool, bit: u32) -> u32 {
+    if set { bit } else { 0 }
+}
+
+/// PSDT 01b: SGLs, contiguous metadata.
+const PSDT_SGL_BITS: u8 = 0b01;
+/// Bits 5:2 of the flags.
+const FLAGS_RESERVED: u8 = 0b0011_1100;
+/// NLB, zero-based.
+const CDW12_BLOCKS: u32 = 0xFFFF;
+/// DEAC of Write Zeroes.
+const CDW12_DEALLOCATE: u32 = 1 << 25;
+/// FUA.
+const CDW12_FUA: u32 = 1 << 30;
+/// LR: the host wants little effort spent on errors; a wish that may be ignored.
+const CDW12_LIMITED_RETRY: u32 = 1 << 31;
+/// AD of Dataset Management.
+const DSM_DEALLOCATE: u32 = 1 << 2;
+/// IDR, IDW and AD.
+const DSM_ATTRIBUTES: u32 = 0b111;
+/// Bytes of a [`DatasetRange`].
+const RANGE_BYTES: u32 = 16;

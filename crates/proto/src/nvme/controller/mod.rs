@@ -1,0 +1,492 @@
+//! The target side of one association: a controller as a pure value.
+//!
+//! It answers every command of the admin queue: properties, Identify, features, log pages, events, keep-alive,
+//! abort. It knows the state of its controller and nothing of the transport: slots come in with commands and go out
+//! with answers. What exists is asked from an [`Authorized`] view each time, so that a replaced inventory shows at
+//! once. It moves no data, has no clock, and does not execute I/O commands; it only keeps the list of I/O queues.
+//!
+//! The caller's part: check [`Controller::transfer_bytes`] against the host's SGL, call [`Controller::execute`] when
+//! the data are there, then [`Controller::poll_event`] until it is empty; call [`Controller::check_keep_alive`] at
+//! [`Controller::deadline`]; on [`Outcome::Quiesce`] stop the I/O queues and call [`Controller::quiesced`].
+//!
+//! The version is 1.4: 2.0 requires log pages and ready modes that are not here, and what it adds for hosts (the
+//! structures independent of a command set, the limits of CNS 06h) is answered to those who ask all the same.
+//! Source: NVM Express Base Specification 2.x; NVMe over Fabrics, "Controller Initialization".
+
+mod events;
+mod feature;
+mod identify;
+mod keep_alive;
+mod log;
+mod properties;
+
+use alloc::vec::Vec;
+
+use super::admin::{AdminCommand, NSID_ALL};
+use super::command::IoLimits;
+use super::fabrics::{CONNECT_DATA_BYTES, Connect, ConnectRefusal, FabricsCommand};
+use super::features::{Kept, Timestamp};
+use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
+use super::nqn::Nqn;
+use super::spec::{FabricsType, Status, SubmissionEntry};
+use super::subsystem::Authorized;
+use crate::{Nanos, Slot};
+use events::Events;
+use keep_alive::KeepAlive;
+use properties::{Change, Properties};
+
+pub use events::ASYNC_EVENTS_MAX;
+pub use keep_alive::{DISCOVERY_TIMEOUT_MS, GRANULARITY_MS};
+pub use properties::{READY_TIMEOUT_MS, VERSION};
+
+/// What a controller is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It serves namespaces.
+    Io,
+    /// It serves the discovery log.
+    Discovery,
+}
+
+/// What is decided when the target starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerLimits {
+    /// The limits of I/O commands; `max_transfer_bytes` holds for admin data too and is at least 8192.
+    pub io: IoLimits,
+    /// Most bytes of data in an I/O command capsule (IOCCSZ).
+    pub in_capsule_bytes: u32,
+    /// Longest time commands of a lost association may still change the disk (CQT); zero if nobody knows.
+    pub quiesce_ms: u16,
+}
+
+/// What a command of the admin queue sees around it.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// What the host may see.
+    pub view: &'a Authorized,
+    /// What the health log shows.
+    pub health: &'a HealthCounters,
+    /// The time.
+    pub now: Nanos,
+}
+
+/// Why the I/O queues must be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quiesce {
+    /// The host cleared CC.EN.
+    Reset,
+    /// The host asked for a shutdown: make everything durable, too.
+    Shutdown,
+}
+
+/// What becomes of an admin command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answer it; `data_bytes` from the start of the page go to the host.
+    Complete {
+        /// How it ended.
+        status: Status,
+        /// Dwords 0 and 1.
+        result: u64,
+        /// Bytes of `page` to be sent, zero unless it succeeded.
+        data_bytes: u32,
+    },
+    /// An Asynchronous Event Request: keep the slot until [`Controller::poll_event`] or
+    /// [`Controller::release_held`] names it.
+    Held,
+    /// Abort found its command, a held event request: answer that slot with [`Status::ABORT_REQUESTED`], and this
+    /// command with success and result zero.
+    Aborted {
+        /// The slot of the aborted command.
+        held: Slot,
+    },
+    /// Answer it with success and result zero. Then stop the I/O queues, wait until no disk works for them, answer
+    /// the slots of [`Controller::release_held`] with [`Status::ABORT_REQUESTED`], and call
+    /// [`Controller::quiesced`]: the host polls CSTS until then.
+    Quiesce(Quiesce),
+}
+
+impl Outcome {
+    const fn failed(status: Status) -> Self {
+        Self::Complete {
+            status,
+            result: 0,
+            data_bytes: 0,
+        }
+    }
+
+    const fn result(result: u64) -> Self {
+        Self::Complete {
+            status: Status::SUCCESS,
+            result,
+            data_bytes: 0,
+        }
+    }
+
+    const fn data(data_bytes: u32) -> Self {
+        Self::Complete {
+            status: Status::SUCCESS,
+            result: 0,
+            data_bytes,
+        }
+    }
+}
+
+/// The controller of one association.
+#[derive(Debug)]
+pub struct Controller {
+    kind: Kind,
+    controller_id: u16,
+    host: Nqn,
+    host_id: [u8; 16],
+    limits: ControllerLimits,
+    max_io_queues: u16,
+    max_queue_entries: u16,
+    io_queues: Vec<u16>,
+    properties: Properties,
+    keep_alive: KeepAlive,
+    events: Events,
+    errors: ErrorRing,
+    kept: Kept,
+    timestamp: Timestamp,
+}
+
+/// Entries of a discovery controller's admin queue, at most.
+pub const DISCOVERY_QUEUE_ENTRIES: u16 = 128;
+
+/// How many entries a queue may have (MQES + 1) for hosts with this view: what [`Connect::parse`] wants to know.
+#[must_use]
+pub fn max_queue_entries(view: &Authorized) -> u16 {
+    view.subsystem()
+        .map_or(DISCOVERY_QUEUE_ENTRIES, |subsystem| {
+            subsystem.max_queue_entries
+        })
+}
+
+impl Controller {
+    /// The controller that an admin queue's `connect` makes; `view` is what it was authorized for, and decides
+    /// whether this is a discovery controller.
+    #[must_use]
+    pub fn new(
+        view: &Authorized,
+        controller_id: u16,
+        connect: &Connect,
+        limits: ControllerLimits,
+        now: Nanos,
+    ) -> Self {
+        debug_assert!(
+            limits.io.max_transfer_bytes >= 8192,
+            "MDTS cannot say less than 8192 bytes"
+        );
+        let kind = if view.is_discovery() {
+            Kind::Discovery
+        } else {
+            Kind::Io
+        };
+        let max_queue_entries = max_queue_entries(view);
+        Self {
+            kind,
+            controller_id,
+            host: connect.host.clone(),
+            host_id: connect.host_id,
+            limits,
+            max_io_queues: view
+                .subsystem()
+                .map_or(0, |subsystem| subsystem.max_io_queues),
+            max_queue_entries,
+            io_queues: Vec::new(),
+            properties: Properties::new(kind, max_queue_entries),
+            keep_alive: KeepAlive::new(kind, connect.keep_alive_ms, now),
+            events: Events::new(kind),
+            errors: ErrorRing::default(),
+            kept: Kept::default(),
+            timestamp: Timestamp::reset(now),
+        }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// CNTLID.
+    #[must_use]
+    pub const fn controller_id(&self) -> u16 {
+        self.controller_id
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn host(&self) -> &Nqn {
+        &self.host
+    }
+
+    /// Whether it is enabled and takes commands: admin ones, and those of I/O queues.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.properties.takes_commands()
+    }
+
+    /// Bytes of data that an admin queue's command moves, to be compared with the host's SGL.
+    ///
+    /// # Errors
+    /// The status to answer with: the command is unknown or malformed, or wants more than MDTS allows.
+    pub fn transfer_bytes(&self, entry: &SubmissionEntry) -> Result<u32, Status> {
+        if entry.is_fabrics() {
+            let connect = entry.fabrics_type() == FabricsType::CONNECT;
+            return Ok(if connect { CONNECT_DATA_BYTES } else { 0 });
+        }
+        let bytes = AdminCommand::parse(entry)?.data_bytes();
+        match u32::try_from(bytes) {
+            Ok(bytes) if bytes <= self.limits.io.max_transfer_bytes => Ok(bytes),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    /// Executes a command of the admin queue.
+    ///
+    /// `data_in` is what came with it; `page` takes what goes back, and has room for
+    /// [`transfer_bytes`](Self::transfer_bytes).
+    pub fn execute(
+        &mut self,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        around: &Surroundings<'_>,
+        data_in: &[u8],
+        page: &mut [u8],
+    ) -> Outcome {
+        if self.check_keep_alive(around.now) {
+            return Outcome::failed(Status::KEEP_ALIVE_EXPIRED);
+        }
+        self.keep_alive.command(around.now);
+        let outcome = if entry.is_fabrics() {
+            self.fabrics(entry, around.now)
+        } else {
+            self.admin(slot, entry, around, data_in, page)
+        };
+        outcome.unwrap_or_else(Outcome::failed)
+    }
+
+    fn fabrics(&mut self, entry: &SubmissionEntry, now: Nanos) -> Result<Outcome, Status> {
+        match FabricsCommand::parse(entry)? {
+            FabricsCommand::Connect => Err(Status::COMMAND_SEQUENCE_ERROR),
+            FabricsCommand::Disconnect => Err(Status::INVALID_QUEUE_TYPE),
+            FabricsCommand::PropertyGet { property, bytes } => {
+                self.properties.get(property, bytes).map(Outcome::result)
+            }
+            FabricsCommand::PropertySet {
+                property,
+                bytes,
+                value,
+            } => Ok(match self.properties.set(property, bytes, value)? {
+                Change::None => Outcome::result(0),
+                Change::Reset => {
+                    self.reset(now);
+                    Outcome::Quiesce(Quiesce::Reset)
+                }
+                Change::Shutdown => Outcome::Quiesce(Quiesce::Shutdown),
+            }),
+        }
+    }
+
+    /// What CC.EN going to zero puts back; the association and its keep-alive timer stay.
+    fn reset(&mut self, now: Nanos) {
+        self.events.reset();
+        self.kept = Kept::default();
+        self.timestamp = Timestamp::reset(now);
+    }
+
+    fn admin(
+        &mut self,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        around: &Surroundings<'_>,
+        data_in: &[u8],
+        page: &mut [u8],
+    ) -> Result<Outcome, Status> {
+        if !self.properties.takes_commands() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        let command = AdminCommand::parse(entry)?;
+        if !self.knows(&command) {
+            return Err(Status::INVALID_OPCODE);
+        }
+        let page = self.part_of(page, entry)?;
+        match command {
+            AdminCommand::Identify(identify) => self.identify(&identify, around.view, page),
+            AdminCommand::GetLogPage(log) => self.get_log_page(&log, around, page),
+            AdminCommand::GetFeatures {
+                feature,
+                select,
+                argument,
+                ..
+            } => self.get_feature(feature, select, argument, around, page),
+            AdminCommand::SetFeatures { save: true, .. } => Err(Status::FEATURE_NOT_SAVEABLE),
+            AdminCommand::SetFeatures {
+                feature,
+                nsid,
+                value,
+                ..
+            } => self.set_feature(feature, nsid, value, around, data_in),
+            AdminCommand::Abort {
+                queue_id,
+                command_id,
+            } => Ok(self.abort(queue_id, command_id)),
+            AdminCommand::AsyncEventRequest => {
+                self.events.hold(slot, entry.command_id.get())?;
+                Ok(Outcome::Held)
+            }
+            AdminCommand::KeepAlive => {
+                self.keep_alive.renew(around.now);
+                Ok(Outcome::result(0))
+            }
+        }
+    }
+
+    /// A discovery controller has few commands; events only while a keep-alive holds the association.
+    fn knows(&self, command: &AdminCommand) -> bool {
+        match (self.kind, command) {
+            (Kind::Io, _) => true,
+            (Kind::Discovery, AdminCommand::AsyncEventRequest) => self.keep_alive.is_asked_for(),
+            (Kind::Discovery, AdminCommand::Abort { .. }) => false,
+            (Kind::Discovery, _) => true,
+        }
+    }
+
+    /// The part of `page` that the command fills.
+    fn part_of<'p>(
+        &self,
+        page: &'p mut [u8],
+        entry: &SubmissionEntry,
+    ) -> Result<&'p mut [u8], Status> {
+        let bytes = match entry.direction() {
+            super::spec::Direction::ControllerToHost => self.transfer_bytes(entry)?,
+            _ => 0,
+        };
+        usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| page.get_mut(..bytes))
+            .ok_or(Status::INTERNAL_ERROR)
+    }
+
+    /// Only what is held here can be aborted; an I/O command runs to its end, and the answer says so.
+    fn abort(&mut self, queue_id: u16, command_id: u16) -> Outcome {
+        let held = if queue_id == 0 {
+            self.events.take(command_id)
+        } else {
+            None
+        };
+        held.map_or(Outcome::result(NOT_ABORTED), |held| Outcome::Aborted {
+            held,
+        })
+    }
+
+    /// Takes the Connect of an I/O queue into this controller.
+    ///
+    /// # Errors
+    /// What to answer with: the host is another one, the queue id is out of range, or it is not the time.
+    pub fn add_io_queue(&mut self, connect: &Connect) -> Result<(), ConnectRefusal> {
+        if connect.host != self.host || connect.host_id != self.host_id {
+            return Err(ConnectRefusal::controller_id(
+                "the controller belongs to another host",
+            ));
+        }
+        if connect.queue_id == 0 || connect.queue_id > self.max_io_queues {
+            return Err(ConnectRefusal::queue_id(
+                "the queue id is higher than the controller allows",
+            ));
+        }
+        let sequence = |reason| {
+            Err(ConnectRefusal::status(
+                Status::COMMAND_SEQUENCE_ERROR,
+                reason,
+            ))
+        };
+        if !self.properties.takes_commands() {
+            return sequence("the controller is not enabled");
+        }
+        if self.io_queues.contains(&connect.queue_id) {
+            return sequence("the queue is connected already");
+        }
+        self.io_queues.push(connect.queue_id);
+        Ok(())
+    }
+
+    /// Forgets an I/O queue whose connection is gone.
+    pub fn remove_io_queue(&mut self, queue_id: u16) {
+        self.io_queues.retain(|other| *other != queue_id);
+    }
+
+    /// The I/O queues that are connected.
+    #[must_use]
+    pub fn io_queues(&self) -> &[u16] {
+        &self.io_queues
+    }
+
+    /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is complete, and the
+    /// list of I/O queues is empty again.
+    pub fn quiesced(&mut self) {
+        self.io_queues.clear();
+        self.properties.quiesced();
+    }
+
+    /// When [`check_keep_alive`](Self::check_keep_alive) must be called next, if ever.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        if self.properties.is_fatal() {
+            None
+        } else {
+            self.keep_alive.deadline()
+        }
+    }
+
+    /// Whether the host was silent for too long. Once it is true the controller is in fatal status (CSTS.CFS) and
+    /// answers nothing but errors: end the association, quiescing the disks first.
+    pub fn check_keep_alive(&mut self, now: Nanos) -> bool {
+        if self.keep_alive.is_expired(now) {
+            self.properties.fail();
+            return true;
+        }
+        false
+    }
+
+    /// A namespace was added, removed, resized or otherwise changed.
+    pub fn namespace_changed(&mut self, nsid: u32) {
+        self.events.namespace_changed(nsid);
+    }
+
+    /// What the discovery log shows this host has changed.
+    pub fn discovery_changed(&mut self) {
+        self.events.discovery_changed();
+    }
+
+    /// The next event to be told: answer the slot with success and this dword 0. Call until it is `None`, after
+    /// every command and every change.
+    pub fn poll_event(&mut self) -> Option<(Slot, u32)> {
+        if self.properties.takes_commands() {
+            self.events.poll()
+        } else {
+            None
+        }
+    }
+
+    /// Takes back one held event request, to be answered with [`Status::ABORT_REQUESTED`]; call until it is `None`
+    /// when the I/O queues were stopped.
+    pub fn release_held(&mut self) -> Option<Slot> {
+        self.events.release()
+    }
+
+    /// Adds an error to the log.
+    pub fn record_error(&mut self, record: &ErrorRecord) {
+        self.errors.push(record);
+    }
+}
+
+/// Dword 0 of Abort: the command was not aborted.
+const NOT_ABORTED: u64 = 1;
+
+/// Whether a namespace id stands for the whole controller.
+const fn means_controller(nsid: u32) -> bool {
+    nsid == 0 || nsid == NSID_ALL
+}

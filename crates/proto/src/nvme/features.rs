@@ -1,0 +1,253 @@
+//! The features of a controller: which exist, their defaults, and the values that are nothing but values.
+//!
+//! Features that do something (the keep-alive timer, asynchronous events, the number of queues) keep their state
+//! where it acts, in `controller`; this file holds the rest, and the small layouts. Nothing is saved across a reset,
+//! and every answer about saving says so.
+//! Source: NVM Express Base Specification 2.x, "Feature Identifiers (FIDs)"; NVM Command Set Specification 1.x.
+
+use core::mem::offset_of;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::spec::Status;
+use crate::Nanos;
+
+/// FID: a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureId(pub u8);
+
+impl FeatureId {
+    /// Arbitration.
+    pub const ARBITRATION: Self = Self(0x01);
+    /// Power Management.
+    pub const POWER_MANAGEMENT: Self = Self(0x02);
+    /// Temperature Threshold.
+    pub const TEMPERATURE_THRESHOLD: Self = Self(0x04);
+    /// Error Recovery.
+    pub const ERROR_RECOVERY: Self = Self(0x05);
+    /// Volatile Write Cache.
+    pub const VOLATILE_WRITE_CACHE: Self = Self(0x06);
+    /// Number of Queues.
+    pub const NUMBER_OF_QUEUES: Self = Self(0x07);
+    /// Write Atomicity Normal.
+    pub const WRITE_ATOMICITY: Self = Self(0x0A);
+    /// Asynchronous Event Configuration.
+    pub const ASYNC_EVENT_CONFIGURATION: Self = Self(0x0B);
+    /// Timestamp.
+    pub const TIMESTAMP: Self = Self(0x0E);
+    /// Keep Alive Timer.
+    pub const KEEP_ALIVE_TIMER: Self = Self(0x0F);
+    /// Host Identifier.
+    pub const HOST_IDENTIFIER: Self = Self(0x81);
+
+    /// Bytes of data Get Features returns for the current value.
+    #[must_use]
+    pub const fn get_bytes(self) -> u64 {
+        match self {
+            Self::TIMESTAMP => 8,
+            Self::HOST_IDENTIFIER => 16,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of data Set Features takes.
+    #[must_use]
+    pub const fn set_bytes(self) -> u64 {
+        match self {
+            Self::TIMESTAMP => 8,
+            _ => 0,
+        }
+    }
+}
+
+/// SEL of Get Features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// The value in force.
+    Current,
+    /// The value after a reset.
+    Default,
+    /// The saved value; nothing is saved, so the default.
+    Saved,
+    /// What can be done with the feature: [`CAPABILITY_CHANGEABLE`] and others.
+    Supported,
+}
+
+impl Select {
+    /// Reads the three bits of SEL.
+    ///
+    /// # Errors
+    /// Invalid Field for the reserved values.
+    pub const fn parse(bits: u8) -> Result<Self, Status> {
+        Ok(match bits {
+            0 => Self::Current,
+            1 => Self::Default,
+            2 => Self::Saved,
+            3 => Self::Supported,
+            _ => return Err(Status::INVALID_FIELD),
+        })
+    }
+}
+
+/// Supported capabilities, bit 0: the feature can be saved.
+pub const CAPABILITY_SAVEABLE: u32 = 1 << 0;
+/// Supported capabilities, bit 1: the feature belongs to a namespace.
+pub const CAPABILITY_NAMESPACE: u32 = 1 << 1;
+/// Supported capabilities, bit 2: the feature can be changed.
+pub const CAPABILITY_CHANGEABLE: u32 = 1 << 2;
+
+/// The values of the features that only are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    arbitration: u32,
+    over_temperature: u32,
+    under_temperature: u32,
+    write_atomicity: u32,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            arbitration: ARBITRATION_NO_LIMIT,
+            over_temperature: OVER_TEMPERATURE_DEFAULT,
+            under_temperature: 0,
+            write_atomicity: 0,
+        }
+    }
+}
+
+impl Kept {
+    /// The value of a feature that is kept here; `argument` is the command's dword 11, which picks a temperature.
+    ///
+    /// # Errors
+    /// Invalid Field for features that do not exist.
+    pub fn get(&self, feature: FeatureId, argument: u32) -> Result<u32, Status> {
+        Ok(match feature {
+            FeatureId::ARBITRATION => self.arbitration,
+            // One power state, and errors are recovered as well as the disk can: both stay zero.
+            FeatureId::POWER_MANAGEMENT | FeatureId::ERROR_RECOVERY => 0,
+            FeatureId::TEMPERATURE_THRESHOLD => match threshold(argument)? {
+                Threshold::Over => self.over_temperature,
+                Threshold::Under => self.under_temperature,
+            },
+            FeatureId::WRITE_ATOMICITY => self.write_atomicity,
+            _ => return Err(Status::INVALID_FIELD),
+        })
+    }
+
+    /// Sets a feature that is kept here.
+    ///
+    /// # Errors
+    /// Invalid Field for features, power states and bits that do not exist, Feature Not Changeable for error
+    /// recovery.
+    pub fn set(&mut self, feature: FeatureId, value: u32) -> Result<(), Status> {
+        match feature {
+            FeatureId::ARBITRATION if value & 0xF8 == 0 => self.arbitration = value,
+            FeatureId::POWER_MANAGEMENT if value & 0x1F == 0 && value >> 8 == 0 => {}
+            FeatureId::TEMPERATURE_THRESHOLD if value >> 22 == 0 => match threshold(value)? {
+                Threshold::Over => self.over_temperature = value & 0xFFFF,
+                Threshold::Under => self.under_temperature = value & 0xFFFF,
+            },
+            FeatureId::WRITE_ATOMICITY if value & !1 == 0 => self.write_atomicity = value,
+            FeatureId::ERROR_RECOVERY if value == 0 => {}
+            FeatureId::ERROR_RECOVERY => return Err(Status::FEATURE_NOT_CHANGEABLE),
+            _ => return Err(Status::INVALID_FIELD),
+        }
+        Ok(())
+    }
+}
+
+enum Threshold {
+    Over,
+    Under,
+}
+
+/// THSEL in bits 21:20; of the sensors (TMPSEL, bits 19:16) there is only the composite one.
+fn threshold(dword: u32) -> Result<Threshold, Status> {
+    match (dword >> 20 & 0b11, dword >> 16 & 0xF) {
+        (0, 0) => Ok(Threshold::Over),
+        (1, 0) => Ok(Threshold::Under),
+        _ => Err(Status::INVALID_FIELD),
+    }
+}
+
+/// The Timestamp feature's data, 8 bytes.
+///
+/// Source: NVM Express Base Specification 2.x, "Timestamp – Data Structure".
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct TimestampData {
+    /// Milliseconds since 1970-01-01 UTC, or since the reset when no host has said the time.
+    pub milliseconds: [u8; 6],
+    /// Bit 0, the clock stopped at times; bits 3:1, zero since a reset and one when a host set it.
+    pub attributes: u8,
+    reserved: u8,
+}
+const _: () =
+    assert!(size_of::<TimestampData>() == 8 && offset_of!(TimestampData, attributes) == 6);
+
+impl TimestampData {
+    /// A time to be set.
+    #[must_use]
+    pub const fn new(milliseconds: u64) -> Self {
+        let [a, b, c, d, e, f, ..] = milliseconds.to_le_bytes();
+        Self {
+            milliseconds: [a, b, c, d, e, f],
+            attributes: 0,
+            reserved: 0,
+        }
+    }
+
+    /// The time in milliseconds.
+    #[must_use]
+    pub const fn value(&self) -> u64 {
+        let [a, b, c, d, e, f] = self.milliseconds;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+}
+
+/// A clock that runs on from the last time a host has told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamp {
+    set_at: Nanos,
+    set_to_ms: u64,
+    by_host: bool,
+}
+
+impl Timestamp {
+    /// A clock that starts at zero now.
+    #[must_use]
+    pub const fn reset(now: Nanos) -> Self {
+        Self {
+            set_at: now,
+            set_to_ms: 0,
+            by_host: false,
+        }
+    }
+
+    /// A clock told the time.
+    #[must_use]
+    pub const fn set(now: Nanos, data: &TimestampData) -> Self {
+        Self {
+            set_at: now,
+            set_to_ms: data.value(),
+            by_host: true,
+        }
+    }
+
+    /// What the clock says.
+    #[must_use]
+    pub const fn read(&self, now: Nanos) -> TimestampData {
+        let elapsed_ms = now.since(self.set_at) / 1_000_000;
+        let mut data = TimestampData::new(self.set_to_ms.saturating_add(elapsed_ms));
+        data.attributes = (self.by_host as u8) << 1;
+        data
+    }
+}
+
+/// Arbitration burst 111b: no limit.
+const ARBITRATION_NO_LIMIT: u32 = 0b111;
+/// FFFFh: a temperature that is never reached.
+const OVER_TEMPERATURE_DEFAULT: u32 = 0xFFFF;

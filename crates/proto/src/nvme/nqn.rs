@@ -1,0 +1,219 @@
+//! NVMe Qualified Names: checking them, and printing names that nobody has checked.
+//!
+//! A [`Nqn`] that exists is safe to compare, store and print. What a peer sent instead of one is printed through
+//! [`Printable`], so that no control character of a stranger reaches a log.
+
+use alloc::sync::Arc;
+use core::fmt::{self, Write as _};
+
+/// Most bytes of a name, the terminating NUL not counted.
+///
+/// Source: NVM Express Base Specification 2.x, "NVMe Qualified Names".
+pub const NQN_BYTES_MAX: usize = 223;
+
+/// Bytes of the fields that hold a name on the wire.
+pub const NQN_FIELD_BYTES: usize = 256;
+
+/// The name every discovery subsystem answers to.
+pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+/// A checked name: 1 to 223 bytes of UTF-8 without control characters.
+///
+/// Whether it starts as the standard wants (`nqn.yyyy-mm.`) is asked of our own subsystems only; hosts are known by
+/// the very text they send.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nqn(Arc<str>);
+
+/// Why a text is not a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NqnError {
+    /// There is nothing before the NUL.
+    Empty,
+    /// Longer than 223 bytes.
+    TooLong,
+    /// No NUL within the field.
+    NotTerminated,
+    /// Not UTF-8, or a control character in it.
+    NotPrintable,
+}
+
+impl NqnError {
+    /// The error as a sentence.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Empty => "the NQN is empty",
+            Self::TooLong => "the NQN is longer than 223 bytes",
+            Self::NotTerminated => "the NQN is not ended by a zero byte",
+            Self::NotPrintable => "the NQN is not printable UTF-8",
+        }
+    }
+}
+
+impl fmt::Display for NqnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+impl core::error::Error for NqnError {}
+
+impl Nqn {
+    /// Checks `text`.
+    ///
+    /// # Errors
+    /// [`NqnError`] says what is wrong with it.
+    pub fn new(text: &str) -> Result<Self, NqnError> {
+        match text.len() {
+            0 => return Err(NqnError::Empty),
+            1..=NQN_BYTES_MAX => {}
+            _ => return Err(NqnError::TooLong),
+        }
+        if text.chars().any(char::is_control) {
+            return Err(NqnError::NotPrintable);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name in a field of the wire: what stands before the first NUL; what follows it is ignored.
+    ///
+    /// # Errors
+    /// [`NqnError`] says what is wrong with it.
+    pub fn from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<Self, NqnError> {
+        let end = field
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or(NqnError::NotTerminated)?;
+        let text = core::str::from_utf8(&field[..end]).map_err(|_| NqnError::NotPrintable)?;
+        Self::new(text)
+    }
+
+    /// The name every discovery subsystem answers to.
+    #[must_use]
+    pub fn discovery() -> Self {
+        Self(DISCOVERY_NQN.into())
+    }
+
+    /// Whether this is the discovery subsystem's well-known name.
+    #[must_use]
+    pub fn is_discovery(&self) -> bool {
+        &*self.0 == DISCOVERY_NQN
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as a field of the wire, padded with zeroes.
+    #[must_use]
+    pub fn to_field(&self) -> [u8; NQN_FIELD_BYTES] {
+        let mut field = [0; NQN_FIELD_BYTES];
+        field[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        field
+    }
+}
+
+impl fmt::Display for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_printable(f, &self.0)
+    }
+}
+
+impl fmt::Debug for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Bytes from a peer, shown up to their first NUL with everything unprintable escaped.
+#[derive(Clone, Copy)]
+pub struct Printable<'a>(pub &'a [u8]);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(self.0.len());
+        for chunk in self.0[..end].utf8_chunks() {
+            write_printable(f, chunk.valid())?;
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_printable(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for character in text.chars() {
+        match character {
+            ' '..='~' => f.write_char(character)?,
+            other => write!(f, "{}", other.escape_debug())?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    fn field(text: &[u8]) -> [u8; NQN_FIELD_BYTES] {
+        let mut field = [0; NQN_FIELD_BYTES];
+        field[..text.len()].copy_from_slice(text);
+        field
+    }
+
+    #[test]
+    fn takes_what_stands_before_the_first_nul() {
+        let name = Nqn::from_field(&field(b"nqn.2024-01.example:disk\0rest of an old name"));
+        assert_eq!(
+            name.expect("a valid name").as_str(),
+            "nqn.2024-01.example:disk"
+        );
+    }
+
+    #[test]
+    fn refuses_names_that_are_empty_long_endless_or_unprintable() {
+        assert_eq!(Nqn::from_field(&[0; 256]), Err(NqnError::Empty));
+        assert_eq!(Nqn::from_field(&[b'a'; 256]), Err(NqnError::NotTerminated));
+        assert_eq!(
+            Nqn::from_field(&field(&[b'a'; 224])),
+            Err(NqnError::TooLong)
+        );
+        assert_eq!(
+            Nqn::from_field(&field(b"nqn.\xFFx")),
+            Err(NqnError::NotPrintable)
+        );
+        assert_eq!(
+            Nqn::from_field(&field(b"nqn.\x1B[31m")),
+            Err(NqnError::NotPrintable)
+        );
+        assert!(Nqn::from_field(&field(&[b'a'; 223])).is_ok());
+    }
+
+    #[test]
+    fn never_prints_what_could_drive_a_terminal() {
+        assert_eq!(
+            format!("{}", Printable(b"a\x1B[2J\xFFb\0tail")),
+            "a\\u{1b}[2J\\xffb"
+        );
+        let mut bidirectional = String::from("nqn.");
+        bidirectional.push('\u{202E}');
+        let name = Nqn::new(&bidirectional).expect("a format character is no control character");
+        assert_eq!(format!("{name}"), "nqn.\\u{202e}");
+    }
+
+    #[test]
+    fn goes_to_its_field_and_back() {
+        let name = Nqn::discovery();
+        assert!(name.is_discovery());
+        assert_eq!(Nqn::from_field(&name.to_field()), Ok(name));
+    }
+}

@@ -1,0 +1,246 @@
+//! NVMe over TCP: both sides of one connection as machines without I/O.
+//!
+//! [`pdu`] says where the bytes are, [`target`] and [`host`] what may follow what. Here stands what both sides share:
+//! how a fault becomes a violation, the checks of a header that do not depend on its kind, and how headers leave.
+//!
+//! Source: NVM Express TCP Transport Specification 1.1.
+
+pub mod host;
+pub mod pdu;
+pub mod target;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use self::pdu::{
+    COMMON_BYTES, CommonHeader, Digests, FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, MAX_QUOTED_BYTES,
+    PduType, TerminateRequest,
+};
+use crate::{Breach, Crc32c, Sink, Violation};
+
+/// Why the peer ended the connection, as its terminate request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminateReason {
+    /// FES; [`Breach::from_fes`] says what it means.
+    pub status: u16,
+    /// FEI: the offset of the field at fault, for some reasons.
+    pub information: u32,
+}
+
+/// A broken rule before the header it stood in is quoted: small, because every step returns one or not.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    breach: Breach,
+    offset: u32,
+    found: u64,
+    sentence: &'static str,
+}
+
+impl Fault {
+    /// A field of the header, `offset` bytes from its start, has a wrong value.
+    fn field(offset: u32, found: impl Into<u64>, sentence: &'static str) -> Self {
+        Self {
+            breach: Breach::HeaderField,
+            offset,
+            found: found.into(),
+            sentence,
+        }
+    }
+
+    /// A field of the header asks for something legal that we have not.
+    fn unsupported(offset: u32, found: impl Into<u64>, sentence: &'static str) -> Self {
+        Self {
+            breach: Breach::Unsupported,
+            offset,
+            found: found.into(),
+            sentence,
+        }
+    }
+
+    /// This PDU may not come now.
+    fn sequence(found: impl Into<u64>, sentence: &'static str) -> Self {
+        Self {
+            breach: Breach::Sequence,
+            offset: 0,
+            found: found.into(),
+            sentence,
+        }
+    }
+
+    /// Data outside what was asked for.
+    fn range(found: impl Into<u64>, sentence: &'static str) -> Self {
+        Self {
+            breach: Breach::DataRange,
+            offset: 0,
+            found: found.into(),
+            sentence,
+        }
+    }
+
+    /// More than was agreed.
+    fn limit(found: impl Into<u64>, sentence: &'static str) -> Self {
+        Self {
+            breach: Breach::Limit,
+            offset: 0,
+            found: found.into(),
+            sentence,
+        }
+    }
+
+    /// As what the owner of the machine gets, quoting the header.
+    fn violation(self, header: &[u8]) -> Violation {
+        Violation::new(self.breach, self.offset, self.sentence)
+            .found(self.found)
+            .with_header(header)
+    }
+}
+
+/// The whole header of a PDU that was received in parts, for its digest or for a violation's quote.
+struct WholeHeader {
+    bytes: [u8; MAX_QUOTED_BYTES],
+    length: usize,
+}
+
+impl WholeHeader {
+    /// From a common header and what followed it, of which only the header counts.
+    fn new(common: &CommonHeader, rest: &[u8]) -> Self {
+        Self::join(common, rest, &[])
+    }
+
+    /// The same, where what followed came in two parts.
+    fn join(common: &CommonHeader, middle: &[u8], rest: &[u8]) -> Self {
+        let mut whole = Self {
+            bytes: [0; MAX_QUOTED_BYTES],
+            length: 0,
+        };
+        let limit = usize::from(common.header_bytes).clamp(COMMON_BYTES, MAX_QUOTED_BYTES);
+        for part in [common.as_bytes(), middle, rest] {
+            let taken = part.len().min(limit - whole.length);
+            whole.bytes[whole.length..whole.length + taken].copy_from_slice(&part[..taken]);
+            whole.length += taken;
+        }
+        whole
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// As the structure of its kind; what was not received is zero.
+    fn parse<T: FromBytes>(&self) -> T {
+        let (header, _) = T::read_from_prefix(&self.bytes).expect("no header is above 128 bytes");
+        header
+    }
+}
+
+/// The length field and the flags of a PDU that ends the connection.
+fn check_terminate(common: &CommonHeader) -> Result<(), Fault> {
+    let total = common.total_bytes.get();
+    if (24..=MAX_TERMINATE_BYTES).contains(&total) {
+        return Ok(());
+    }
+    Err(Fault::field(
+        4,
+        total,
+        "PLEN of a terminate request must be 24 to 152",
+    ))
+}
+
+/// HLEN is decided by the kind of PDU.
+fn check_header_length(common: &CommonHeader) -> Result<(), Fault> {
+    if common.pdu_type.header_bytes() == Some(common.header_bytes) {
+        return Ok(());
+    }
+    Err(Fault::field(
+        2,
+        common.header_bytes,
+        "HLEN is not the length of this kind of header",
+    ))
+}
+
+/// The digest flags must say what was agreed; `more` are the other flags that this kind of PDU has.
+fn check_flags(
+    common: &CommonHeader,
+    digests: Digests,
+    has_data: bool,
+    more: u8,
+) -> Result<(), Fault> {
+    let flags = common.flags;
+    if flags & !(FLAG_HEADER_DIGEST | FLAG_DATA_DIGEST | more) != 0 {
+        return Err(Fault::field(1, flags, "a reserved flag is set"));
+    }
+    if (flags & FLAG_HEADER_DIGEST != 0) != digests.header {
+        return Err(Fault::field(
+            1,
+            flags,
+            "the header digest flag is not as agreed",
+        ));
+    }
+    let data_digest = flags & FLAG_DATA_DIGEST != 0;
+    if has_data && data_digest != digests.data || data_digest && !digests.data {
+        return Err(Fault::field(
+            1,
+            flags,
+            "the data digest flag is not as agreed",
+        ));
+    }
+    Ok(())
+}
+
+/// Data begins after the header and its digest, at a multiple of 4. More padding than was asked for does no harm.
+fn check_data_offset(common: &CommonHeader, digests: Digests) -> Result<(), Fault> {
+    let offset = common.data_offset;
+    if u32::from(offset) < common.header_end(digests) || !offset.is_multiple_of(4) {
+        return Err(Fault::field(
+            3,
+            offset,
+            "PDO points into the header or is no multiple of 4",
+        ));
+    }
+    Ok(())
+}
+
+/// Compares a header with the digest that `after` begins with.
+fn check_header_digest(header: &[u8], after: &[u8], crc32c: Crc32c) -> Result<(), Fault> {
+    let found = after.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+    if found == Some(crc32c(header)) {
+        return Ok(());
+    }
+    Err(Fault {
+        breach: Breach::HeaderDigest,
+        offset: 0,
+        found: found.unwrap_or(0).into(),
+        sentence: "the header digest is not that of the header",
+    })
+}
+
+/// Sends a header, its digest, and the padding that its PDO leaves, as one piece.
+fn send_header<S: Sink>(header: &[u8], digests: Digests, crc32c: Crc32c, out: &mut S) {
+    let data_offset = usize::from(header[3]);
+    if !digests.header && data_offset <= header.len() {
+        return out.bytes(header);
+    }
+    let mut padded = [0; MAX_PADDED_HEADER_BYTES];
+    padded[..header.len()].copy_from_slice(header);
+    let mut end = header.len();
+    if digests.header {
+        padded[end..end + 4].copy_from_slice(&crc32c(header).to_le_bytes());
+        end += 4;
+    }
+    out.bytes(&padded[..end.max(data_offset)]);
+}
+
+/// Sends the goodbye of one side.
+fn send_terminate<S: Sink>(pdu_type: PduType, violation: &Violation, out: &mut S) {
+    let quoted = violation.header();
+    let quoted_bytes = u8::try_from(quoted.len()).expect("a violation quotes at most 128 bytes");
+    let header = TerminateRequest::new(pdu_type, violation.fes(), violation.fei(), quoted_bytes);
+    out.bytes(header.as_bytes());
+    if !quoted.is_empty() {
+        out.bytes(quoted);
+    }
+}
+
+/// H2CTermReq and C2HTermReq at most: 24 bytes and the quote.
+const MAX_TERMINATE_BYTES: u32 = 152;
+/// More than the largest PDO that an alignment can lead to (144), see `pdu::data_offset`.
+const MAX_PADDED_HEADER_BYTES: usize = 256;

@@ -1,0 +1,206 @@
+//! Data of one connection, on the controller's side: R2T and H2CData in one direction, C2HData in the other.
+//!
+//! The rule that everything here serves: a byte of a write is accepted only if it was asked for, once, and in
+//! order. One R2T of a command is outstanding at a time, because Linux offers no more (MAXR2T 0).
+//!
+//! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
+
+use zerocopy::IntoBytes;
+
+use super::slots::Phase;
+use super::{Event, Reading, Target};
+use crate::nvme::tcp::pdu::{
+    CommonHeader, DataHeader, FLAG_LAST, FLAG_SUCCESS, PduType, R2tHeader,
+};
+use crate::nvme::tcp::{self, Fault, WholeHeader};
+use crate::{Sink, Slot};
+
+impl Target {
+    /// Asks the host for a write's data; `Event::Fetched` follows when all of it is in the slot.
+    ///
+    /// Once for a command whose transfer is `Fetch`. After the end of the connection nothing is asked for.
+    pub fn fetch<S: Sink>(&mut self, slot: Slot, out: &mut S) {
+        let command = self.slots.get(slot);
+        let Some(command) = command.filter(|it| {
+            matches!(
+                it.phase,
+                Phase::Owned {
+                    fetchable: true,
+                    ..
+                }
+            )
+        }) else {
+            debug_assert!(false, "{slot:?} has no data to fetch");
+            return;
+        };
+        command.phase = Phase::Fetching;
+        self.grant(slot, out);
+    }
+
+    /// Sends the next R2T of a command: the rest of its data, or as much as one R2T may ask for.
+    fn grant<S: Sink>(&mut self, slot: Slot, out: &mut S) {
+        let largest = self.limits.max_r2t_bytes;
+        let (closed, digests) = (self.is_closed(), self.digests);
+        let Some(command) = self.slots.get(slot) else {
+            return;
+        };
+        let bytes = (command.bytes - command.received).min(largest);
+        command.granted = command.received + bytes;
+        let header = R2tHeader::new(digests, command.command_id, slot.0, command.received, bytes);
+        if !closed {
+            tcp::send_header(header.as_bytes(), digests, self.crc32c, out);
+        }
+    }
+
+    /// Where the data begins in an H2CData.
+    ///
+    /// Windows says PLEN 24 and means DATAL, so a PLEN that ends with the header is let through here and in
+    /// `host_data`; PDO may then be 0, as in a PDU without data.
+    pub(super) fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
+        let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
+        if total < u32::from(common.header_bytes) {
+            return Err(Fault::field(4, total, "PLEN is shorter than the header"));
+        }
+        tcp::check_flags(common, self.digests, true, FLAG_LAST)?;
+        if total <= end && common.data_offset == 0 {
+            return Ok(end);
+        }
+        tcp::check_data_offset(common, self.digests)?;
+        Ok(u32::from(common.data_offset))
+    }
+
+    /// H2CData: accepted only if it is the next piece of what was asked for.
+    pub(super) fn host_data(
+        &mut self,
+        common: &CommonHeader,
+        rest: &[u8],
+    ) -> Result<Option<Event>, Fault> {
+        let header: DataHeader = WholeHeader::new(common, rest).parse();
+        self.check_host_data_length(&header)?;
+        let max_h2c_bytes = self.limits.max_h2c_bytes;
+        let slot = Slot(header.transfer_tag.get());
+        let (offset, bytes) = (header.offset_bytes.get(), header.data_bytes.get());
+        let Some(command) = self
+            .slots
+            .get(slot)
+            .filter(|it| matches!(it.phase, Phase::Fetching | Phase::Answered(_)))
+        else {
+            return Err(Fault::sequence(
+                slot.0,
+                "H2CData with a TTAG that no R2T gave",
+            ));
+        };
+        if header.command_id.get() != command.command_id {
+            let sentence = "H2CData with a TTAG that belongs to another command";
+            return Err(Fault::sequence(header.command_id.get(), sentence));
+        }
+        if offset != command.received {
+            return Err(Fault::range(
+                offset,
+                "H2CData does not continue where the last one ended",
+            ));
+        }
+        if bytes > max_h2c_bytes {
+            return Err(Fault::limit(
+                bytes,
+                "H2CData with more data than MAXH2CDATA",
+            ));
+        }
+        if bytes > command.bytes - offset {
+            return Err(Fault::range(
+                bytes,
+                "H2CData past the end of the command's data",
+            ));
+        }
+        if bytes > command.granted - offset {
+            return Err(Fault::limit(
+                bytes,
+                "H2CData past the end of what the R2T asked for",
+            ));
+        }
+        if common.flags & FLAG_LAST != 0 && bytes < command.granted - offset {
+            return Err(Fault::field(
+                1,
+                common.flags,
+                "LAST before the end of what the R2T asked for",
+            ));
+        }
+        self.reading = Reading::Data {
+            slot,
+            offset,
+            bytes,
+        };
+        Ok(None)
+    }
+
+    /// DATAL is the length that counts; PLEN must agree, or say the header's length (see `check_data_lengths`).
+    fn check_host_data_length(&self, header: &DataHeader) -> Result<(), Fault> {
+        let (bytes, total) = (header.data_bytes.get(), header.common.total_bytes.get());
+        if bytes == 0 {
+            return Err(Fault::field(16, bytes, "H2CData without data"));
+        }
+        let exact = u64::from(header.common.data_offset)
+            + u64::from(bytes)
+            + u64::from(self.digests.data_bytes());
+        if u64::from(total) != exact && total > header.common.header_end(self.digests) {
+            return Err(Fault::field(
+                4,
+                total,
+                "PLEN of H2CData is not that of its data",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A piece of a write's data is in the slot: the next R2T, or the adapter's turn, or the answer that waited.
+    ///
+    /// What is asked for is counted in bytes; that the last piece says LAST is not insisted on.
+    pub(super) fn data_arrived<S: Sink>(
+        &mut self,
+        slot: Slot,
+        bytes: u32,
+        intact: bool,
+        out: &mut S,
+    ) -> Option<Event> {
+        let command = self.slots.get(slot)?;
+        command.received += bytes;
+        command.intact &= intact;
+        if command.received < command.granted {
+            return None;
+        }
+        let (command_id, intact) = (command.command_id, command.intact);
+        match command.phase {
+            Phase::Answered(entry) => {
+                self.slots.remove(slot);
+                self.complete(command_id, entry, None, out);
+                Some(Event::Released { slot })
+            }
+            _ if command.received < command.bytes => {
+                self.grant(slot, out);
+                None
+            }
+            _ => {
+                command.phase = Phase::COMPLETE;
+                Some(Event::Fetched { slot, intact })
+            }
+        }
+    }
+
+    /// A read's data in one C2HData, which is the last.
+    pub(super) fn send_data<S: Sink>(
+        &self,
+        slot: Slot,
+        command_id: u16,
+        bytes: u32,
+        says_success: bool,
+        out: &mut S,
+    ) {
+        let kind = PduType::CONTROLLER_DATA;
+        let mut common = CommonHeader::with_data(kind, self.digests, self.host_alignment, bytes)
+            .expect("max_data_bytes leaves room in PLEN");
+        common.flags |= FLAG_LAST | if says_success { FLAG_SUCCESS } else { 0 };
+        let header = DataHeader::new(common, command_id, 0, 0, bytes);
+        tcp::send_header(header.as_bytes(), self.digests, self.crc32c, out);
+        out.payload(slot, 0, bytes, self.digests.data);
+    }
+}

@@ -1,0 +1,191 @@
+//! The commands in progress of one connection, on the controller's side.
+//!
+//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free, which command ids
+//! are taken, and how much of each command's data has been granted and has arrived. It does not know PDUs.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::Slot;
+use crate::nvme::spec::{CompletionEntry, Status};
+
+/// One command in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command {
+    /// As the host gave it; every PDU about this command carries it.
+    pub(super) command_id: u16,
+    /// Whether this command marks `command_id` as taken: not when it was refused because another one does.
+    holds_id: bool,
+    /// Whose turn it is.
+    pub(super) phase: Phase,
+    /// How far the command's data reaches, in either direction.
+    pub(super) bytes: u32,
+    /// How much of a write has arrived.
+    pub(super) received: u32,
+    /// How much of a write has been asked for: the end of the last R2T.
+    pub(super) granted: u32,
+    /// Whether every data digest so far was right.
+    pub(super) intact: bool,
+}
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    /// The slot is empty.
+    Free,
+    /// Its in-capsule data is arriving.
+    Arriving,
+    /// Its in-capsule data is arriving, and the machine answers with this as soon as it is over.
+    Refused(Status),
+    /// The adapter has it: it may ask for the data once if `fetchable`, and it will answer.
+    Owned { fetchable: bool, sends: bool },
+    /// The adapter has it and waits for the data it asked for.
+    Fetching,
+    /// The adapter has answered while data was still on its way: the answer leaves when the data has arrived.
+    Answered(CompletionEntry),
+}
+
+impl Phase {
+    /// The adapter has the command, and all its data if it has any: what is left is to answer.
+    pub(super) const COMPLETE: Self = Self::Owned {
+        fetchable: false,
+        sends: false,
+    };
+}
+
+/// All commands in progress of one connection.
+pub(super) struct SlotTable {
+    commands: Box<[Command]>,
+    free: Vec<u16>,
+    /// One bit for each of the 65,536 command ids: 8 KiB, and a duplicate is seen at once whatever ids a host uses.
+    taken_ids: Box<[u64]>,
+}
+
+impl SlotTable {
+    /// A table of `max_slots` empty slots, at least one.
+    pub(super) fn new(max_slots: u16) -> Self {
+        let count = max_slots.max(1);
+        let empty = Command {
+            command_id: 0,
+            holds_id: false,
+            phase: Phase::Free,
+            bytes: 0,
+            received: 0,
+            granted: 0,
+            intact: true,
+        };
+        Self {
+            commands: alloc::vec![empty; usize::from(count)].into_boxed_slice(),
+            free: (0..count).rev().collect(),
+            taken_ids: alloc::vec![0; ID_WORDS].into_boxed_slice(),
+        }
+    }
+
+    /// Whether a command in progress has this id.
+    pub(super) fn is_taken(&self, command_id: u16) -> bool {
+        self.taken_ids[id_word(command_id)] & id_bit(command_id) != 0
+    }
+
+    /// Gives a command a slot; `None` when all are in use.
+    ///
+    /// A command whose id is taken gets a slot too (its data must go somewhere) but does not hold the id.
+    pub(super) fn insert(&mut self, command_id: u16, phase: Phase, bytes: u32) -> Option<Slot> {
+        let index = self.free.pop()?;
+        let holds_id = !self.is_taken(command_id);
+        self.taken_ids[id_word(command_id)] |= id_bit(command_id);
+        self.commands[usize::from(index)] = Command {
+            command_id,
+            holds_id,
+            phase,
+            bytes,
+            received: 0,
+            granted: 0,
+            intact: true,
+        };
+        Some(Slot(index))
+    }
+
+    /// The command in a slot; `None` for a free slot, or one beyond the table (the number may be a peer's).
+    pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Command> {
+        self.commands
+            .get_mut(usize::from(slot.0))
+            .filter(|command| !matches!(command.phase, Phase::Free))
+    }
+
+    /// Empties a slot, and its command's id may be used again.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        let Some(command) = self.get(slot) else {
+            return;
+        };
+        let (command_id, holds_id) = (command.command_id, command.holds_id);
+        command.phase = Phase::Free;
+        if holds_id {
+            self.taken_ids[id_word(command_id)] &= !id_bit(command_id);
+        }
+        self.free.push(slot.0);
+    }
+
+    /// How many slots are in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.commands.len() - self.free.len()
+    }
+}
+
+fn id_word(command_id: u16) -> usize {
+    usize::from(command_id / 64)
+}
+
+fn id_bit(command_id: u16) -> u64 {
+    1 << (command_id % 64)
+}
+
+const ID_WORDS: usize = (u16::MAX as usize + 1) / 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNED: Phase = Phase::COMPLETE;
+
+    #[test]
+    fn a_full_table_gives_no_slot_until_one_is_removed() {
+        let mut table = SlotTable::new(2);
+        let first = table.insert(1, OWNED, 0).expect("empty");
+        table.insert(2, OWNED, 0).expect("one left");
+        assert!(table.insert(3, OWNED, 0).is_none());
+        assert!(!table.is_taken(3));
+        table.remove(first);
+        assert_eq!(table.in_use(), 1);
+        assert!(table.insert(3, OWNED, 0).is_some());
+    }
+
+    #[test]
+    fn a_duplicate_leaves_the_first_commands_id_taken() {
+        let mut table = SlotTable::new(4);
+        let first = table.insert(0xFFFF, OWNED, 0).expect("empty");
+        let second = table.insert(0xFFFF, OWNED, 0).expect("room");
+        table.remove(second);
+        assert!(table.is_taken(0xFFFF));
+        table.remove(first);
+        assert!(!table.is_taken(0xFFFF));
+    }
+
+    #[test]
+    fn removing_twice_frees_one_slot_once() {
+        let mut table = SlotTable::new(1);
+        let slot = table.insert(7, OWNED, 0).expect("empty");
+        table.remove(slot);
+        table.remove(slot);
+        assert_eq!(table.in_use(), 0);
+        assert!(table.insert(7, OWNED, 0).is_some());
+        assert!(table.insert(8, OWNED, 0).is_none());
+    }
+
+    #[test]
+    fn a_slot_number_beyond_the_table_is_nobody() {
+        let mut table = SlotTable::new(3);
+        assert!(table.get(Slot(3)).is_none());
+        assert!(table.get(Slot(u16::MAX)).is_none());
+        table.remove(Slot(u16::MAX));
+    }
+}

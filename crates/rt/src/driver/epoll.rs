@@ -1,0 +1,384 @@
+//! The driver over epoll, for containers that forbid io_uring.
+//!
+//! Everything is tried at once; what would wait is queued at its descriptor until epoll says that
+//! it is worth another try. Reads, writes, syncs and allocations of files run in place and stop the
+//! whole shard meanwhile: the price of this fallback. Sockets stay in blocking mode and every call
+//! says that it must not wait; only listeners, and sockets while they connect, are switched.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::{Driver, Ending, Submission, Until};
+use crate::mailbox::Bell;
+use crate::spin::Spin;
+use crate::sys::epoll::Epoll;
+use crate::sys::{file, socket};
+use crate::{Completion, Gather, Listener, Loan, Nanos, Op, Socket, TaskId, Token};
+
+pub(crate) struct EpollDriver {
+    epoll: Epoll,
+    spin: Spin,
+    bell: Arc<Bell>,
+    /// By descriptor number.
+    waiting: Vec<Waiting>,
+    in_flight: usize,
+}
+
+/// What waits at one descriptor, in the order given.
+#[derive(Default)]
+struct Waiting {
+    readers: VecDeque<Submission>,
+    writers: VecDeque<Submission>,
+}
+
+impl EpollDriver {
+    pub(crate) fn new(spin: Spin, bell: Arc<Bell>) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.arm(bell.event().as_fd(), BELL, true, false)?;
+        Ok(Self {
+            epoll,
+            spin,
+            bell,
+            waiting: Vec::new(),
+            in_flight: 0,
+        })
+    }
+}
+
+impl Driver for EpollDriver {
+    fn turn(
+        &mut self,
+        submissions: &mut Vec<Submission>,
+        endings: &mut Vec<Ending>,
+        until: Until,
+    ) -> Nanos {
+        for (token, op) in submissions.drain(..) {
+            self.begin(token, op, endings);
+        }
+        if !endings.is_empty() || until == Until::Now || self.bell.is_rung() {
+            if self.in_flight > 0 {
+                self.look(Until::Now, endings);
+            }
+            return Nanos::now();
+        }
+        let began = Nanos::now();
+        self.spin(endings, until, began);
+        if endings.is_empty() {
+            self.sleep(endings, until);
+        }
+        let now = Nanos::now();
+        if !endings.is_empty() {
+            self.spin.record(now - began);
+        }
+        now
+    }
+
+    fn forget(&mut self, task: TaskId) {
+        let mut left = 0;
+        for waiting in &mut self.waiting {
+            for queue in [&mut waiting.readers, &mut waiting.writers] {
+                queue.retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
+                left += queue.len();
+            }
+        }
+        self.in_flight = left;
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+}
+
+impl EpollDriver {
+    fn begin(&mut self, token: Token, mut op: Op, endings: &mut Vec<Ending>) {
+        let Some((descriptor, side)) = side(&op) else {
+            let result = run_on_file(&mut op);
+            return endings.push((token, ended(result, op)));
+        };
+        let waiting = self.waiting_at(descriptor);
+        if waiting.queue(side).is_empty() {
+            match attempt(op) {
+                Tried::Ended(completion) => return endings.push((token, completion)),
+                Tried::WouldWait(back) => op = back,
+            }
+        }
+        let waiting = self.waiting_at(descriptor);
+        waiting.queue(side).push_back((token, op));
+        self.in_flight += 1;
+        self.arm(descriptor, endings);
+    }
+
+    /// Asks epoll for whatever waits at a descriptor; when it cannot, the operations end with its
+    /// reason.
+    fn arm(&mut self, descriptor: RawFd, endings: &mut Vec<Ending>) {
+        let waiting = &mut self.waiting[index(descriptor)];
+        let (read, write) = (!waiting.readers.is_empty(), !waiting.writers.is_empty());
+        let Some((_, op)) = waiting.readers.front().or_else(|| waiting.writers.front()) else {
+            return;
+        };
+        let Err(error) = self.epoll.arm(handle(op), key(descriptor), read, write) else {
+            return;
+        };
+        for (token, op) in waiting.readers.drain(..).chain(waiting.writers.drain(..)) {
+            self.in_flight -= 1;
+            endings.push((token, ended(errno(&error), op)));
+        }
+    }
+
+    fn sleep(&mut self, endings: &mut Vec<Ending>, until: Until) {
+        if self.bell.fall_asleep() {
+            self.look(until, endings);
+            self.bell.wake_up();
+        }
+    }
+
+    /// Looks without waiting, again and again, as long as that is expected to pay.
+    fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, began: Nanos) {
+        let window = self.spin.window();
+        let mut now = began;
+        while endings.is_empty()
+            && now - began < window
+            && !until.is_over(now)
+            && !self.bell.is_rung()
+        {
+            self.look(Until::Now, endings);
+            now = Nanos::now();
+        }
+    }
+
+    /// One wait, and everything it makes possible.
+    fn look(&mut self, until: Until, endings: &mut Vec<Ending>) {
+        let timeout = until.left(Nanos::now());
+        let count = self
+            .epoll
+            .wait(timeout)
+            .unwrap_or_else(|error| panic!("epoll refuses our set: {error}"));
+        for event in 0..count {
+            let ready = self.epoll.ready(event);
+            if ready.key == BELL {
+                self.take_bell();
+                continue;
+            }
+            let descriptor = RawFd::try_from(ready.key).expect("every other key is a descriptor");
+            if ready.readable {
+                self.attempt_waiting(descriptor, Side::Read, endings);
+            }
+            if ready.writable {
+                self.attempt_waiting(descriptor, Side::Write, endings);
+            }
+            self.arm(descriptor, endings);
+        }
+    }
+
+    fn attempt_waiting(&mut self, descriptor: RawFd, side: Side, endings: &mut Vec<Ending>) {
+        let queue = self.waiting[index(descriptor)].queue(side);
+        while let Some((token, op)) = queue.pop_front() {
+            match attempt(op) {
+                Tried::Ended(completion) => {
+                    self.in_flight -= 1;
+                    endings.push((token, completion));
+                }
+                Tried::WouldWait(op) => return queue.push_front((token, op)),
+            }
+        }
+    }
+
+    fn take_bell(&mut self) {
+        let mut count = [0; 8];
+        // Readable, so this does not wait; and the bell must work again, or the shard could sleep
+        // for ever.
+        let _ = (&**self.bell.event()).read(&mut count);
+        let armed = self.epoll.arm(self.bell.event().as_fd(), BELL, true, false);
+        armed.expect("it was armed before, so the kernel has room for it");
+    }
+
+    fn waiting_at(&mut self, descriptor: RawFd) -> &mut Waiting {
+        let index = index(descriptor);
+        if self.waiting.len() <= index {
+            self.waiting.resize_with(index + 1, Waiting::default);
+        }
+        &mut self.waiting[index]
+    }
+}
+
+impl Waiting {
+    fn queue(&mut self, side: Side) -> &mut VecDeque<Submission> {
+        match side {
+            Side::Read => &mut self.readers,
+            Side::Write => &mut self.writers,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Read,
+    Write,
+}
+
+enum Tried {
+    Ended(Completion),
+    WouldWait(Op),
+}
+
+/// Where an operation would wait. None: it is on a file and never does.
+fn side(op: &Op) -> Option<(RawFd, Side)> {
+    match op {
+        Op::Accept { listener } => Some((listener.as_raw_fd(), Side::Read)),
+        Op::Receive { socket, .. } => Some((socket.as_raw_fd(), Side::Read)),
+        Op::Connect { socket, .. } | Op::Send { socket, .. } => {
+            Some((socket.as_raw_fd(), Side::Write))
+        }
+        Op::Read { .. } | Op::Write { .. } | Op::Sync { .. } | Op::Allocate { .. } => None,
+    }
+}
+
+fn handle(op: &Op) -> BorrowedFd<'_> {
+    match op {
+        Op::Accept { listener } => listener.as_fd(),
+        Op::Receive { socket, .. } | Op::Connect { socket, .. } | Op::Send { socket, .. } => {
+            socket.as_fd()
+        }
+        Op::Read { file, .. }
+        | Op::Write { file, .. }
+        | Op::Sync { file }
+        | Op::Allocate { file, .. } => file.as_fd(),
+    }
+}
+
+/// Tries a socket's operation without waiting.
+fn attempt(mut op: Op) -> Tried {
+    let tried = loop {
+        let tried = match &mut op {
+            Op::Accept { listener } => match accept(listener) {
+                Ok(socket) => {
+                    return Tried::Ended(Completion {
+                        result: 0,
+                        loan: Loan::Socket(socket),
+                    });
+                }
+                Err(error) => Err(error),
+            },
+            Op::Connect { socket, address } => connect(socket, address).map(|()| 0),
+            Op::Receive {
+                socket,
+                buf,
+                start,
+                bytes,
+            } => socket::receive_now(socket.as_fd(), buf, *start, *bytes),
+            Op::Send { socket, gather } => send(socket, gather),
+            _ => unreachable!("`side` names a socket for these four only"),
+        };
+        match tried {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => break other,
+        }
+    };
+    match tried {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Tried::WouldWait(op),
+        other => Tried::Ended(ended(other.map_or_else(|error| errno(&error), count), op)),
+    }
+}
+
+fn accept(listener: &Listener) -> io::Result<Socket> {
+    listener.listener().set_nonblocking(true)?; // the connection may be gone again when we come
+    let (stream, _) = listener.listener().accept()?;
+    Ok(Socket::from(stream))
+}
+
+/// Connects, or asks how far it has come: connecting again is the question.
+fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
+    socket.stream().set_nonblocking(true)?;
+    let connected = match socket::connect(socket.as_fd(), address) {
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EINPROGRESS | libc::EALREADY) => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Some(libc::EISCONN) => Ok(()),
+            _ => Err(error),
+        },
+        Ok(()) => Ok(()),
+    };
+    socket.stream().set_nonblocking(false)?;
+    connected
+}
+
+/// Sends until all is sent or the socket is full; what was sent stays sent.
+fn send(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
+    while gather.unsent_bytes() > 0 {
+        if gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? == 0 {
+            // The kernel sends a byte or says why not.
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+    }
+    Ok(gather.total_bytes())
+}
+
+/// Runs a file's operation in place.
+fn run_on_file(op: &mut Op) -> i32 {
+    loop {
+        let done = match op {
+            Op::Read {
+                file,
+                buf,
+                start,
+                bytes,
+                offset,
+            } => {
+                let target = &mut buf.bytes_mut()[*start..*start + *bytes];
+                file.file().read_at(target, *offset)
+            }
+            Op::Write {
+                file,
+                buf,
+                start,
+                bytes,
+                offset,
+                durable,
+            } => {
+                let source = &buf.bytes()[*start..*start + *bytes];
+                file::write_at(file.as_fd(), source, *offset, *durable)
+            }
+            Op::Sync { file } => file.file().sync_data().map(|()| 0),
+            Op::Allocate {
+                file,
+                how,
+                offset,
+                bytes,
+            } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
+            _ => unreachable!("`side` names no socket for these four only"),
+        };
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map_or_else(|error| errno(&error), count),
+        }
+    }
+}
+
+fn ended(result: i32, op: Op) -> Completion {
+    Completion {
+        result,
+        loan: op.into_loan(),
+    }
+}
+
+fn count(bytes: usize) -> i32 {
+    i32::try_from(bytes).expect("no operation moves 2 GiB")
+}
+
+fn errno(error: &io::Error) -> i32 {
+    -error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn index(descriptor: RawFd) -> usize {
+    usize::try_from(descriptor).expect("an open descriptor is not negative")
+}
+
+fn key(descriptor: RawFd) -> u64 {
+    u64::try_from(descriptor).expect("an open descriptor is not negative")
+}
+
+const BELL: u64 = u64::MAX;

@@ -1,0 +1,268 @@
+//! The driver over io_uring: one system call submits everything a turn asked for, and waits.
+//!
+//! Policy only: when to enter the kernel, when to spin, what to do with short sends and a full
+//! ring. Ownership of what is in progress, and all raw memory, is `sys/uring.rs`.
+
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Driver, Ending, Submission, Until};
+use crate::mailbox::Bell;
+use crate::spin::Spin;
+use crate::sys::uring::{NotTaken, Reaped, Ring};
+use crate::{Completion, Loan, Nanos, Op, Socket, TaskId, Token};
+
+pub(crate) struct UringDriver {
+    ring: Ring,
+    spin: Spin,
+    bell: Arc<Bell>,
+    /// Did not fit, or must be sent on: goes first in the next turn.
+    again: Vec<Submission>,
+    /// Tasks that are gone and whose operations could not all be cancelled yet.
+    forgotten: Vec<TaskId>,
+}
+
+impl UringDriver {
+    pub(crate) fn new(entries: u32, spin: Spin, bell: Arc<Bell>) -> io::Result<Self> {
+        let ring = Ring::new(entries, Arc::clone(bell.event()))?;
+        Ok(Self {
+            ring,
+            spin,
+            bell,
+            again: Vec::new(),
+            forgotten: Vec::new(),
+        })
+    }
+}
+
+impl Driver for UringDriver {
+    fn turn(
+        &mut self,
+        submissions: &mut Vec<Submission>,
+        endings: &mut Vec<Ending>,
+        until: Until,
+    ) -> Nanos {
+        self.ring.arm_wake();
+        self.forgotten.retain(|task| !self.ring.cancel(*task));
+        self.queue(submissions, endings);
+        self.reap(endings);
+        let may_wait = |this: &Self, endings: &Vec<Ending>| {
+            endings.is_empty()
+                && this.again.is_empty()
+                && until != Until::Now
+                && !this.bell.is_rung()
+        };
+        let window = self.spin.window();
+        if !may_wait(self, endings) || !window.is_zero() {
+            // Not going to sleep, so submit separately; often that alone ends something (sends do).
+            if self.ring.has_work_for_the_kernel() {
+                self.enter(None);
+                self.reap(endings);
+            }
+            if !may_wait(self, endings) {
+                return Nanos::now();
+            }
+        }
+        self.wait(endings, until, window)
+    }
+
+    fn forget(&mut self, task: TaskId) {
+        self.again
+            .retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
+        if !self.ring.cancel(task) {
+            self.forgotten.push(task);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ring.in_flight() + self.again.len()
+    }
+}
+
+impl UringDriver {
+    /// Spins, then sleeps, and remembers how long the next ending took.
+    fn wait(&mut self, endings: &mut Vec<Ending>, until: Until, window: Duration) -> Nanos {
+        let began = Nanos::now();
+        if !window.is_zero() {
+            self.spin(endings, until, began + window);
+        }
+        if endings.is_empty() && self.again.is_empty() {
+            self.sleep(until);
+            self.reap(endings);
+        }
+        let now = Nanos::now();
+        if !endings.is_empty() {
+            self.spin.record(now - began);
+        }
+        now
+    }
+
+    /// Looks at the completion queue's tail and the kernel's flags in memory: no system call until
+    /// there is work.
+    fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, window_end: Nanos) {
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                if self.ring.something_happened() {
+                    if self.ring.has_work_for_the_kernel() {
+                        self.enter(None);
+                    }
+                    self.reap(endings);
+                    if !endings.is_empty() || !self.again.is_empty() {
+                        return;
+                    }
+                }
+                if self.bell.is_rung() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            let now = Nanos::now();
+            if now >= window_end || until.is_over(now) {
+                return;
+            }
+        }
+    }
+
+    fn sleep(&mut self, until: Until) {
+        let now = Nanos::now();
+        // The wake-up may have gone off while spinning; without one nobody may sleep.
+        if until.is_over(now) || !self.ring.arm_wake() || !self.bell.fall_asleep() {
+            return self.enter(None);
+        }
+        self.enter(Some(until.left(now)));
+        self.bell.wake_up();
+    }
+
+    /// Enters the kernel once: to submit, or with `Some` to wait as well, for ever or so long.
+    fn enter(&mut self, wait: Option<Option<Duration>>) {
+        let entered = match wait {
+            None => self.ring.submit(),
+            Some(timeout) => self.ring.submit_and_wait(timeout),
+        };
+        let Err(error) = entered else { return };
+        match error.raw_os_error() {
+            // A signal, the timeout, or no memory and too many unreaped completions: the next turn
+            // tries again.
+            Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {}
+            _ => panic!("io_uring_enter refuses our ring: {error}"),
+        }
+    }
+
+    /// Puts everything into the submission queue, submitting in between when it is full.
+    fn queue(&mut self, submissions: &mut Vec<Submission>, endings: &mut Vec<Ending>) {
+        if !self.again.is_empty() {
+            self.again.append(submissions);
+            mem::swap(&mut self.again, submissions);
+        }
+        for (token, op) in submissions.drain(..) {
+            self.push(token, op, endings);
+        }
+    }
+
+    fn push(&mut self, token: Token, op: Op, endings: &mut Vec<Ending>) {
+        if !self.again.is_empty() {
+            return self.again.push((token, op)); // one did not fit: the order is kept
+        }
+        if let Op::Send { gather, .. } = &op
+            && gather.unsent_bytes() == 0
+        {
+            return endings.push((
+                token,
+                Completion {
+                    result: 0,
+                    loan: op.into_loan(),
+                },
+            ));
+        }
+        if self.ring.is_full() {
+            self.enter(None);
+            if self.ring.is_full() {
+                self.reap(endings); // the kernel takes nothing before its completions are taken
+                self.enter(None);
+            }
+        }
+        match self.ring.push(token, op) {
+            Ok(()) => {}
+            Err(NotTaken::Full(token, op)) => self.again.push((token, op)),
+            Err(NotTaken::Invalid(token, op, errno)) => {
+                endings.push((
+                    token,
+                    Completion {
+                        result: errno,
+                        loan: op.into_loan(),
+                    },
+                ));
+            }
+        }
+    }
+
+    /// Takes all completions. Short sends go on; everything else is an ending.
+    fn reap(&mut self, endings: &mut Vec<Ending>) {
+        while let Some(reaped) = self.ring.reap() {
+            if let Reaped::Ended {
+                token,
+                op,
+                result,
+                accepted,
+            } = reaped
+            {
+                match settle(op, result, accepted) {
+                    Settled::Ended(completion) => endings.push((token, completion)),
+                    Settled::GoOn(op) => self.again.push((token, op)),
+                }
+            }
+        }
+    }
+}
+
+enum Settled {
+    Ended(Completion),
+    GoOn(Op),
+}
+
+/// What a completion means for its operation.
+fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Settled {
+    if result == -libc::EINTR {
+        return Settled::GoOn(op); // a kernel worker was disturbed; nothing was done
+    }
+    if let Op::Send { gather, .. } = &mut op {
+        return match usize::try_from(result) {
+            Ok(sent) if sent > 0 => {
+                gather.advance(sent);
+                send_so_far(op)
+            }
+            // The kernel sends at least a byte or says why not.
+            Ok(_) => ended(-libc::EIO, op),
+            Err(_) => ended(result, op),
+        };
+    }
+    match accepted {
+        Some(socket) => Settled::Ended(Completion {
+            result: 0,
+            loan: Loan::Socket(socket),
+        }),
+        None => ended(result, op),
+    }
+}
+
+fn send_so_far(op: Op) -> Settled {
+    match &op {
+        Op::Send { gather, .. } if gather.unsent_bytes() == 0 => {
+            let total = i32::try_from(gather.total_bytes()).expect("a Gather stays below 2 GiB");
+            ended(total, op)
+        }
+        _ => Settled::GoOn(op),
+    }
+}
+
+fn ended(result: i32, op: Op) -> Settled {
+    Settled::Ended(Completion {
+        result,
+        loan: op.into_loan(),
+    })
+}
+
+/// Reading the clock costs as much as several looks.
+const LOOKS_PER_CLOCK: u32 = 16;

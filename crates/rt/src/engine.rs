@@ -1,0 +1,232 @@
+//! Which way into the kernel a shard takes, and why io_uring is not to be had when it is not.
+//!
+//! Containers forbid io_uring by default (Docker since 2023) and some systems switch it off: a
+//! start must say which of these it is and what to change, and go on with epoll.
+
+use std::fmt;
+use std::io;
+
+use crate::sys;
+
+/// How a shard reaches the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// io_uring where it is to be had, else epoll.
+    #[default]
+    Auto,
+    /// io_uring, or no start.
+    IoUring,
+    /// epoll: works everywhere, file I/O stops the shard meanwhile.
+    Epoll,
+}
+
+/// What [`probe`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// The kernel's version, major and minor.
+    pub kernel: (u32, u32),
+}
+
+/// Why there is no io_uring here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The kind of reason.
+    pub reason: Reason,
+    /// One sentence for the user: what was found.
+    pub found: String,
+    /// One sentence for the user: what to change.
+    pub fix: String,
+}
+
+/// The kinds of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Before 6.1, or built without io_uring.
+    Kernel,
+    /// The sysctl kernel.io_uring_disabled.
+    Sysctl,
+    /// A seccomp filter or security module, as containers have.
+    Container,
+    /// RLIMIT_MEMLOCK.
+    LockedMemory,
+    /// RLIMIT_NOFILE.
+    OpenFiles,
+    /// Something else; the errno is in the text.
+    Other,
+}
+
+/// Tries a small ring with everything a shard insists on.
+pub fn probe() -> Result<Features, Refused> {
+    let here = Circumstances::read();
+    match sys::uring::build(8) {
+        Ok(_) => Ok(Features {
+            kernel: here.kernel,
+        }),
+        Err(error) => Err(here.explain(&error)),
+    }
+}
+
+/// Says why making a ring failed.
+pub(crate) fn explain(error: &io::Error) -> Refused {
+    Circumstances::read().explain(error)
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring is not to be had: {}. {}", self.found, self.fix)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What decides what an error means.
+#[derive(Clone, Debug, Default)]
+struct Circumstances {
+    kernel: (u32, u32),
+    /// kernel.io_uring_disabled: 0 no, 1 for the unprivileged, 2 for all.
+    disabled: u32,
+    /// A seccomp filter is in force.
+    filtered: bool,
+    memlock_bytes: u64,
+}
+
+impl Circumstances {
+    fn read() -> Self {
+        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let status = text("/proc/self/status");
+        let seccomp = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Seccomp:"));
+        Self {
+            kernel: parse_kernel(&text("/proc/sys/kernel/osrelease")),
+            disabled: text("/proc/sys/kernel/io_uring_disabled")
+                .trim()
+                .parse()
+                .unwrap_or(0),
+            filtered: seccomp.is_some_and(|mode| mode.trim() == "2"),
+            memlock_bytes: sys::affinity::memlock_bytes(),
+        }
+    }
+
+    fn explain(&self, error: &io::Error) -> Refused {
+        let reason = self.reason(error.raw_os_error().unwrap_or(0));
+        let (major, minor) = self.kernel;
+        let (found, fix) = match reason {
+            Reason::Kernel => (
+                format!("kernel {major}.{minor} is too old or was built without it"),
+                "Run a kernel of version 6.1 or later with CONFIG_IO_URING.".to_owned(),
+            ),
+            Reason::Sysctl => (
+                format!("kernel.io_uring_disabled is {}", self.disabled),
+                "Run `sysctl kernel.io_uring_disabled=0`.".to_owned(),
+            ),
+            Reason::Container => (
+                "a container's seccomp filter or a security module forbids it".to_owned(),
+                "Start the container with a seccomp profile that allows io_uring_setup, \
+                 io_uring_enter and io_uring_register (for a trial: --security-opt \
+                 seccomp=unconfined)."
+                    .to_owned(),
+            ),
+            Reason::LockedMemory => (
+                format!("only {} bytes may be locked in memory", self.memlock_bytes),
+                "Raise the limit: `ulimit -l unlimited`, or LimitMEMLOCK=infinity in the systemd \
+                 unit."
+                    .to_owned(),
+            ),
+            Reason::OpenFiles => (
+                "the process has as many files open as it may".to_owned(),
+                "Raise the limit: `ulimit -n 65536`, or LimitNOFILE=65536 in the systemd unit."
+                    .to_owned(),
+            ),
+            Reason::Other => (
+                format!("io_uring_setup says: {error}"),
+                "Use the engine epoll, and please report this.".to_owned(),
+            ),
+        };
+        Refused { reason, found, fix }
+    }
+
+    fn reason(&self, errno: i32) -> Reason {
+        match errno {
+            libc::EPERM | libc::EACCES if self.disabled > 0 => Reason::Sysctl,
+            libc::EPERM | libc::EACCES => Reason::Container,
+            // Some filters pretend that the call does not exist.
+            libc::ENOSYS if self.filtered && self.kernel >= KERNEL_MIN => Reason::Container,
+            libc::ENOSYS => Reason::Kernel,
+            libc::EINVAL if self.kernel < KERNEL_MIN => Reason::Kernel,
+            libc::ENOMEM => Reason::LockedMemory,
+            libc::EMFILE | libc::ENFILE => Reason::OpenFiles,
+            _ => Reason::Other,
+        }
+    }
+}
+
+/// "6.18.44-fc" -> (6, 18); what cannot be read is zero.
+fn parse_kernel(release: &str) -> (u32, u32) {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// The first with deferred task work (IORING_SETUP_DEFER_TASKRUN).
+const KERNEL_MIN: (u32, u32) = (6, 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(here: &Circumstances, errno: i32, reason: Reason, word: &str) {
+        let refused = here.explain(&io::Error::from_raw_os_error(errno));
+        assert_eq!(refused.reason, reason);
+        assert!(refused.to_string().contains(word), "{refused}");
+    }
+
+    #[test]
+    fn every_refusal_names_its_reason_and_its_fix() {
+        let here = Circumstances {
+            kernel: (6, 12),
+            memlock_bytes: 65_536,
+            ..Default::default()
+        };
+        check(&here, libc::EPERM, Reason::Container, "seccomp");
+        check(&here, libc::ENOSYS, Reason::Kernel, "CONFIG_IO_URING");
+        check(&here, libc::ENOMEM, Reason::LockedMemory, "65536");
+        check(&here, libc::EMFILE, Reason::OpenFiles, "ulimit -n");
+        check(&here, libc::EINVAL, Reason::Other, "epoll");
+        check(
+            &Circumstances {
+                filtered: true,
+                ..here.clone()
+            },
+            libc::ENOSYS,
+            Reason::Container,
+            "seccomp",
+        );
+        check(
+            &Circumstances {
+                disabled: 2,
+                ..here.clone()
+            },
+            libc::EPERM,
+            Reason::Sysctl,
+            "io_uring_disabled=0",
+        );
+        check(
+            &Circumstances {
+                kernel: (5, 15),
+                ..here
+            },
+            libc::EINVAL,
+            Reason::Kernel,
+            "5.15",
+        );
+    }
+
+    #[test]
+    fn kernel_versions_of_all_kinds_are_read() {
+        assert_eq!(parse_kernel("6.18.44-fc-v669\n"), (6, 18));
+        assert_eq!(parse_kernel("6.1-rc3"), (6, 1));
+        assert_eq!(parse_kernel(""), (0, 0));
+    }
+}

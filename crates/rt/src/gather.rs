@@ -1,0 +1,189 @@
+//! What is to be sent, in order: headers copied in, payload by reference.
+//!
+//! All memory is taken at construction; pushing never allocates. Whoever pushes asks
+//! [`Gather::has_room`] first. The raw vectors the kernel reads are `sys/gather.rs`.
+
+use std::fmt;
+
+use crate::sys::gather::{Keep, Wire};
+use crate::{Buf, Lent};
+
+/// A list of pieces that leave in one send.
+pub struct Gather {
+    wire: Wire,
+}
+
+/// The kernel takes no more pieces in one call (UIO_MAXIOV).
+const PARTS_MAX: usize = 1024;
+/// The result of a send is an i32, and Linux sends no more in one call (MAX_RW_COUNT).
+const BYTES_MAX: usize = 0x7fff_f000;
+
+impl Gather {
+    /// Room for `bytes_capacity` copied bytes and `parts_capacity` parts, at most 1,024.
+    pub fn new(bytes_capacity: usize, parts_capacity: usize) -> Self {
+        assert!(
+            parts_capacity <= PARTS_MAX,
+            "a Gather of {parts_capacity} parts: the kernel takes {PARTS_MAX}"
+        );
+        Self {
+            wire: Wire::new(bytes_capacity, parts_capacity),
+        }
+    }
+
+    /// Whether `bytes` more copied bytes and `parts` more parts fit.
+    pub fn has_room(&self, bytes: usize, parts: usize) -> bool {
+        self.wire.bytes_left() >= bytes
+            && self.wire.parts_left() >= parts
+            && self.total_bytes() < BYTES_MAX / 2
+    }
+
+    /// Copies bytes in. Adjacent ones become one part. Panics without room: the caller asked
+    /// `has_room`.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        self.wire.push_bytes(bytes);
+    }
+
+    /// Takes `bytes` of a buffer from `start`; the buffer is held until [`Gather::clear`].
+    pub fn push_buf(&mut self, buf: Buf, start: usize, bytes: usize) {
+        self.check_total(bytes);
+        self.wire.push_kept(Keep::Buf(buf), start, bytes);
+    }
+
+    /// Takes lent pages; they are held until [`Gather::clear`].
+    pub fn push_lent(&mut self, lent: Lent) {
+        let bytes = lent.len();
+        self.check_total(bytes);
+        self.wire.push_kept(Keep::Lent(lent), 0, bytes);
+    }
+
+    /// Bytes pushed since the last clear.
+    pub fn total_bytes(&self) -> usize {
+        self.wire.total_bytes()
+    }
+
+    /// Parts pushed since the last clear.
+    pub fn parts(&self) -> usize {
+        self.wire.parts()
+    }
+
+    /// Whether nothing was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.total_bytes() == 0
+    }
+
+    /// Lets everything go; the memory of the list itself stays.
+    pub fn clear(&mut self) {
+        self.wire.clear();
+    }
+
+    /// Appends a copy of what has not been sent yet (tests, simulators, captures).
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        self.wire.copy_to(out);
+    }
+
+    /// Bytes not sent yet.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.wire.unsent_bytes()
+    }
+
+    /// The kernel took `bytes` of what was left.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.wire.advance(bytes);
+    }
+
+    pub(crate) fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    fn check_total(&self, bytes: usize) {
+        assert!(
+            bytes <= BYTES_MAX - self.total_bytes(),
+            "a Gather of more than {BYTES_MAX} bytes"
+        );
+    }
+}
+
+impl fmt::Debug for Gather {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Gather({} bytes in {} parts)",
+            self.total_bytes(),
+            self.parts()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::Arena;
+    use crate::{HugePages, Region};
+
+    fn buf(bytes: &[u8]) -> Buf {
+        let mut buf = Buf::new(Arena::new(4 << 20).take(bytes.len()).expect("room"));
+        buf.bytes_mut().copy_from_slice(bytes);
+        buf
+    }
+
+    fn left(gather: &Gather) -> Vec<u8> {
+        let mut out = Vec::new();
+        gather.copy_to(&mut out);
+        out
+    }
+
+    #[test]
+    fn adjacent_bytes_are_one_part_and_nothing_is_no_part() {
+        let region = Region::new(4096, HugePages::No).expect("a page");
+        region.write(10, b"page");
+        let mut gather = Gather::new(100, 4);
+        gather.push_bytes(b"");
+        gather.push_bytes(b"ab");
+        gather.push_bytes(b"cd");
+        gather.push_buf(buf(b"0123456789"), 2, 3);
+        gather.push_buf(buf(b"0123456789"), 2, 0);
+        gather.push_bytes(b"ef");
+        gather.push_lent(Region::local(&region).lend(10, 4));
+        drop(region);
+        assert_eq!((gather.parts(), gather.total_bytes()), (4, 13));
+        assert_eq!(left(&gather), b"abcd234efpage");
+        gather.clear();
+        assert!(gather.is_empty() && gather.parts() == 0 && gather.has_room(100, 4));
+    }
+
+    #[test]
+    fn a_short_send_goes_on_where_it_stopped_however_it_is_cut() {
+        for cut in 0..=9 {
+            let mut gather = Gather::new(100, 4);
+            gather.push_bytes(b"abc");
+            gather.push_buf(buf(b"def"), 0, 3);
+            gather.push_bytes(b"ghi");
+            gather.advance(cut);
+            assert_eq!(left(&gather), b"abcdefghi"[cut..]);
+            gather.advance(9 - cut);
+            assert_eq!((gather.unsent_bytes(), gather.total_bytes()), (0, 9));
+        }
+    }
+
+    #[test]
+    fn has_room_counts_bytes_and_parts() {
+        let mut gather = Gather::new(4, 2);
+        assert!(gather.has_room(4, 2) && !gather.has_room(5, 0) && !gather.has_room(0, 3));
+        gather.push_bytes(b"abc");
+        assert!(gather.has_room(1, 1) && !gather.has_room(2, 0) && !gather.has_room(0, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "4 bytes of copies are full")]
+    fn a_push_without_room_for_bytes_panics() {
+        Gather::new(4, 2).push_bytes(b"abcde");
+    }
+
+    #[test]
+    #[should_panic(expected = "1 parts are full")]
+    fn a_push_without_room_for_parts_panics() {
+        let mut gather = Gather::new(4, 1);
+        gather.push_bytes(b"a");
+        gather.push_buf(buf(b"b"), 0, 1);
+    }
+}

@@ -1,0 +1,44 @@
+//! The machine under Fabrix: cores, memory, the kernel.
+//!
+//! A [`Shard`] is one pinned thread with its ring, its tasks and its memory. A [`Task`] (a
+//! connection, a listener, a benchmark job) asks for operations ([`Op`]) and is told their endings
+//! ([`Completion`]); what an operation works on is owned by it until the kernel has ended it, so no
+//! task can free memory that the kernel may still write. Everything of one shard runs on its
+//! thread, without locks and without atomics; [`Remote`] is the only way across.
+//!
+//! This crate knows no protocol and no disk. All `unsafe` of the whole project stands in `sys/`.
+
+mod buf;
+pub mod counting;
+pub mod driver;
+pub mod engine;
+pub mod errno;
+mod gather;
+mod handle;
+mod mailbox;
+pub mod net;
+mod op;
+mod region;
+mod shard;
+mod spawn;
+mod spin;
+mod sys;
+mod tasks;
+mod time;
+mod timer;
+mod token;
+pub mod topology;
+
+pub use buf::Buf;
+pub use engine::{Engine, Features, Refused};
+pub use gather::Gather;
+pub use handle::{File, Listener, Socket};
+pub use mailbox::{Full, Remote};
+pub use op::{Allocate, Completion, Loan, Op};
+pub use region::{HugePages, Lent, LocalRegion, Region};
+pub use shard::{Shard, ShardConfig, StartError, Task, Wait};
+pub use spawn::{ShardThread, spawn};
+pub use spin::SpinPolicy;
+pub use time::Nanos;
+pub use timer::TimerId;
+pub use token::{TaskId, Token};

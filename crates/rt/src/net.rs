@@ -1,0 +1,56 @@
+//! Addresses to listen on, sockets to connect, and a send that waits.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+
+use crate::{Gather, Listener, Socket, sys};
+
+/// Listens on an address (port 0: the system chooses), 1,024 connections may wait. Restarting on
+/// the same port works at once (SO_REUSEADDR); accepted sockets send small segments at once
+/// (TCP_NODELAY) and end when their peer has vanished for a minute or two (SO_KEEPALIVE).
+///
+/// Errors: what the system says, with the address.
+pub fn listen(address: SocketAddr) -> io::Result<Listener> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(named)?;
+    sys::socket::listen(listener.as_fd(), BACKLOG).map_err(named)?;
+    sys::socket::no_delay(listener.as_fd()).map_err(named)?;
+    sys::socket::notice_silence(listener.as_fd()).map_err(named)?;
+    Ok(Listener::from(listener))
+}
+
+/// An unconnected socket for this kind of address, for [`Op::Connect`](crate::Op::Connect); sends
+/// small segments at once.
+pub fn stream(address: &SocketAddr) -> io::Result<Socket> {
+    let descriptor = sys::socket::stream(address)?;
+    sys::socket::no_delay(descriptor.as_fd())?;
+    Ok(Socket::from(descriptor))
+}
+
+/// Sends all that is left of a gather on the calling thread, waiting as long as it takes; for
+/// programs without a shard. The result counts the bytes this call has sent; on an error some may
+/// have been.
+pub fn send_now(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
+    let bytes = gather.unsent_bytes();
+    while gather.unsent_bytes() > 0 {
+        match gather.wire().send(socket.as_fd(), 0) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_writable(socket)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+fn wait_writable(socket: &Socket) -> io::Result<()> {
+    match sys::socket::wait_writable(socket.as_fd()) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+const BACKLOG: i32 = 1024;

@@ -1,0 +1,147 @@
+//! The closed list of what a task can ask of the kernel, and what comes back.
+//!
+//! An operation owns what it works on. The ending gives it back as a [`Loan`]; when nobody is left
+//! to take it, it is freed. Nothing here touches the kernel: that is `driver/`.
+
+use std::net::SocketAddr;
+
+use crate::{Buf, File, Gather, Lent, Listener, Socket};
+
+/// An operation. Every result is what the system call gives: zero or more, or a negative errno.
+#[derive(Debug)]
+pub enum Op {
+    /// Waits for a connection. Result 0 and [`Loan::Socket`]; `-EMFILE` and `-ENFILE` are passed
+    /// on: pause, then retry.
+    Accept {
+        /// Where connections arrive.
+        listener: Listener,
+    },
+    /// Connects an unconnected socket (see [`net::stream`](crate::net::stream)). Result 0; gives
+    /// back [`Loan::Socket`].
+    Connect {
+        /// The socket to connect.
+        socket: Socket,
+        /// The peer.
+        address: SocketAddr,
+    },
+    /// Receives what has arrived, at least one byte. Result: bytes, 0 at the end of the stream.
+    /// [`Loan::Buf`].
+    Receive {
+        /// From where.
+        socket: Socket,
+        /// Nobody else may hold this buffer meanwhile.
+        buf: Buf,
+        /// First byte of the buffer to fill.
+        start: usize,
+        /// At most so many bytes.
+        bytes: usize,
+    },
+    /// Sends all of it, or fails. Result: all the bytes. [`Loan::Gather`]. One at a time per socket
+    /// keeps the order.
+    Send {
+        /// Where to.
+        socket: Socket,
+        /// What, in order; comes back as it is, the owner clears it.
+        gather: Box<Gather>,
+    },
+    /// Reads from a file; may be short at its end. Result: bytes. [`Loan::Buf`].
+    Read {
+        /// Which file.
+        file: File,
+        /// Nobody else may hold this buffer meanwhile.
+        buf: Buf,
+        /// First byte of the buffer to fill.
+        start: usize,
+        /// How many bytes.
+        bytes: usize,
+        /// Where in the file, in bytes.
+        offset: u64,
+    },
+    /// Writes to a file; may be short on a full disk. Result: bytes. [`Loan::Buf`].
+    Write {
+        /// Which file.
+        file: File,
+        /// The source; may be shared.
+        buf: Buf,
+        /// First byte of the buffer to write.
+        start: usize,
+        /// How many bytes.
+        bytes: usize,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// Ends only when the data is on the medium (RWF_DSYNC).
+        durable: bool,
+    },
+    /// Ends when all ended writes are on the medium (fdatasync). Result 0.
+    Sync {
+        /// Which file.
+        file: File,
+    },
+    /// Gives space back or zeroes it without moving data (fallocate, the size is kept). Result 0.
+    Allocate {
+        /// Which file or block device.
+        file: File,
+        /// Which of the two.
+        how: Allocate,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+}
+
+/// What [`Op::Allocate`] does with the range; either way it reads as zeroes afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Gives the space back (FALLOC_FL_PUNCH_HOLE).
+    PunchHole,
+    /// Keeps the space, zeroes it (FALLOC_FL_ZERO_RANGE).
+    ZeroRange,
+}
+
+/// What comes back when an operation (of the kernel, or of a disk) ends.
+#[derive(Debug)]
+pub struct Completion {
+    /// Zero or more, or a negative errno; of a disk: its status as a number.
+    pub result: i32,
+    /// What the operation held.
+    pub loan: Loan,
+}
+
+/// What an operation held while in progress and gives back, or hands over.
+#[derive(Debug, Default)]
+pub enum Loan {
+    /// Nothing.
+    #[default]
+    None,
+    /// A buffer.
+    Buf(Buf),
+    /// Pages of a disk.
+    Lent(Lent),
+    /// What was sent.
+    Gather(Box<Gather>),
+    /// The accepted socket, or the one that was to be connected.
+    Socket(Socket),
+}
+
+impl Op {
+    /// What the operation gives back when it ends.
+    pub fn into_loan(self) -> Loan {
+        match self {
+            Self::Receive { buf, .. } | Self::Read { buf, .. } | Self::Write { buf, .. } => {
+                Loan::Buf(buf)
+            }
+            Self::Send { gather, .. } => Loan::Gather(gather),
+            Self::Connect { socket, .. } => Loan::Socket(socket),
+            Self::Accept { .. } | Self::Sync { .. } | Self::Allocate { .. } => Loan::None,
+        }
+    }
+
+    /// Whether only a peer can end it, so that it must be cancelled when its task is gone.
+    pub fn waits_for_a_peer(&self) -> bool {
+        matches!(
+            self,
+            Self::Accept { .. } | Self::Connect { .. } | Self::Receive { .. }
+        )
+    }
+}

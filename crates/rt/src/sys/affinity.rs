@@ -1,0 +1,74 @@
+//! Which CPUs this thread may use, and how many files the process may open.
+
+use std::io;
+
+use super::check;
+
+/// The CPUs the calling thread may run on.
+pub(crate) fn allowed() -> io::Result<Vec<usize>> {
+    // SAFETY: a cpu_set_t is plain bits, and all of them zero is the empty set.
+    // WHY UNSAFE: libc gives the type no constructor.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most the size given, which is that of `set`.
+    // WHY UNSAFE: std cannot ask for the affinity.
+    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
+    // SAFETY: CPU_ISSET reads inside the set: the index is below CPU_SETSIZE.
+    // WHY UNSAFE: every libc function is.
+    let is_set = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
+    Ok((0..CPUS_MAX).filter(is_set).collect())
+}
+
+/// Binds the calling thread to one CPU.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= CPUS_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such CPU"));
+    }
+    // SAFETY: as in `allowed`.
+    // WHY UNSAFE: libc gives the type no constructor.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `cpu` was checked against the size of the set.
+    // WHY UNSAFE: every libc function is.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the kernel reads the size given, which is that of `set`.
+    // WHY UNSAFE: std cannot bind a thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })?;
+    Ok(())
+}
+
+/// How many files the process may have open: now, and at most (RLIMIT_NOFILE).
+pub(crate) fn open_files() -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one rlimit.
+    // WHY UNSAFE: std has no limits.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// Sets how many files the process may have open now.
+pub(crate) fn set_open_files(now: u64, most: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: now,
+        rlim_max: most,
+    };
+    // SAFETY: the kernel reads one rlimit.
+    // WHY UNSAFE: std has no limits.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(())
+}
+
+/// The bytes this process may lock in memory (RLIMIT_MEMLOCK).
+pub(crate) fn memlock_bytes() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one rlimit.
+    // WHY UNSAFE: std has no limits.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    if result == 0 { limit.rlim_cur } else { 0 }
+}
+
+const CPUS_MAX: usize = libc::CPU_SETSIZE as usize;

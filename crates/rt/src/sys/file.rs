@@ -1,0 +1,65 @@
+//! What std does not do with files: durable writes, holes, wake-up counters.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+
+use super::{check, check_bytes};
+use crate::Allocate;
+
+/// Writes at an offset; with `durable` it returns only when the data is on the medium.
+pub(crate) fn write_at(
+    file: BorrowedFd<'_>,
+    bytes: &[u8],
+    offset: u64,
+    durable: bool,
+) -> io::Result<usize> {
+    let part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let flags = if durable { libc::RWF_DSYNC } else { 0 };
+    let offset = to_offset(offset)?;
+    // SAFETY: one iovec over a slice that lives through the call; the kernel only reads it.
+    // WHY UNSAFE: std has no pwritev2.
+    check_bytes(unsafe { libc::pwritev2(file.as_raw_fd(), &raw const part, 1, offset, flags) })
+}
+
+/// Gives a range back or zeroes it; the size of the file stays.
+pub(crate) fn allocate(
+    file: BorrowedFd<'_>,
+    how: Allocate,
+    offset: u64,
+    bytes: u64,
+) -> io::Result<()> {
+    let (offset, bytes) = (to_offset(offset)?, to_offset(bytes)?);
+    // SAFETY: takes four numbers and touches no memory.
+    // WHY UNSAFE: std has no fallocate.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), mode(how), offset, bytes) })?;
+    Ok(())
+}
+
+/// fallocate's flags.
+pub(crate) fn mode(how: Allocate) -> libc::c_int {
+    libc::FALLOC_FL_KEEP_SIZE
+        | match how {
+            Allocate::PunchHole => libc::FALLOC_FL_PUNCH_HOLE,
+            Allocate::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
+        }
+}
+
+/// A counter that wakes who waits for it. Blocking: io_uring would answer `EAGAIN` for a
+/// nonblocking one.
+pub(crate) fn event() -> io::Result<File> {
+    // SAFETY: takes two numbers and touches no memory.
+    // WHY UNSAFE: std has no eventfd.
+    let descriptor = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // WHY UNSAFE: ownership of a number cannot be checked.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// The kernel's signed offsets; beyond them it says EINVAL.
+fn to_offset(value: u64) -> io::Result<i64> {
+    i64::try_from(value).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}

@@ -1,0 +1,223 @@
+//! The raw vectors of one send: copied headers, kept payload, and how far the kernel has come.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use super::check_bytes;
+use crate::{Buf, Lent};
+
+/// What keeps a part's memory alive.
+pub(crate) enum Keep {
+    /// A shard's buffer.
+    Buf(Buf),
+    /// Pages of a disk.
+    Lent(Lent),
+}
+
+/// An iovec list, the memory it points to, and the message header for it.
+///
+/// Invariant: every iovec lies inside `area` or inside something in `keep`, until `clear`.
+pub(crate) struct Wire {
+    area: NonNull<u8>,
+    area_bytes: usize,
+    area_used: usize,
+    iovecs: Vec<libc::iovec>,
+    keep: Vec<Keep>,
+    first_unsent: usize,
+    last_is_bytes: bool,
+    total_bytes: usize,
+    sent_bytes: usize,
+    header: libc::msghdr,
+}
+
+impl Wire {
+    /// Room for `bytes` copied ones and `parts` parts; never more.
+    pub(crate) fn new(bytes: usize, parts: usize) -> Self {
+        let area = Box::leak(vec![0; bytes].into_boxed_slice());
+        // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them and means
+        // "none".
+        // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a
+        // literal.
+        let header: libc::msghdr = unsafe { std::mem::zeroed() };
+        Self {
+            area: NonNull::from(area).cast(),
+            area_bytes: bytes,
+            area_used: 0,
+            iovecs: Vec::with_capacity(parts),
+            keep: Vec::with_capacity(parts),
+            first_unsent: 0,
+            last_is_bytes: false,
+            total_bytes: 0,
+            sent_bytes: 0,
+            header,
+        }
+    }
+
+    /// Copied bytes that still fit.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.area_bytes - self.area_used
+    }
+
+    /// Parts that still fit.
+    pub(crate) fn parts_left(&self) -> usize {
+        self.iovecs.capacity() - self.iovecs.len()
+    }
+
+    /// Parts so far.
+    pub(crate) fn parts(&self) -> usize {
+        self.iovecs.len()
+    }
+
+    /// Bytes so far.
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.total_bytes
+    }
+
+    /// Bytes the kernel has not taken.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.total_bytes - self.sent_bytes
+    }
+
+    /// Copies bytes in, to the part before when that was copied too.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        assert!(
+            bytes.len() <= self.bytes_left(),
+            "a Gather's {} bytes of copies are full",
+            self.area_bytes
+        );
+        // SAFETY: the area has room for `bytes`, as just checked, and is ours alone: `bytes` lies
+        // elsewhere.
+        // WHY UNSAFE: iovecs point into the area while it is filled, so no `&mut` to all of it may
+        // exist.
+        let start = unsafe {
+            let start = self.area.add(self.area_used);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len());
+            start
+        };
+        self.area_used += bytes.len();
+        self.total_bytes += bytes.len();
+        match self.iovecs.last_mut() {
+            Some(last) if self.last_is_bytes => last.iov_len += bytes.len(),
+            _ => self.push(start, bytes.len()),
+        }
+        self.last_is_bytes = true;
+    }
+
+    /// Adds `bytes` from `start` of something that is kept until `clear`. Panics outside of it.
+    pub(crate) fn push_kept(&mut self, keep: Keep, start: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let address = match &keep {
+            Keep::Buf(buf) => buf.chunk().source(start, bytes),
+            Keep::Lent(lent) => {
+                let (mapping, offset) = lent.mapping();
+                mapping.pointer(offset + start, bytes)
+            }
+        };
+        self.push(address, bytes);
+        self.keep.push(keep);
+        self.total_bytes += bytes;
+        self.last_is_bytes = false;
+    }
+
+    /// Lets everything go.
+    pub(crate) fn clear(&mut self) {
+        self.iovecs.clear();
+        self.keep.clear();
+        self.area_used = 0;
+        self.first_unsent = 0;
+        self.last_is_bytes = false;
+        self.total_bytes = 0;
+        self.sent_bytes = 0;
+    }
+
+    /// The kernel took `bytes` more.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        assert!(
+            bytes <= self.unsent_bytes(),
+            "the kernel sends no more than it was given"
+        );
+        self.sent_bytes += bytes;
+        let mut left = bytes;
+        while left > 0 {
+            let part = &mut self.iovecs[self.first_unsent];
+            if left < part.iov_len {
+                part.iov_base = part.iov_base.wrapping_byte_add(left);
+                part.iov_len -= left;
+                return;
+            }
+            left -= part.iov_len;
+            self.first_unsent += 1;
+        }
+    }
+
+    /// The header of what has not been sent. It is valid as long as this Wire neither moves nor
+    /// changes.
+    pub(crate) fn header(&mut self) -> *const libc::msghdr {
+        let unsent = &mut self.iovecs[self.first_unsent..];
+        self.header.msg_iovlen = unsent.len() as _;
+        self.header.msg_iov = unsent.as_mut_ptr();
+        &raw const self.header
+    }
+
+    /// One sendmsg of what has not been sent. Result: bytes; they count as sent.
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
+        let header = self.header();
+        // SAFETY: the header and its iovecs are valid (the invariant) and nothing changes during
+        // the call.
+        // WHY UNSAFE: std has no sendmsg with flags.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), header, flags | libc::MSG_NOSIGNAL) };
+        let sent = check_bytes(sent)?;
+        self.advance(sent);
+        Ok(sent)
+    }
+
+    /// Appends a copy of what has not been sent.
+    pub(crate) fn copy_to(&self, out: &mut Vec<u8>) {
+        for part in &self.iovecs[self.first_unsent..] {
+            let start = out.len();
+            out.resize(start + part.iov_len, 0);
+            // SAFETY: the part is readable (the invariant), the room for it was just made.
+            // WHY UNSAFE: lent pages must not become slices.
+            unsafe {
+                ptr::copy_nonoverlapping(
+                    part.iov_base.cast(),
+                    out[start..].as_mut_ptr(),
+                    part.iov_len,
+                );
+            }
+        }
+    }
+
+    fn push(&mut self, start: NonNull<u8>, bytes: usize) {
+        assert!(
+            self.parts_left() > 0,
+            "a Gather's {} parts are full",
+            self.iovecs.capacity()
+        );
+        self.iovecs.push(libc::iovec {
+            iov_base: start.as_ptr().cast(),
+            iov_len: bytes,
+        });
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let area = ptr::from_mut(
+            // SAFETY: `area` was leaked by `new` with exactly this length, and no iovec is used any
+            // more.
+            // WHY UNSAFE: the box could not be kept as a box while iovecs point into it.
+            unsafe { slice::from_raw_parts_mut(self.area.as_ptr(), self.area_bytes) },
+        );
+        // SAFETY: as above; this is the only place that frees it.
+        // WHY UNSAFE: as above.
+        drop(unsafe { Box::from_raw(area) });
+    }
+}

@@ -1,0 +1,213 @@
+//! Anonymous memory: mapped, copied, zeroed, given back.
+//!
+//! No Rust reference into a [`Mapping`] ever exists, so copies by several threads at once cannot
+//! break what the compiler assumes about references; what a racing copy reads is unspecified bytes,
+//! which callers accept (the reasons stand in `region.rs`).
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+use super::check;
+
+/// A range of anonymous memory that starts at a 2 MiB boundary when it is that long.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is only memory; all access goes through raw copies, which any thread may
+// make.
+// WHY UNSAFE: a raw pointer is not Send by itself, and every shard serves the same RAM disk.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Send; no `&u8` or `&mut u8` into the memory is ever formed.
+// WHY UNSAFE: as for Send.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` of zeroes without reserving swap for them.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        if bytes == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an empty mapping",
+            ));
+        }
+        let whole = bytes.checked_next_multiple_of(PAGE_BYTES);
+        let padded = whole.and_then(|whole| whole.checked_add(HUGE_BYTES));
+        let Some((whole, padded)) = whole.zip(padded) else {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!("no room for {bytes} bytes"),
+            ));
+        };
+        let start = map(padded).map_err(|error| {
+            io::Error::new(error.kind(), format!("mapping {bytes} bytes: {error}"))
+        })?;
+        Ok(Self {
+            start: trim(start, padded, whole),
+            bytes,
+        })
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Panics unless the range lies inside.
+    pub(crate) fn check(&self, offset: usize, bytes: usize) {
+        let inside = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes);
+        assert!(
+            inside,
+            "{bytes} bytes from {offset} of a region of {}",
+            self.bytes
+        );
+    }
+
+    /// The address of a byte inside, for the kernel. Panics unless the range lies inside.
+    pub(crate) fn pointer(&self, offset: usize, bytes: usize) -> NonNull<u8> {
+        self.check(offset, bytes);
+        // SAFETY: `check` has shown that the offset lies inside the mapping or at its end.
+        // WHY UNSAFE: pointer arithmetic.
+        unsafe { self.start.add(offset) }
+    }
+
+    /// Copies out.
+    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
+        let from = self.pointer(offset, out.len());
+        // SAFETY: the range was checked; `out` is Rust's memory and so lies outside every mapping.
+        // WHY UNSAFE: a slice of memory that other threads write must not be formed.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) }
+    }
+
+    /// Copies in.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
+        let to = self.pointer(offset, bytes.len());
+        // SAFETY: the range was checked; `bytes` is Rust's memory and so lies outside every
+        // mapping.
+        // WHY UNSAFE: a slice of memory that other threads read must not be formed.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
+    }
+
+    /// Zeroes a range. Long ranges give their whole pages back to the kernel, which gives new
+    /// zeroes when asked.
+    pub(crate) fn zero(&self, offset: usize, bytes: usize) {
+        self.check(offset, bytes);
+        let first_page = offset.next_multiple_of(PAGE_BYTES);
+        let end = offset + bytes;
+        let end_page = end / PAGE_BYTES * PAGE_BYTES;
+        if bytes < GIVE_BACK_BYTES || !self.give_back(first_page, end_page - first_page) {
+            return self.clear(offset, bytes);
+        }
+        self.clear(offset, first_page - offset);
+        self.clear(end_page, end - end_page);
+    }
+
+    /// Where the memory first differs from `expected`.
+    pub(crate) fn first_difference(&self, offset: usize, expected: &[u8]) -> Option<usize> {
+        let mut start = 0;
+        for piece in expected.chunks(COMPARE_BYTES) {
+            let here = self.pointer(offset + start, piece.len());
+            // SAFETY: both ranges are readable for the length given.
+            // WHY UNSAFE: a slice of memory that other threads write must not be formed.
+            let order =
+                unsafe { libc::memcmp(here.as_ptr().cast(), piece.as_ptr().cast(), piece.len()) };
+            if order != 0 {
+                let mut copy = [0; COMPARE_BYTES];
+                self.read(offset + start, &mut copy[..piece.len()]);
+                // Equal by now when another shard changed it meanwhile: then it is no difference.
+                if let Some(at) = piece.iter().zip(&copy).position(|(a, b)| a != b) {
+                    return Some(start + at);
+                }
+            }
+            start += piece.len();
+        }
+        None
+    }
+
+    /// Asks for transparent huge pages. False when the kernel has none to give.
+    pub(crate) fn ask_for_huge_pages(&self) -> bool {
+        let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .unwrap_or_default();
+        !mode.contains("[never]")
+            && !mode.is_empty()
+            && self.advise(0, self.bytes, libc::MADV_HUGEPAGE).is_ok()
+    }
+
+    /// Takes all pages now.
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        self.advise(0, self.bytes, libc::MADV_POPULATE_WRITE)
+    }
+
+    fn give_back(&self, offset: usize, bytes: usize) -> bool {
+        self.advise(offset, bytes, libc::MADV_DONTNEED).is_ok()
+    }
+
+    fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+        let start = self.pointer(offset, bytes);
+        // SAFETY: the range lies inside our own private mapping; none of the advices used here
+        // unmaps it, and no reference into it exists whose bytes could change unexpectedly.
+        // WHY UNSAFE: madvise takes an address.
+        check(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) })?;
+        Ok(())
+    }
+
+    fn clear(&self, offset: usize, bytes: usize) {
+        let to = self.pointer(offset, bytes);
+        // SAFETY: the range was checked.
+        // WHY UNSAFE: a slice of memory that other threads read must not be formed.
+        unsafe { ptr::write_bytes(to.as_ptr(), 0, bytes) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        unmap(self.start, self.bytes.next_multiple_of(PAGE_BYTES));
+    }
+}
+
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
+    // exists.
+    // WHY UNSAFE: std cannot map memory.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(start.cast()).expect("Linux maps nothing at address zero unless asked"))
+}
+
+/// Keeps `keep` bytes from the first 2 MiB boundary and gives back what lies around them.
+fn trim(start: NonNull<u8>, bytes: usize, keep: usize) -> NonNull<u8> {
+    let before = start.as_ptr().align_offset(HUGE_BYTES);
+    assert!(before + keep <= bytes, "the padding is one huge page");
+    // SAFETY: `before` is below the padding, so the sum lies inside the mapping.
+    // WHY UNSAFE: pointer arithmetic.
+    let aligned = unsafe { start.add(before) };
+    unmap(start, before);
+    // SAFETY: `before + keep <= bytes`.
+    // WHY UNSAFE: pointer arithmetic.
+    unmap(unsafe { aligned.add(keep) }, bytes - before - keep);
+    aligned
+}
+
+fn unmap(start: NonNull<u8>, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: both callers own exactly this range of whole pages and never use it again.
+        // WHY UNSAFE: munmap takes an address.
+        let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+        debug_assert!(result == 0, "munmap of our own pages");
+    }
+}
+
+/// The smallest page of every machine we run on; larger ones only make giving back coarser.
+const PAGE_BYTES: usize = 4096;
+const HUGE_BYTES: usize = 2 << 20;
+/// Below this, clearing by hand is quicker than the kernel's page tables.
+const GIVE_BACK_BYTES: usize = 64 << 10;
+const COMPARE_BYTES: usize = 4096;

@@ -1,0 +1,34 @@
+//! All the unsafe of the project: one block per fact, each with the reason it holds and the reason
+//! it is needed.
+//!
+//! Every function that leaves this folder is safe to call with any arguments; what the kernel may
+//! touch is owned here until the kernel has let it go. Nothing here decides anything: policy is in
+//! the files above.
+#![allow(unsafe_code)]
+
+pub(crate) mod affinity;
+pub(crate) mod arena;
+pub(crate) mod clock;
+pub(crate) mod counting;
+pub(crate) mod epoll;
+pub(crate) mod file;
+pub(crate) mod gather;
+pub(crate) mod mmap;
+pub(crate) mod socket;
+pub(crate) mod uring;
+
+use std::io;
+
+/// The result of a system call that says -1 and sets errno.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// The same for those that count bytes.
+fn check_bytes(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,419 @@
+//! The ring: operations go in with all they own, and come out when the kernel has ended them.
+//!
+//! The table here owns every buffer, list and descriptor of an operation from before the kernel can
+//! see it until its completion was reaped. That is the whole argument why no memory is freed under
+//! the kernel's hands; it therefore stands on this side of the line and not with the policy in
+//! `driver/uring.rs`.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::file;
+use super::socket::RawAddress;
+use crate::{Op, Socket, TaskId, Token};
+
+/// One ring and what is in progress on it.
+pub(crate) struct Ring {
+    ring: IoUring,
+    table: Vec<Entry>,
+    free: Vec<u32>,
+    in_flight: usize,
+    wake: Option<Wake>,
+}
+
+/// One place of the table. The generation makes a cancel that comes too late miss.
+struct Entry {
+    generation: u32,
+    held: Held,
+}
+
+/// What an operation owns until its completion is reaped.
+enum Held {
+    Nothing,
+    Op {
+        token: Token,
+        op: Op,
+        _address: Option<Box<RawAddress>>,
+    },
+    Wake(Wake),
+}
+
+/// The eventfd others write to, and where the kernel puts its count.
+pub(crate) struct Wake {
+    event: Arc<File>,
+    count: Box<[u8; 8]>,
+}
+
+/// What one completion meant.
+pub(crate) enum Reaped {
+    /// Somebody wrote to the eventfd; it is no longer armed.
+    Wake,
+    /// The answer to a cancel.
+    Cancel,
+    /// An operation has ended and gives back what it owned.
+    Ended {
+        token: Token,
+        op: Op,
+        result: i32,
+        accepted: Option<Socket>,
+    },
+}
+
+/// An operation that the ring did not take.
+pub(crate) enum NotTaken {
+    /// The queue is full: submit, then try again.
+    Full(Token, Op),
+    /// The kernel's structures cannot say it: a negative errno.
+    Invalid(Token, Op, i32),
+}
+
+impl Ring {
+    /// A ring for the calling thread only.
+    pub(crate) fn new(entries: u32, event: Arc<File>) -> io::Result<Self> {
+        let ring = build(entries)?;
+        let wake = Some(Wake {
+            event,
+            count: Box::new([0; 8]),
+        });
+        Ok(Self {
+            ring,
+            table: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            wake,
+        })
+    }
+
+    /// Operations in progress, the armed wake-up not counted.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether no entry can be pushed before the next submission.
+    pub(crate) fn is_full(&mut self) -> bool {
+        self.ring.submission().is_full()
+    }
+
+    /// Whether entering the kernel would do anything without waiting: entries to submit, work or
+    /// endings to run.
+    pub(crate) fn has_work_for_the_kernel(&mut self) -> bool {
+        let queue = self.ring.submission();
+        !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Whether a completion is there, or would be after [`Ring::submit`]. Two loads, no system
+    /// call.
+    pub(crate) fn something_happened(&mut self) -> bool {
+        if !self.ring.completion().is_empty() {
+            return true;
+        }
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Queues an operation. It is owned here from now on.
+    pub(crate) fn push(&mut self, token: Token, mut op: Op) -> Result<(), NotTaken> {
+        if self.is_full() {
+            return Err(NotTaken::Full(token, op));
+        }
+        let address = match &op {
+            Op::Connect { address, .. } => Some(Box::new(RawAddress::new(address))),
+            _ => None,
+        };
+        let entry = match describe(&mut op, address.as_deref()) {
+            Ok(entry) => entry,
+            Err(errno) => return Err(NotTaken::Invalid(token, op, errno)),
+        };
+        let name = self.hold(Held::Op {
+            token,
+            op,
+            _address: address,
+        });
+        self.in_flight += 1;
+        self.push_entry(&entry.user_data(name));
+        Ok(())
+    }
+
+    /// Arms the wake-up. False when the queue is full and it is not armed.
+    pub(crate) fn arm_wake(&mut self) -> bool {
+        if self.wake.is_some() && self.is_full() {
+            return false;
+        }
+        let Some(mut wake) = self.wake.take() else {
+            return true;
+        };
+        let descriptor = types::Fd(wake.event.as_raw_fd());
+        let entry = opcode::Read::new(descriptor, wake.count.as_mut_ptr(), 8).build();
+        let name = self.hold(Held::Wake(wake));
+        self.push_entry(&entry.user_data(name));
+        true
+    }
+
+    /// Cancels what of a task waits for a peer. The operations still end, each with its completion.
+    /// False: the queue was full and not all were reached.
+    pub(crate) fn cancel(&mut self, task: TaskId) -> bool {
+        let waits = |held: &Held| match held {
+            Held::Op { token, op, .. } => token.task == task && op.waits_for_a_peer(),
+            _ => false,
+        };
+        self.cancel_where(waits)
+    }
+
+    /// Submits what is queued and runs what the kernel has deferred, without waiting.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.ring.submit()?;
+        Ok(())
+    }
+
+    /// Submits, then waits for one completion, a signal or the timeout.
+    pub(crate) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        match timeout {
+            None => submitter.submit_and_wait(1)?,
+            Some(timeout) => {
+                let time = types::Timespec::from(timeout);
+                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&time))?
+            }
+        };
+        Ok(())
+    }
+
+    /// Takes one completion.
+    pub(crate) fn reap(&mut self) -> Option<Reaped> {
+        let completion = self.ring.completion().next()?;
+        let name = completion.user_data();
+        if name == CANCEL {
+            return Some(Reaped::Cancel);
+        }
+        let result = completion.result();
+        Some(match self.release(name) {
+            Held::Wake(wake) => {
+                self.wake = Some(wake);
+                Reaped::Wake
+            }
+            Held::Op { token, op, .. } => {
+                self.in_flight -= 1;
+                let accepted = accepted(&op, result);
+                Reaped::Ended {
+                    token,
+                    op,
+                    result,
+                    accepted,
+                }
+            }
+            Held::Nothing => unreachable!("every operation completes once: none asks for more"),
+        })
+    }
+
+    fn hold(&mut self, held: Held) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.table.push(Entry {
+                generation: 0,
+                held: Held::Nothing,
+            });
+            self.free.reserve(self.table.len()); // so that release never allocates
+            u32::try_from(self.table.len() - 1).expect("fewer operations than 2^32 fit into memory")
+        });
+        let entry = &mut self.table[index as usize];
+        entry.held = held;
+        u64::from(entry.generation) << 32 | u64::from(index)
+    }
+
+    fn release(&mut self, name: u64) -> Held {
+        let index = index_of(name);
+        let entry = &mut self.table[index as usize];
+        entry.generation = (entry.generation + 1) & GENERATION_MAX;
+        self.free.push(index);
+        mem::replace(&mut entry.held, Held::Nothing)
+    }
+
+    fn push_entry(&mut self, entry: &squeue::Entry) {
+        // SAFETY: what the entry points to is owned by the table until its completion was reaped:
+        // buffers and lists by their Op, socket addresses and the wake-up's count in boxes beside
+        // it, descriptors by handles that keep them open. `describe` has checked every range.
+        // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        pushed.expect("the caller has seen room");
+    }
+
+    fn cancel_where(&mut self, chosen: impl Fn(&Held) -> bool) -> bool {
+        for index in 0..self.table.len() {
+            let entry = &self.table[index];
+            if !chosen(&entry.held) {
+                continue;
+            }
+            let name = u64::from(entry.generation) << 32 | index as u64;
+            if self.is_full() && (self.submit().is_err() || self.is_full()) {
+                return false;
+            }
+            self.push_entry(&opcode::AsyncCancel::new(name).build().user_data(CANCEL));
+        }
+        true
+    }
+
+    /// Ends what can be ended. True when nothing is left in the kernel's hands.
+    fn drain(&mut self) -> bool {
+        let deadline = Instant::now() + DRAIN_TIME;
+        let mut cancelled = false;
+        loop {
+            while self.reap().is_some() {} // drops what the operations owned
+            if self.in_flight == 0 && self.wake.is_some() {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            cancelled = cancelled || self.cancel_where(|held| !matches!(held, Held::Nothing));
+            // Interrupted or not, the loop looks again.
+            let _ = self.submit_and_wait(Some(DRAIN_STEP));
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.drain() {
+            // The kernel may still write there: a disk that never answers. Leaking is the only
+            // sound thing.
+            mem::forget(mem::take(&mut self.table));
+        }
+    }
+}
+
+/// Makes a ring with all we insist on: one thread, work run only when it asks, and a flag to see
+/// that there is some.
+pub(crate) fn build(entries: u32) -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_submit_all()
+        .setup_clamp()
+        .setup_cqsize(entries.max(1).saturating_mul(COMPLETIONS_PER_ENTRY))
+        .build(entries.max(1))
+}
+
+/// The entry for an operation, without its name. Panics when a range lies outside its buffer or the
+/// buffer is shared.
+fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, i32> {
+    let entry = match op {
+        Op::Accept { listener } => {
+            let descriptor = types::Fd(listener.as_raw_fd());
+            opcode::Accept::new(descriptor, ptr::null_mut(), ptr::null_mut())
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+        }
+        Op::Connect { socket, .. } => {
+            let address = address.expect("made by `push` for every connect");
+            opcode::Connect::new(
+                types::Fd(socket.as_raw_fd()),
+                address.pointer(),
+                address.bytes(),
+            )
+            .build()
+        }
+        Op::Receive {
+            socket,
+            buf,
+            start,
+            bytes,
+        } => {
+            let target = buf.chunk().target(*start, *bytes).as_ptr();
+            opcode::Recv::new(types::Fd(socket.as_raw_fd()), target, count(*bytes)).build()
+        }
+        Op::Send { socket, gather } => {
+            let header = gather.wire().header();
+            let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+            opcode::SendMsg::new(types::Fd(socket.as_raw_fd()), header)
+                .flags(flags.cast_unsigned())
+                .build()
+        }
+        Op::Read {
+            file,
+            buf,
+            start,
+            bytes,
+            offset,
+        } => {
+            let target = buf.chunk().target(*start, *bytes).as_ptr();
+            opcode::Read::new(types::Fd(file.as_raw_fd()), target, count(*bytes))
+                .offset(in_range(*offset)?)
+                .build()
+        }
+        Op::Write {
+            file,
+            buf,
+            start,
+            bytes,
+            offset,
+            durable,
+        } => {
+            let source = buf.chunk().source(*start, *bytes).as_ptr();
+            opcode::Write::new(types::Fd(file.as_raw_fd()), source, count(*bytes))
+                .offset(in_range(*offset)?)
+                .rw_flags(if *durable { libc::RWF_DSYNC } else { 0 })
+                .build()
+        }
+        Op::Sync { file } => opcode::Fsync::new(types::Fd(file.as_raw_fd()))
+            .flags(types::FsyncFlags::DATASYNC)
+            .build(),
+        Op::Allocate {
+            file,
+            how,
+            offset,
+            bytes,
+        } => opcode::Fallocate::new(types::Fd(file.as_raw_fd()), in_range(*bytes)?)
+            .offset(in_range(*offset)?)
+            .mode(file::mode(*how))
+            .build(),
+    };
+    Ok(entry)
+}
+
+/// The socket that an accept's result names.
+fn accepted(op: &Op, result: i32) -> Option<Socket> {
+    if result < 0 || !matches!(op, Op::Accept { .. }) {
+        return None;
+    }
+    // SAFETY: the kernel has just given us this descriptor, once; nobody else owns it.
+    // WHY UNSAFE: ownership of a number cannot be checked.
+    Some(Socket::from(unsafe { OwnedFd::from_raw_fd(result) }))
+}
+
+/// Offsets are signed in the kernel, and -1 would mean "wherever the file stands".
+fn in_range(value: u64) -> Result<u64, i32> {
+    if i64::try_from(value).is_ok() {
+        Ok(value)
+    } else {
+        Err(-libc::EINVAL)
+    }
+}
+
+fn count(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("no buffer is longer than 4 MiB")
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the index is the lower half"
+)]
+fn index_of(name: u64) -> u32 {
+    name as u32
+}
+
+/// No operation's name: generations stay below this.
+const CANCEL: u64 = u64::MAX;
+const GENERATION_MAX: u32 = u32::MAX >> 1;
+/// Every operation may complete before we look, and sends complete as they are submitted.
+const COMPLETIONS_PER_ENTRY: u32 = 8;
+/// How long a dropped ring waits for its operations; sockets end at once, disks within their own
+/// timeouts or never.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+const DRAIN_STEP: Duration = Duration::from_millis(100);

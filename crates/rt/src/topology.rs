@@ -1,0 +1,109 @@
+//! The machine's CPUs as this process sees them, what they have been doing, and the limit on open
+//! files.
+
+use std::io;
+use std::time::Duration;
+
+use crate::sys;
+
+/// What one CPU has done since the machine started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// The CPU's number.
+    pub cpu: usize,
+    /// Running anything at all, or taken by the hypervisor for others.
+    pub busy: Duration,
+    /// Running or not.
+    pub total: Duration,
+}
+
+/// The CPUs this thread may use, ascending. Should the kernel not say, CPU 0.
+pub fn cpus() -> Vec<usize> {
+    sys::affinity::allowed().unwrap_or_else(|_| vec![0])
+}
+
+/// Binds the calling thread to one CPU.
+///
+/// Errors: `InvalidInput` when this process may not use it, with its number.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("binding to CPU {cpu}: {error}"));
+    sys::affinity::pin(cpu).map_err(named)
+}
+
+/// CPU time the calling thread has used.
+pub fn thread_cpu_time() -> Duration {
+    sys::clock::thread_cpu_time()
+}
+
+/// What every CPU has done since the machine started (/proc/stat); empty where that cannot be read.
+pub fn cpu_busy() -> Vec<CpuTimes> {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let tick =
+        Duration::from_secs(1) / u32::try_from(sys::clock::ticks_per_second()).unwrap_or(100);
+    text.lines()
+        .filter_map(|line| cpu_times(line, tick))
+        .collect()
+}
+
+/// How many files this process may have open: now, and as far as it may raise that itself.
+pub fn open_files() -> io::Result<(u64, u64)> {
+    sys::affinity::open_files()
+}
+
+/// Sets how many files this process may have open now.
+///
+/// Errors: `InvalidInput` above what [`open_files`] names as the most.
+pub fn set_open_files(now: u64) -> io::Result<()> {
+    let (_, most) = open_files()?;
+    sys::affinity::set_open_files(now, most)
+}
+
+/// One line of /proc/stat, "cpu3 user nice system idle iowait irq softirq steal guest guest_nice";
+/// guests are counted in user and nice already.
+fn cpu_times(line: &str, tick: Duration) -> Option<CpuTimes> {
+    let mut words = line.strip_prefix("cpu")?.split(' ');
+    let cpu = words.next()?.parse().ok()?;
+    let ticks: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
+    let total: u64 = ticks.iter().sum();
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    let length = |ticks: u64| tick.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX));
+    Some(CpuTimes {
+        cpu,
+        busy: length(total.saturating_sub(idle)),
+        total: length(total),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_proc_stat_is_read_without_counting_guests_twice() {
+        let tick = Duration::from_millis(10);
+        let times = cpu_times("cpu1 100 0 50 800 40 5 3 2 60 0", tick).expect("a CPU's line");
+        let expected = (Duration::from_millis(1600), Duration::from_millis(10_000));
+        assert_eq!(
+            (times.cpu, times.busy, times.total),
+            (1, expected.0, expected.1)
+        );
+        assert_eq!(cpu_times("cpu  100 0 50 800 40 5 3 2 60 0", tick), None);
+        assert_eq!(cpu_times("intr 5", tick), None);
+        assert_eq!(cpu_times("cpu0 1 2", tick), None);
+    }
+
+    #[test]
+    fn this_machine_has_cpus_and_they_can_be_bound_to() {
+        let cpus = cpus();
+        assert!(!cpus.is_empty() && cpus.is_sorted());
+        assert!(cpu_busy().len() >= cpus.len());
+        std::thread::spawn(move || {
+            pin(cpus[0]).expect("an allowed CPU");
+            assert_eq!(super::cpus(), [cpus[0]]);
+        })
+        .join()
+        .expect("the bound thread");
+        assert!(pin(100_000).unwrap_err().to_string().contains("100000"));
+    }
+}

@@ -1,0 +1,230 @@
+//! Files over both drivers.
+
+mod common;
+
+use std::os::unix::fs::MetadataExt;
+
+use common::{Bench, pattern};
+use fabrix_rt::{Allocate, Engine, File, Op};
+
+on_both_drivers!(
+    what_was_written_durably_is_read_back,
+    a_read_past_the_end_is_short,
+    a_punched_hole_reads_as_zeroes_and_gives_space_back,
+    an_offset_the_kernel_cannot_say_is_refused,
+    a_file_that_cannot_be_written_says_so,
+);
+
+fn scratch() -> File {
+    File::from(tempfile::tempfile().expect("a scratch file"))
+}
+
+fn what_was_written_durably_is_read_back(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let file = scratch();
+    for durable in [false, true] {
+        let mut buf = bench.buf(20_000);
+        buf.bytes_mut()
+            .copy_from_slice(&pattern(20_000, u8::from(durable)));
+        let shared = buf.clone();
+        let file = file.clone();
+        bench.start(
+            1,
+            Op::Write {
+                file: file.clone(),
+                buf,
+                start: 100,
+                bytes: 10_000,
+                offset: 4096,
+                durable,
+            },
+        );
+        assert_eq!(bench.ending_with_buf(1).0, 10_000);
+        bench.start(2, Op::Sync { file: file.clone() });
+        assert_eq!(bench.ending(2).result, 0);
+        let buf = bench.buf(20_000);
+        bench.start(
+            3,
+            Op::Read {
+                file,
+                buf,
+                start: 7,
+                bytes: 10_000,
+                offset: 4096,
+            },
+        );
+        let (result, read) = bench.ending_with_buf(3);
+        assert_eq!(result, 10_000);
+        assert!(read.bytes()[7..10_007] == shared.bytes()[100..10_100]);
+    }
+}
+
+fn a_read_past_the_end_is_short(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let file = scratch();
+    file.file().set_len(5000).expect("room");
+    let buf = bench.buf(4096);
+    bench.start(
+        1,
+        Op::Read {
+            file: file.clone(),
+            buf,
+            start: 0,
+            bytes: 4096,
+            offset: 4096,
+        },
+    );
+    let (result, buf) = bench.ending_with_buf(1);
+    assert_eq!(result, 5000 - 4096);
+    bench.start(
+        2,
+        Op::Read {
+            file,
+            buf,
+            start: 0,
+            bytes: 4096,
+            offset: 8192,
+        },
+    );
+    assert_eq!(bench.ending_with_buf(2).0, 0);
+}
+
+fn a_punched_hole_reads_as_zeroes_and_gives_space_back(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let file = scratch();
+    let mut buf = bench.buf(1 << 20);
+    buf.bytes_mut().fill(9);
+    bench.start(
+        1,
+        Op::Write {
+            file: file.clone(),
+            buf,
+            start: 0,
+            bytes: 1 << 20,
+            offset: 0,
+            durable: true,
+        },
+    );
+    let (_, buf) = bench.ending_with_buf(1);
+    let before = file.file().metadata().expect("open").blocks();
+    let how = Allocate::PunchHole;
+    bench.start(
+        2,
+        Op::Allocate {
+            file: file.clone(),
+            how,
+            offset: 65_536,
+            bytes: 1 << 19,
+        },
+    );
+    let result = bench.ending(2).result;
+    if result == -libc::EOPNOTSUPP {
+        return eprintln!("skipped: this file system punches no holes");
+    }
+    assert_eq!(result, 0);
+    let metadata = file.file().metadata().expect("open");
+    assert!(metadata.blocks() < before && metadata.len() == 1 << 20);
+    bench.start(
+        3,
+        Op::Read {
+            file: file.clone(),
+            buf,
+            start: 0,
+            bytes: 1 << 20,
+            offset: 0,
+        },
+    );
+    let (_, buf) = bench.ending_with_buf(3);
+    assert!(
+        buf.bytes()[65_536..65_536 + (1 << 19)]
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+    assert!(buf.bytes()[..65_536].iter().all(|byte| *byte == 9));
+    let how = Allocate::ZeroRange;
+    bench.start(
+        4,
+        Op::Allocate {
+            file: file.clone(),
+            how,
+            offset: 0,
+            bytes: 4096,
+        },
+    );
+    match bench.ending(4).result {
+        0 => {
+            bench.start(
+                5,
+                Op::Read {
+                    file,
+                    buf,
+                    start: 0,
+                    bytes: 8192,
+                    offset: 0,
+                },
+            );
+            let (_, buf) = bench.ending_with_buf(5);
+            assert!(buf.bytes()[..4096].iter().all(|byte| *byte == 0) && buf.bytes()[4096] == 9);
+        }
+        result => assert_eq!(result, -libc::EOPNOTSUPP, "tmpfs has no zero range"),
+    }
+}
+
+fn an_offset_the_kernel_cannot_say_is_refused(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let file = scratch();
+    let buf = bench.buf(512);
+    bench.start(
+        1,
+        Op::Read {
+            file: file.clone(),
+            buf,
+            start: 0,
+            bytes: 512,
+            offset: u64::MAX,
+        },
+    );
+    let (result, buf) = bench.ending_with_buf(1);
+    assert_eq!(result, -libc::EINVAL);
+    bench.start(
+        2,
+        Op::Write {
+            file: file.clone(),
+            buf,
+            start: 0,
+            bytes: 512,
+            offset: 1 << 63,
+            durable: false,
+        },
+    );
+    assert_eq!(bench.ending_with_buf(2).0, -libc::EINVAL);
+    bench.start(
+        3,
+        Op::Allocate {
+            file,
+            how: Allocate::PunchHole,
+            offset: u64::MAX,
+            bytes: 1,
+        },
+    );
+    assert_eq!(bench.ending(3).result, -libc::EINVAL);
+}
+
+fn a_file_that_cannot_be_written_says_so(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let named = tempfile::NamedTempFile::new().expect("a scratch file");
+    let file = File::from(std::fs::File::open(named.path()).expect("readable"));
+    let buf = bench.buf(512);
+    bench.start(
+        1,
+        Op::Write {
+            file,
+            buf,
+            start: 0,
+            bytes: 512,
+            offset: 0,
+            durable: false,
+        },
+    );
+    assert_eq!(bench.ending_with_buf(1).0, -libc::EBADF);
+}

@@ -1,0 +1,326 @@
+//! Exports: disks on one side, connections of hosts on the other.
+//!
+//! Knows which disk is which namespace, who may see it, and what a command of the protocol means for a disk.
+//! Touches sockets and disks through `transport` and `block` only, and never the initiator (`host`): a disk that
+//! is itself remote is composed in the program.
+//!
+//! A [`Target`] listens on one shard and spreads connections over all of them; what the shards share is a registry
+//! of controllers, touched when connections come and go.
+
+mod counters;
+mod export;
+mod local;
+mod notice;
+mod nvme;
+mod port;
+mod registry;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
+
+use fabrix_proto::nvme::log_page::HealthCounters;
+use fabrix_rt::{Remote, TaskId};
+
+pub use export::Export;
+pub use notice::Notice;
+pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
+
+use local::{Order, Steward};
+use registry::Registry;
+
+/// What a target serves and to whom.
+pub struct TargetConfig {
+    /// The subsystem: its name, its identity, its allowed hosts.
+    pub subsystem: SubsystemConfig,
+    /// The disks, sorted by namespace id.
+    pub exports: Vec<Export>,
+    /// Where to listen. Port 8009 answers discovery only and is not listed there.
+    pub listen: Vec<SocketAddr>,
+    /// Connections at most, of all hosts together.
+    pub max_connections: usize,
+    /// Told what happens that an operator wants to know; called on the shard where it happens.
+    pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
+}
+
+/// How long hosts may take for what a connection cannot wait for. The defaults suit a network.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// To say who they are: from accept to a Connect that succeeds.
+    pub connect: Duration,
+    /// To do their part at the end: to read our goodbye, or to send and read what was begun when we drain.
+    pub parting: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            parting: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A running target. Dropping it does not stop it: [`Target::drain`] does.
+pub struct Target {
+    shared: Arc<Shared>,
+    ports: Vec<TaskId>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// Why a target does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A listening address cannot be had.
+    Listen(SocketAddr, io::Error),
+    /// The configuration contradicts itself.
+    Config(String),
+    /// A shard is gone.
+    Shard,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(address, error) => match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    write!(
+                        f,
+                        "{address} is in use by another program; choose another port with --listen"
+                    )
+                }
+                io::ErrorKind::PermissionDenied => {
+                    write!(
+                        f,
+                        "no permission to listen on {address}; ports below 1024 need a privilege"
+                    )
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    write!(f, "{address} is not an address of this machine")
+                }
+                _ => write!(f, "cannot listen on {address}: {error}"),
+            },
+            Self::Config(sentence) => f.write_str(sentence),
+            Self::Shard => f.write_str("a shard of the data path has stopped"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// What all shards of a target share. Nothing here is touched for an I/O.
+pub(crate) struct Shared {
+    pub(crate) subsystem: nvme::Subsystems,
+    pub(crate) exports: Arc<[Export]>,
+    pub(crate) registry: Registry,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) counters: Vec<counters::Counters>,
+    started: Instant,
+    shards: Vec<Remote>,
+    stewards: OnceLock<Vec<TaskId>>,
+    connections: AtomicUsize,
+    max_connections: usize,
+    draining: AtomicBool,
+    notify: Box<dyn Fn(&Notice) + Send + Sync>,
+}
+
+impl Shared {
+    /// Gives an order to the target's part on shard `index`, counted around; false when it was dropped.
+    ///
+    /// A shard whose mailbox is full cannot take one more connection, and one that is being stopped needs no order
+    /// to drain: the order is dropped, and with it a connection closed, which says so to the host.
+    pub(crate) fn order(&self, index: usize, order: Order) -> bool {
+        let stewards = self.stewards.get().map_or(&[][..], Vec::as_slice);
+        let index = index % stewards.len().max(1);
+        stewards
+            .get(index)
+            .is_some_and(|steward| self.shards[index].send(*steward, Box::new(order)).is_ok())
+    }
+
+    /// What all shards have counted, for the health log.
+    pub(crate) fn health(&self) -> HealthCounters {
+        let hours = self.started.elapsed().as_secs() / 3600;
+        let mut health = HealthCounters {
+            power_cycles: 1,
+            power_on_hours: hours,
+            ..HealthCounters::default()
+        };
+        self.counters
+            .iter()
+            .for_each(|counters| counters.add_to(&mut health));
+        health
+    }
+
+    pub(crate) fn notice(&self, notice: &Notice) {
+        (self.notify)(notice);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether one more connection fits.
+    pub(crate) fn may_connect(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) < self.max_connections
+    }
+
+    pub(crate) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Target {
+    /// Starts listening; connections are kept by `shards`, the first of which accepts.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(config: TargetConfig, shards: Vec<Remote>) -> Result<Self, StartError> {
+        Self::start_with(config, Deadlines::default(), shards)
+    }
+
+    /// The same with other deadlines than the usual ones.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start_with(
+        config: TargetConfig,
+        deadlines: Deadlines,
+        shards: Vec<Remote>,
+    ) -> Result<Self, StartError> {
+        let subsystem = nvme::Subsystems::new(&config).map_err(StartError::Config)?;
+        let first = shards.first().cloned().ok_or(StartError::Shard)?;
+        let shared = Arc::new(Shared {
+            subsystem,
+            exports: config.exports.into(),
+            registry: Registry::new(config.max_connections),
+            deadlines,
+            counters: shards
+                .iter()
+                .map(|_| counters::Counters::default())
+                .collect(),
+            started: Instant::now(),
+            shards,
+            stewards: OnceLock::new(),
+            connections: AtomicUsize::new(0),
+            max_connections: config.max_connections,
+            draining: AtomicBool::new(false),
+            notify: config.notify,
+        });
+        let stewards = shared
+            .shards
+            .iter()
+            .enumerate()
+            .map(|(index, shard)| steward(shard, index, &shared))
+            .collect::<Result<_, _>>()?;
+        shared.stewards.get_or_init(|| stewards);
+        let listening = config
+            .listen
+            .into_iter()
+            .map(|address| listen(&first, address, &shared));
+        let (ports, addresses): (Vec<_>, Vec<_>) = listening
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .unzip();
+        shared
+            .subsystem
+            .listening(&shared.exports, &addresses)
+            .map_err(StartError::Config)?;
+        Ok(Self {
+            shared,
+            ports,
+            addresses,
+        })
+    }
+
+    /// Where it listens, in the order asked for, with the ports that the system chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Connections now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Controllers now: hosts that are connected, discovery included.
+    #[must_use]
+    pub fn controllers(&self) -> usize {
+        self.shared.registry.len()
+    }
+
+    /// Takes no more connections, and tells those that are there to finish what they have begun and close.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+        for port in &self.ports {
+            // A port that is not told accepts once more, sees that we drain, and does not go on.
+            let _not_told = self.shared.shards[0].send(*port, Box::new(port::Close));
+        }
+        for index in 0..self.shared.shards.len() {
+            let _stopped = self.shared.order(index, Order::Drain);
+        }
+    }
+}
+
+/// Sets up the target's part on a shard.
+fn steward(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, StartError> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let shared = Arc::clone(shared);
+    let setup = move |shard: &mut fabrix_rt::Shard| {
+        let _gone = tell.send(Steward::install(shard, index, shared));
+    };
+    shard
+        .run(Box::new(setup))
+        .map_err(|_full| StartError::Shard)?;
+    told.recv().map_err(|_gone| StartError::Shard)
+}
+
+/// Opens a port on the accepting shard. The port of a process that was killed is free only when the kernel has torn
+/// down its rings, a moment after the process is gone: one that is in use is tried again for that long.
+fn listen(
+    first: &Remote,
+    address: SocketAddr,
+    shared: &Arc<Shared>,
+) -> Result<(TaskId, SocketAddr), StartError> {
+    let until = Instant::now() + PORT_PATIENCE;
+    loop {
+        match try_listen(first, address, shared) {
+            Err(StartError::Listen(_, error))
+                if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until =>
+            {
+                thread::sleep(PORT_RETRY);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Tries it once and waits for the outcome.
+fn try_listen(
+    first: &Remote,
+    address: SocketAddr,
+    shared: &Arc<Shared>,
+) -> Result<(TaskId, SocketAddr), StartError> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let shared = Arc::clone(shared);
+    first
+        .run(Box::new(move |shard| {
+            let _gone = tell.send(port::Port::open(shard, address, shared));
+        }))
+        .map_err(|_full| StartError::Shard)?;
+    told.recv()
+        .map_err(|_gone| StartError::Shard)?
+        .map_err(|error| StartError::Listen(address, error))
+}
+
+/// How long a port in use is tried again, and how often.
+const PORT_PATIENCE: Duration = Duration::from_millis(500);
+const PORT_RETRY: Duration = Duration::from_millis(10);

@@ -1,0 +1,269 @@
+//! An admin queue: the controller of `proto`, its held requests, and the data its commands move.
+//!
+//! Knows which admin command waits for data; what commands mean is in `fabrix_proto::nvme::controller`. Stopping the
+//! I/O queues is the connection's part: this file only says that it is time.
+
+use fabrix_proto::nvme::command::IoLimits;
+use fabrix_proto::nvme::controller::{
+    Controller, ControllerLimits, Outcome, Quiesce, Surroundings,
+};
+use fabrix_proto::nvme::fabrics::Connect;
+use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
+use fabrix_proto::nvme::subsystem::Authorized;
+use fabrix_proto::nvme::tcp::target::Transfer;
+use fabrix_proto::{Nanos, Slot};
+use fabrix_transport::Held;
+
+use super::SubsystemConfig;
+use super::execute::Data;
+use super::io::Desk;
+
+/// What hosts may send within a command capsule of an I/O queue, in bytes: a 4 KiB write, and an 8 KiB one.
+pub(crate) const IN_CAPSULE_BYTES: u32 = 8192;
+
+/// What a command of the admin queue means for the rest of the controller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nothing.
+    Nothing,
+    /// The I/O queues must be stopped.
+    Quiesce,
+    /// The keep-alive timer had expired when the command came: the association is over.
+    Expired,
+}
+
+/// The admin queue of a host.
+pub(crate) struct Admin {
+    controller: Controller,
+    view: Authorized,
+    /// Commands whose data is being fetched.
+    fetching: Vec<(Slot, SubmissionEntry)>,
+    /// A reset or shutdown waits for the I/O queues to end.
+    quiescing: bool,
+    /// I/O queues are ending, and the last has not said so yet.
+    has_ending_queues: bool,
+    retired: bool,
+}
+
+/// The limits of I/O commands that a subsystem's hosts are told.
+pub(crate) const fn io_limits(config: &SubsystemConfig) -> IoLimits {
+    IoLimits {
+        max_transfer_bytes: config.max_transfer_bytes,
+        max_write_zeroes_bytes: MAX_WRITE_ZEROES_BYTES,
+        compare: true,
+        verify: true,
+    }
+}
+
+impl Admin {
+    pub(crate) fn new(
+        id: u16,
+        connect: &Connect,
+        view: Authorized,
+        config: &SubsystemConfig,
+        now: Nanos,
+    ) -> Self {
+        let limits = ControllerLimits {
+            io: io_limits(config),
+            in_capsule_bytes: IN_CAPSULE_BYTES,
+            quiesce_ms: 0,
+        };
+        let controller = Controller::new(&view, id, connect, limits, now);
+        let fetching = Vec::new();
+        Self {
+            controller,
+            view,
+            fetching,
+            quiescing: false,
+            has_ending_queues: false,
+            retired: false,
+        }
+    }
+
+    /// The controller's id.
+    pub(crate) fn id(&self) -> u16 {
+        self.controller.controller_id()
+    }
+
+    /// Whose it is.
+    pub(crate) fn host(&self) -> &fabrix_proto::nvme::nqn::Nqn {
+        self.controller.host()
+    }
+
+    /// Whether I/O queues may connect.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.controller.is_ready() && !self.quiescing
+    }
+
+    /// When `expired` is to be called.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        self.controller.deadline()
+    }
+
+    /// Whether the host has been silent for too long.
+    pub(crate) fn expired(&mut self, now: Nanos) -> bool {
+        self.controller.check_keep_alive(now)
+    }
+
+    /// True the first time: the controller is to be taken out of the registry.
+    pub(crate) fn retire(&mut self) -> bool {
+        !std::mem::replace(&mut self.retired, true)
+    }
+
+    /// A command has come.
+    pub(crate) fn command(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        transfer: Transfer,
+    ) -> After {
+        let wanted = match self.controller.transfer_bytes(entry) {
+            Ok(bytes) => bytes,
+            Err(status) => {
+                desk.answer(slot, status);
+                return After::Nothing;
+            }
+        };
+        match transfer {
+            Transfer::None if wanted == 0 => self.execute(desk, slot, entry, &Data::None, 0),
+            Transfer::Inline { bytes } if bytes == wanted => {
+                self.execute(desk, slot, entry, &Data::InPlace, bytes)
+            }
+            Transfer::Send { bytes } if bytes == wanted => {
+                self.execute(desk, slot, entry, &Data::None, 0)
+            }
+            Transfer::Fetch { bytes } if bytes == wanted && desk.fetch(slot, bytes) => {
+                self.fetching.push((slot, *entry));
+                After::Nothing
+            }
+            _ => {
+                desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID);
+                After::Nothing
+            }
+        }
+    }
+
+    /// The data that a command waited for is here.
+    pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) -> After {
+        let data = desk.fetched(slot);
+        let Some(at) = self
+            .fetching
+            .iter()
+            .position(|(waiting, _)| *waiting == slot)
+        else {
+            return After::Nothing;
+        };
+        let (_, entry) = self.fetching.swap_remove(at);
+        if !intact {
+            desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR);
+            return After::Nothing;
+        }
+        let bytes = self.controller.transfer_bytes(&entry).unwrap_or(0);
+        self.execute(desk, slot, &entry, &data, bytes)
+    }
+
+    fn execute(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        data: &Data,
+        data_bytes: u32,
+    ) -> After {
+        let page_bytes = self.controller.transfer_bytes(entry).unwrap_or(0) as usize;
+        let Some(mut page) = desk.shard.take_buf(page_bytes.max(1)) else {
+            desk.answer(slot, Status::INTERNAL_ERROR);
+            return After::Nothing;
+        };
+        // A page is built in memory that others have used: nothing of theirs may leave with it.
+        page.bytes_mut()[..page_bytes].fill(0);
+        let health = desk.local.shared.health();
+        for error in desk.local.shared.registry.take_errors(self.id()) {
+            self.controller.record_error(&error);
+        }
+        let now = Nanos(desk.shard.now().0);
+        let around = Surroundings {
+            view: &self.view,
+            health: &health,
+            now,
+        };
+        let data_in = &data.bytes(desk)[..data_bytes as usize];
+        let outcome = self
+            .controller
+            .execute(slot, entry, &around, data_in, page.bytes_mut());
+        let after = match outcome {
+            Outcome::Complete {
+                status,
+                result,
+                data_bytes,
+            } => {
+                if data_bytes > 0 {
+                    desk.stream.hold(slot, Held::Buf(page, 0));
+                }
+                desk.complete(slot, CompletionEntry::new(status, result), data_bytes);
+                After::Nothing
+            }
+            Outcome::Held => After::Nothing,
+            Outcome::Aborted { held } => {
+                desk.answer(held, Status::ABORT_REQUESTED);
+                desk.answer(slot, Status::SUCCESS);
+                After::Nothing
+            }
+            Outcome::Quiesce(kind) => {
+                desk.answer(slot, Status::SUCCESS);
+                self.quiescing = true;
+                while let Some(held) = self.controller.release_held() {
+                    desk.answer(held, Status::ABORT_REQUESTED);
+                }
+                // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not
+                // been told to flush was not promised: the standard leaves that to the host's own flushes.
+                let (Quiesce::Reset | Quiesce::Shutdown) = kind;
+                After::Quiesce
+            }
+        };
+        self.tell_events(desk);
+        if self.controller.check_keep_alive(now) {
+            After::Expired
+        } else {
+            after
+        }
+    }
+
+    /// Answers held event requests that have something to say.
+    fn tell_events(&mut self, desk: &mut Desk<'_>) {
+        while let Some((slot, event)) = self.controller.poll_event() {
+            desk.complete(
+                slot,
+                CompletionEntry::new(Status::SUCCESS, u64::from(event)),
+                0,
+            );
+        }
+    }
+
+    /// The I/O queues were told to end, and `quiesced` will say that they have.
+    pub(crate) fn queues_are_ending(&mut self) {
+        self.has_ending_queues = true;
+    }
+
+    /// Whether something that was begun is not over: a command's data, or an I/O queue that is ending.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.fetching.is_empty() || self.has_ending_queues
+    }
+
+    /// Whether I/O queues are ending.
+    pub(crate) fn has_ending_queues(&self) -> bool {
+        self.has_ending_queues
+    }
+
+    /// No I/O queue is left, and no disk works for one: the reset or shutdown is complete.
+    pub(crate) fn quiesced(&mut self) {
+        self.has_ending_queues = false;
+        if std::mem::take(&mut self.quiescing) {
+            self.controller.quiesced();
+        }
+    }
+}
+
+/// Most bytes of one Write Zeroes: 65536 blocks of any size we have.
+const MAX_WRITE_ZEROES_BYTES: u32 = 1 << 30;

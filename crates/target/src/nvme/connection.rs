@@ -1,0 +1,771 @@
+//! One connection of a host, from accept to the last byte.
+//!
+//! Knows the life of a connection: unknown until its Connect command, then an admin or an I/O queue, then ending.
+//! What commands mean is in `admin` and `io`. An unknown peer has a deadline, a small buffer, and no disk.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fabrix_proto::nvme::fabrics::{Connect, ConnectRefusal, FabricsCommand};
+use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
+use fabrix_proto::nvme::subsystem::Refused;
+use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
+use fabrix_proto::{Nanos, Slot};
+use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
+use fabrix_transport::{Ended, Held, Stream, StreamSlots, pass};
+
+use super::DISCOVERY_PORT;
+use super::admin::{Admin, After};
+use super::io::{DISK_SLOTS, Desk, IoQueue};
+use super::subsystems::discovery_address;
+use crate::Notice;
+use crate::local::Local;
+use crate::registry::{HostName, JoinError, Place};
+
+/// The connection's own slots of its task.
+const STREAM: StreamSlots = StreamSlots {
+    receive: 0,
+    send: 1,
+};
+const DEADLINE: u32 = 2;
+const RETRY: u32 = 3;
+const TELL: u32 = 4;
+
+/// Events taken at once: then other connections have their turn.
+const EVENTS_AT_ONCE: usize = 128;
+/// How soon a connection is told again something for which its shard's mailbox had no room.
+const TELL_AFTER: Duration = Duration::from_millis(10);
+/// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// What other tasks tell a connection.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    /// Finish what has begun, take nothing more, close.
+    Drain,
+    /// The controller is gone: close.
+    Close,
+    /// The I/O connections of this controller are gone.
+    Quiesced,
+}
+
+enum Role {
+    /// Nobody yet: only Connect may come.
+    Unknown {
+        connecting: Option<SubmissionEntry>,
+    },
+    Admin(Box<Admin>),
+    Io {
+        queue: Box<IoQueue>,
+        controller: u16,
+        qid: u16,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Open,
+    /// Answers what it has begun, and refuses what comes.
+    Draining,
+    /// Has said goodbye; what still comes is dropped.
+    Parting,
+    /// Closed; waits for the kernel and the disks to be done.
+    Ending,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// The task of one connection.
+pub(crate) struct Connection {
+    task: TaskId,
+    stream: Stream<Target>,
+    local: Rc<Local>,
+    role: Role,
+    phase: Phase,
+    peer: Option<SocketAddr>,
+    deadline: Option<TimerId>,
+    retrying: bool,
+    /// Events may be waiting in the stream that were not taken yet.
+    has_more: bool,
+    /// What others are to be told, as soon as their mailboxes have room.
+    untold: Vec<(Place, Told)>,
+}
+
+impl Connection {
+    /// Takes over an accepted connection.
+    pub(crate) fn adopt(shard: &mut Shard, stream: TcpStream, local: &Rc<Local>) {
+        let peer = stream.peer_addr().ok();
+        // Answers leave when they are ready: one send carries all of a turn.
+        let _only_slower = stream.set_nodelay(true);
+        let socket = Socket::from(stream);
+        let task = shard.reserve();
+        let config = &local.shared.subsystem.config;
+        let slots = config.max_queue_entries;
+        let limits = TargetLimits {
+            max_slots: slots,
+            max_data_bytes: config.max_transfer_bytes,
+            in_capsule_bytes: super::admin::IN_CAPSULE_BYTES,
+            ..TargetLimits::default()
+        };
+        let machine = Target::new(limits, pass::crc32c);
+        let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));
+        stream.limit_backlog();
+        let at = shard.now() + local.shared.deadlines.connect;
+        let connection = Rc::new(RefCell::new(Self {
+            task,
+            stream,
+            local: Rc::clone(local),
+            role: Role::Unknown { connecting: None },
+            phase: Phase::Open,
+            peer,
+            deadline: Some(shard.set_timer(
+                Token {
+                    task,
+                    slot: DEADLINE,
+                },
+                at,
+            )),
+            retrying: false,
+            has_more: false,
+            untold: Vec::new(),
+        }));
+        local.joined(task);
+        shard.install(task, Rc::clone(&connection) as Rc<RefCell<dyn Task>>);
+        connection.borrow_mut().flush(shard);
+    }
+
+    /// Takes events until none is left, the peer does not read its answers, or others should have their turn.
+    fn take_events(&mut self, shard: &mut Shard) {
+        self.has_more = false;
+        for _ in 0..EVENTS_AT_ONCE {
+            if self.phase >= Phase::Parting {
+                return;
+            }
+            if self.stream.backlogged() {
+                break;
+            }
+            match self.stream.next() {
+                Ok(Some(event)) => self.event(shard, event),
+                Ok(None) => return,
+                Err(ended) => return self.ended(shard, ended),
+            }
+        }
+        self.has_more = true;
+    }
+
+    fn event(&mut self, shard: &mut Shard, event: Event) {
+        match event {
+            Event::Command {
+                slot,
+                entry,
+                transfer,
+                intact,
+            } => {
+                let entry = SubmissionEntry::from_array(entry);
+                self.command(shard, slot, &entry, transfer, intact);
+            }
+            Event::Fetched { slot, intact } => self.fetched(shard, slot, intact),
+            Event::Released { slot } => drop(self.stream.release(slot)),
+            Event::Goodbye => {
+                let why = self.stream.machine().goodbye();
+                let what = why.map_or_else(String::new, |why| {
+                    format!(
+                        "the host ended it: status {}, field offset {}",
+                        why.status, why.information
+                    )
+                });
+                self.local.shared.notice(&Notice::Violation {
+                    peer: self.peer,
+                    what,
+                });
+                self.end(shard);
+            }
+        }
+    }
+
+    fn command(
+        &mut self,
+        shard: &mut Shard,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        transfer: Transfer,
+        intact: bool,
+    ) {
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        if self.phase == Phase::Draining {
+            return desk.answer(slot, Status::ABORTED_SQ_DELETION);
+        }
+        match &mut self.role {
+            Role::Io { queue, .. } if !entry.is_fabrics() => {
+                queue.command(&mut desk, slot, entry, transfer, intact)
+            }
+            Role::Io { .. } => self.io_fabrics(shard, slot, entry),
+            Role::Admin(_) | Role::Unknown { .. } if !intact => {
+                desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR)
+            }
+            Role::Admin(admin) => {
+                let after = admin.command(&mut desk, slot, entry, transfer);
+                self.after_admin(shard, after);
+            }
+            Role::Unknown { connecting } => {
+                if connecting.is_some()
+                    || !matches!(FabricsCommand::parse(entry), Ok(FabricsCommand::Connect))
+                {
+                    return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR);
+                }
+                match transfer {
+                    Transfer::Inline { .. } => {
+                        let data = self.stream.in_place().to_vec();
+                        self.connect(shard, slot, entry, &data);
+                    }
+                    Transfer::Fetch { bytes }
+                        if bytes <= CONNECT_BYTES_MOST && desk.fetch(slot, bytes) =>
+                    {
+                        *connecting = Some(*entry);
+                    }
+                    _ => desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID),
+                }
+            }
+        }
+    }
+
+    fn fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        match &mut self.role {
+            Role::Io { queue, .. } => queue.fetched(&mut desk, slot, intact),
+            Role::Admin(admin) => {
+                let after = admin.fetched(&mut desk, slot, intact);
+                self.after_admin(shard, after);
+            }
+            Role::Unknown { connecting } => {
+                let data = desk.stream.release(slot);
+                match (connecting.take(), data) {
+                    (Some(entry), Held::Buf(buf, _)) if intact => {
+                        let bytes = (entry.sgl.length.get() as usize).min(buf.len());
+                        self.connect(shard, slot, &entry, &buf.bytes()[..bytes]);
+                    }
+                    _ => desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR),
+                }
+            }
+        }
+    }
+
+    /// The host says who it is.
+    fn connect(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry, data: &[u8]) {
+        match self.introduce(shard, entry, data) {
+            Ok(controller) => {
+                let mut desk = Desk {
+                    shard,
+                    stream: &mut self.stream,
+                    local: &self.local,
+                    task: self.task,
+                };
+                desk.complete(slot, Connect::accepted(controller), 0);
+                self.watch(shard);
+            }
+            Err(refusal) => {
+                let why = refusal.to_string();
+                self.local.shared.notice(&Notice::Refused {
+                    peer: self.peer,
+                    why,
+                });
+                let mut desk = Desk {
+                    shard,
+                    stream: &mut self.stream,
+                    local: &self.local,
+                    task: self.task,
+                };
+                desk.complete(slot, refusal.completion(), 0);
+            }
+        }
+    }
+
+    fn introduce(
+        &mut self,
+        shard: &Shard,
+        entry: &SubmissionEntry,
+        data: &[u8],
+    ) -> Result<u16, ConnectRefusal> {
+        let shared = &self.local.shared;
+        let connect = Connect::parse(entry, data, shared.subsystem.config.max_queue_entries)?;
+        let view = shared
+            .subsystem
+            .inventory()
+            .authorize(&connect.subsystem, &connect.host)?;
+        let address = self.stream.socket().local_addr();
+        if address
+            .as_ref()
+            .is_ok_and(|address| address.port() == DISCOVERY_PORT)
+            && !view.is_discovery()
+        {
+            return Err(Refused::UnknownSubsystem.into());
+        }
+        let view = match address {
+            Ok(address) => view.reached_at(discovery_address(address.ip())),
+            Err(_) => view,
+        };
+        let host = HostName {
+            nqn: connect.host.as_str().to_owned(),
+            id: connect.host_id,
+        };
+        let subsystem = connect.subsystem.as_str();
+        let controller = if connect.is_admin() {
+            let place = Place {
+                shard: self.local.remote.clone(),
+                task: self.task,
+            };
+            let most_queues = if view.is_discovery() {
+                0
+            } else {
+                shared.subsystem.config.max_io_queues
+            };
+            let admitted = shared.registry.admit(host, subsystem, most_queues, place);
+            let controller = admitted.ok_or(ConnectRefusal::status(
+                Status::CONNECT_CONTROLLER_BUSY,
+                "there are as many controllers as allowed",
+            ))?;
+            let admin = Admin::new(
+                controller,
+                &connect,
+                view,
+                &shared.subsystem.config,
+                Nanos(shard.now().0),
+            );
+            self.role = Role::Admin(Box::new(admin));
+            shared.notice(&Notice::Connected {
+                host: connect.host.to_string(),
+                controller,
+                peer: self.peer,
+            });
+            controller
+        } else {
+            let place = Place {
+                shard: self.local.remote.clone(),
+                task: self.task,
+            };
+            let (controller, qid) = (connect.controller_id, connect.queue_id);
+            shared
+                .registry
+                .join(controller, &host, subsystem, qid, place)
+                .map_err(join_refusal)?;
+            let limits = super::admin::io_limits(&shared.subsystem.config);
+            let queue = IoQueue::new(
+                view,
+                limits,
+                (controller, qid),
+                usize::from(shared.subsystem.config.max_queue_entries),
+            );
+            self.role = Role::Io {
+                queue: Box::new(queue),
+                controller,
+                qid,
+            };
+            controller
+        };
+        let (machine, _) = self.stream.speak();
+        machine.set_queue(connect.is_admin(), connect.queue_entries);
+        machine.set_flow_control(!connect.disable_sq_flow_control);
+        Ok(controller)
+    }
+
+    /// Fabrics commands of an I/O queue: it may leave, and no more.
+    fn io_fabrics(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry) {
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        match FabricsCommand::parse(entry) {
+            Ok(FabricsCommand::Disconnect) => {
+                desk.answer(slot, Status::SUCCESS);
+                self.drain(shard);
+            }
+            Ok(_) => desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR),
+            Err(status) => desk.answer(slot, status),
+        }
+    }
+
+    /// What an admin command means for the rest of its controller.
+    fn after_admin(&mut self, shard: &mut Shard, after: After) {
+        let Role::Admin(admin) = &mut self.role else {
+            return;
+        };
+        let registry = &self.local.shared.registry;
+        match after {
+            After::Nothing if self.phase != Phase::Open => {}
+            After::Nothing => registry.enable(admin.id(), admin.is_ready()),
+            After::Quiesce => match registry.quiesce(admin.id()) {
+                Some(queues) => {
+                    admin.queues_are_ending();
+                    self.tell(shard, queues, Told::Close);
+                }
+                None => admin.quiesced(),
+            },
+            After::Expired => return self.expire(shard),
+        }
+        self.watch(shard);
+    }
+
+    /// The host was silent for too long: all queues of its controller end.
+    fn expire(&mut self, shard: &mut Shard) {
+        self.retire(shard, "its keep-alive expired");
+        self.end(shard);
+    }
+
+    /// Tells other connections something; those whose mailbox is full are told soon.
+    fn tell(&mut self, shard: &mut Shard, places: impl IntoIterator<Item = Place>, told: Told) {
+        self.untold
+            .extend(places.into_iter().map(|place| (place, told)));
+        self.tell_again(shard);
+    }
+
+    fn tell_again(&mut self, shard: &mut Shard) {
+        self.untold
+            .retain(|(place, told)| place.shard.send(place.task, Box::new(*told)).is_err());
+        if !self.untold.is_empty() {
+            let at = shard.now() + TELL_AFTER;
+            shard.set_timer(
+                Token {
+                    task: self.task,
+                    slot: TELL,
+                },
+                at,
+            );
+        }
+    }
+
+    /// Sets the deadline that the connection's role asks for; one that is ending has another.
+    fn watch(&mut self, shard: &mut Shard) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        if let Some(timer) = self.deadline.take() {
+            shard.cancel_timer(timer);
+        }
+        let at = match &self.role {
+            Role::Admin(admin) => admin.deadline().map(|at| fabrix_rt::Nanos(at.0)),
+            Role::Unknown { .. } | Role::Io { .. } => None,
+        };
+        self.deadline = at.map(|at| {
+            shard.set_timer(
+                Token {
+                    task: self.task,
+                    slot: DEADLINE,
+                },
+                at,
+            )
+        });
+    }
+
+    /// Nothing more comes from the stream.
+    fn ended(&mut self, shard: &mut Shard, ended: Ended) {
+        match ended {
+            Ended::Closed | Ended::Socket(_) => self.end(shard),
+            Ended::Violation(violation) => {
+                self.local.shared.notice(&Notice::Violation {
+                    peer: self.peer,
+                    what: violation.to_string(),
+                });
+                self.part(shard);
+            }
+        }
+    }
+
+    /// Lets the goodbye out and drops what still comes.
+    fn part(&mut self, shard: &mut Shard) {
+        self.phase = Phase::Parting;
+        self.stream.discard();
+        self.retire(shard, "it broke the protocol");
+        self.await_parting(shard);
+        shard.flush_later(self.task);
+    }
+
+    /// From now on the peer has to do its part in time.
+    fn await_parting(&mut self, shard: &mut Shard) {
+        let at = shard.now() + self.local.shared.deadlines.parting;
+        let timer = shard.set_timer(
+            Token {
+                task: self.task,
+                slot: DEADLINE,
+            },
+            at,
+        );
+        if let Some(earlier) = self.deadline.replace(timer) {
+            shard.cancel_timer(earlier);
+        }
+    }
+
+    /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
+    fn drain(&mut self, shard: &mut Shard) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Draining;
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        match &mut self.role {
+            Role::Io { queue, .. } => queue.drain(&mut desk),
+            Role::Admin(admin) if self.local.shared.registry.quiesce(admin.id()).is_some() => {
+                admin.queues_are_ending();
+            }
+            Role::Admin(_) | Role::Unknown { .. } => {}
+        }
+        self.await_parting(shard);
+        shard.flush_later(self.task);
+    }
+
+    /// Whether a draining connection has commands that it began and has not answered.
+    fn is_busy(&self) -> bool {
+        match &self.role {
+            Role::Io { .. } => self.stream.machine().slots_in_use() > 0,
+            Role::Admin(admin) => admin.is_busy(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    /// Whether what a draining connection waits for is not its host's part.
+    fn waits_for_others(&self) -> bool {
+        match &self.role {
+            Role::Io { queue, .. } => queue.at_disk() > 0 || queue.is_stalled(),
+            Role::Admin(admin) => admin.has_ending_queues(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    /// Closes; the task goes when the kernel and the disks have given back what is theirs.
+    fn end(&mut self, shard: &mut Shard) {
+        if self.phase < Phase::Ending {
+            self.phase = Phase::Ending;
+            self.stream.close();
+            if let Role::Io { queue, .. } = &mut self.role {
+                queue.give_up();
+            }
+            self.retire(shard, "the connection ended");
+        }
+        self.leave_when_quiet(shard);
+    }
+
+    /// The controller of an admin connection goes with it.
+    fn retire(&mut self, shard: &mut Shard, why: &str) {
+        if let Role::Admin(admin) = &mut self.role
+            && admin.retire()
+        {
+            let (host, controller, why) = (admin.host().to_string(), admin.id(), why.to_owned());
+            let queues = self.local.shared.registry.dismiss(controller);
+            self.tell(shard, queues, Told::Close);
+            self.local.shared.notice(&Notice::Disconnected {
+                host,
+                controller,
+                why,
+            });
+        }
+    }
+
+    fn at_disk(&self) -> usize {
+        match &self.role {
+            Role::Io { queue, .. } => queue.at_disk(),
+            Role::Unknown { .. } | Role::Admin(_) => 0,
+        }
+    }
+
+    fn leave_when_quiet(&mut self, shard: &mut Shard) {
+        if self.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
+            return;
+        }
+        if let Role::Io {
+            controller, qid, ..
+        } = self.role
+        {
+            // Once: after this the queue id may be another connection's.
+            self.role = Role::Unknown { connecting: None };
+            let admin = self.local.shared.registry.leave(controller, qid, self.task);
+            self.tell(shard, admin, Told::Quiesced);
+        }
+        if !self.untold.is_empty() {
+            return;
+        }
+        self.phase = Phase::Gone;
+        if let Some(timer) = self.deadline.take() {
+            shard.cancel_timer(timer);
+        }
+        self.local.left(self.task);
+        shard.remove(self.task);
+    }
+
+    fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        if let Role::Io { queue, .. } = &mut self.role {
+            queue.disk_answered(&mut desk, slot, completion);
+        }
+        if self.phase == Phase::Draining {
+            // The host's part, to read the answer, begins only now.
+            self.await_parting(shard);
+        }
+    }
+
+    /// Tries again what a busy disk refused, unless nobody waits for it any more.
+    fn retry(&mut self, shard: &mut Shard) {
+        self.retrying = false;
+        if self.phase >= Phase::Ending {
+            return;
+        }
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        if let Role::Io { queue, .. } = &mut self.role {
+            queue.retry(&mut desk);
+        }
+        shard.flush_later(self.task);
+    }
+
+    /// Makes sure that what a busy disk refused is tried again.
+    fn arrange_retry(&mut self, shard: &mut Shard) {
+        if let Role::Io { queue, .. } = &self.role
+            && queue.is_stalled()
+            && !self.retrying
+        {
+            self.retrying = true;
+            let at = shard.now() + RETRY_AFTER;
+            shard.set_timer(
+                Token {
+                    task: self.task,
+                    slot: RETRY,
+                },
+                at,
+            );
+        }
+    }
+}
+
+impl Task for Connection {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let outcome = match slot {
+            slot if slot == STREAM.receive => self.stream.received(completion),
+            slot if slot == STREAM.send => self.stream.sent(completion),
+            slot => {
+                self.disk_answered(shard, slot, completion);
+                Ok(())
+            }
+        };
+        match outcome {
+            Ok(()) if self.has_more => {}
+            Ok(()) => self.take_events(shard),
+            Err(_) => self.end(shard),
+        }
+        if self.phase >= Phase::Ending {
+            self.leave_when_quiet(shard);
+        } else {
+            shard.flush_later(self.task);
+        }
+    }
+
+    fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        match slot {
+            RETRY => return self.retry(shard),
+            TELL => {
+                self.tell_again(shard);
+                return self.leave_when_quiet(shard);
+            }
+            _ => self.deadline = None,
+        }
+        if self.phase == Phase::Draining && self.waits_for_others() {
+            return self.await_parting(shard);
+        }
+        match &mut self.role {
+            Role::Admin(admin) if self.phase == Phase::Open => {
+                if admin.expired(Nanos(shard.now().0)) {
+                    self.expire(shard);
+                } else {
+                    self.watch(shard);
+                }
+            }
+            Role::Unknown { .. } if self.phase == Phase::Open => {
+                let why = "it did not say who it is in time".to_owned();
+                self.local.shared.notice(&Notice::Refused {
+                    peer: self.peer,
+                    why,
+                });
+                self.end(shard);
+            }
+            _ => self.end(shard),
+        }
+    }
+
+    fn flush(&mut self, shard: &mut Shard) {
+        if self.has_more {
+            self.take_events(shard);
+        }
+        if self.phase >= Phase::Ending {
+            return;
+        }
+        if self.stream.flush(shard).is_err() {
+            return self.end(shard);
+        }
+        if self.has_more && !self.stream.backlogged() {
+            shard.flush_later(self.task);
+        }
+        self.arrange_retry(shard);
+        if self.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
+            self.end(shard);
+        }
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        match message.downcast_ref() {
+            Some(Told::Drain) => self.drain(shard),
+            Some(Told::Close) => self.end(shard),
+            Some(Told::Quiesced) => {
+                if let Role::Admin(admin) = &mut self.role {
+                    admin.quiesced();
+                    shard.flush_later(self.task);
+                }
+            }
+            None => debug_assert!(false, "connections are told these things only"),
+        }
+    }
+}
+
+fn join_refusal(error: JoinError) -> ConnectRefusal {
+    match error {
+        JoinError::UnknownController => {
+            ConnectRefusal::controller_id("the host has no such controller")
+        }
+        JoinError::NotReady => ConnectRefusal::status(
+            Status::COMMAND_SEQUENCE_ERROR,
+            "the controller is not enabled",
+        ),
+        JoinError::QueueId => {
+            ConnectRefusal::queue_id("the queue id is in use, or was not granted")
+        }
+    }
+}
+
+/// The data of Connect is 1024 bytes; more is not fetched for a stranger.
+const CONNECT_BYTES_MOST: u32 = 1024;

@@ -1,0 +1,434 @@
+//! One command of an I/O queue, from its submission entry to its answer.
+//!
+//! The second half of `io`: what each command asks of the disk, and what its ending means. The table of slots, and
+//! the order in which things happen to it, is in `io`; fused pairs are in `fused`.
+
+use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
+use fabrix_proto::Slot;
+use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
+use fabrix_proto::nvme::spec::Status;
+use fabrix_rt::{Buf, Loan, Token};
+use fabrix_transport::Held;
+use zerocopy::FromBytes;
+
+use super::io::{DISK_SLOTS, Desk, IoQueue, Wanted, Work};
+use super::status::nvme_status;
+
+/// Where a command's data lies when it is executed.
+pub(crate) enum Data {
+    /// It came with the capsule and lies in the receive buffer.
+    InPlace,
+    /// It was fetched, or kept.
+    Kept(Buf),
+    /// There is none.
+    None,
+}
+
+impl Data {
+    /// The data where it lies.
+    pub(crate) fn bytes<'a>(&'a self, desk: &'a Desk<'_>) -> &'a [u8] {
+        match self {
+            Self::InPlace => desk.stream.in_place(),
+            Self::Kept(buf) => buf.bytes(),
+            Self::None => &[],
+        }
+    }
+}
+
+/// How the disk took a request.
+pub(crate) enum Taken {
+    Done(DiskStatus, Loan),
+    Pending,
+    /// No room: what the request would have written, if it had data.
+    Busy(Option<Buf>),
+    /// The disk cannot be reached from this shard.
+    Refused(Status),
+}
+
+/// Hands a request to the disk of namespace `nsid`.
+pub(crate) fn submit(
+    desk: &mut Desk<'_>,
+    slot: Slot,
+    nsid: u32,
+    operation: Operation,
+    (lba, blocks): (u64, u32),
+    data: Data,
+) -> Taken {
+    let Some(index) = desk.local.channels.index(nsid) else {
+        return Taken::Refused(Status::INVALID_NAMESPACE);
+    };
+    let channel = match desk.local.channels.get(desk.shard, index) {
+        Ok(channel) => channel,
+        Err(error) => {
+            desk.local.shared.notice(&crate::Notice::Disk {
+                nsid,
+                why: error.to_string(),
+            });
+            return Taken::Refused(Status::NAMESPACE_NOT_READY);
+        }
+    };
+    let token = Token {
+        task: desk.task,
+        slot: DISK_SLOTS + u32::from(slot.0),
+    };
+    let payload = match data {
+        Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
+        Data::Kept(buf) => Payload::Owned(buf),
+        Data::None if operation == Operation::Read => Payload::Lend,
+        Data::None => Payload::None,
+    };
+    let request = Request {
+        operation,
+        lba,
+        blocks,
+        payload,
+        token,
+    };
+    match channel.borrow_mut().submit(desk.shard, request) {
+        Submit::Done(status, loan) => Taken::Done(status, loan),
+        Submit::Pending => Taken::Pending,
+        Submit::Busy(request) => match request.payload {
+            Payload::Owned(buf) => Taken::Busy(Some(buf)),
+            Payload::Borrowed(bytes) => match desk.shard.take_buf(bytes.len()) {
+                Some(mut buf) => {
+                    buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+                    Taken::Busy(Some(buf))
+                }
+                None => Taken::Refused(Status::NAMESPACE_NOT_READY),
+            },
+            Payload::None | Payload::Lend => Taken::Busy(None),
+        },
+    }
+}
+
+impl IoQueue {
+    /// Asks the disk for what a command wants, now that its data is here.
+    pub(crate) fn execute(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, data: Data) {
+        match wanted.command {
+            IoCommand::Read {
+                lba,
+                blocks,
+                fua: false,
+            } => self.read(desk, slot, wanted, (lba, blocks)),
+            IoCommand::Read { fua: true, .. } => {
+                let taken = submit(
+                    desk,
+                    slot,
+                    wanted.nsid,
+                    Operation::Flush,
+                    (0, 0),
+                    Data::None,
+                );
+                self.took(desk, slot, wanted, taken, Work::FlushingToRead(wanted));
+            }
+            IoCommand::Write { lba, blocks, fua } => {
+                let write = Operation::Write { durable: fua };
+                let taken = submit(desk, slot, wanted.nsid, write, (lba, blocks), data);
+                self.took(desk, slot, wanted, taken, Work::Plain);
+            }
+            IoCommand::WriteZeroes {
+                lba,
+                blocks,
+                deallocate,
+                fua,
+            } => {
+                let zero = Operation::WriteZeroes {
+                    deallocate,
+                    durable: fua,
+                };
+                let taken = submit(desk, slot, wanted.nsid, zero, (lba, blocks), Data::None);
+                self.took(desk, slot, wanted, taken, Work::Plain);
+            }
+            IoCommand::Flush => {
+                let taken = submit(
+                    desk,
+                    slot,
+                    wanted.nsid,
+                    Operation::Flush,
+                    (0, 0),
+                    Data::None,
+                );
+                self.took(desk, slot, wanted, taken, Work::Plain);
+            }
+            IoCommand::Compare { lba, blocks } => {
+                self.compare(desk, slot, wanted, (lba, blocks), data)
+            }
+            IoCommand::Verify { lba, blocks } => self.verify(desk, slot, wanted, (lba, blocks)),
+            IoCommand::DatasetManagement { ranges, deallocate } => {
+                self.dataset(desk, slot, wanted, (ranges, deallocate), data);
+            }
+        }
+    }
+
+    /// Remembers what a request became, or finishes the command at once.
+    pub(crate) fn took(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        taken: Taken,
+        work: Work,
+    ) {
+        match taken {
+            Taken::Done(status, loan) => self.finish(desk, slot, work, status, loan),
+            Taken::Pending => {
+                self.at_disk += 1;
+                self.set(slot, work);
+            }
+            Taken::Busy(data) => self.stall(slot, Work::Stalled(wanted, data)),
+            Taken::Refused(status) => desk.answer(slot, status),
+        }
+    }
+
+    /// Answers a command whose disk request has ended, or takes its next step.
+    pub(crate) fn finish(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        work: Work,
+        status: DiskStatus,
+        loan: Loan,
+    ) {
+        if !status.is_ok() && status != DiskStatus::CompareFailed {
+            self.note_failure(desk, slot, status);
+        }
+        match work {
+            Work::Reading { bytes } => finish_read(desk, slot, status, loan, bytes),
+            Work::FlushingToRead(wanted) if status.is_ok() => {
+                if let Some(at) = wanted.command.extent() {
+                    self.read(desk, slot, wanted, at);
+                }
+            }
+            Work::Comparing { expected, bytes } => {
+                let status = match expected {
+                    Some(expected) => compared(status, &loan, &expected.bytes()[..bytes]),
+                    None => DiskStatus::Internal,
+                };
+                desk.answer(slot, nvme_status(status));
+            }
+            Work::Verifying {
+                wanted,
+                lba,
+                blocks,
+            } if status.is_ok() => {
+                self.verify(desk, slot, wanted, (lba, blocks));
+            }
+            Work::Deallocating {
+                wanted,
+                list,
+                next,
+                count,
+            } if status.is_ok() => {
+                self.next_range(desk, slot, wanted, list, (next, count));
+            }
+            Work::Pair { first } => self.finish_pair(desk, first, slot, status),
+            _ => desk.answer(slot, nvme_status(status)),
+        }
+    }
+
+    fn read(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, at: (u64, u32)) {
+        let bytes = wanted.bytes(at.1);
+        let data = if desk.copies_reads() {
+            let Some(buf) = desk.shard.take_buf(bytes as usize) else {
+                return desk.answer(slot, Status::NAMESPACE_NOT_READY);
+            };
+            Data::Kept(buf)
+        } else {
+            Data::None
+        };
+        let taken = submit(desk, slot, wanted.nsid, Operation::Read, at, data);
+        // A read that waits for room starts again from its command: it has no data to keep.
+        let taken = if let Taken::Busy(_) = taken {
+            Taken::Busy(None)
+        } else {
+            taken
+        };
+        self.took(desk, slot, wanted, taken, Work::Reading { bytes });
+    }
+
+    fn compare(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        at: (u64, u32),
+        data: Data,
+    ) {
+        let bytes = wanted.bytes(at.1) as usize;
+        match submit(desk, slot, wanted.nsid, Operation::Read, at, Data::None) {
+            Taken::Done(status, loan) => {
+                let status = compared(status, &loan, &data.bytes(desk)[..bytes]);
+                desk.answer(slot, nvme_status(status));
+            }
+            // The disk takes its time, and the receive buffer does not: keep what is to be compared.
+            Taken::Pending => {
+                let expected = data.keep(desk);
+                self.took(
+                    desk,
+                    slot,
+                    wanted,
+                    Taken::Pending,
+                    Work::Comparing { expected, bytes },
+                );
+            }
+            Taken::Busy(_) => match data.keep(desk) {
+                Some(expected) => self.stall(slot, Work::Stalled(wanted, Some(expected))),
+                None => desk.answer(slot, Status::NAMESPACE_NOT_READY),
+            },
+            Taken::Refused(status) => desk.answer(slot, status),
+        }
+    }
+
+    /// Reads piece after piece, and drops what was read.
+    fn verify(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        (mut lba, mut blocks): (u64, u32),
+    ) {
+        let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
+        while blocks > 0 {
+            let piece = blocks.min(most);
+            let at = (lba, piece);
+            (lba, blocks) = (lba + u64::from(piece), blocks - piece);
+            match submit(desk, slot, wanted.nsid, Operation::Read, at, Data::None) {
+                Taken::Done(status, _) if status.is_ok() => {}
+                Taken::Pending => {
+                    return self.took(
+                        desk,
+                        slot,
+                        wanted,
+                        Taken::Pending,
+                        Work::Verifying {
+                            wanted,
+                            lba,
+                            blocks,
+                        },
+                    );
+                }
+                other => return self.took(desk, slot, wanted, other, Work::Plain),
+            }
+        }
+        desk.answer(slot, Status::SUCCESS);
+    }
+
+    fn dataset(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        (count, deallocate): (u16, bool),
+        data: Data,
+    ) {
+        let checked = self.check_ranges(wanted.nsid, data.bytes(desk), count);
+        if let Err(status) = checked {
+            return desk.answer(slot, status);
+        }
+        if !deallocate {
+            // The other attributes are hints about access; there is nothing that we could do with them.
+            return desk.answer(slot, Status::SUCCESS);
+        }
+        match data.keep(desk) {
+            Some(list) => self.next_range(desk, slot, wanted, list, (0, count)),
+            None => desk.answer(slot, Status::NAMESPACE_NOT_READY),
+        }
+    }
+
+    /// Deallocates range after range until one is not done at once.
+    fn next_range(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        list: Buf,
+        (mut next, count): (u16, u16),
+    ) {
+        while let Some(at) = range(list.bytes(), next, count) {
+            next += 1;
+            if at.1 == 0 {
+                continue;
+            }
+            match submit(
+                desk,
+                slot,
+                wanted.nsid,
+                Operation::Deallocate,
+                at,
+                Data::None,
+            ) {
+                Taken::Done(status, _) if status.is_ok() => {}
+                // A hint may be ignored, and one that the disk cannot take or has no room for is.
+                Taken::Busy(_) | Taken::Done(DiskStatus::Unsupported, _) => {}
+                Taken::Done(status, _) => return desk.answer(slot, nvme_status(status)),
+                Taken::Refused(status) => return desk.answer(slot, status),
+                Taken::Pending => {
+                    let work = Work::Deallocating {
+                        wanted,
+                        list,
+                        next,
+                        count,
+                    };
+                    return self.took(desk, slot, wanted, Taken::Pending, work);
+                }
+            }
+        }
+        desk.answer(slot, Status::SUCCESS);
+    }
+}
+
+/// Range `index` of a list whose first `count` have been checked.
+fn range(list: &[u8], index: u16, count: u16) -> Option<(u64, u32)> {
+    let (ranges, _) =
+        <[DatasetRange]>::ref_from_prefix_with_elems(list, usize::from(count)).ok()?;
+    ranges
+        .get(usize::from(index))
+        .map(|range| (range.lba.get(), range.blocks.get()))
+}
+
+fn finish_read(desk: &mut Desk<'_>, slot: Slot, status: DiskStatus, loan: Loan, bytes: u32) {
+    if !status.is_ok() {
+        // Nothing of a failed read leaves: its buffer may hold another request's data.
+        return desk.answer(slot, nvme_status(status));
+    }
+    match loan {
+        Loan::Lent(lent) => desk.answer_with(slot, Status::SUCCESS, Held::Lent(lent), bytes),
+        Loan::Buf(buf) => desk.answer_with(slot, Status::SUCCESS, Held::Buf(buf, 0), bytes),
+        _ => desk.answer(slot, Status::INTERNAL_ERROR),
+    }
+}
+
+fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
+    if !status.is_ok() {
+        return status;
+    }
+    let same = match loan {
+        Loan::Lent(lent) => lent.first_difference(expected).is_none(),
+        Loan::Buf(buf) => buf.bytes()[..expected.len()] == *expected,
+        _ => return DiskStatus::Internal,
+    };
+    if same {
+        DiskStatus::Ok
+    } else {
+        DiskStatus::CompareFailed
+    }
+}
+
+impl Data {
+    /// The data in a buffer of its own; None when there is none, or no memory for it.
+    pub(crate) fn keep(self, desk: &mut Desk<'_>) -> Option<Buf> {
+        match self {
+            Self::Kept(buf) => Some(buf),
+            Self::None => None,
+            Self::InPlace => {
+                let bytes = desk.stream.in_place();
+                let mut buf = desk.shard.take_buf(bytes.len().max(1))?;
+                buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+                Some(buf)
+            }
+        }
+    }
+}
+
+/// Verify reads so much at a time.
+const VERIFY_BYTES: u32 = 128 << 10;

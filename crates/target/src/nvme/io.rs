@@ -1,0 +1,354 @@
+//! An I/O queue: which command waits for what, in a table with an entry per slot of the connection.
+//!
+//! NVMe commands become block requests and block statuses become NVMe statuses in `execute`; fused pairs are put
+//! together in `fused`. Touches disks through `block`, the connection through `transport`. Nothing is allocated for
+//! a command: its state is its slot's entry, made with the connection.
+
+use std::collections::VecDeque;
+
+use fabrix_block::Status as DiskStatus;
+use fabrix_proto::Slot;
+use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
+use fabrix_proto::nvme::log_page::ErrorRecord;
+use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
+use fabrix_proto::nvme::subsystem::Authorized;
+use fabrix_proto::nvme::tcp::target::{Target, Transfer};
+use fabrix_rt::{Buf, Completion, Shard, TaskId};
+use fabrix_transport::{Held, Stream};
+
+use super::execute::Data;
+use super::status::nvme_status;
+use crate::local::Local;
+
+/// Slots of the connection's task from here on are disk requests of the command slot that is added.
+pub(crate) const DISK_SLOTS: u32 = 16;
+
+/// What the queue works with during one call.
+pub(crate) struct Desk<'a> {
+    pub(crate) shard: &'a mut Shard,
+    pub(crate) stream: &'a mut Stream<Target>,
+    pub(crate) local: &'a Local,
+    pub(crate) task: TaskId,
+}
+
+impl Desk<'_> {
+    /// Answers a slot without data.
+    pub(crate) fn answer(&mut self, slot: Slot, status: Status) {
+        self.answer_with(slot, status, Held::Nothing, 0);
+    }
+
+    /// Answers a slot with `bytes` of what `held` holds.
+    pub(crate) fn answer_with(&mut self, slot: Slot, status: Status, held: Held, bytes: u32) {
+        if bytes > 0 {
+            self.stream.hold(slot, held);
+        }
+        self.complete(slot, CompletionEntry::new(status, 0), bytes);
+    }
+
+    /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
+    pub(crate) fn complete(&mut self, slot: Slot, entry: CompletionEntry, bytes: u32) {
+        let (machine, mut out) = self.stream.speak();
+        if machine.answer(slot, entry, bytes, &mut out) {
+            let _sent_or_unwanted = self.stream.release(slot);
+        }
+    }
+
+    /// Makes room for a write's data and asks the host for it.
+    pub(crate) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
+        let Some(buf) = self.shard.take_buf(bytes as usize) else {
+            return false;
+        };
+        self.stream.hold(slot, Held::Buf(buf, 0));
+        let (machine, mut out) = self.stream.speak();
+        machine.fetch(slot, &mut out);
+        true
+    }
+
+    /// The data that a slot has fetched.
+    pub(crate) fn fetched(&mut self, slot: Slot) -> Data {
+        match self.stream.release(slot) {
+            Held::Buf(buf, _) => Data::Kept(buf),
+            Held::Nothing | Held::Lent(_) => Data::None,
+        }
+    }
+
+    /// True when what is sent must not change on the way: digests are computed over it.
+    pub(crate) fn copies_reads(&self) -> bool {
+        self.stream.machine().digests().data
+    }
+}
+
+/// A command and what is needed to carry it out.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) command_id: u16,
+    pub(crate) nsid: u32,
+    pub(crate) block_bytes: u32,
+    pub(crate) command: IoCommand,
+}
+
+impl Wanted {
+    /// Bytes of so many blocks of the namespace.
+    pub(crate) fn bytes(&self, blocks: u32) -> u32 {
+        // Limited by MDTS when the command was parsed.
+        blocks.saturating_mul(self.block_bytes)
+    }
+}
+
+/// What a slot waits for.
+pub(crate) enum Work {
+    /// Nothing: the slot is free, or the machine's.
+    Idle,
+    /// The host's data, by R2T.
+    Fetching(Wanted),
+    /// The disk, which had no room for the request; the data, if any, is kept here.
+    Stalled(Wanted, Option<Buf>),
+    /// The disk's cache, before a read that must come from the medium.
+    FlushingToRead(Wanted),
+    /// The disk, whose data goes to the host.
+    Reading { bytes: u32 },
+    /// The disk, whose data is compared with this.
+    Comparing { expected: Option<Buf>, bytes: usize },
+    /// The disk, piece after piece.
+    Verifying {
+        wanted: Wanted,
+        lba: u64,
+        blocks: u32,
+    },
+    /// The disk, range after range.
+    Deallocating {
+        wanted: Wanted,
+        list: Buf,
+        next: u16,
+        count: u16,
+    },
+    /// The disk, whose status is all the host wants.
+    Plain,
+    /// A half of a fused pair: its data, or the other half.
+    Half {
+        wanted: Wanted,
+        data: Option<Buf>,
+        mate: Option<Slot>,
+    },
+    /// The disk, for both halves: this is the second.
+    Pair { first: Slot },
+}
+
+/// The commands in progress of one I/O queue.
+pub(crate) struct IoQueue {
+    view: Authorized,
+    limits: IoLimits,
+    work: Vec<Work>,
+    /// The last command of each slot, for the error log.
+    wanted: Vec<Option<Wanted>>,
+    /// Whose queue this is: controller and queue id.
+    name: (u16, u16),
+    stalled: VecDeque<Slot>,
+    /// The first half of a fused pair, whose second half must be the next command.
+    pub(crate) expecting: Option<Slot>,
+    pub(crate) at_disk: usize,
+}
+
+impl IoQueue {
+    /// A queue of a host that may see `view`, on a connection with `slots` slots.
+    pub(crate) fn new(view: Authorized, limits: IoLimits, name: (u16, u16), slots: usize) -> Self {
+        Self {
+            view,
+            limits,
+            work: (0..slots).map(|_| Work::Idle).collect(),
+            wanted: vec![None; slots],
+            name,
+            stalled: VecDeque::with_capacity(slots),
+            expecting: None,
+            at_disk: 0,
+        }
+    }
+
+    /// Requests that the disks have not answered yet.
+    pub(crate) fn at_disk(&self) -> usize {
+        self.at_disk
+    }
+
+    /// True while requests wait for a disk that had no room: somebody must call `retry`.
+    pub(crate) fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    pub(crate) fn set(&mut self, slot: Slot, work: Work) {
+        self.work[usize::from(slot.0)] = work;
+    }
+
+    pub(crate) fn take(&mut self, slot: Slot) -> Work {
+        std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
+    }
+
+    pub(crate) fn peek(&mut self, slot: Slot) -> &mut Work {
+        &mut self.work[usize::from(slot.0)]
+    }
+
+    /// A command has come from the host.
+    pub(crate) fn command(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        transfer: Transfer,
+        intact: bool,
+    ) {
+        let sgl_bytes = match transfer {
+            Transfer::None => 0,
+            Transfer::Inline { bytes } | Transfer::Fetch { bytes } | Transfer::Send { bytes } => {
+                bytes
+            }
+        };
+        let parsed = IoRequest::parse(entry, &self.view, &self.limits)
+            .and_then(|request| request.check_sgl(sgl_bytes).map(|()| request));
+        let expected = self.expecting.take();
+        let request = match parsed {
+            Ok(request) if intact => request,
+            refused => {
+                let status = refused.err().unwrap_or(Status::TRANSIENT_TRANSPORT_ERROR);
+                desk.answer(slot, status);
+                return self.abandon(desk, expected);
+            }
+        };
+        let wanted = Wanted {
+            command_id: entry.command_id.get(),
+            nsid: request.namespace.nsid,
+            block_bytes: request.namespace.block_bytes,
+            command: request.command,
+        };
+        let blocks = request.command.extent().map_or(0, |(_, blocks)| blocks);
+        desk.local
+            .counters()
+            .command(&request.command, u64::from(wanted.bytes(blocks)));
+        self.wanted[usize::from(slot.0)] = Some(wanted);
+        if request.fuse != Fuse::Normal || expected.is_some() {
+            return self.fused(desk, slot, wanted, request.fuse, expected, transfer);
+        }
+        match transfer {
+            Transfer::Fetch { bytes } => self.fetch(desk, slot, bytes, Work::Fetching(wanted)),
+            Transfer::Inline { .. } => self.execute(desk, slot, wanted, Data::InPlace),
+            Transfer::None | Transfer::Send { .. } => self.execute(desk, slot, wanted, Data::None),
+        }
+    }
+
+    /// A disk has failed a command: the health log counts it, the error log shows it.
+    pub(crate) fn note_failure(&self, desk: &Desk<'_>, slot: Slot, status: DiskStatus) {
+        if matches!(
+            status,
+            DiskStatus::MediaRead | DiskStatus::MediaWrite | DiskStatus::Degraded
+        ) {
+            desk.local.counters().media_error();
+        }
+        let Some(wanted) = self.wanted[usize::from(slot.0)] else {
+            return;
+        };
+        let (controller, queue_id) = self.name;
+        let error = ErrorRecord {
+            queue_id,
+            command_id: wanted.command_id,
+            status: nvme_status(status),
+            lba: wanted.command.extent().map_or(0, |(lba, _)| lba),
+            nsid: wanted.nsid,
+        };
+        desk.local.shared.registry.failed(controller, error);
+    }
+
+    /// No command comes any more: a first half that waits for its second is given up.
+    pub(crate) fn drain(&mut self, desk: &mut Desk<'_>) {
+        let expected = self.expecting.take();
+        self.abandon(desk, expected);
+    }
+
+    /// The connection is over: what the disks had no room for is not tried again.
+    pub(crate) fn give_up(&mut self) {
+        self.stalled.clear();
+    }
+
+    /// Most bytes that a command reads or writes.
+    pub(crate) fn max_transfer_bytes(&self) -> u32 {
+        self.limits.max_transfer_bytes
+    }
+
+    /// A slot waits until its disk has room again.
+    pub(crate) fn stall(&mut self, slot: Slot, work: Work) {
+        self.set(slot, work);
+        self.stalled.push_back(slot);
+    }
+
+    /// Checks the ranges of Dataset Management against its namespace, all before the first is used.
+    pub(crate) fn check_ranges(&self, nsid: u32, data: &[u8], count: u16) -> Result<(), Status> {
+        let namespace = self.view.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        ranges(data, count, namespace).map(drop)
+    }
+
+    pub(crate) fn fetch(&mut self, desk: &mut Desk<'_>, slot: Slot, bytes: u32, work: Work) {
+        if desk.fetch(slot, bytes) {
+            self.set(slot, work);
+        } else {
+            desk.answer(slot, Status::NAMESPACE_NOT_READY);
+        }
+    }
+
+    /// The data that a slot asked for is here.
+    pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
+        let data = desk.fetched(slot);
+        match self.take(slot) {
+            Work::Fetching(wanted) if intact => self.execute(desk, slot, wanted, data),
+            Work::Half { wanted, mate, .. } if intact => {
+                let data = data.keep(desk);
+                self.set(slot, Work::Half { wanted, data, mate });
+                self.try_pair(desk, slot);
+            }
+            Work::Half { mate, .. } => {
+                self.break_pair(desk, slot, mate, Status::TRANSIENT_TRANSPORT_ERROR)
+            }
+            _ => desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR),
+        }
+    }
+
+    /// A disk has answered.
+    pub(crate) fn disk_answered(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        completion: Completion,
+    ) {
+        self.at_disk -= 1;
+        let work = self.take(slot);
+        self.finish(
+            desk,
+            slot,
+            work,
+            DiskStatus::from_result(completion.result),
+            completion.loan,
+        );
+        self.retry(desk);
+    }
+
+    /// Tries once more what a disk had no room for.
+    pub(crate) fn retry(&mut self, desk: &mut Desk<'_>) {
+        for _ in 0..self.stalled.len() {
+            let Some(slot) = self.stalled.pop_front() else {
+                return;
+            };
+            let waiting = self.stalled.len();
+            match self.take(slot) {
+                Work::Stalled(wanted, data) => {
+                    self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
+                }
+                Work::Half { wanted, data, mate } => {
+                    self.set(slot, Work::Half { wanted, data, mate });
+                    self.try_pair(desk, slot);
+                }
+                other => self.set(slot, other),
+            }
+            if self.stalled.len() > waiting {
+                // Still no room: keep the order, and wait for the next ending.
+                self.stalled.rotate_right(1);
+                return;
+            }
+        }
+    }
+}

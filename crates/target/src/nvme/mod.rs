@@ -1,0 +1,19 @@
+//! NVMe over TCP for disks: one task per connection.
+//!
+//! [`Connection`] is born unknown, and its Connect command makes it an admin queue (`admin`) or an I/O queue (`io`).
+//! The two files where the protocol meets disks are `io` and `status`.
+
+mod admin;
+mod connection;
+mod execute;
+mod fused;
+mod io;
+mod status;
+mod subsystems;
+
+pub(crate) use connection::{Connection, Told};
+pub use subsystems::SubsystemConfig;
+pub(crate) use subsystems::Subsystems;
+
+/// The port that is for discovery alone, by the standard.
+pub const DISCOVERY_PORT: u16 = 8009;

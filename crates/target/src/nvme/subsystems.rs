@@ -1,0 +1,179 @@
+//! What hosts are told about the exported disks: the inventory of `proto`, made from devices.
+//!
+//! Knows geometry on one side and namespaces on the other; this is where a disk's promises become NVMe's fields.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabrix_block::{Deallocate as DiskDeallocate, Device};
+use fabrix_proto::nvme::nqn::Nqn;
+use fabrix_proto::nvme::subsystem::{
+    Address, AddressFamily, CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace,
+    SecureChannel, Subsystem, Transport,
+};
+
+use super::DISCOVERY_PORT;
+use crate::{Export, TargetConfig};
+
+/// The subsystem's name and who may connect.
+#[derive(Clone, Debug)]
+pub struct SubsystemConfig {
+    /// NQN of the subsystem.
+    pub nqn: String,
+    /// Serial number, up to 20 printable ASCII characters.
+    pub serial: String,
+    /// Model, up to 40 printable ASCII characters.
+    pub model: String,
+    /// Firmware revision, up to 8 printable ASCII characters.
+    pub firmware: String,
+    /// NQNs of the hosts that may connect; None lets everybody in.
+    pub hosts: Option<Vec<String>>,
+    /// I/O queues per controller at most.
+    pub max_io_queues: u16,
+    /// Entries per queue at most.
+    pub max_queue_entries: u16,
+    /// Data of one command at most, in bytes.
+    pub max_transfer_bytes: u32,
+}
+
+/// The current inventory, replaced whole when it changes; read when a host connects.
+pub(crate) struct Subsystems {
+    pub(crate) config: SubsystemConfig,
+    inventory: Mutex<Arc<Inventory>>,
+}
+
+impl Subsystems {
+    /// Checks what is to be exported.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong.
+    pub(crate) fn new(config: &TargetConfig) -> Result<Self, String> {
+        let inventory = inventory(&config.subsystem, &config.exports, &[], 0)?;
+        Ok(Self {
+            config: config.subsystem.clone(),
+            inventory: Mutex::new(inventory),
+        })
+    }
+
+    /// What is exported now.
+    pub(crate) fn inventory(&self) -> Arc<Inventory> {
+        Arc::clone(
+            &self
+                .inventory
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// The target listens at these addresses from now on.
+    pub(crate) fn listening(
+        &self,
+        exports: &[Export],
+        addresses: &[SocketAddr],
+    ) -> Result<(), String> {
+        let next = inventory(&self.config, exports, addresses, 1)?;
+        *self
+            .inventory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+}
+
+fn inventory(
+    config: &SubsystemConfig,
+    exports: &[Export],
+    addresses: &[SocketAddr],
+    generation: u64,
+) -> Result<Arc<Inventory>, String> {
+    let nqn =
+        |text: &str| Nqn::new(text).map_err(|error| format!("`{text}` is not an NQN: {error}"));
+    let hosts = match &config.hosts {
+        None => Hosts::Any,
+        Some(list) => Hosts::Listed(
+            list.iter()
+                .map(|host| nqn(host))
+                .collect::<Result<_, _>>()?,
+        ),
+    };
+    let subsystem = Subsystem {
+        nqn: nqn(&config.nqn)?,
+        serial: config.serial.clone(),
+        model: config.model.clone(),
+        firmware: config.firmware.clone(),
+        namespaces: exports
+            .iter()
+            .map(|export| namespace(export.nsid, &*export.device))
+            .collect(),
+        hosts,
+        controller_ids: 1..=CNTLID_MAX,
+        max_io_queues: config.max_io_queues,
+        max_queue_entries: config.max_queue_entries,
+    };
+    let listeners = addresses
+        .iter()
+        .filter(|address| address.port() != DISCOVERY_PORT);
+    let listeners = listeners
+        .enumerate()
+        .map(|(index, address)| listener(index, *address))
+        .collect();
+    Inventory::new(vec![subsystem], listeners, generation)
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
+}
+
+/// A network address as the discovery log spells it.
+pub(crate) fn discovery_address(ip: IpAddr) -> Address {
+    let family = if ip.is_ipv4() {
+        AddressFamily::Ipv4
+    } else {
+        AddressFamily::Ipv6
+    };
+    Address {
+        family,
+        text: ip.to_string(),
+    }
+}
+
+fn listener(index: usize, address: SocketAddr) -> Listener {
+    Listener {
+        port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
+        transport: Transport::Tcp,
+        address: discovery_address(address.ip()),
+        service: address.port().to_string(),
+        secure_channel: SecureChannel::None,
+        referral: false,
+    }
+}
+
+/// A disk's geometry and promises in the fields of Identify Namespace.
+fn namespace(nsid: u32, device: &dyn Device) -> Namespace {
+    let (geometry, identity) = (device.geometry(), device.identity());
+    // Fields that hold up to 65536 blocks; a disk with larger ideas is told about as far as they reach.
+    let blocks = |bytes: u32| (bytes / geometry.block_bytes).clamp(1, 1 << 16);
+    let physical = blocks(geometry.physical_block_bytes);
+    Namespace {
+        nguid: identity.nguid,
+        preferred_write_blocks: physical,
+        preferred_alignment_blocks: physical,
+        optimal_write_blocks: if geometry.optimal_io_bytes == 0 {
+            0
+        } else {
+            blocks(geometry.optimal_io_bytes)
+        },
+        atomic_write_blocks: geometry.atomic_write_blocks.clamp(1, 1 << 16),
+        atomic_power_fail_blocks: geometry.atomic_write_blocks.clamp(1, 1 << 16),
+        atomic_compare_blocks: MOST_COMPARE_BLOCKS,
+        read_only: geometry.read_only,
+        volatile_cache: geometry.volatile_cache,
+        deallocate: match geometry.deallocate {
+            DiskDeallocate::No => Deallocate::No,
+            DiskDeallocate::Undefined => Deallocate::Undefined,
+            DiskDeallocate::Zeroes => Deallocate::Zeroes,
+        },
+        ..Namespace::new(nsid, geometry.blocks, geometry.block_bytes, identity.uuid)
+    }
+}
+
+/// Compare and Write handles so many blocks at once, of any size: VMFS asks for one.
+pub(crate) const MOST_COMPARE_BLOCKS: u32 = 128;

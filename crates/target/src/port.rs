@@ -1,0 +1,136 @@
+//! Listening: accepts connections on one shard and hands each to the shard that will keep it.
+//!
+//! Knows sockets and shards; does not know what will be said on a connection. Running out of file descriptors
+//! pauses accepting for a moment and nothing else.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
+
+use crate::local::Order;
+use crate::{Notice, Shared};
+
+/// The accept in flight, and the pause after a failed one.
+const ACCEPT: u32 = 0;
+const PAUSE: u32 = 1;
+/// How long accepting rests when the process has no file descriptor, or no memory, for one more connection.
+const PAUSE_MS: u64 = 100;
+
+/// One listening socket.
+pub(crate) struct Port {
+    task: TaskId,
+    listener: Listener,
+    shared: Arc<Shared>,
+    next_shard: usize,
+    pausing: bool,
+}
+
+/// Told to a port: listen no more.
+pub(crate) struct Close;
+
+impl Port {
+    /// Listens at `address` on this shard; gives the port's task, and the address that the system chose.
+    ///
+    /// # Errors
+    /// The address is in use, not ours, or needs a privilege.
+    pub(crate) fn open(
+        shard: &mut Shard,
+        address: SocketAddr,
+        shared: Arc<Shared>,
+    ) -> io::Result<(TaskId, SocketAddr)> {
+        let listener = net::listen(address)?;
+        let bound = listener.local_addr()?;
+        let task = shard.reserve();
+        let port = Self {
+            task,
+            listener,
+            shared,
+            next_shard: 0,
+            pausing: false,
+        };
+        port.accept(shard);
+        shard.install(task, Rc::new(RefCell::new(port)));
+        Ok((task, bound))
+    }
+
+    fn accept(&self, shard: &mut Shard) {
+        shard.start(
+            Token {
+                task: self.task,
+                slot: ACCEPT,
+            },
+            Op::Accept {
+                listener: self.listener.clone(),
+            },
+        );
+    }
+
+    /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes the limit.
+    fn hand_over(&mut self, stream: TcpStream) {
+        self.shared.connected();
+        if !self.shared.order(self.next_shard, Order::Adopt(stream)) {
+            self.shared.disconnected();
+        }
+        self.next_shard = self.next_shard.wrapping_add(1);
+    }
+
+    fn pause(&mut self, shard: &mut Shard, errno: i32) {
+        if !self.pausing {
+            self.shared.notice(&Notice::AcceptPaused { errno });
+        }
+        self.pausing = true;
+        let at = shard.now() + Duration::from_millis(PAUSE_MS);
+        shard.set_timer(
+            Token {
+                task: self.task,
+                slot: PAUSE,
+            },
+            at,
+        );
+    }
+}
+
+impl Task for Port {
+    fn completed(&mut self, shard: &mut Shard, _slot: u32, completion: Completion) {
+        if self.shared.is_draining() {
+            return;
+        }
+        match completion.loan {
+            Loan::Socket(socket) => {
+                self.pausing = false;
+                if self.shared.may_connect() {
+                    // The descriptor is ours alone, so nothing can fail; a connection lost here is closed.
+                    if let Ok(stream) = socket.into_stream() {
+                        self.hand_over(stream);
+                    }
+                } else {
+                    self.shared.notice(&Notice::TooManyConnections);
+                }
+                self.accept(shard);
+            }
+            _ if completion.result == -errno::ECONNABORTED
+                || completion.result == -errno::EINTR =>
+            {
+                self.accept(shard)
+            }
+            _ => self.pause(shard, -completion.result),
+        }
+    }
+
+    fn expired(&mut self, shard: &mut Shard, _slot: u32) {
+        self.accept(shard);
+    }
+
+    /// Who connects from now on is refused by the system at once, instead of waiting for an answer that never comes.
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        debug_assert!(message.is::<Close>(), "a port is told to close only");
+        self.listener.shutdown();
+        shard.remove(self.task);
+    }
+}

@@ -1,0 +1,320 @@
+//! A disk over a RAM disk that does as a test says: answers with a status, keeps requests until told, has no room,
+//! gives buffers full of somebody else's data.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use fabrix_block::{
+    Channel, Device, Geometry, Identity, OpenError, Operation, Payload, Request, Status, Submit,
+};
+use fabrix_rt::{Buf, Completion, Loan, Remote, Shard, Task, TaskId, Token};
+
+use super::{PATIENCE, plain_ram};
+
+/// What the disk does with requests of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Do {
+    /// What it is asked for.
+    Obey,
+    /// Answers so at once.
+    Answer(Status),
+    /// Answers so in a later turn.
+    AnswerLater(Status),
+    /// Keeps the request until released, then obeys.
+    Keep,
+    /// Has no room.
+    Busy,
+    /// Reads: fills a buffer with this byte, and answers so.
+    Soil(u8, Status),
+    /// Reads: obeys, but with a buffer of the shard's instead of lent pages.
+    Copy,
+}
+
+/// Kinds of requests that a test tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    Flush,
+    Zeroes,
+}
+
+fn kind(operation: Operation) -> Kind {
+    match operation {
+        Operation::Read => Kind::Read,
+        Operation::Write { .. } | Operation::CompareAndWrite => Kind::Write,
+        Operation::Flush => Kind::Flush,
+        Operation::WriteZeroes { .. } | Operation::Deallocate => Kind::Zeroes,
+    }
+}
+
+/// The disk, as the target sees it and as the test does.
+pub struct TestDisk {
+    inner: Arc<dyn Device>,
+    geometry: Geometry,
+    orders: Arc<Orders>,
+}
+
+#[derive(Default)]
+struct Orders {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<(Kind, Do)>,
+    kept: usize,
+    refused: usize,
+    asked: Vec<Operation>,
+    keepers: Vec<(Remote, TaskId)>,
+}
+
+impl TestDisk {
+    /// A disk of 512-byte blocks, with a volatile cache so that hosts flush it.
+    pub fn new(bytes: u64) -> Arc<Self> {
+        let inner = plain_ram("test disk", 512, bytes);
+        let geometry = Geometry {
+            volatile_cache: true,
+            ..inner.geometry().clone()
+        };
+        Arc::new(Self {
+            inner,
+            geometry,
+            orders: Arc::default(),
+        })
+    }
+
+    /// From now on requests of this kind are treated so.
+    pub fn when(&self, kind: Kind, what: Do) {
+        let mut state = self.orders.state();
+        state.rules.retain(|(other, _)| *other != kind);
+        state.rules.push((kind, what));
+    }
+
+    /// Waits until so many requests are kept.
+    pub fn until_kept(&self, count: usize) {
+        self.orders.wait(|state| state.kept >= count);
+    }
+
+    /// Waits until a request was told that there is no room.
+    pub fn until_refused(&self) {
+        self.orders.wait(|state| state.refused > 0);
+    }
+
+    /// How many requests are kept now.
+    pub fn kept(&self) -> usize {
+        self.orders.state().kept
+    }
+
+    /// What was asked so far, answered or not.
+    pub fn asked(&self) -> Vec<Operation> {
+        self.orders.state().asked.clone()
+    }
+
+    /// Lets go what is kept.
+    pub fn release(&self) {
+        let keepers = self.orders.state().keepers.clone();
+        for (remote, task) in keepers {
+            remote
+                .send(task, Box::new(Release))
+                .expect("room in the mailbox");
+        }
+    }
+}
+
+impl Orders {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while it is held")
+    }
+
+    fn wait(&self, so: impl Fn(&State) -> bool) {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.state(), PATIENCE, |state| !so(state));
+        let (_state, timeout) = waited.expect("no panic while it is held");
+        assert!(!timeout.timed_out(), "the disk waited in vain");
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+}
+
+impl Device for TestDisk {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        self.inner.identity()
+    }
+
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        let id = shard.reserve();
+        let keeper = Keeper {
+            id,
+            inner: self.inner.open(shard)?,
+            geometry: self.geometry.clone(),
+            orders: Arc::clone(&self.orders),
+            kept: Vec::new(),
+        };
+        let keeper = Rc::new(RefCell::new(keeper));
+        shard.install(id, Rc::clone(&keeper) as Rc<RefCell<dyn Task>>);
+        let remote = shard.remote();
+        self.orders.change(|state| state.keepers.push((remote, id)));
+        Ok(Box::new(Way(keeper)))
+    }
+}
+
+struct Way(Rc<RefCell<Keeper>>);
+
+impl Channel for Way {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        self.0.borrow_mut().submit(shard, request)
+    }
+}
+
+struct Release;
+
+struct Keeper {
+    id: TaskId,
+    inner: Box<dyn Channel>,
+    geometry: Geometry,
+    orders: Arc<Orders>,
+    kept: Vec<Kept>,
+}
+
+struct Kept {
+    operation: Operation,
+    lba: u64,
+    blocks: u32,
+    caller: Token,
+    /// A write's bytes, or nothing.
+    bytes: Vec<u8>,
+    /// What the caller gave.
+    buf: Option<Buf>,
+}
+
+impl Keeper {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        let what = {
+            let mut state = self.orders.state();
+            state.asked.push(request.operation);
+            let rule = state
+                .rules
+                .iter()
+                .find(|(of, _)| *of == kind(request.operation));
+            rule.map_or(Do::Obey, |(_, what)| *what)
+        };
+        match what {
+            Do::Obey => self.inner.submit(shard, request),
+            Do::Answer(status) => request.done(status),
+            Do::AnswerLater(status) => {
+                let (caller, result) = (request.token, status.to_result());
+                let loan = request.payload.into_loan();
+                shard.complete(caller, Completion { result, loan });
+                Submit::Pending
+            }
+            Do::Keep => {
+                self.keep(request);
+                Submit::Pending
+            }
+            Do::Busy => {
+                self.orders.change(|state| state.refused += 1);
+                Submit::Busy(request)
+            }
+            Do::Soil(with, status) => {
+                let mut buf = self.buf(shard, &request.payload, request.blocks);
+                buf.bytes_mut().fill(with);
+                drop(request);
+                Submit::Done(status, Loan::Buf(buf))
+            }
+            Do::Copy => {
+                let buf = self.buf(shard, &request.payload, request.blocks);
+                self.inner.submit(
+                    shard,
+                    Request {
+                        payload: Payload::Owned(buf),
+                        ..request
+                    },
+                )
+            }
+        }
+    }
+
+    fn buf(&self, shard: &mut Shard, payload: &Payload<'_>, blocks: u32) -> Buf {
+        let bytes = match payload {
+            Payload::Owned(buf) => buf.len(),
+            _ => blocks as usize * self.geometry.block_bytes as usize,
+        };
+        shard.take_buf(bytes).expect("memory")
+    }
+
+    fn keep(&mut self, request: Request<'_>) {
+        let bytes = request
+            .payload
+            .source()
+            .map_or_else(Vec::new, <[u8]>::to_vec);
+        let Request {
+            operation,
+            lba,
+            blocks,
+            token: caller,
+            payload,
+        } = request;
+        let buf = match payload {
+            Payload::Owned(buf) => Some(buf),
+            _ => None,
+        };
+        self.kept.push(Kept {
+            operation,
+            lba,
+            blocks,
+            caller,
+            bytes,
+            buf,
+        });
+        self.orders.change(|state| state.kept += 1);
+    }
+
+    /// Carries out what was kept; the disk below answers at once.
+    fn release(&mut self, shard: &mut Shard) {
+        let all = std::mem::take(&mut self.kept);
+        self.orders.change(|state| state.kept -= all.len());
+        for kept in all {
+            let payload = match kept.operation {
+                Operation::Read => kept.buf.map_or(Payload::Lend, Payload::Owned),
+                Operation::Write { .. } => Payload::Borrowed(&kept.bytes),
+                _ => Payload::None,
+            };
+            let request = Request {
+                operation: kept.operation,
+                lba: kept.lba,
+                blocks: kept.blocks,
+                payload,
+                token: Token {
+                    task: self.id,
+                    slot: 0,
+                },
+            };
+            let Submit::Done(status, loan) = self.inner.submit(shard, request) else {
+                unreachable!("a RAM disk answers at once")
+            };
+            let result = status.to_result();
+            shard.complete(kept.caller, Completion { result, loan });
+        }
+    }
+}
+
+impl Task for Keeper {
+    fn completed(&mut self, _: &mut Shard, _: u32, _: Completion) {}
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        assert!(message.is::<Release>(), "told to release only");
+        self.release(shard);
+    }
+}

@@ -1,0 +1,295 @@
+//! What the tests of the target share: a target on shards of its own, a host that can send any bytes, and disks that
+//! do as they are told.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::missing_panics_doc,
+    reason = "a module of several test programs, none uses all of it"
+)]
+
+pub mod disk;
+pub mod host;
+pub mod wire;
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fabrix_block::exclusive::Exclusive;
+use fabrix_block::ram::RamDisk;
+use fabrix_block::{Device, Identity};
+use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
+use fabrix_target::{Deadlines, Export, Notice, SubsystemConfig, Target, TargetConfig};
+
+use host::Host;
+
+/// The subsystem that every stage serves.
+pub const NQN: &str = "nqn.2026-01.example:fabrix-target-tests";
+/// Who the hosts of the tests are, unless a test says otherwise.
+pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
+/// Longer than anything takes; whoever waits for so long has found a fault.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a stage is set with.
+pub struct Plan {
+    pub shards: usize,
+    pub arena_bytes: usize,
+    pub devices: Vec<Arc<dyn Device>>,
+    pub hosts: Option<Vec<String>>,
+    pub max_connections: usize,
+    pub max_queue_entries: u16,
+    pub max_transfer_bytes: u32,
+    pub deadlines: Deadlines,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            shards: 2,
+            arena_bytes: 256 << 20,
+            devices: vec![ram("first", 512, 16 << 20)],
+            hosts: None,
+            max_connections: 64,
+            max_queue_entries: 128,
+            max_transfer_bytes: 1 << 20,
+            deadlines: Deadlines::default(),
+        }
+    }
+}
+
+impl Plan {
+    /// The usual stage with one disk.
+    pub fn of(device: Arc<dyn Device>) -> Self {
+        Self {
+            devices: vec![device],
+            ..Self::default()
+        }
+    }
+}
+
+/// A running target and its shards, stopped and looked after when dropped.
+pub struct Stage {
+    pub target: Target,
+    pub address: SocketAddr,
+    shards: Vec<ShardThread>,
+    notices: Mutex<Receiver<Notice>>,
+}
+
+impl Stage {
+    /// A target over one RAM disk of 512-byte blocks.
+    pub fn new(engine: Engine) -> Self {
+        Self::set(engine, Plan::default())
+    }
+
+    pub fn set(engine: Engine, plan: Plan) -> Self {
+        let shards: Vec<_> = (0..plan.shards)
+            .map(|id| shard(engine, id, plan.arena_bytes))
+            .collect();
+        let (tell, notices) = channel();
+        let tell = Mutex::new(tell);
+        let config = TargetConfig {
+            subsystem: SubsystemConfig {
+                nqn: NQN.to_owned(),
+                serial: "FBXTEST".to_owned(),
+                model: "Fabrix under test".to_owned(),
+                firmware: "0.1".to_owned(),
+                hosts: plan.hosts,
+                max_io_queues: 8,
+                max_queue_entries: plan.max_queue_entries,
+                max_transfer_bytes: plan.max_transfer_bytes,
+            },
+            exports: (1..)
+                .zip(plan.devices)
+                .map(|(nsid, device)| Export { nsid, device })
+                .collect(),
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            max_connections: plan.max_connections,
+            notify: Box::new(move |notice| {
+                let _nobody_listens = tell.lock().expect("no panic here").send(notice.clone());
+            }),
+        };
+        let remotes = shards.iter().map(|shard| shard.remote.clone()).collect();
+        let target = Target::start_with(config, plan.deadlines, remotes).expect("a target");
+        let address = target.addresses()[0];
+        Self {
+            target,
+            address,
+            shards,
+            notices: Mutex::new(notices),
+        }
+    }
+
+    /// A TCP connection on which nothing has been said.
+    pub fn dial(&self) -> Host {
+        Host::dial(self.address)
+    }
+
+    /// An admin queue, ready for commands.
+    pub fn admin(&self) -> Host {
+        Host::admin(self.address)
+    }
+
+    /// An admin queue and its first I/O queue.
+    pub fn admin_and_io(&self) -> (Host, Host) {
+        let admin = self.admin();
+        let io = self.io(&admin, 1);
+        (admin, io)
+    }
+
+    /// An I/O queue of a controller.
+    pub fn io(&self, admin: &Host, qid: u16) -> Host {
+        Host::io(self.address, admin.controller, qid)
+    }
+
+    /// Runs something on a shard and waits for what it says.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        shard: usize,
+        question: impl FnOnce(&mut Shard) -> T + Send + 'static,
+    ) -> T {
+        let (tell, told) = sync_channel(1);
+        let run = move |shard: &mut Shard| {
+            let _nobody_waits = tell.send(question(shard));
+        };
+        self.shards[shard]
+            .remote
+            .run(Box::new(run))
+            .expect("room in the mailbox");
+        told.recv_timeout(PATIENCE)
+            .expect("the shard turns, it does not hang")
+    }
+
+    /// The way to a shard.
+    pub fn remote(&self, shard: usize) -> &Remote {
+        &self.shards[shard].remote
+    }
+
+    /// Asks again and again, each time through all shards, until it is so.
+    pub fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "never: {what}");
+            for shard in 0..self.shards.len() {
+                self.ask(shard, |_| ());
+            }
+        }
+    }
+
+    /// Bytes of buffers in anybody's hands, on all shards.
+    pub fn buffer_bytes(&self) -> usize {
+        (0..self.shards.len())
+            .map(|shard| self.ask(shard, |shard| shard.buffer_bytes_in_use()))
+            .sum()
+    }
+
+    /// Waits until nothing is left of any connection: neither it, nor its controller, nor a buffer.
+    pub fn until_empty(&self) {
+        self.until("all connections are gone", |stage| {
+            stage.target.connections() == 0
+        });
+        self.until("all controllers are gone", |stage| {
+            stage.target.controllers() == 0
+        });
+        self.until("all buffers are free", |stage| stage.buffer_bytes() == 0);
+    }
+
+    /// Waits for a notice that `wanted` recognises.
+    pub fn notice(&self, mut wanted: impl FnMut(&Notice) -> bool) -> Notice {
+        let notices = self.notices.lock().expect("one test, one thread");
+        loop {
+            let notice = notices.recv_timeout(PATIENCE).expect("a notice");
+            if wanted(&notice) {
+                return notice;
+            }
+        }
+    }
+
+    /// A host that comes now is served as if nothing had happened.
+    pub fn serves_a_fresh_host(&self) {
+        let (_admin, mut io) = self.admin_and_io();
+        let data = pattern(4096, 77);
+        io.write(1, 0, &data);
+        assert!(
+            io.read(1, 0, 8) == data,
+            "a fresh host reads what it has written"
+        );
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for shard in &self.shards {
+            shard.remote.stop();
+        }
+        for shard in self.shards.drain(..) {
+            let ended = shard.join.join();
+            assert!(
+                ended.is_ok() || std::thread::panicking(),
+                "a shard panicked"
+            );
+        }
+    }
+}
+
+fn shard(engine: Engine, id: usize, arena_bytes: usize) -> ShardThread {
+    let config = ShardConfig {
+        id,
+        engine,
+        arena_bytes,
+        ..ShardConfig::default()
+    };
+    spawn(config, None, |_| ()).expect("a shard")
+}
+
+/// A RAM disk that can compare and write.
+pub fn ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
+    Exclusive::wrap(plain_ram(name, block_bytes, bytes))
+}
+
+/// A RAM disk.
+pub fn plain_ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
+    let identity = Identity::derive(name, name, "a test's disk");
+    let blocks = bytes / u64::from(block_bytes);
+    RamDisk::new(block_bytes, blocks, HugePages::No, identity).expect("memory")
+}
+
+/// Whether this machine lets us use an engine; says so when not.
+pub fn has(engine: Engine) -> bool {
+    match engine {
+        Engine::IoUring => match engine::probe() {
+            Ok(_) => true,
+            Err(refused) => {
+                eprintln!("skipped: {refused}");
+                false
+            }
+        },
+        _ => true,
+    }
+}
+
+/// Runs one body as two tests, one per engine.
+#[macro_export]
+macro_rules! on_both_engines {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[test]
+            fn on_io_uring() {
+                if $crate::common::has(fabrix_rt::Engine::IoUring) {
+                    super::$name(fabrix_rt::Engine::IoUring);
+                }
+            }
+            #[test]
+            fn on_epoll() {
+                super::$name(fabrix_rt::Engine::Epoll);
+            }
+        }
+    )+};
+}
+
+/// Bytes that differ from their neighbours and repeat late.
+pub fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes)
+        .map(|at| u8::try_from((at * 7 + at / 251) % 251).expect("below 251") ^ seed)
+        .collect()
+}

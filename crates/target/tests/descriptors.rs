@@ -1,0 +1,54 @@
+//! When the process may open no more files: accepting pauses, whoever is connected is served, and accepting goes on
+//! by itself once there are descriptors again.
+//!
+//! Alone in its file, because the limit is the whole process's.
+
+mod common;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use common::{Stage, has, pattern};
+use fabrix_rt::{Engine, topology};
+use fabrix_target::Notice;
+
+#[test]
+fn running_out_of_descriptors_pauses_accepting_and_nothing_else() {
+    for engine in [Engine::IoUring, Engine::Epoll] {
+        if has(engine) {
+            check(engine);
+        }
+    }
+}
+
+fn check(engine: Engine) {
+    let (before, _) = topology::open_files().expect("Linux says");
+    let stage = Stage::new(engine);
+    let (admin, mut io) = stage.admin_and_io();
+    io.write(1, 0, &pattern(4096, 1));
+    // Both ends of one connection and the host's end of another; the target's end of that finds none. The first is
+    // there because an accept that io_uring has begun keeps the limit that it began with.
+    let next = File::open("/dev/null").expect("Linux has one");
+    let lowest_free = u64::try_from(next.as_raw_fd()).expect("open");
+    drop(next);
+    topology::set_open_files(lowest_free + 3).expect("lowering is allowed");
+    let last = stage.dial();
+    stage.until("it is accepted", |stage| stage.target.connections() == 3);
+    let mut waiting = stage.dial();
+    stage.notice(|notice| matches!(notice, Notice::AcceptPaused { .. }));
+    for round in 0..20 {
+        io.write(1, 0, &pattern(64 << 10, round));
+        assert!(
+            io.read(1, 0, 128) == pattern(64 << 10, round),
+            "who is there is served"
+        );
+    }
+    assert_eq!(stage.target.connections(), 3);
+    topology::set_open_files(before).expect("back to what it was");
+    waiting.open(common::wire::Digests::NONE);
+    waiting.connect_admin();
+    waiting.enable();
+    drop((admin, io, last, waiting));
+    stage.until_empty();
+    stage.serves_a_fresh_host();
+}

@@ -1,0 +1,267 @@
+//! Compare and Write: two commands that follow each other and succeed or fail as one, as VMFS locks its files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fabrix_proto::nvme::command::Fuse;
+use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
+use fabrix_rt::Engine;
+
+use crate::common::disk::{Do, Kind, TestDisk};
+use crate::common::host::{Answer, Data, Host, by_size};
+use crate::common::wire::{Digests, R2T, h2c_data};
+use crate::common::{Plan, Stage, pattern};
+use crate::on_both_engines;
+
+on_both_engines!(
+    writes_only_what_compares,
+    both_halves_may_come_by_r2t_in_any_order,
+    halves_without_each_other_are_aborted,
+    a_damaged_half_fails_the_other,
+    too_many_blocks_are_refused,
+    two_hosts_that_compare_and_write_never_lose_an_update,
+);
+
+fn halves(lba: u64, blocks: u32) -> (SubmissionEntry, SubmissionEntry) {
+    (
+        SubmissionEntry::compare(1, lba, blocks).fused(Fuse::First),
+        SubmissionEntry::write(1, lba, blocks, false).fused(Fuse::Second),
+    )
+}
+
+/// Sends both halves and waits for both answers.
+fn compare_and_write(io: &mut Host, lba: u64, compare: Data<'_>, write: Data<'_>) -> [Answer; 2] {
+    let bytes = match compare {
+        Data::Inline(bytes) | Data::Fetch(bytes) => bytes.len(),
+        _ => unreachable!("a compare has data"),
+    };
+    let (first, second) = halves(lba, u32::try_from(bytes / 512).expect("small"));
+    let first = io.submit(first, compare);
+    let second = io.submit(second, write);
+    [io.finish(first), io.finish(second)]
+}
+
+fn statuses(answers: &[Answer; 2]) -> [Status; 2] {
+    [answers[0].status, answers[1].status]
+}
+
+fn writes_only_what_compares(engine: Engine) {
+    let stage = Stage::new(engine);
+    let admin = stage.admin();
+    for (qid, digests) in [(1, Digests::NONE), (2, Digests::BOTH)] {
+        let mut io = Host::io_with(stage.address, admin.controller, qid, digests);
+        for bytes in [512, 4096, 64 << 10] {
+            let (old, new) = (pattern(bytes, 1), pattern(bytes, 2));
+            let blocks = u32::try_from(bytes / 512).expect("small");
+            io.write(1, 64, &old);
+            let wrong = compare_and_write(&mut io, 64, by_size(&new), by_size(&new));
+            let failed = [Status::COMPARE_FAILURE, Status::ABORTED_FAILED_FUSED];
+            assert_eq!(statuses(&wrong), failed, "{bytes} bytes");
+            assert!(io.read(1, 64, blocks) == old, "nothing was written");
+            let right = compare_and_write(&mut io, 64, by_size(&old), by_size(&new));
+            assert_eq!(statuses(&right), [Status::SUCCESS; 2], "{bytes} bytes");
+            assert!(io.read(1, 64, blocks) == new);
+        }
+    }
+}
+
+fn both_halves_may_come_by_r2t_in_any_order(engine: Engine) {
+    let stage = Stage::new(engine);
+    let (_admin, mut io) = stage.admin_and_io();
+    let (old, new) = (vec![0; 4096], pattern(4096, 6));
+    let both = compare_and_write(&mut io, 0, Data::Fetch(&old), Data::Fetch(&new));
+    assert_eq!(statuses(&both), [Status::SUCCESS; 2]);
+    let mixed = compare_and_write(&mut io, 0, Data::Inline(&new), Data::Fetch(&old));
+    assert_eq!(statuses(&mixed), [Status::SUCCESS; 2]);
+    // The write's data first, the compare's last.
+    let (first, second) = halves(0, 8);
+    let first = io.submit(first, Data::Fetch(&old));
+    let compare_r2t = io.receive().expect("R2T");
+    assert_eq!(compare_r2t.kind, R2T);
+    let second = io.submit(second, Data::Inline(&new));
+    io.feed(&compare_r2t);
+    let answers = [io.finish(first), io.finish(second)];
+    assert_eq!(statuses(&answers), [Status::SUCCESS; 2]);
+    assert!(io.read(1, 0, 8) == new);
+}
+
+fn halves_without_each_other_are_aborted(engine: Engine) {
+    let stage = Stage::new(engine);
+    let (_admin, mut io) = stage.admin_and_io();
+    let data = vec![0; 512];
+    let missing = Status::ABORTED_MISSING_FUSED;
+    let (first, second) = halves(0, 1);
+    let alone = io.run(second, Data::Inline(&data));
+    assert_eq!(alone.status, missing, "a second half without a first");
+    let waiting = io.submit(first, Data::Inline(&data));
+    let between = io.run(SubmissionEntry::read(1, 0, 1), Data::Expect(512));
+    assert_eq!(
+        between.status,
+        Status::SUCCESS,
+        "what came instead is carried out"
+    );
+    assert_eq!(
+        io.finish(waiting).status,
+        missing,
+        "a first half without a second"
+    );
+    let waiting = io.submit(first, Data::Inline(&data));
+    let refused = io.run(SubmissionEntry::read(9, 0, 1), Data::Expect(512));
+    assert_eq!(refused.status, Status::INVALID_NAMESPACE);
+    assert_eq!(
+        io.finish(waiting).status,
+        missing,
+        "even if that is refused"
+    );
+    for (what, (other, _), (_, wrong)) in [
+        ("another block", halves(0, 1), halves(1, 1)),
+        ("another length", halves(0, 1), halves(0, 2)),
+    ] {
+        let long = vec![0; 1024];
+        let wrong_bytes = if what == "another length" {
+            &long
+        } else {
+            &data
+        };
+        let first = io.submit(other, Data::Inline(&data));
+        let second = io.submit(wrong, Data::Inline(wrong_bytes));
+        assert_eq!(io.finish(first).status, missing, "{what}");
+        assert_eq!(io.finish(second).status, missing, "{what}");
+    }
+    let earlier = io.submit(first, Data::Inline(&data));
+    let both = compare_and_write(&mut io, 0, Data::Inline(&data), Data::Inline(&data));
+    assert_eq!(
+        statuses(&both),
+        [Status::SUCCESS; 2],
+        "two first halves: the later counts"
+    );
+    assert_eq!(io.finish(earlier).status, missing);
+    let read = SubmissionEntry::read(1, 0, 1).fused(Fuse::First);
+    let not_fusible = io.run(read, Data::Expect(512));
+    assert_eq!(not_fusible.status, Status::INVALID_FIELD);
+    // A first half whose data is still on its way when it is given up.
+    let given_up = io.submit(first, Data::Fetch(&data));
+    let r2t = io.receive().expect("R2T");
+    let flush = io.submit(SubmissionEntry::flush(1), Data::None);
+    assert_eq!(io.finish(flush).status, Status::SUCCESS);
+    io.feed(&r2t);
+    assert_eq!(
+        io.finish(given_up).status,
+        missing,
+        "answered when its data has come"
+    );
+    stage.until("its buffer is free", |stage| {
+        stage.buffer_bytes() <= 2 * (256 << 10)
+    });
+    io.write(1, 0, &data);
+}
+
+fn a_damaged_half_fails_the_other(engine: Engine) {
+    let stage = Stage::new(engine);
+    let admin = stage.admin();
+    let mut io = Host::io_with(stage.address, admin.controller, 1, Digests::BOTH);
+    let data = vec![0; 512];
+    for damaged_first in [true, false] {
+        let (first, second) = halves(0, 1);
+        let first = io.submit(first, Data::Fetch(&data));
+        let second = io.submit(second, Data::Fetch(&data));
+        let r2ts = [io.receive().expect("R2T"), io.receive().expect("R2T")];
+        for (r2t, damaged) in r2ts.iter().zip([damaged_first, !damaged_first]) {
+            assert_eq!(r2t.kind, R2T);
+            let mut bytes = h2c_data(r2t.u16(8), r2t.u16(10), 0, &data, 4, io.digests);
+            if damaged {
+                let end = bytes.len() - 1;
+                bytes[end] ^= 1;
+            }
+            io.send(&bytes);
+        }
+        let answers = [io.finish(first).status, io.finish(second).status];
+        let (damaged, other) = if damaged_first { (0, 1) } else { (1, 0) };
+        assert_eq!(answers[damaged], Status::TRANSIENT_TRANSPORT_ERROR);
+        assert_eq!(answers[other], Status::ABORTED_FAILED_FUSED);
+    }
+    let both = compare_and_write(&mut io, 0, Data::Inline(&data), Data::Inline(&data));
+    assert_eq!(statuses(&both), [Status::SUCCESS; 2]);
+}
+
+fn too_many_blocks_are_refused(engine: Engine) {
+    let stage = Stage::new(engine);
+    let (_admin, mut io) = stage.admin_and_io();
+    let most = vec![0; 128 * 512];
+    let both = compare_and_write(&mut io, 0, Data::Fetch(&most), Data::Fetch(&most));
+    assert_eq!(
+        statuses(&both),
+        [Status::SUCCESS; 2],
+        "as many as Identify says"
+    );
+    let (first, second) = halves(0, 129);
+    let data = vec![0; 129 * 512];
+    let first = io.submit(first, Data::Fetch(&data));
+    let second = io.submit(second, Data::Fetch(&data));
+    assert_eq!(io.finish(first).status, Status::INVALID_FIELD);
+    assert_eq!(io.finish(second).status, Status::ABORTED_MISSING_FUSED);
+}
+
+/// Two connections on two shards count up the same block, each over its own queue, while a third writes elsewhere.
+fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
+    const ROUNDS: u64 = 200;
+    let stage = Stage::new(engine);
+    let admin = stage.admin();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut noise = stage.io(&admin, 3);
+    let stopped = Arc::clone(&stop);
+    let noise = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            noise.write(1, 1000, &[1; 16384]);
+        }
+    });
+    let count = |mut io: Host| {
+        std::thread::spawn(move || {
+            let mut lost = 0;
+            for _ in 0..ROUNDS {
+                loop {
+                    let old = io.read(1, 5, 1);
+                    let mut new = old.clone();
+                    let value = u64::from_le_bytes(old[..8].try_into().expect("eight")) + 1;
+                    new[..8].copy_from_slice(&value.to_le_bytes());
+                    let both =
+                        compare_and_write(&mut io, 5, Data::Inline(&old), Data::Inline(&new));
+                    if both[0].status.is_success() {
+                        break;
+                    }
+                    assert_eq!(both[0].status, Status::COMPARE_FAILURE);
+                    lost += 1;
+                }
+            }
+            lost
+        })
+    };
+    let counting = [count(stage.io(&admin, 1)), count(stage.io(&admin, 2))];
+    let lost: u64 = counting
+        .map(|thread| thread.join().expect("counts"))
+        .iter()
+        .sum();
+    stop.store(true, Ordering::Relaxed);
+    noise.join().expect("writes");
+    let mut io = stage.io(&admin, 4);
+    let value = u64::from_le_bytes(io.read(1, 5, 1)[..8].try_into().expect("eight"));
+    assert_eq!(
+        value,
+        2 * ROUNDS,
+        "{lost} attempts were refused, none was lost"
+    );
+}
+
+#[test]
+fn a_disk_that_does_not_compare_and_write_fails_both_halves() {
+    let disk = TestDisk::new(1 << 20);
+    disk.when(Kind::Read, Do::Obey);
+    let stage = Stage::set(Engine::Auto, Plan::of(disk));
+    let (_admin, mut io) = stage.admin_and_io();
+    let data = vec![0; 512];
+    let both = compare_and_write(&mut io, 0, Data::Inline(&data), Data::Inline(&data));
+    assert_eq!(
+        statuses(&both),
+        [Status::INVALID_OPCODE, Status::ABORTED_FAILED_FUSED]
+    );
+}

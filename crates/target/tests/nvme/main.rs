@@ -1,0 +1,16 @@
+//! The target as hosts see it: every test starts one on shards of its own and speaks to it over sockets, byte by
+//! byte, once over io_uring and once over epoll.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bring_up;
+mod endings;
+mod faults;
+mod fused;
+mod io;
+mod limits;
+mod secrets;
+mod truncation;
+mod wrong_commands;
+mod wrong_pdus;

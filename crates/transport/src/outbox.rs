@@ -1,0 +1,150 @@
+//! What waits to be sent on one connection: one gather being filled, one in flight, and the overflow in between.
+//!
+//! Knows gathers and the order of what was pushed; does not know the machine. Everything that becomes ready while
+//! a send is in flight joins the next one, so a busy connection does one system call for many answers.
+
+use std::collections::VecDeque;
+
+use fabrix_proto::{Sink, Slot};
+use fabrix_rt::Gather;
+
+use crate::pass::crc32c;
+use crate::slot::Held;
+
+/// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its 4 of digest.
+const BYTES_PER_PART: usize = 80;
+/// The kernel takes no more parts than this in one call (`UIO_MAXIOV`).
+const MOST_PARTS: usize = 1024;
+/// A connection whose peer has this many full gathers unread is not read from.
+const BACKLOG: usize = 2;
+/// Nor is one for whom so many bytes wait behind the send in flight: with those of a disk that gives buffers, a peer
+/// that never reads would hold the shard's memory.
+const BACKLOG_BYTES: usize = 4 << 20;
+
+pub(crate) struct Outbox {
+    filling: Option<Box<Gather>>,
+    queued: VecDeque<Box<Gather>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a gather travels to the kernel and back in this box: it is made once"
+    )]
+    spare: Vec<Box<Gather>>,
+    in_flight: bool,
+    parts: usize,
+}
+
+impl Outbox {
+    /// An outbox whose gathers hold what `slots` commands may have to say at once: header, payload, digest each.
+    pub(crate) fn new(slots: usize) -> Self {
+        let parts = (slots * 3 + 8).min(MOST_PARTS);
+        Self {
+            filling: None,
+            queued: VecDeque::with_capacity(4),
+            spare: Vec::with_capacity(4),
+            in_flight: false,
+            parts,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filling.as_ref().is_none_or(|gather| gather.is_empty()) && self.queued.is_empty()
+    }
+
+    pub(crate) fn in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// The peer does not read: take no more from it until it does. True only while a send is in flight, or about to
+    /// be, so that its ending is the time to look again.
+    pub(crate) fn backlogged(&self) -> bool {
+        self.queued.len() >= BACKLOG || self.waiting_bytes() >= BACKLOG_BYTES
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.filling
+            .iter()
+            .chain(&self.queued)
+            .map(|gather| gather.total_bytes())
+            .sum()
+    }
+
+    /// What is to be sent next, if nothing is in flight.
+    pub(crate) fn take(&mut self) -> Option<Box<Gather>> {
+        if self.in_flight {
+            return None;
+        }
+        let next = match self.queued.pop_front() {
+            Some(gather) => Some(gather),
+            None if self
+                .filling
+                .as_ref()
+                .is_some_and(|gather| !gather.is_empty()) =>
+            {
+                self.filling.take()
+            }
+            None => None,
+        };
+        self.in_flight = next.is_some();
+        next
+    }
+
+    /// A send has ended: its gather is free again.
+    pub(crate) fn give_back(&mut self, mut gather: Box<Gather>) {
+        gather.clear();
+        self.in_flight = false;
+        self.spare.push(gather);
+    }
+
+    fn room(&mut self, bytes: usize) -> &mut Gather {
+        if self
+            .filling
+            .as_ref()
+            .is_some_and(|gather| !gather.has_room(bytes, 2))
+        {
+            self.queued.extend(self.filling.take());
+        }
+        let (spare, parts) = (&mut self.spare, self.parts);
+        self.filling.get_or_insert_with(|| {
+            spare
+                .pop()
+                .unwrap_or_else(|| Box::new(Gather::new(parts * BYTES_PER_PART, parts)))
+        })
+    }
+}
+
+/// Where a machine puts what is to be sent: the [`Sink`] of a stream.
+pub struct Out<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) slots: &'a [Held],
+}
+
+impl Sink for Out<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.outbox.room(bytes.len()).push_bytes(bytes);
+    }
+
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
+        let (offset, bytes) = (offset as usize, bytes as usize);
+        let gather = self.outbox.room(4);
+        let crc = match &self.slots[usize::from(slot.0)] {
+            Held::Nothing => unreachable!(
+                "a machine sends the payload of slot {} that nobody gave",
+                slot.0
+            ),
+            Held::Buf(buf, start) => {
+                let from = start + offset;
+                gather.push_buf(buf.clone(), from, bytes);
+                digest.then(|| crc32c(&buf.bytes()[from..from + bytes]))
+            }
+            Held::Lent(lent) => {
+                // Lent pages may change under us: whoever asked for digests has copied first.
+                debug_assert!(!digest, "a digest over pages that others may write");
+                gather.push_lent(lent.slice(offset, bytes));
+                None
+            }
+        };
+        if let Some(crc) = crc {
+            gather.push_bytes(&crc.to_le_bytes());
+        }
+    }
+}

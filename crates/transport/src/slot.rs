@@ -1,0 +1,17 @@
+//! The payload of a command in progress: what a slot of a machine holds while its bytes are on the way.
+//!
+//! Knows buffers; does not know why they travel.
+
+use fabrix_rt::{Buf, Lent};
+
+/// What a slot's payload lies in.
+#[derive(Default)]
+pub enum Held {
+    /// No memory yet: payload that arrives for the slot is handed out where it lies in the receive buffer.
+    #[default]
+    Nothing,
+    /// A buffer, and where in it the slot's payload starts.
+    Buf(Buf, usize),
+    /// A disk's own pages, to be sent only.
+    Lent(Lent),
+}

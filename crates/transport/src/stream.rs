@@ -1,0 +1,403 @@
+//! A TCP connection and the machine that speaks on it.
+//!
+//! One receive in flight into a large buffer, as many PDUs taken out of it as are there, one send in flight for
+//! everything that became ready. Payload that a slot has a buffer for goes there, large payload without passing
+//! through the receive buffer; payload of a slot without a buffer is handed out where it lies. Does not know what a
+//! command means.
+
+use fabrix_proto::{Machine, Slot, Violation, Want};
+use fabrix_rt::{Completion, Loan, Op, Shard, Socket, TaskId, Token, errno};
+
+use crate::inbox::Inbox;
+use crate::outbox::{Out, Outbox};
+use crate::pass::crc32c;
+use crate::slot::Held;
+
+/// Payload with at least this much still to come is received straight into its slot's buffer.
+const DIRECT_BYTES: usize = 16 << 10;
+/// Bytes of a digest after payload.
+const DIGEST_BYTES: usize = 4;
+
+/// Which slots of its task a stream uses for its own operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSlots {
+    /// Endings of receives.
+    pub receive: u32,
+    /// Endings of sends.
+    pub send: u32,
+}
+
+/// Why nothing more comes from a stream.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// The peer has closed, or the machine has said goodbye.
+    Closed,
+    /// The socket failed: a negative `errno`.
+    Socket(i32),
+    /// The peer broke the protocol; the goodbye that its standard asks for is in the outbox.
+    Violation(Box<Violation>),
+}
+
+/// What the receive in flight fills.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Receiving {
+    Nothing,
+    Inbox,
+    /// The payload of a slot, whose buffer starts there.
+    Slot(Slot, usize),
+}
+
+/// One connection: a socket, its machine, and the payload of the commands in progress.
+pub struct Stream<M> {
+    machine: M,
+    socket: Socket,
+    task: TaskId,
+    tokens: StreamSlots,
+    inbox: Inbox,
+    receiving: Receiving,
+    /// How much of the payload that the machine wants now is in its slot's buffer.
+    filled: usize,
+    in_place: (usize, usize),
+    slots: Vec<Held>,
+    outbox: Outbox,
+    ended: bool,
+    discard: bool,
+    limits_backlog: bool,
+    /// The machine has taken all that arrived. Until then the receive buffer is not lent to the kernel: what is in it
+    /// could not be taken before more arrives, and nothing more may ever come.
+    hungry: bool,
+}
+
+impl<M: Machine> Stream<M> {
+    /// A stream over a connected socket; `slots` is how many commands the machine can have in progress.
+    pub fn new(
+        machine: M,
+        socket: Socket,
+        task: TaskId,
+        tokens: StreamSlots,
+        slots: usize,
+    ) -> Self {
+        Self {
+            machine,
+            socket,
+            task,
+            tokens,
+            inbox: Inbox::new(),
+            receiving: Receiving::Nothing,
+            filled: 0,
+            in_place: (0, 0),
+            slots: (0..slots).map(|_| Held::Nothing).collect(),
+            outbox: Outbox::new(slots),
+            ended: false,
+            discard: false,
+            limits_backlog: false,
+            hungry: true,
+        }
+    }
+
+    /// From now on nothing is received while the peer does not take what is sent: what waits for it is then bounded
+    /// by what it has asked for before.
+    ///
+    /// For the side that answers. The side that asks must go on reading, or both could wait for each other.
+    pub fn limit_backlog(&mut self) {
+        self.limits_backlog = true;
+    }
+
+    /// The machine, to ask it.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The machine and where it puts what is to be sent.
+    pub fn speak(&mut self) -> (&mut M, Out<'_>) {
+        (
+            &mut self.machine,
+            Out {
+                outbox: &mut self.outbox,
+                slots: &self.slots,
+            },
+        )
+    }
+
+    /// The socket under the stream.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Says what a slot's payload lies in.
+    pub fn hold(&mut self, slot: Slot, held: Held) {
+        self.slots[usize::from(slot.0)] = held;
+    }
+
+    /// Takes what a slot's payload lies in.
+    pub fn release(&mut self, slot: Slot) -> Held {
+        std::mem::take(&mut self.slots[usize::from(slot.0)])
+    }
+
+    /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.
+    pub fn in_place(&self) -> &[u8] {
+        self.inbox.consumed(self.in_place.0, self.in_place.1)
+    }
+
+    /// True while the peer does not take its answers and the backlog is limited: no further commands should be taken
+    /// from it. What has arrived meanwhile stays where it is; the owner calls `next` again when this is over.
+    pub fn backlogged(&self) -> bool {
+        self.limits_backlog && self.outbox.backlogged()
+    }
+
+    /// True when no operation of the stream is in the kernel.
+    pub fn is_quiet(&self) -> bool {
+        self.receiving == Receiving::Nothing && !self.outbox.in_flight()
+    }
+
+    /// True when everything that was to be said has been sent.
+    pub fn is_drained(&self) -> bool {
+        self.outbox.is_empty() && !self.outbox.in_flight()
+    }
+
+    /// From now on what arrives is dropped unread: the connection is being closed, politely.
+    pub fn discard(&mut self) {
+        (self.discard, self.hungry) = (true, true);
+        self.inbox.consume(self.inbox.bytes().len());
+    }
+
+    /// Ends both directions at once.
+    pub fn close(&mut self) {
+        self.ended = true;
+        self.socket.shutdown();
+    }
+
+    /// A receive has ended.
+    ///
+    /// # Errors
+    /// The connection is over: closed by the peer, or failed.
+    pub fn received(&mut self, completion: Completion) -> Result<(), Ended> {
+        let got = usize::try_from(completion.result);
+        let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
+        let Loan::Buf(buf) = completion.loan else {
+            unreachable!("a receive gives its buffer back")
+        };
+        match what {
+            Receiving::Slot(slot, start) => {
+                self.filled += got.unwrap_or(0);
+                self.slots[usize::from(slot.0)] = Held::Buf(buf, start);
+            }
+            _ => self.inbox.take_back(buf, got.unwrap_or(0)),
+        }
+        self.hungry = self.discard;
+        if self.discard {
+            self.inbox.consume(self.inbox.bytes().len());
+        }
+        match got {
+            Ok(0) => Err(Ended::Closed),
+            Ok(_) => Ok(()),
+            Err(_) => Err(Ended::Socket(completion.result)),
+        }
+    }
+
+    /// A send has ended.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub fn sent(&mut self, completion: Completion) -> Result<(), Ended> {
+        let Loan::Gather(gather) = completion.loan else {
+            unreachable!("a send gives its gather back")
+        };
+        self.outbox.give_back(gather);
+        if completion.result < 0 {
+            Err(Ended::Socket(completion.result))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Runs the machine over what has arrived, up to its next event; None: more must arrive.
+    ///
+    /// # Errors
+    /// The peer broke the protocol or said goodbye; nothing comes after that.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "no iterator: more may come after None"
+    )]
+    pub fn next(&mut self) -> Result<Option<M::Event>, Ended> {
+        let event = self.step();
+        self.hungry |= matches!(event, Ok(None));
+        event
+    }
+
+    fn step(&mut self) -> Result<Option<M::Event>, Ended> {
+        loop {
+            if self.discard {
+                return Ok(None);
+            }
+            let mut out = Out {
+                outbox: &mut self.outbox,
+                slots: &self.slots,
+            };
+            let event = match self.machine.want() {
+                Want::Closed => return Err(Ended::Closed),
+                Want::Header { bytes } => {
+                    let Some(header) = self.inbox.bytes().get(..bytes) else {
+                        return Ok(None);
+                    };
+                    let event = self.machine.header(header, &mut out);
+                    self.inbox.consume(bytes);
+                    event
+                }
+                Want::Payload {
+                    slot,
+                    offset,
+                    bytes,
+                    digest,
+                } => {
+                    let Some(intact) = self.place(slot, offset as usize, bytes as usize, digest)
+                    else {
+                        return Ok(None);
+                    };
+                    let mut out = Out {
+                        outbox: &mut self.outbox,
+                        slots: &self.slots,
+                    };
+                    self.machine.payload(intact, &mut out)
+                }
+            };
+            match event {
+                Ok(None) => {}
+                Ok(event) => return Ok(event),
+                Err(violation) => {
+                    let mut out = Out {
+                        outbox: &mut self.outbox,
+                        slots: &self.slots,
+                    };
+                    self.machine.terminate(&violation, &mut out);
+                    return Err(Ended::Violation(Box::new(violation)));
+                }
+            }
+        }
+    }
+
+    /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise whether its digest
+    /// is right.
+    fn place(&mut self, slot: Slot, offset: usize, bytes: usize, digest: bool) -> Option<bool> {
+        let trailer = if digest { DIGEST_BYTES } else { 0 };
+        match &mut self.slots[usize::from(slot.0)] {
+            Held::Buf(buf, start) => {
+                let from = *start + offset;
+                let arrived = self.inbox.bytes();
+                let more = arrived.len().min(bytes - self.filled);
+                if more > 0 {
+                    buf.bytes_mut()[from + self.filled..][..more].copy_from_slice(&arrived[..more]);
+                    self.inbox.consume(more);
+                    self.filled += more;
+                }
+                if self.filled < bytes || self.inbox.bytes().len() < trailer {
+                    return None;
+                }
+                self.filled = 0;
+                let intact = !digest
+                    || crc32c(&buf.bytes()[from..from + bytes]).to_le_bytes()
+                        == self.inbox.bytes()[..trailer];
+                self.inbox.consume(trailer);
+                Some(intact)
+            }
+            Held::Nothing => {
+                let whole = self.inbox.bytes().get(..bytes + trailer)?;
+                let intact = !digest || crc32c(&whole[..bytes]).to_le_bytes() == whole[bytes..];
+                self.in_place = (self.inbox.position(), bytes);
+                self.inbox.consume(bytes + trailer);
+                Some(intact)
+            }
+            Held::Lent(_) => unreachable!("payload does not arrive in lent pages"),
+        }
+    }
+
+    /// Starts the send of what became ready and the next receive, where none is in flight. Nothing is received before
+    /// `next` has given None.
+    ///
+    /// # Errors
+    /// The shard has no memory for a receive buffer: the connection cannot go on.
+    pub fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
+        if let Some(gather) = self.outbox.take() {
+            let token = Token {
+                task: self.task,
+                slot: self.tokens.send,
+            };
+            shard.start(
+                token,
+                Op::Send {
+                    socket: self.socket.clone(),
+                    gather,
+                },
+            );
+        }
+        if self.receiving == Receiving::Nothing && self.hungry && !self.ended && !self.backlogged()
+        {
+            self.receive(shard)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, shard: &mut Shard) -> Result<(), Ended> {
+        let token = Token {
+            task: self.task,
+            slot: self.tokens.receive,
+        };
+        let socket = self.socket.clone();
+        let want = if self.discard {
+            Want::Closed
+        } else {
+            self.machine.want()
+        };
+        let contiguous = match want {
+            Want::Payload {
+                slot,
+                offset,
+                bytes,
+                ..
+            } => {
+                let rest = bytes as usize - self.filled;
+                let held = &mut self.slots[usize::from(slot.0)];
+                match std::mem::take(held) {
+                    Held::Buf(buf, start)
+                        if rest >= DIRECT_BYTES && self.inbox.bytes().is_empty() =>
+                    {
+                        self.receiving = Receiving::Slot(slot, start);
+                        let from = start + offset as usize + self.filled;
+                        shard.start(
+                            token,
+                            Op::Receive {
+                                socket,
+                                buf,
+                                start: from,
+                                bytes: rest,
+                            },
+                        );
+                        return Ok(());
+                    }
+                    other => *held = other,
+                }
+                if matches!(held, Held::Nothing) {
+                    bytes as usize + DIGEST_BYTES
+                } else {
+                    DIGEST_BYTES
+                }
+            }
+            Want::Header { bytes } => bytes,
+            Want::Closed => 1,
+        };
+        let Some((buf, start, bytes)) = self.inbox.lend(shard, contiguous) else {
+            return Err(Ended::Socket(-errno::ENOMEM));
+        };
+        self.receiving = Receiving::Inbox;
+        shard.start(
+            token,
+            Op::Receive {
+                socket,
+                buf,
+                start,
+                bytes,
+            },
+        );
+        Ok(())
+    }
+}

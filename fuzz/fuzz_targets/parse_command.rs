@@ -1,0 +1,4 @@
+//! Feeds arbitrary submission entries to the command parsers; the body is in `fabrix_fuzz::bodies`.
+
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fabrix_fuzz::bodies::parse_command(data));

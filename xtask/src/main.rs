@@ -1,0 +1,68 @@
+//! The developers' tool: everything one runs on this repository besides cargo itself.
+//!
+//! It knows the repository (where it is, what its rules are) and may start cargo, git, and the programs built from
+//! here. It depends on none of our crates, and no crate depends on it: it judges them from outside.
+
+mod ci;
+mod deps;
+mod no_os;
+mod perf;
+mod process;
+mod source;
+mod tally;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  test    everything that must hold before a change is in: format, tidy, deps, no-os, clippy, all tests
+  ci      the same, and the documentation and licence checks: run it before pushing
+  tidy    rules about the text of the sources (the rules stand in xtask/src/tidy.rs)
+  deps    the crates depend only on what docs/ARCHITECTURE.md allows
+  no-os   the protocol crate compiles without an operating system
+  perf    our speed against bare sockets on this machine, in turns
+
+cargo xtask perf [--quick | --full] [--pairs N] [--seconds S] [--only TEXT]
+  --quick       2 pairs of 2 s per row: does it still work
+  --full        10 pairs of 5 s per row: figures to quote
+  --pairs N     so many pairs per row (5)
+  --seconds S   so many seconds per measurement (3)
+  --only TEXT   only the rows whose name contains TEXT";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let holds = |()| true;
+    let outcome = match command {
+        "perf" => perf::Options::parse(rest).map(|options| perf::run(&options).map(holds)),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ if !rest.is_empty() => Err(format!("`{command}` takes no arguments")),
+        "test" => Ok(ci::test()),
+        "ci" => Ok(ci::ci()),
+        "tidy" => Ok(tidy::check().map(holds)),
+        "deps" => Ok(deps::check().map(holds)),
+        "no-os" => Ok(no_os::check().map(holds)),
+        other => Err(format!("there is no command `{other}`")),
+    };
+    match outcome {
+        Ok(Ok(true)) => ExitCode::SUCCESS,
+        // What does not hold stands above, in order.
+        Ok(Ok(false)) => ExitCode::FAILURE,
+        Ok(Err(failure)) => {
+            eprintln!("xtask {command}: {failure}");
+            ExitCode::FAILURE
+        }
+        Err(usage) => {
+            eprintln!("xtask: {usage}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Was the machine ours while we measured? Read from /proc, before and after.
+//!
+//! Two things spoil a measurement: the hypervisor gave the time to somebody else (steal), or another program ran.
+//! Times are clock ticks of the kernel's accounting, 10 ms each, so windows of some seconds are the least it can judge.
+
+use serde_json::{Value, json};
+use std::fs;
+
+const STEAL_SHARE_MAX: f64 = 0.01;
+const FOREIGN_SHARE_MAX: f64 = 0.02;
+
+/// The state of the machine when a measurement began.
+pub(super) struct Watch {
+    cpus: Vec<usize>,
+    start: Snapshot,
+}
+
+/// What disturbed a measurement, as shares of the processors' time.
+#[derive(Default)]
+pub(super) struct Noise {
+    steal: f64,
+    foreign: f64,
+}
+
+impl Watch {
+    /// Starts watching; `cpus` are those that measure.
+    pub(super) fn start(cpus: &[usize]) -> Result<Self, String> {
+        Ok(Self {
+            cpus: cpus.to_vec(),
+            start: Snapshot::take(cpus)?,
+        })
+    }
+
+    /// To be called when the programs that measured have ended.
+    pub(super) fn end(self) -> Result<Noise, String> {
+        Ok(Noise::between(&self.start, &Snapshot::take(&self.cpus)?))
+    }
+}
+
+impl Noise {
+    fn between(start: &Snapshot, end: &Snapshot) -> Self {
+        let since = |end: u64, start: u64| end.saturating_sub(start);
+        let busy = since(end.all.busy, start.all.busy);
+        let ours = since(end.ours, start.ours);
+        // Two views, because each is blind to something: the sum over processes misses other containers, what is
+        // left of the busy time misses whatever the kernel did in our name.
+        let foreign = since(end.others, start.others).max(busy.saturating_sub(ours));
+        Self {
+            steal: share(
+                since(end.measuring.steal, start.measuring.steal),
+                &end.measuring,
+                &start.measuring,
+            ),
+            foreign: share(foreign, &end.all, &start.all),
+        }
+    }
+
+    /// Why the measurement does not count, if it does not.
+    pub(super) fn spoils(&self) -> Option<String> {
+        if self.steal > STEAL_SHARE_MAX {
+            return Some(format!(
+                "the hypervisor took {:.1} % of the processors",
+                self.steal * 100.0
+            ));
+        }
+        let percent = self.foreign * 100.0;
+        (self.foreign > FOREIGN_SHARE_MAX)
+            .then(|| format!("other programs took {percent:.1} % of the machine"))
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "steal_share": self.steal, "foreign_share": self.foreign })
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "ticks of one measurement, far below 2^52"
+)]
+fn share(part: u64, end: &CpuTimes, start: &CpuTimes) -> f64 {
+    let whole = end.total.saturating_sub(start.total).max(1);
+    part as f64 / whole as f64
+}
+
+struct Snapshot {
+    /// All processors together.
+    all: CpuTimes,
+    /// The ones that measure.
+    measuring: CpuTimes,
+    /// What we and the programs that we waited for have used.
+    ours: u64,
+    /// What all other processes have used, with those that they waited for.
+    others: u64,
+}
+
+/// Sums of clock ticks.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CpuTimes {
+    /// User and system time; interrupts count neither as ours nor as others'.
+    busy: u64,
+    steal: u64,
+    total: u64,
+}
+
+impl Snapshot {
+    fn take(cpus: &[usize]) -> Result<Self, String> {
+        let stat = read("/proc/stat")?;
+        let measuring = |name: &str| cpus.iter().any(|cpu| name == format!("cpu{cpu}"));
+        Ok(Self {
+            all: sum_cpus(&stat, |name| name == "cpu"),
+            measuring: sum_cpus(&stat, measuring),
+            ours: process_ticks(&read("/proc/self/stat")?).unwrap_or(0),
+            others: other_processes()?,
+        })
+    }
+}
+
+fn read(path: &str) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+}
+
+/// Sums the lines of /proc/stat whose first word is wanted.
+fn sum_cpus(stat: &str, wanted: impl Fn(&str) -> bool) -> CpuTimes {
+    let mut sum = CpuTimes::default();
+    for line in stat.lines() {
+        let mut words = line.split_whitespace();
+        if !words.next().is_some_and(&wanted) {
+            continue;
+        }
+        // user nice system idle iowait irq softirq steal; what follows is counted in these already
+        let ticks: Vec<u64> = words
+            .take(8)
+            .map(|word| word.parse().unwrap_or(0))
+            .collect();
+        sum.busy += ticks.iter().take(3).sum::<u64>();
+        sum.steal += ticks.get(7).copied().unwrap_or(0);
+        sum.total += ticks.iter().sum::<u64>();
+    }
+    sum
+}
+
+/// User and system time of a process and of the children it waited for.
+fn process_ticks(stat: &str) -> Option<u64> {
+    // The name may hold anything, so the fields are counted from the parenthesis that closes it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(
+        fields
+            .split_whitespace()
+            .skip(11)
+            .take(4)
+            .map(|word| word.parse().unwrap_or(0))
+            .sum(),
+    )
+}
+
+fn other_processes() -> Result<u64, String> {
+    let entries = fs::read_dir("/proc").map_err(|error| format!("cannot list /proc: {error}"))?;
+    let own = std::process::id().to_string();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let others =
+        names.filter(|name| name.starts_with(|c: char| c.is_ascii_digit()) && *name != own);
+    // A process that has just ended is no error; its parent has its time.
+    let stats = others.filter_map(|name| fs::read_to_string(format!("/proc/{name}/stat")).ok());
+    Ok(stats.filter_map(|stat| process_ticks(&stat)).sum())
+}
+
+/// Processor time of a running process in nanoseconds, all its threads together.
+pub(super) fn run_time_ns(pid: u32) -> Result<u64, String> {
+    let folder = format!("/proc/{pid}/task");
+    let cannot = |error| format!("cannot read {folder}: {error}");
+    let mut sum = 0;
+    for task in fs::read_dir(&folder).map_err(cannot)? {
+        let path = task.map_err(cannot)?.path().join("schedstat");
+        let text = fs::read_to_string(path).map_err(cannot)?;
+        let first = text
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok());
+        sum += first.ok_or_else(|| format!("{folder}: schedstat does not begin with a number"))?;
+    }
+    Ok(sum)
+}
+
+/// Established TCP connections that end at this local port.
+pub(super) fn connections_at(port: u16) -> Result<usize, String> {
+    Ok(count_connections(&read("/proc/net/tcp")?, port))
+}
+
+fn count_connections(table: &str, port: u16) -> usize {
+    let ends_here = format!(":{port:04X}");
+    let rows = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // columns: number, local address, remote address, state (01 is established)
+    rows.filter(|row| row.len() > 3 && row[1].ends_with(&ends_here) && row[3] == "01")
+        .count()
+}
+
+/// What a reader of the raw results wants to know about the machine.
+pub(super) fn describe() -> Value {
+    let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu_info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    json!({
+        "cpu": model.map(|rest| rest.trim_start_matches(['\t', ' ', ':'])),
+        "cpus": std::thread::available_parallelism().map_or(0, usize::from),
+        "kernel": kernel.trim(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  30 0 10 60 0 0 0 4 0 0\ncpu0 10 0 5 30 0 0 0 1 0 0\ncpu1 20 0 5 30 0 0 0 3 0 0\nintr 5\n";
+
+    fn snapshot(busy: u64, steal: u64, total: u64, ours: u64, others: u64) -> Snapshot {
+        let times = || CpuTimes { busy, steal, total };
+        Snapshot {
+            all: times(),
+            measuring: times(),
+            ours,
+            others,
+        }
+    }
+
+    #[test]
+    fn sums_only_the_processors_that_are_asked_for() {
+        let both = sum_cpus(STAT, |name| name == "cpu0" || name == "cpu1");
+        assert_eq!(
+            both,
+            CpuTimes {
+                busy: 40,
+                steal: 4,
+                total: 104
+            }
+        );
+        assert_eq!(sum_cpus(STAT, |name| name == "cpu0").busy, 15);
+    }
+
+    #[test]
+    fn counts_a_process_with_its_children_whatever_its_name() {
+        let stat = "7 (a) b) R 1 1 1 0 -1 0 0 0 0 0 10 20 3 4 20 0 1 0";
+        assert_eq!(process_ticks(stat), Some(37));
+        assert_eq!(process_ticks("nothing"), None);
+    }
+
+    #[test]
+    fn a_quiet_machine_spoils_nothing() {
+        let noise = Noise::between(&snapshot(0, 0, 0, 0, 0), &snapshot(800, 5, 1000, 800, 10));
+        assert_eq!(noise.spoils(), None);
+    }
+
+    #[test]
+    fn steal_and_other_programs_spoil_a_measurement() {
+        let steal = Noise::between(&snapshot(0, 0, 0, 0, 0), &snapshot(800, 20, 1000, 800, 0));
+        assert!(steal.spoils().expect("2 % stolen").contains("hypervisor"));
+        let seen = Noise::between(&snapshot(0, 0, 0, 0, 0), &snapshot(800, 0, 1000, 800, 50));
+        assert!(
+            seen.spoils()
+                .expect("5 % elsewhere")
+                .contains("other programs")
+        );
+        let unseen = Noise::between(&snapshot(0, 0, 0, 0, 0), &snapshot(900, 0, 1000, 800, 0));
+        assert!(
+            unseen
+                .spoils()
+                .expect("10 % unexplained")
+                .contains("other programs")
+        );
+    }
+
+    #[test]
+    fn counts_only_established_connections_to_the_port() {
+        let table = "sl local remote st\n\
+            0: 0100007F:115C 00000000:0000 0A x\n\
+            1: 0100007F:115C 0100007F:9000 01 x\n\
+            2: 0100007F:9000 0100007F:115C 01 x\n";
+        assert_eq!(count_connections(table, 0x115c), 1);
+    }
+}

@@ -1,0 +1,238 @@
+//! What a run leaves behind: one line per pair and row on the terminal, one JSON file per pair, one summary.
+//!
+//! The table is Markdown, as docs/PERFORMANCE.md holds it. Writes only into a folder of its own below `target/perf/`.
+
+use super::machine::{Noise, describe};
+use super::rows::{Goal, Row};
+use super::stats::Summary;
+use crate::process::{command, output};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const HEADING: &str = "\
+| row | median | least .. most | 95 % of medians | goal | pairs | spoiled | verdict |
+|---|---|---|---|---|---|---|---|";
+
+/// One measurement of each side, and whether it counts.
+pub(super) struct Pair {
+    pub(super) ours: Value,
+    pub(super) ceiling: Value,
+    pub(super) figure: f64,
+    pub(super) noise: Noise,
+    pub(super) spoiled: Option<String>,
+}
+
+pub(super) struct Report {
+    folder: PathBuf,
+    seconds: u32,
+    table: Vec<String>,
+    rows: Vec<Value>,
+    failed: Vec<&'static str>,
+}
+
+impl Report {
+    /// Makes a folder for this run, named by the time in seconds.
+    pub(super) fn create(parent: &Path, seconds: u32) -> Result<Self, String> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let folder = parent.join(now.to_string());
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        Ok(Self {
+            folder,
+            seconds,
+            table: Vec::new(),
+            rows: Vec::new(),
+            failed: Vec::new(),
+        })
+    }
+
+    /// Shows a pair and keeps its raw results.
+    pub(super) fn pair(&mut self, row: &Row, index: usize, pair: &Pair) -> Result<(), String> {
+        let note = pair
+            .spoiled
+            .as_ref()
+            .map_or_else(String::new, |why| format!("  not counted: {why}"));
+        println!("{} pair {}: {:.3}{note}", row.name, index + 1, pair.figure);
+        let raw = json!({
+            "row": row.name, "pair": index + 1, "seconds": self.seconds, "figure": pair.figure,
+            "spoiled": pair.spoiled, "noise": pair.noise.to_json(),
+            "ours": pair.ours, "ceiling": pair.ceiling,
+        });
+        self.write(&format!("{}-{:02}.json", row.name, index + 1), &raw)
+    }
+
+    /// Judges a row by its pairs, or by the reason why there are none.
+    pub(super) fn row(&mut self, row: &Row, pairs: &Result<Vec<Pair>, String>) {
+        let judged = match pairs {
+            Ok(pairs) => judge(row, pairs),
+            Err(failure) => {
+                eprintln!("{}: {failure}", row.name);
+                Judged::nothing(format!("not measured: {failure}"))
+            }
+        };
+        if !judged.good {
+            self.failed.push(row.name);
+        }
+        self.table.push(judged.line(row));
+        self.rows.push(judged.to_json(row));
+    }
+
+    /// Prints the table, writes the summary, and fails when a row did.
+    pub(super) fn finish(self) -> Result<(), String> {
+        let commit = output(command("git").args(["describe", "--always", "--dirty"]));
+        let summary = json!({
+            "machine": describe(), "commit": commit.unwrap_or_default().trim(), "rows": self.rows,
+        });
+        self.write("summary.json", &summary)?;
+        println!(
+            "\n{HEADING}\n{}\n\nraw results: {}",
+            self.table.join("\n"),
+            self.folder.display()
+        );
+        match self.failed.len() {
+            0 => Ok(()),
+            _ => Err(format!(
+                "the goal is not met by: {}",
+                self.failed.join(", ")
+            )),
+        }
+    }
+
+    fn write(&self, name: &str, value: &Value) -> Result<(), String> {
+        let path = self.folder.join(name);
+        fs::write(&path, format!("{value:#}\n"))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+/// A row's figures against its goal.
+struct Judged {
+    summary: Option<Summary>,
+    counted: usize,
+    spoiled: usize,
+    good: bool,
+    verdict: String,
+}
+
+fn judge(row: &Row, pairs: &[Pair]) -> Judged {
+    let good = pairs.iter().filter(|pair| pair.spoiled.is_none());
+    let figures: Vec<f64> = good.map(|pair| pair.figure).collect();
+    let (counted, spoiled) = (figures.len(), pairs.len() - figures.len());
+    let Some(summary) = Summary::of(&figures).filter(|_| counted >= spoiled) else {
+        let verdict = "not measured: the machine was not quiet".to_owned();
+        return Judged {
+            counted,
+            spoiled,
+            ..Judged::nothing(verdict)
+        };
+    };
+    let good = row.goal.is_met(summary.median);
+    let verdict = if good { "met" } else { "MISSED" }.to_owned();
+    Judged {
+        summary: Some(summary),
+        counted,
+        spoiled,
+        good,
+        verdict,
+    }
+}
+
+impl Judged {
+    fn nothing(verdict: String) -> Self {
+        Self {
+            summary: None,
+            counted: 0,
+            spoiled: 0,
+            good: false,
+            verdict,
+        }
+    }
+
+    fn line(&self, row: &Row) -> String {
+        let dash = || "-".to_owned();
+        let range = |low: f64, high: f64| format!("{low:.3} .. {high:.3}");
+        let summary = self.summary;
+        let median = summary.map_or_else(dash, |summary| format!("{:.3}", summary.median));
+        let spread = summary.map_or_else(dash, |summary| range(summary.least, summary.most));
+        let interval = summary.and_then(|summary| summary.interval);
+        let interval = interval.map_or_else(dash, |(low, high)| range(low, high));
+        let (name, goal, verdict) = (row.name, row.goal, &self.verdict);
+        let (counted, spoiled) = (self.counted, self.spoiled);
+        format!(
+            "| {name} | {median} | {spread} | {interval} | {goal} | {counted} | {spoiled} | {verdict} |"
+        )
+    }
+
+    fn to_json(&self, row: &Row) -> Value {
+        let goal = match row.goal {
+            Goal::AtLeast(bound) => json!({ "at_least": bound }),
+            Goal::AtMost(bound) => json!({ "at_most": bound }),
+        };
+        json!({
+            "row": row.name, "goal": goal, "verdict": self.verdict, "met": self.good,
+            "median": self.summary.map(|summary| summary.median),
+            "least": self.summary.map(|summary| summary.least),
+            "most": self.summary.map(|summary| summary.most),
+            "interval": self.summary.and_then(|summary| summary.interval).map(|(low, high)| [low, high]),
+            "pairs": self.counted, "spoiled": self.spoiled,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::rows::ROWS;
+
+    /// Pairs of the first row, whose goal is "at least 0.60"; a spoiled one is written as a negative number.
+    fn pairs(figures: &[f64]) -> Vec<Pair> {
+        let pair = |&figure: &f64| Pair {
+            ours: Value::Null,
+            ceiling: Value::Null,
+            figure: figure.abs(),
+            noise: Noise::default(),
+            spoiled: (figure < 0.0).then(|| "steal".to_owned()),
+        };
+        figures.iter().map(pair).collect()
+    }
+
+    fn check(figures: &[f64], good: bool, part: &str) {
+        let judged = judge(&ROWS[0], &pairs(figures));
+        assert_eq!(judged.good, good);
+        let line = judged.line(&ROWS[0]);
+        assert!(line.contains(part), "{line}");
+    }
+
+    #[test]
+    fn the_median_decides() {
+        check(
+            &[0.5, 0.65, 0.7],
+            true,
+            "| 0.650 | 0.500 .. 0.700 | - | at least 0.60 | 3 | 0 | met |",
+        );
+        check(&[0.5, 0.55, 0.7], false, "| MISSED |");
+    }
+
+    #[test]
+    fn spoiled_pairs_do_not_count() {
+        check(
+            &[-0.1, 0.65, 0.7],
+            true,
+            "| 0.675 | 0.650 .. 0.700 | - | at least 0.60 | 2 | 1 | met |",
+        );
+    }
+
+    #[test]
+    fn a_noisy_machine_shows_nothing() {
+        check(
+            &[-0.7, -0.7, 0.7],
+            false,
+            "| not measured: the machine was not quiet |",
+        );
+        check(&[], false, "not measured");
+    }
+}

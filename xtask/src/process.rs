@@ -1,0 +1,136 @@
+//! Other programs, started from the root of the repository.
+//!
+//! Errors are sentences that name the program; nothing here knows what the programs are for.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The root of the repository: the folder above this crate's.
+///
+/// cargo tells where the crate is when it starts us; started by hand, the current folder has to be the root.
+pub(crate) fn root() -> PathBuf {
+    match std::env::var_os("CARGO_MANIFEST_DIR") {
+        Some(folder) => Path::new(&folder)
+            .parent()
+            .map_or_else(PathBuf::new, Path::to_path_buf),
+        None => PathBuf::from("."),
+    }
+}
+
+/// A command that starts in the root of the repository.
+pub(crate) fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// The cargo that started us, or the one in the path.
+pub(crate) fn cargo() -> Command {
+    command(&cargo_name())
+}
+
+/// The name of that cargo, for programs that start it themselves.
+pub(crate) fn cargo_name() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// Runs to the end; whatever the program prints goes where ours goes.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let status = command
+        .status()
+        .map_err(|error| cannot_start(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{} ended with {status}", line_of(command)))
+    }
+}
+
+/// Runs to the end and returns what the program wrote to its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| cannot_start(command, &error))?;
+    if !output.status.success() {
+        return Err(format!("{} ended with {}", line_of(command), output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("{} wrote no UTF-8", line_of(command)))
+}
+
+/// Whether a program can be started and ends well; it is heard by nobody.
+pub(crate) fn works(command: &mut Command) -> bool {
+    let quiet = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+/// A program in the background, ended when this value goes.
+pub(crate) struct Background(pub(crate) Child);
+
+impl Background {
+    /// Starts the program with its standard output in our hands; what it says besides is not shown.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        child
+            .map(Self)
+            .map_err(|error| cannot_start(command, &error))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Both fail only when the program has ended by itself and was waited for: then nothing is left to end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+    format!("cannot start {}: {error}", line_of(command))
+}
+
+/// Program and arguments as one would type them.
+fn line_of(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_else(|| command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    format!("`{}`", words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_program_is_named_with_its_arguments() {
+        let failure = run(Command::new("false").arg("now")).expect_err("`false` fails");
+        assert!(failure.starts_with("`false now` ended with"), "{failure}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let failure = output(&mut Command::new("no-such-program-here")).expect_err("not there");
+        assert!(
+            failure.starts_with("cannot start `no-such-program-here`"),
+            "{failure}"
+        );
+        assert!(!works(&mut Command::new("no-such-program-here")));
+    }
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+        assert!(manifest.contains("[workspace]"));
+    }
+}

@@ -1,0 +1,442 @@
+//! Rules about the text of the repository that no other tool checks.
+//!
+//! It reads the files of the working tree, and changes none. A rule is here because a reader or a reviewer would
+//! otherwise have to watch for it; each finding names the file, the line and what to do.
+
+use crate::process::root;
+use crate::source::{Line, after_word, has_word, lines};
+use std::fs;
+use std::path::Path;
+
+/// The one folder whose code may do what the compiler cannot check.
+const SYS: &str = "crates/rt/src/sys/";
+const LINE_COLUMNS_MAX: usize = 120;
+const FILE_LINES_MAX: usize = 1200;
+
+/// Words that mean "not finished"; split so that this file does not find itself.
+const UNFINISHED_WORDS: [&str; 3] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
+const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
+/// First folders of paths in this repository, as pages quote them.
+const OUR_FOLDERS: [&str; 4] = ["crates/", "docs/", "xtask/", ".ci/"];
+/// First folders of paths that exist on one machine only.
+const MACHINE_FOLDERS: [&str; 3] = ["home", "root", "work"];
+/// What is text of ours; other files (pictures, byte vectors, licences) keep their own form.
+const TEXT_ENDINGS: [&str; 6] = ["rs", "md", "toml", "txt", "sh", "yml"];
+
+/// Checks every file of the working tree and prints what is wrong.
+pub(crate) fn check() -> Result<(), String> {
+    let root = root();
+    let mut files = Vec::new();
+    collect(&root, &root, &mut files)?;
+    let mut findings = 0;
+    for path in &files {
+        // What is not UTF-8 is a picture or a byte vector.
+        let Ok(text) = fs::read_to_string(root.join(path)) else {
+            continue;
+        };
+        let exists = |named: &str| root.join(named).exists();
+        for finding in check_file(path, &text, &exists) {
+            println!("{path}:{}: {}", finding.line, finding.what);
+            findings += 1;
+        }
+    }
+    match findings {
+        0 => Ok(()),
+        count => Err(format!("{count} found in {} files", files.len())),
+    }
+}
+
+/// Lists the files below `folder`, relative to `root`, in order; what cargo and git keep is left out.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), String> {
+    let cannot = |error| format!("cannot list {}: {error}", folder.display());
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .map_err(cannot)?
+        .collect::<Result<_, _>>()
+        .map_err(cannot)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries.iter().filter(|entry| entry.file_name() != ".git") {
+        let path = entry.path();
+        let kind = entry.file_type().map_err(cannot)?;
+        if kind.is_file() {
+            let relative = path.strip_prefix(root).expect("entries lie below the root");
+            files.push(relative.to_string_lossy().into_owned());
+        } else if kind.is_dir() && !is_cargo_output(&path) {
+            collect(root, &path, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// cargo marks the folders it builds in; `crates/target` is none of them.
+fn is_cargo_output(folder: &Path) -> bool {
+    folder.join("CACHEDIR.TAG").exists()
+}
+
+/// One thing wrong; lines count from one.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    line: usize,
+    what: String,
+}
+
+/// Checks one file; `exists` knows whether a path, seen from the root, is there.
+fn check_file(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    check_machine_paths(text, &mut findings);
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    if TEXT_ENDINGS.contains(&ending) || path.starts_with(".ci/") {
+        check_spaces(text, &mut findings);
+    }
+    if ending == "md" {
+        check_references(path, text, exists, &mut findings);
+    }
+    if ending == "rs" {
+        check_shape(text, &mut findings);
+        let lines = lines(text);
+        check_finished(&lines, &mut findings);
+        if path.starts_with(SYS) {
+            check_reasons(&lines, &mut findings);
+        } else {
+            check_safe(&lines, &mut findings);
+        }
+    }
+    findings.0
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Notes a finding at the line with this index.
+    fn add(&mut self, index: usize, what: impl Into<String>) {
+        self.0.push(Finding {
+            line: index + 1,
+            what: what.into(),
+        });
+    }
+}
+
+fn check_machine_paths(text: &str, findings: &mut Findings) {
+    for (index, line) in text.lines().enumerate() {
+        for folder in MACHINE_FOLDERS {
+            if names_folder(line, &format!("/{folder}/")) {
+                findings.add(index, format!("a path of one machine: /{folder}/"));
+            }
+        }
+    }
+}
+
+/// Whether an absolute path begins here, and not the middle of a relative one.
+fn names_folder(line: &str, folder: &str) -> bool {
+    let inside_path = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '*');
+    line.match_indices(folder)
+        .any(|(at, _)| !line[..at].ends_with(inside_path))
+}
+
+fn check_spaces(text: &str, findings: &mut Findings) {
+    for (index, line) in text.lines().enumerate() {
+        if line.contains('\t') {
+            findings.add(index, "a tab: use spaces");
+        }
+        if line.ends_with([' ', '\r']) {
+            findings.add(index, "a space at the end of the line");
+        }
+    }
+}
+
+/// Links and quoted paths of a page lead somewhere.
+fn check_references(
+    path: &str,
+    text: &str,
+    exists: &dyn Fn(&str) -> bool,
+    findings: &mut Findings,
+) {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    for (index, line) in text.lines().enumerate() {
+        let links = line
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', '#']).next());
+        let links = links.filter(|link| !link.is_empty() && !link.contains(':'));
+        let links = links.map(|link| {
+            format!("{folder}/{link}")
+                .trim_start_matches('/')
+                .to_owned()
+        });
+        let quoted = line.split('`').skip(1).step_by(2).map(str::to_owned);
+        let quoted = quoted.filter(|word| OUR_FOLDERS.iter().any(|ours| word.starts_with(ours)));
+        for named in links.chain(quoted).filter(|named| !exists(named)) {
+            findings.add(index, format!("{named} does not exist"));
+        }
+    }
+}
+
+fn check_shape(text: &str, findings: &mut Findings) {
+    if !text.starts_with("//! ") {
+        findings.add(
+            0,
+            "open the file with a `//!` paragraph: what it knows, what it may touch",
+        );
+    }
+    for (index, line) in text.lines().enumerate() {
+        let columns = line.chars().count();
+        if columns > LINE_COLUMNS_MAX {
+            findings.add(
+                index,
+                format!("{columns} columns: {LINE_COLUMNS_MAX} at most"),
+            );
+        }
+    }
+    let count = text.lines().count();
+    if count > FILE_LINES_MAX {
+        findings.add(
+            FILE_LINES_MAX,
+            format!("{count} lines: split it by state or phase"),
+        );
+    }
+}
+
+fn check_finished(lines: &[Line], findings: &mut Findings) {
+    for (index, line) in lines.iter().enumerate() {
+        for word in UNFINISHED_WORDS {
+            if has_word(&line.comment, word) || has_word(&line.code, word) {
+                findings.add(index, format!("{word}: do it, or open an issue"));
+            }
+        }
+        for name in UNFINISHED_MACROS {
+            if after_word(&line.code, name).is_some_and(|after| after.starts_with('!')) {
+                findings.add(index, format!("{name}! does not stay in the code"));
+            }
+        }
+    }
+}
+
+fn check_safe(lines: &[Line], findings: &mut Findings) {
+    for (index, line) in lines.iter().enumerate() {
+        if has_word(&line.code, "unsafe") {
+            findings.add(index, format!("unsafe code belongs under {SYS}"));
+        }
+    }
+}
+
+/// Both reasons above every unsafe block and implementation: why it is sound, and why it cannot be safe.
+fn check_reasons(lines: &[Line], findings: &mut Findings) {
+    for (index, line) in lines.iter().enumerate() {
+        let Some(after) = after_word(&line.code, "unsafe").map(str::trim_start) else {
+            continue;
+        };
+        if !after.starts_with('{') && !after.starts_with("impl") {
+            continue;
+        }
+        let reasons = comment_above(lines, index);
+        for label in ["SAFETY:", "WHY UNSAFE:"] {
+            if !reasons.contains(label) {
+                findings.add(index, format!("no `// {label}` above this unsafe block"));
+            }
+        }
+    }
+}
+
+/// The comment above the statement that the line at `index` belongs to.
+fn comment_above(lines: &[Line], index: usize) -> String {
+    let mut first = index;
+    while first > 0 && continues(&lines[first - 1]) {
+        first -= 1;
+    }
+    let start = lines[..first]
+        .iter()
+        .rposition(|line| !is_comment(line))
+        .map_or(0, |at| at + 1);
+    lines[start..first]
+        .iter()
+        .map(|line| line.comment.as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Whether the statement goes on after this line of code.
+fn continues(line: &Line) -> bool {
+    let code = line.code.trim_end();
+    !code.trim().is_empty() && !code.ends_with([';', '{', '}', ','])
+}
+
+fn is_comment(line: &Line) -> bool {
+    line.code.trim().is_empty() && !line.comment.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INSIDE: &str = "crates/rt/src/sys/mmap.rs";
+    const OUTSIDE: &str = "crates/block/src/ram.rs";
+
+    fn check_text(path: &str, text: &str) -> Vec<Finding> {
+        check_file(path, text, &|named| named == "docs/STYLE.md")
+    }
+
+    /// What is found in a file that opens properly and then holds `body` from line 2 on.
+    fn check_body(path: &str, body: &str, expected: &[(usize, &str)]) {
+        let found = check_text(path, &format!("//! What it knows.\n{body}"));
+        let short: Vec<_> = found
+            .iter()
+            .map(|finding| (finding.line, &*finding.what))
+            .collect();
+        assert_eq!(short.len(), expected.len(), "{body:?}: {short:?}");
+        for ((line, what), (expected_line, part)) in short.iter().zip(expected) {
+            assert!(
+                line == expected_line && what.contains(part),
+                "{line}: {what}"
+            );
+        }
+    }
+
+    #[test]
+    fn accepts_a_plain_file() {
+        check_body(OUTSIDE, "fn main() {}\n", &[]);
+    }
+
+    #[test]
+    fn wants_an_opening_paragraph() {
+        let found = check_text(OUTSIDE, "fn main() {}\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].what.contains("paragraph"));
+    }
+
+    #[test]
+    fn finds_unsafe_code_outside_its_folder() {
+        check_body(
+            OUTSIDE,
+            "let x = unsafe { f() };\n",
+            &[(2, "belongs under")],
+        );
+        check_body(
+            OUTSIDE,
+            "unsafe impl Send for X {}\n",
+            &[(2, "belongs under")],
+        );
+    }
+
+    #[test]
+    fn words_and_lints_are_no_unsafe_code() {
+        check_body(
+            OUTSIDE,
+            "// unsafe\n#![forbid(unsafe_code)]\nlet s = \"unsafe {\";\n",
+            &[],
+        );
+    }
+
+    #[test]
+    fn wants_both_reasons_above_an_unsafe_block() {
+        check_body(
+            INSIDE,
+            "unsafe { f() }\n",
+            &[(2, "SAFETY:"), (2, "WHY UNSAFE:")],
+        );
+        check_body(
+            INSIDE,
+            "// SAFETY: it is.\nunsafe { f() }\n",
+            &[(3, "WHY UNSAFE:")],
+        );
+        check_body(
+            INSIDE,
+            "// SAFETY: it is.\n// WHY UNSAFE: it must.\nunsafe { f() }\n",
+            &[],
+        );
+    }
+
+    #[test]
+    fn the_reasons_stand_above_the_whole_statement() {
+        let reasons = "// SAFETY: it is,\n// always.\n// WHY UNSAFE: it must.\n";
+        check_body(
+            INSIDE,
+            &format!("{reasons}let a =\n    unsafe {{ f() }};\n"),
+            &[],
+        );
+        check_body(
+            INSIDE,
+            &format!("{reasons}let a = 1;\nlet b = unsafe {{ f() }};\n"),
+            &[(6, "SAFETY:"), (6, "WHY UNSAFE:")],
+        );
+    }
+
+    #[test]
+    fn an_unsafe_function_documents_itself() {
+        check_body(INSIDE, "unsafe extern \"C\" fn handler() {}\n", &[]);
+        check_body(
+            INSIDE,
+            "unsafe impl Send for X {}\n",
+            &[(2, "SAFETY:"), (2, "WHY UNSAFE:")],
+        );
+    }
+
+    #[test]
+    fn finds_what_is_not_finished() {
+        let word = UNFINISHED_WORDS[0];
+        check_body(OUTSIDE, &format!("// {word}: later\n"), &[(2, word)]);
+        check_body(OUTSIDE, "dbg!(x);\n", &[(2, "dbg!")]);
+        check_body(
+            OUTSIDE,
+            &format!("{}!()\n", UNFINISHED_MACROS[1]),
+            &[(2, UNFINISHED_MACROS[1])],
+        );
+        check_body(OUTSIDE, &format!("let todo = 1; // {word}{word}\n"), &[]);
+    }
+
+    #[test]
+    fn finds_long_lines_and_long_files() {
+        check_body(
+            OUTSIDE,
+            &format!("// {}\n", "x".repeat(120)),
+            &[(2, "columns")],
+        );
+        check_body(OUTSIDE, &"\n".repeat(1200), &[(1201, "1201 lines")]);
+    }
+
+    #[test]
+    fn finds_tabs_and_spaces_at_the_end() {
+        check_body(OUTSIDE, "\tlet x = 1; \n", &[(2, "tab"), (2, "space")]);
+        assert_eq!(check_text("docs/img/report.svg", "a\tb \n"), []);
+    }
+
+    #[test]
+    fn finds_paths_of_one_machine_everywhere() {
+        let folder = MACHINE_FOLDERS[0];
+        check_body(
+            OUTSIDE,
+            &format!("// see /{folder}/me/notes\n"),
+            &[(2, "one machine")],
+        );
+        assert_eq!(
+            check_text("README.md", &format!("(/{folder}/me)\n")).len(),
+            1
+        );
+        assert_eq!(
+            check_text("README.md", &format!("src/{folder}/mod.rs\n")),
+            []
+        );
+    }
+
+    #[test]
+    fn a_page_names_only_files_that_exist() {
+        let lead = "[a](docs/STYLE.md) [b](docs/STYLE.md#names) [c](https://example.org/x) `docs/STYLE.md`";
+        assert_eq!(check_text("README.md", lead), []);
+        assert_eq!(check_text("docs/OTHER.md", "[a](STYLE.md)"), []);
+        let lost = check_text("docs/OTHER.md", "see\n[a](GONE.md), `crates/gone.rs`");
+        let lost: Vec<_> = lost
+            .iter()
+            .map(|finding| (finding.line, &*finding.what))
+            .collect();
+        assert_eq!(
+            lost,
+            [
+                (2, "docs/GONE.md does not exist"),
+                (2, "crates/gone.rs does not exist")
+            ]
+        );
+    }
+}

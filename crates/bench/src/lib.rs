@@ -20,7 +20,7 @@ pub mod workloads;
 mod random;
 mod worker;
 
-pub use job::{Job, JobError, Rw};
+pub use job::{Job, JobError, RUNTIME_MAX, Rw};
 pub use matrix::{Cell, Matrix, Row};
 pub use results::Results;
 pub use run::{Config, Phase, Progress, RunError, run};

@@ -69,6 +69,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Ramp and measured time together.
     pub planned: Duration,
+    /// Requests done since measuring began, during the ramp since the load began.
+    pub ios: u64,
     /// Requests per second since the progress was last told.
     pub iops: f64,
     /// Bytes per second since the progress was last told.
@@ -385,6 +387,7 @@ impl<'a> Watch<'a> {
             phase,
             elapsed: now.duration_since(self.began),
             planned: self.job.ramp + self.job.runtime,
+            ios,
             iops,
             bw_bytes: iops * f64::from(self.job.block_bytes),
             errors: counters

@@ -153,9 +153,12 @@ pub(crate) struct BenchArgs {
     /// Jobs at once, a thread each
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) numjobs: u32,
-    /// How long to measure; a number without unit counts seconds
-    #[arg(long, default_value = "10s", value_parser = parse_time, value_name = "TIME")]
-    pub(crate) runtime: Duration,
+    /// How long to measure; a number without unit counts seconds [default: 10s, without limit with --number-ios]
+    #[arg(long, value_parser = parse_time, value_name = "TIME")]
+    pub(crate) runtime: Option<Duration>,
+    /// End each job after so many I/Os
+    #[arg(long, alias = "number_ios", value_name = "N")]
+    pub(crate) number_ios: Option<u64>,
     /// How long to run before measuring
     #[arg(
         long,

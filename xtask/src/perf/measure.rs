@@ -4,7 +4,7 @@
 //! is measured: a polling target left running takes half of the ceiling's.
 
 use super::machine::{connections_at, run_time_ns};
-use super::rows::{Direction, Load};
+use super::rows::Load;
 use crate::process::{Background, command, output};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -18,6 +18,7 @@ const GIB: u64 = 1 << 30;
 const DISK: &str = "ram:1G";
 const TARGET_CPU: &str = "0";
 const HOST_CPU: &str = "1";
+const FILL_BLOCK_BYTES: u32 = 128 << 10;
 const IDLE_TIME: Duration = Duration::from_secs(5);
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -56,16 +57,13 @@ impl Load {
             } => (direction, block_bytes, 1),
             Self::Idle { connections } => return target.idle(programs, connections),
         };
-        if direction == Direction::Read {
-            target.fill(programs)?;
-        }
+        target.fill(programs)?;
         target.bench(
             programs,
             direction.fio(),
             block_bytes,
             depth,
-            &["--ramp", "1"],
-            seconds,
+            &["--ramp", "1", "--runtime", &seconds.to_string()],
         )
     }
 
@@ -118,9 +116,6 @@ fn number(value: &Value, path: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("no usable number at {path} in {value}"))
 }
 
-/// Long enough to write the disk once on a slow machine.
-const FILL_SECONDS: u32 = 5;
-
 fn parse_json(who: &str, text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{who} printed no JSON ({error}): {text}"))
 }
@@ -156,17 +151,23 @@ impl Target {
         Ok(Self { process, uri })
     }
 
-    /// Writes the whole disk once: memory that was never written is one page of zeroes, and always in the cache.
+    /// Writes the whole disk once: memory that was never written is one page of zeroes, always in the cache, and the
+    /// first write of a page waits for the kernel, in a virtual machine even for the hypervisor, to find one.
     fn fill(&self, programs: &Programs) -> Result<(), String> {
-        let result = self.bench(programs, "write", 128 << 10, 8, &[], FILL_SECONDS)?;
+        let blocks = (GIB / u64::from(FILL_BLOCK_BYTES)).to_string();
+        let result = self.bench(
+            programs,
+            "write",
+            FILL_BLOCK_BYTES,
+            8,
+            &["--number-ios", &blocks],
+        )?;
         let written = result
             .pointer("/jobs/0/write/io_bytes")
             .and_then(Value::as_u64)
             .unwrap_or(0);
         if written < GIB {
-            return Err(format!(
-                "filling the disk before reading wrote only {written} bytes"
-            ));
+            return Err(format!("filling the disk wrote only {written} bytes"));
         }
         Ok(())
     }
@@ -178,7 +179,6 @@ impl Target {
         block_bytes: u32,
         depth: u32,
         more: &[&str],
-        seconds: u32,
     ) -> Result<Value, String> {
         let mut bench = programs.fabrix();
         bench.args([
@@ -190,8 +190,7 @@ impl Target {
             "--iodepth",
             &depth.to_string(),
         ]);
-        bench.args(["--runtime", &seconds.to_string()]).args(more);
-        parse_json("`fabrix bench`", &output(&mut bench)?)
+        parse_json("`fabrix bench`", &output(bench.args(more))?)
     }
 
     /// Connects and asks for nothing: what does the target use meanwhile?
@@ -276,6 +275,7 @@ fn port_of(uri: &str) -> Result<u16, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rows::Direction;
     use super::*;
 
     const RATE: Load = Load::Rate {
@@ -370,7 +370,7 @@ esac
     }
 
     #[test]
-    fn fills_the_disk_before_it_measures_reads_and_ends_the_target() {
+    fn fills_the_disk_before_it_measures_and_ends_the_target() {
         let folder = std::env::temp_dir().join(format!("xtask-perf-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the stand-in");
         let programs = Programs::in_folder(&folder);

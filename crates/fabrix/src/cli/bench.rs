@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fabrix_bench::arrivals::{Pacing, Rate};
-use fabrix_bench::{Config, Job, Progress, Results, RunError};
+use fabrix_bench::{Config, Job, Progress, RUNTIME_MAX, Results, RunError};
 use fabrix_block::Device;
 use fabrix_rt::{ShardConfig, spawn};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     config.stop = Some(stop_flag()?);
     let bar = progress_bar(&job);
     let results = fabrix_bench::run(&[device], &job, &config, &mut |progress| {
-        show(&bar, progress)
+        show(&bar, &job, progress);
     });
     bar.finish_and_clear();
     let results = results.map_err(|error| run_failure(&args.uri, &error))?;
@@ -43,13 +43,18 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
 fn job(args: &BenchArgs) -> Result<Job, Failure> {
     let block_bytes = u32::try_from(args.bs)
         .map_err(|_| Failure::usage(format!("--bs {}: an I/O has at most 1M", args.bs)))?;
+    let usual_runtime = match args.number_ios {
+        Some(_) => RUNTIME_MAX,
+        None => Job::default().runtime,
+    };
     Ok(Job {
         name: args.rw.name().to_owned(),
         rw: args.rw,
         block_bytes,
         iodepth: args.iodepth,
         numjobs: args.numjobs,
-        runtime: args.runtime,
+        runtime: args.runtime.unwrap_or(usual_runtime),
+        number_ios: args.number_ios,
         ramp: args.ramp,
         rwmixread: args.rwmixread.into(),
         offset: args.offset,
@@ -94,8 +99,10 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 fn progress_bar(job: &Job) -> ProgressBar {
-    let planned = u64::try_from((job.runtime + job.ramp).as_millis()).unwrap_or(u64::MAX);
-    let bar = ProgressBar::new(planned);
+    let bar = ProgressBar::new(match job.number_ios {
+        Some(ios) => ios.saturating_mul(job.numjobs.into()),
+        None => millis(job.runtime + job.ramp),
+    });
     if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}") {
         bar.set_style(style);
     }
@@ -103,8 +110,15 @@ fn progress_bar(job: &Job) -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, progress: &Progress) {
-    bar.set_position(u64::try_from(progress.elapsed.as_millis()).unwrap_or(u64::MAX));
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn show(bar: &ProgressBar, job: &Job, progress: &Progress) {
+    bar.set_position(match job.number_ios {
+        Some(_) => progress.ios,
+        None => millis(progress.elapsed),
+    });
     let phase = match progress.phase {
         fabrix_bench::Phase::Ramp => "ramp",
         fabrix_bench::Phase::Measuring => "",

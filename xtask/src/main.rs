@@ -5,6 +5,7 @@
 
 mod ci;
 mod deps;
+mod interop;
 mod no_os;
 mod perf;
 mod process;
@@ -23,6 +24,13 @@ cargo xtask COMMAND
   deps    the crates depend only on what docs/ARCHITECTURE.md allows
   no-os   the protocol crate compiles without an operating system
   perf    our speed against bare sockets on this machine, in turns
+  interop real peers in emulated machines: Linux's host and target against ours
+
+cargo xtask interop [NAME | --all | --list]
+  (nothing)     the scripts that `cargo xtask test` runs
+  NAME          the scripts whose name contains NAME
+  --all         all scripts
+  --list        what there is
 
 cargo xtask perf [--quick | --full] [--pairs N] [--seconds S] [--only TEXT]
   --quick       2 pairs of 2 s per row: does it still work
@@ -40,6 +48,7 @@ fn main() -> ExitCode {
     let holds = |()| true;
     let outcome = match command {
         "perf" => perf::Options::parse(rest).map(|options| perf::run(&options).map(holds)),
+        "interop" => interop::Options::parse(rest).map(|options| interop::run(&options)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

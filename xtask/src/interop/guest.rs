@@ -1,0 +1,192 @@
+//! One guest from start to end: a machine that QEMU emulates, without network, heard through its serial line.
+//!
+//! Knows QEMU's words and the lines of `init.sh`; does not know what the script does. A machine that is silent for too
+//! long is ended.
+
+use super::packages::Kernel;
+use crate::process::command;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a script ended in its guest.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Why it did not pass, if it did not.
+    pub(super) failure: Option<String>,
+    /// What the script printed, and what the kernel said if it failed.
+    pub(super) output: Vec<String>,
+    /// From the start of the machine to its end.
+    pub(super) time: Duration,
+}
+
+/// The machine: two processors, so that there are two queues, and memory for the image, a disk and a cache.
+const MACHINE: [&str; 14] = [
+    "-accel",
+    "tcg,thread=multi",
+    "-cpu",
+    "max",
+    "-smp",
+    "2",
+    "-m",
+    "1536",
+    "-nographic",
+    "-no-reboot",
+    "-nic",
+    "none",
+    "-monitor",
+    "none",
+];
+/// The serial line carries what the script prints: the kernel is silent there unless it dies.
+const KERNEL_WORDS: &str = "console=ttyS0 loglevel=0 panic=-1 mitigations=off random.trust_cpu=on";
+
+/// Boots the machine with this first file system and waits until it ends, or has taken too long.
+pub(super) fn run(kernel: &Kernel, image: &Path, limit: Duration) -> Outcome {
+    let started = Instant::now();
+    let mut qemu = command("qemu-system-x86_64");
+    qemu.args(MACHINE)
+        .arg("-kernel")
+        .arg(kernel.image())
+        .arg("-initrd")
+        .arg(image)
+        .args(["-append", KERNEL_WORDS]);
+    qemu.stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = match qemu.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            return Outcome {
+                failure: Some(format!("cannot start qemu-system-x86_64: {error}")),
+                ..Outcome::default()
+            };
+        }
+    };
+    let lines = lines_of(&mut child);
+    let mut heard = Heard::default();
+    let until = started + limit;
+    let in_time = loop {
+        match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => heard.line(line),
+            Err(RecvTimeoutError::Disconnected) => break true,
+            Err(RecvTimeoutError::Timeout) => break false,
+        }
+    };
+    // It has ended by itself, or is ended now.
+    let _ended = child.kill();
+    let _status = child.wait();
+    let late = format!("it did not end within {} s", limit.as_secs());
+    heard.outcome((!in_time).then_some(late), started.elapsed())
+}
+
+/// Both outputs of the program, line by line; the channel closes when both have ended.
+fn lines_of(child: &mut Child) -> Receiver<String> {
+    let (tell, told) = channel();
+    let outputs: [Option<Box<dyn std::io::Read + Send>>; 2] = [
+        child.stdout.take().map(|output| Box::new(output) as _),
+        child.stderr.take().map(|output| Box::new(output) as _),
+    ];
+    for output in outputs.into_iter().flatten() {
+        let tell = tell.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    told
+}
+
+/// What a guest has said so far.
+#[derive(Default)]
+struct Heard {
+    output: Vec<String>,
+    complaints: Vec<String>,
+    kernel: Vec<String>,
+    result: Option<String>,
+}
+
+impl Heard {
+    fn line(&mut self, line: String) {
+        // The firmware clears the screen without ending its line.
+        let line = match line.find("@@") {
+            Some(at) => line[at..].to_owned(),
+            None => line,
+        };
+        if line == "@@begin" {
+            // What the firmware and the first program said is of no interest any more.
+            self.output.clear();
+        } else if let Some(result) = line.strip_prefix("@@result ") {
+            self.result = Some(result.to_owned());
+        } else if let Some(complaint) = line.strip_prefix("@@log ") {
+            self.complaints.push(complaint.to_owned());
+        } else if let Some(said) = line.strip_prefix("@@dmesg ") {
+            self.kernel.push(said.to_owned());
+        } else if line != "@@end" {
+            self.output.push(line);
+        }
+    }
+
+    fn outcome(self, late: Option<String>, time: Duration) -> Outcome {
+        let failure = match self.result.as_deref() {
+            Some("0") if self.complaints.is_empty() => None,
+            Some("0") => Some("the kernel complained".to_owned()),
+            Some(code) => Some(format!("the script ended with {code}")),
+            None => Some(late.unwrap_or_else(|| "the machine ended before the script".to_owned())),
+        };
+        let mut output = self.output;
+        let kernel = self.kernel.into_iter().chain(self.complaints);
+        output.extend(kernel.map(|line| format!("kernel: {line}")));
+        Outcome {
+            failure,
+            output,
+            time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(lines: &[&str]) -> Outcome {
+        let mut heard = Heard::default();
+        lines.iter().for_each(|line| heard.line((*line).to_owned()));
+        heard.outcome(None, Duration::ZERO)
+    }
+
+    #[test]
+    fn a_script_passes_when_it_ends_well_and_the_kernel_is_silent() {
+        assert_eq!(outcome(&["hello", "@@result 0", "@@end"]).failure, None);
+    }
+
+    #[test]
+    fn a_complaint_of_the_kernel_fails_a_script_that_ended_well() {
+        let outcome = outcome(&["@@log <4>nvme nvme0: duplicate IDs", "@@result 0", "@@end"]);
+        assert!(outcome.failure.is_some());
+        assert_eq!(outcome.output, ["kernel: <4>nvme nvme0: duplicate IDs"]);
+    }
+
+    #[test]
+    fn a_machine_that_dies_is_a_failure() {
+        let died = outcome(&["Kernel panic - not syncing"]);
+        assert_eq!(
+            died.failure.as_deref(),
+            Some("the machine ended before the script")
+        );
+        assert_eq!(died.output, ["Kernel panic - not syncing"]);
+    }
+
+    #[test]
+    fn a_failed_script_shows_what_the_kernel_said() {
+        let outcome = outcome(&["no device", "@@dmesg [1.0] nvme: refused", "@@result 7"]);
+        assert_eq!(outcome.failure.as_deref(), Some("the script ended with 7"));
+        assert_eq!(outcome.output, ["no device", "kernel: [1.0] nvme: refused"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! Programs and a kernel from the distribution's packages: what is missing is installed, where we may.
+//!
+//! Knows apt and where Debian puts things. The kernel is unpacked, never installed: it only runs in a guest.
+
+use crate::process::{command, output, run, works};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A program, and the package that has it.
+type Tool = (&'static str, &'static str);
+
+/// What the harness itself calls, and what every guest has.
+const ALWAYS: [Tool; 4] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("depmod", "kmod"),
+    ("strip", "binutils"),
+];
+/// What scripts may ask for.
+const TOOLS: [Tool; 13] = [
+    ("nvme", "nvme-cli"),
+    ("fio", "fio"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("fsck.ext4", "e2fsprogs"),
+    ("blkdiscard", "util-linux"),
+    ("fstrim", "util-linux"),
+    ("mount", "mount"),
+    ("ip", "iproute2"),
+    ("ss", "iproute2"),
+    ("tc", "iproute2"),
+    ("modprobe", "kmod"),
+    ("cmp", "diffutils"),
+    ("curl", "curl"),
+];
+/// The package that always depends on the newest kernel.
+const KERNEL_META: &str = "linux-image-amd64";
+
+/// An unpacked kernel.
+pub(super) struct Kernel {
+    /// Its release, as `uname -r` says it.
+    pub(super) release: String,
+    /// The folder in which `boot` and `lib/modules` are.
+    pub(super) folder: PathBuf,
+}
+
+impl Kernel {
+    pub(super) fn image(&self) -> PathBuf {
+        self.folder.join(format!("boot/vmlinuz-{}", self.release))
+    }
+
+    pub(super) fn modules(&self) -> PathBuf {
+        self.folder.join("lib/modules").join(&self.release)
+    }
+}
+
+/// Where a program is, in the folders where Debian has programs.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let places = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let paths = places.iter().map(|place| Path::new(place).join(program));
+    paths.into_iter().find(|path| path.exists())
+}
+
+/// Sees to it that the harness's own programs and those of `tools` are here.
+///
+/// # Errors
+/// A sentence that says what to install, or that a script asks for a program that we do not know.
+pub(super) fn require(tools: &[String]) -> Result<(), String> {
+    let mut wanted: Vec<Tool> = ALWAYS.to_vec();
+    for name in tools {
+        let tool = TOOLS.iter().find(|(program, _)| program == name);
+        wanted.push(*tool.ok_or_else(|| format!("no package is known to have `{name}`"))?);
+    }
+    let missing = |tools: &[Tool]| -> Vec<&'static str> {
+        let mut packages: Vec<_> = tools
+            .iter()
+            .filter(|(program, _)| find(program).is_none())
+            .map(|(_, package)| *package)
+            .collect();
+        packages.sort_unstable();
+        packages.dedup();
+        packages
+    };
+    let packages = missing(&wanted);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    install(&packages)?;
+    match missing(&wanted)[..] {
+        [] => Ok(()),
+        ref still => Err(format!(
+            "{} did not bring what they should",
+            still.join(", ")
+        )),
+    }
+}
+
+fn install(packages: &[&str]) -> Result<(), String> {
+    let list = packages.join(" ");
+    let by_hand = format!("`apt-get install --no-install-recommends {list}`");
+    let is_root = output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    if !is_root || find("apt-get").is_none() {
+        return Err(format!("something is missing; as root: {by_hand}"));
+    }
+    println!("installing {list}");
+    run(apt("update").arg("-qq"))?;
+    let mut install = apt("install");
+    run(install
+        .args(["-y", "-qq", "--no-install-recommends"])
+        .args(packages))
+}
+
+fn apt(verb: &str) -> std::process::Command {
+    let mut apt = command("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive").arg(verb);
+    apt
+}
+
+/// The distribution's newest kernel, unpacked below `folder`; what was unpacked once is used again.
+///
+/// # Errors
+/// A sentence: there is no such package, or it cannot be had.
+pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
+    if let Some(kernel) = unpacked(folder) {
+        return Ok(kernel);
+    }
+    let package = match newest_kernel() {
+        Ok(package) => package,
+        // Without lists nothing is found; as root we can have some.
+        Err(_) => {
+            run(apt("update").arg("-qq"))?;
+            newest_kernel()?
+        }
+    };
+    println!("unpacking {package}");
+    let fresh = folder.with_extension("new");
+    let _there_was_none = fs::remove_dir_all(&fresh);
+    let cannot = |error| format!("cannot write {}: {error}", fresh.display());
+    fs::create_dir_all(&fresh).map_err(cannot)?;
+    run(apt("download").args(["-qq", &package]).current_dir(&fresh))?;
+    let mut unpack = command("sh");
+    unpack.current_dir(&fresh).args(["-c", UNPACK]);
+    run(&mut unpack)?;
+    let _there_was_none = fs::remove_dir_all(folder);
+    fs::rename(&fresh, folder).map_err(cannot)?;
+    let kernel = unpacked(folder).ok_or_else(|| format!("{package} has no kernel in it"))?;
+    run(command("depmod").arg("-b").arg(folder).arg(&kernel.release))?;
+    Ok(kernel)
+}
+
+/// The package is one file in the folder where this runs.
+const UNPACK: &str = "dpkg-deb -x ./*.deb . && rm ./*.deb";
+
+fn newest_kernel() -> Result<String, String> {
+    if !works(command("apt-cache").arg("--version")) {
+        return Err("the guest's kernel is a Debian package: apt is needed".to_owned());
+    }
+    let depends = output(command("apt-cache").args(["depends", KERNEL_META]))?;
+    let names = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names
+        .map(str::to_owned)
+        .find(|name| name.starts_with("linux-image-"))
+        .ok_or_else(|| format!("{KERNEL_META} names no kernel"))
+}
+
+/// The kernel that was unpacked before, whole.
+fn unpacked(folder: &Path) -> Option<Kernel> {
+    let entries = fs::read_dir(folder.join("lib/modules")).ok()?;
+    let release = entries.flatten().next()?.file_name().into_string().ok()?;
+    let kernel = Kernel {
+        release,
+        folder: folder.to_owned(),
+    };
+    kernel.image().exists().then_some(kernel)
+}
+
+/// A version line of each package, for the report.
+pub(super) fn versions(packages: &[&str]) -> String {
+    let mut query = command("dpkg-query");
+    query
+        .args(["-W", "-f", "${Package} ${Version}, "])
+        .args(packages);
+    let listed = output(&mut query).unwrap_or_default();
+    listed.trim_end_matches(", ").to_owned()
+}

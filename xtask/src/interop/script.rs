@@ -1,0 +1,167 @@
+//! The scripts of `tests/interop`: what each one shows and what it needs, read from the comments at its start.
+//!
+//! ```text
+//! # The Linux host finds our subsystem and connects to it.
+//! # modules: nvme-tcp
+//! # tools: nvme
+//! # run: core
+//! # seconds: 60
+//! # log: nvme nvme[0-9]+: starting error recovery
+//! ```
+//! The first line says what it shows. `run: core` puts it among those of `cargo xtask test`; the others run with
+//! `--all`, or by name. `log` is a pattern of complaints of the guest's kernel that belong to what is shown; any other
+//! complaint fails the script.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One script, to be run in a guest of its own.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Script {
+    /// Peer and subject: the path below `tests/interop` without its ending.
+    pub(super) name: String,
+    /// What it shows, in a sentence.
+    pub(super) shows: String,
+    /// Kernel modules that are loaded before it starts.
+    pub(super) modules: Vec<String>,
+    /// Programs that it calls besides those of busybox and ours.
+    pub(super) tools: Vec<String>,
+    /// Whether `cargo xtask test` runs it.
+    pub(super) is_core: bool,
+    /// It hangs if it takes longer than this.
+    pub(super) seconds: u64,
+    /// Patterns (extended regular expressions) of what the kernel may complain about.
+    pub(super) log: Vec<String>,
+    /// The script itself.
+    pub(super) text: String,
+}
+
+const SECONDS: u64 = 120;
+const LIBRARY: &str = "lib.sh";
+
+/// All scripts below `folder`, sorted by name.
+pub(super) fn read_all(folder: &Path) -> Result<Vec<Script>, String> {
+    let mut scripts = Vec::new();
+    for peer in entries(folder)? {
+        if !peer.is_dir() {
+            continue;
+        }
+        for path in entries(&peer)? {
+            scripts.push(read(folder, &path)?);
+        }
+    }
+    Ok(scripts)
+}
+
+/// What a guest runs before the script: functions that the scripts share.
+pub(super) fn read_library(folder: &Path) -> Result<String, String> {
+    text_of(&folder.join(LIBRARY))
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let cannot = |error| format!("cannot list {}: {error}", folder.display());
+    let listed = fs::read_dir(folder).map_err(cannot)?;
+    let mut paths = listed
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(cannot)?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn text_of(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn read(folder: &Path, path: &Path) -> Result<Script, String> {
+    let relative = path.strip_prefix(folder).unwrap_or(path);
+    let name = relative.with_extension("").to_string_lossy().into_owned();
+    let text = text_of(path)?;
+    parse(&name, &text).map_err(|wrong| format!("{}: {wrong}", path.display()))
+}
+
+/// Reads the comments at the start of a script.
+fn parse(name: &str, text: &str) -> Result<Script, String> {
+    let mut script = Script {
+        name: name.to_owned(),
+        seconds: SECONDS,
+        text: text.to_owned(),
+        ..Script::default()
+    };
+    let head = text.lines().filter(|line| !line.starts_with("#!"));
+    for line in head.map_while(|line| line.strip_prefix("# ")) {
+        script.take(line)?;
+    }
+    if script.shows.is_empty() {
+        return Err("its first line must say what it shows: `# ...`".to_owned());
+    }
+    Ok(script)
+}
+
+impl Script {
+    fn take(&mut self, line: &str) -> Result<(), String> {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        match line.split_once(": ") {
+            Some(("modules", names)) => self.modules = words(names),
+            Some(("tools", names)) => self.tools = words(names),
+            Some(("run", "core")) => self.is_core = true,
+            Some(("run", other)) => {
+                return Err(format!("`run: {other}`: write `run: core`, or nothing"));
+            }
+            Some(("seconds", number)) => {
+                self.seconds = number
+                    .parse()
+                    .map_err(|_| format!("`seconds: {number}` is not a number"))?;
+            }
+            Some(("log", pattern)) => self.log.push(pattern.to_owned()),
+            _ if self.shows.is_empty() => self.shows = line.to_owned(),
+            _ => {
+                self.shows.push(' ');
+                self.shows.push_str(line);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "#!/bin/sh
+# It shows this,
+# and that.
+# modules: nvme-tcp null_blk
+# tools: nvme
+# run: core
+# seconds: 30
+# log: error recovery
+# log: reconnecting
+
+# not the head any more
+true
+";
+
+    #[test]
+    fn the_head_says_what_a_script_shows_and_needs() {
+        let script = parse("kernel-host/connect", TEXT).expect("well formed");
+        assert_eq!(script.shows, "It shows this, and that.");
+        assert_eq!(script.modules, ["nvme-tcp", "null_blk"]);
+        assert_eq!(script.tools, ["nvme"]);
+        assert!(script.is_core);
+        assert_eq!(script.seconds, 30);
+        assert_eq!(script.log, ["error recovery", "reconnecting"]);
+    }
+
+    #[test]
+    fn a_script_that_does_not_say_what_it_shows_is_refused() {
+        assert!(parse("x", "#!/bin/sh\n# run: core\ntrue\n").is_err());
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_refused() {
+        let wrong = parse("x", "# It shows.\n# run: sometimes\n").expect_err("no such word");
+        assert!(wrong.contains("sometimes"), "{wrong}");
+        assert!(parse("x", "# It shows.\n# seconds: long\n").is_err());
+    }
+}

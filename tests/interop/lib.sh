@@ -1,4 +1,4 @@
-# What the scripts share. Runs in the guest, in busybox's shell, under `set -eu`; nothing here knows a single script.
+# What the scripts share. Runs in the guest, in dash, under `set -eu`; nothing here knows a single script.
 
 NQN=nqn.2026-01.io.fabrix:disks
 ADDRESS=127.0.0.1
@@ -34,6 +34,10 @@ refused() {
     fi
 }
 
+not() {
+    ! "$@"
+}
+
 # wait_for SECONDS COMMAND...: until the command succeeds.
 wait_for() {
     tries=$(($1 * 10))
@@ -50,12 +54,12 @@ serve() {
     : >/tmp/serve.out
     fabrix serve "$@" -o json >/tmp/serve.out 2>/tmp/serve.err &
     target=$!
-    wait_for 30 serves
+    wait_for 30 serves_or_ended
+    kill -0 $target || fail "the target has ended: $(cat /tmp/serve.err)"
 }
 
-serves() {
-    kill -0 $target 2>/dev/null || fail "the target has ended: $(cat /tmp/serve.err)"
-    grep -q nvme_connect /tmp/serve.out
+serves_or_ended() {
+    grep -q nvme_connect /tmp/serve.out || ! kill -0 $target
 }
 
 # Ends the target as a user does.

@@ -23,7 +23,8 @@ pub(super) struct Outcome {
     pub(super) time: Duration,
 }
 
-/// The machine: two processors, so that there are two queues, and memory for the image, a disk and a cache.
+/// The machine: two processors, so that there are two queues, and memory for the image, a disk and a cache. Emulated
+/// even where /dev/kvm is: what it can do differs from machine to machine, and QEMU ends where it cannot.
 const MACHINE: [&str; 14] = [
     "-accel",
     "tcg,thread=multi",

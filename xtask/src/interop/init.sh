@@ -31,13 +31,14 @@ if [ -n "$failed" ]; then
     result=1
 else
     echo "@@begin"
-    cd /tmp && sh -eu -c '. /interop/lib.sh; . /interop/script' </dev/null 2>&1
+    # Not busybox's: that one takes its own applets for programs.
+    cd /tmp && dash -eu -c '. /interop/lib.sh; . /interop/script' </dev/null 2>&1
     result=$?
 fi
 # Warnings and worse since the script began, but for those that it expects.
-dmesg -r | sed '1,/interop: the script begins/d' | grep -E '^<[0-4]>' | grep -vEf /interop/log | sed 's/^/@@log /'
+dmesg -r | sed '1,/interop: the script begins/d' | grep -E '^<[0-4]>' | grep -vEf /interop/log | tail -n 60 | sed 's/^/@@log /'
 if [ "$result" != 0 ]; then
-    dmesg | sed '1,/interop: the script begins/d' | sed 's/^/@@dmesg /'
+    dmesg | sed '1,/interop: the script begins/d' | tail -n 60 | sed 's/^/@@dmesg /'
 fi
 echo "@@result $result"
 echo "@@end"

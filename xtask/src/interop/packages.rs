@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 type Tool = (&'static str, &'static str);
 
 /// What the harness itself calls, and what every guest has.
-const ALWAYS: [Tool; 4] = [
+const ALWAYS: [Tool; 5] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
+    ("dash", "dash"),
     ("depmod", "kmod"),
     ("strip", "binutils"),
 ];

@@ -5,14 +5,14 @@
 
 use crate::process::{cargo, cargo_name, command, root, run, works};
 use crate::tally::{Tally, parse_allowed};
-use crate::{deps, no_os, tidy};
+use crate::{deps, interop, no_os, tidy};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tests that take longer hang: 15 minutes are to be enough for everything, on two cores.
+/// Tests that take longer hang: 25 minutes are to be enough for everything, on two cores, real peers included.
 const TESTS_SECONDS_MAX: u32 = 660;
 const SKIPS_FILE: &str = "xtask/skips.txt";
 
@@ -66,6 +66,10 @@ fn run_all(checks: &[Check]) -> Result<bool, String> {
     let started = Instant::now();
     let (tally, failure) = run_tests();
     summary.tests(&tally, started.elapsed(), failure);
+    println!("== interop");
+    let started = Instant::now();
+    let outcome = interop::run_scripts(&interop::Options::Core);
+    summary.interop(started.elapsed(), outcome);
     summary.print();
     Ok(summary.failed == 0)
 }
@@ -264,6 +268,29 @@ impl Summary {
         }
     }
 
+    /// Real peers. What keeps them all from running is a skip: a machine without their packages.
+    fn interop(&mut self, time: Duration, outcome: Result<interop::Counts, String>) {
+        let word = match outcome {
+            Ok(counts) => {
+                self.passed += counts.passed;
+                self.failed += counts.failed;
+                if counts.failed > 0 {
+                    let which = format!("{} interop scripts: see above", counts.failed);
+                    self.failures.push(which);
+                    "FAILED"
+                } else {
+                    "ok"
+                }
+            }
+            Err(why) => {
+                println!("SKIPPED: interop: {why}");
+                self.skip("interop", &why);
+                "skipped"
+            }
+        };
+        self.times.push(("interop".to_owned(), time, word));
+    }
+
     /// A skip is harmless on a developer's machine; in CI it would hide what nobody runs any more.
     fn skip(&mut self, name: &str, why: &str) {
         if self.strict && !self.allowed_skips.iter().any(|allowed| allowed == name) {
@@ -351,6 +378,18 @@ mod tests {
         let mut summary = Summary::with(true, vec!["listed".to_owned()]);
         summary.check("listed", Duration::ZERO, skipped());
         assert_eq!(summary.last_line(), "0 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn peers_count_like_tests_and_their_absence_fails_in_ci() {
+        let mut summary = Summary::with(false, Vec::new());
+        let (passed, failed) = (3, 1);
+        summary.interop(Duration::ZERO, Ok(interop::Counts { passed, failed }));
+        summary.interop(Duration::ZERO, Err("no QEMU".to_owned()));
+        assert_eq!(summary.last_line(), "3 passed, 1 failed, 1 skipped");
+        let mut strict = Summary::with(true, Vec::new());
+        strict.interop(Duration::ZERO, Err("no QEMU".to_owned()));
+        assert_eq!(strict.last_line(), "0 passed, 1 failed, 0 skipped");
     }
 
     #[test]

@@ -71,4 +71,12 @@ impl Device for Exclusive {
     fn compares_and_writes(&self) -> bool {
         true
     }
+
+    /// Both go through one gate: while channels of the two are open, they are one disk to those who compare.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(Arc::new(Self {
+            inner: self.inner.remeasure(bytes)?,
+            gate: Arc::clone(&self.gate),
+        }))
+    }
 }

@@ -9,6 +9,8 @@ mod channel;
 mod open;
 mod outcome;
 #[cfg(test)]
+mod remeasure_tests;
+#[cfg(test)]
 mod tests;
 
 use std::fs;
@@ -58,8 +60,8 @@ impl FileOptions {
 /// A file or block device as a disk.
 #[derive(Debug)]
 pub struct FileDisk {
-    /// Holds the lock as long as the disk lives.
-    file: fs::File,
+    /// Holds the lock as long as the disk lives, with whatever size.
+    file: Arc<fs::File>,
     options: FileOptions,
     geometry: Geometry,
     identity: Identity,
@@ -125,6 +127,10 @@ impl Device for FileDisk {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(Arc::new(open::remeasure(self, bytes)?))
     }
 }
 

@@ -30,6 +30,8 @@ pub use local::{dress, open_local, open_local_as};
 pub use spec::Spec;
 pub use status::{OpenError, OpenErrorKind, Status};
 
+use std::sync::Arc;
+
 use fabrix_rt::{Buf, Loan, Shard, Token};
 
 /// A disk as everybody may see it: shared by all shards, and immutable.
@@ -56,6 +58,22 @@ pub trait Device: Send + Sync {
     /// What the user should be told once, in sentences: for example that a size was rounded down.
     fn notes(&self) -> &[String] {
         &[]
+    }
+
+    /// The same disk with another size: the one that what lies below has now (None), or `bytes`, which it is given
+    /// first. This one keeps its geometry, and the two may be in use at once: they share identity, lock and state.
+    ///
+    /// What is written meanwhile behind a new and nearer end, through a channel of the old disk, may undo that end:
+    /// whoever makes a disk smaller sees to it that nobody writes there.
+    ///
+    /// Errors: `Unsupported` where the size cannot change while the disk is in use; else why this size cannot be had.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let _ = bytes;
+        let sentence = format!(
+            "{} cannot change its size while it is served; only files and block devices can",
+            self.identity().name
+        );
+        Err(OpenError::new(OpenErrorKind::Unsupported, sentence))
     }
 }
 

@@ -43,6 +43,11 @@ impl Failure {
         Self::new(Kind::Io, sentence)
     }
 
+    /// What kind it is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Says it on stderr and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         say(self);

@@ -3,12 +3,14 @@
 //! This file knows the subcommands and turns their outcome into an exit code: 0 done, 1 failed or I/O error,
 //! 2 wrong usage, 3 cannot connect, 5 data differs. Data goes to stdout, words to stderr.
 
+mod api;
 mod args;
 mod cli;
 mod disks;
 mod failure;
 mod guard;
 mod report;
+mod served;
 mod shards;
 
 use std::process::ExitCode;
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.verb {
         Verb::Serve(options) => cli::serve::run(&options),
+        Verb::Ctl(options) => cli::ctl::run(&options),
         Verb::Discover(options) => cli::discover::run(&options),
         Verb::Bench(options) => cli::bench::run(&options),
         Verb::Demo(options) => cli::demo::run(&options),

@@ -297,6 +297,13 @@ fn an_inventory_refuses_what_hosts_could_not_use() {
         fault(&|s| s.namespaces[0].block_bytes = 520),
         on_namespace(NamespaceFault::BlockBytes)
     );
+    for nsid in [0, 1025, u32::MAX] {
+        assert_eq!(
+            fault(&|s| s.namespaces[0].nsid = nsid),
+            InventoryError::Namespace(nqn(SUBNQN), nsid, NamespaceFault::Nsid),
+            "hosts ignore what is above NN"
+        );
+    }
     assert_eq!(
         fault(&|s| s.namespaces[0].blocks = 0),
         on_namespace(NamespaceFault::Size)

@@ -1,4 +1,4 @@
-//! Which disk is which namespace: an immutable snapshot that all shards share, and a shard's own way into it.
+//! Which disk is which namespace: an immutable list that all shards share, and a shard's own way into it.
 //!
 //! Knows devices and their geometry; makes of it the plain data that hosts are told. Does not know connections.
 
@@ -12,38 +12,79 @@ use fabrix_rt::Shard;
 /// One disk and the namespace id it is exported under.
 #[derive(Clone)]
 pub struct Export {
-    /// Never 0, never 0xFFFF_FFFF.
+    /// 1 to [`NAMESPACES_MAX`](crate::NAMESPACES_MAX).
     pub nsid: u32,
     /// The disk.
     pub device: Arc<dyn Device>,
 }
 
+/// An export as the shards see it.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) export: Export,
+    /// The version with which its namespace was added. A command that was checked against another disk of the same id
+    /// knows by it that this one is not meant.
+    pub(crate) added: u64,
+}
+
 /// A shard's channels to the exported disks, opened when the first connection of the shard needs them.
 pub(crate) struct Channels {
-    exports: Arc<[Export]>,
-    open: RefCell<Vec<Option<SharedChannel>>>,
+    all: RefCell<Vec<Access>>,
+}
+
+/// A shard's access to one disk.
+struct Access {
+    entry: Entry,
+    /// How many blocks the disk has, at hand for every command.
+    blocks: u64,
+    channel: Option<SharedChannel>,
 }
 
 /// One channel, used by all connections of a shard.
 pub(crate) type SharedChannel = Rc<RefCell<Box<dyn Channel>>>;
 
 impl Channels {
-    pub(crate) fn new(exports: Arc<[Export]>) -> Self {
-        let open = RefCell::new(vec![None; exports.len()]);
-        Self { exports, open }
+    pub(crate) fn new(entries: &[Entry]) -> Self {
+        let all = entries.iter().map(Access::to).collect();
+        Self {
+            all: RefCell::new(all),
+        }
+    }
+
+    /// From now on these are the disks. Channels of those that stay remain open; the others are dropped, and what is
+    /// pending at them still ends.
+    pub(crate) fn serve(&self, entries: &[Entry]) {
+        let mut next: Vec<_> = entries.iter().map(Access::to).collect();
+        let mut old = self.all.take();
+        for access in &mut next {
+            let earlier = old.iter_mut().find(|earlier| earlier.is_same(access));
+            access.channel = earlier.and_then(|earlier| earlier.channel.take());
+        }
+        self.all.replace(next);
     }
 
     /// Where namespace `nsid` stands in the list.
     pub(crate) fn index(&self, nsid: u32) -> Option<usize> {
         // Ids are dense from 1 unless somebody removed one: then they are still sorted.
+        let all = self.all.borrow();
         let guess = usize::try_from(nsid.checked_sub(1)?).ok()?;
-        match self.exports.get(guess) {
-            Some(export) if export.nsid == nsid => Some(guess),
-            _ => self
-                .exports
-                .binary_search_by_key(&nsid, |export| export.nsid)
+        match all.get(guess) {
+            Some(access) if access.entry.export.nsid == nsid => Some(guess),
+            _ => all
+                .binary_search_by_key(&nsid, |access| access.entry.export.nsid)
                 .ok(),
         }
+    }
+
+    /// The version with which the namespace at `index` was added.
+    pub(crate) fn added(&self, index: usize) -> u64 {
+        self.all.borrow()[index].entry.added
+    }
+
+    /// Whether the disk at `index` has these blocks.
+    pub(crate) fn contains(&self, index: usize, lba: u64, blocks: u32) -> bool {
+        lba.checked_add(u64::from(blocks))
+            .is_some_and(|end| end <= self.all.borrow()[index].blocks)
     }
 
     /// The shard's channel to the disk at `index`.
@@ -55,12 +96,28 @@ impl Channels {
         shard: &mut Shard,
         index: usize,
     ) -> Result<Ref<'_, SharedChannel>, OpenError> {
-        if self.open.borrow()[index].is_none() {
-            let channel = self.exports[index].device.open(shard)?;
-            self.open.borrow_mut()[index] = Some(Rc::new(RefCell::new(channel)));
+        if self.all.borrow()[index].channel.is_none() {
+            let device = Arc::clone(&self.all.borrow()[index].entry.export.device);
+            let channel = device.open(shard)?;
+            self.all.borrow_mut()[index].channel = Some(Rc::new(RefCell::new(channel)));
         }
-        Ok(Ref::map(self.open.borrow(), |open| {
-            open[index].as_ref().expect("opened above")
+        Ok(Ref::map(self.all.borrow(), |all| {
+            all[index].channel.as_ref().expect("opened above")
         }))
+    }
+}
+
+impl Access {
+    fn to(entry: &Entry) -> Self {
+        Self {
+            blocks: entry.export.device.geometry().blocks,
+            entry: entry.clone(),
+            channel: None,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let (export, other) = (&self.entry.export, &other.entry.export);
+        export.nsid == other.nsid && Arc::ptr_eq(&export.device, &other.device)
     }
 }

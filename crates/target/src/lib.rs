@@ -5,8 +5,10 @@
 //! is itself remote is composed in the program.
 //!
 //! A [`Target`] listens on one shard and spreads connections over all of them; what the shards share is a registry
-//! of controllers, touched when connections come and go.
+//! of controllers, touched when connections come and go. What is exported, where and to whom can be changed while it
+//! runs: see [`Target::add`] and what follows it.
 
+mod change;
 mod counters;
 mod export;
 mod local;
@@ -18,14 +20,16 @@ mod registry;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
 use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_rt::{Remote, TaskId};
 
+pub use change::ChangeError;
 pub use export::Export;
+pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 pub use notice::Notice;
 pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
 
@@ -36,7 +40,7 @@ use registry::Registry;
 pub struct TargetConfig {
     /// The subsystem: its name, its identity, its allowed hosts.
     pub subsystem: SubsystemConfig,
-    /// The disks, sorted by namespace id.
+    /// The disks, each under an id of its own.
     pub exports: Vec<Export>,
     /// Where to listen. Port 8009 answers discovery only and is not listed there.
     pub listen: Vec<SocketAddr>,
@@ -67,8 +71,9 @@ impl Default for Deadlines {
 /// A running target. Dropping it does not stop it: [`Target::drain`] does.
 pub struct Target {
     shared: Arc<Shared>,
-    ports: Vec<TaskId>,
-    addresses: Vec<SocketAddr>,
+    /// Held while something changes.
+    changing: Mutex<()>,
+    ports: Mutex<Vec<(TaskId, SocketAddr)>>,
 }
 
 /// Why a target does not start.
@@ -114,7 +119,6 @@ impl std::error::Error for StartError {}
 /// What all shards of a target share. Nothing here is touched for an I/O.
 pub(crate) struct Shared {
     pub(crate) subsystem: nvme::Subsystems,
-    pub(crate) exports: Arc<[Export]>,
     pub(crate) registry: Registry,
     pub(crate) deadlines: Deadlines,
     pub(crate) counters: Vec<counters::Counters>,
@@ -131,7 +135,8 @@ impl Shared {
     /// Gives an order to the target's part on shard `index`, counted around; false when it was dropped.
     ///
     /// A shard whose mailbox is full cannot take one more connection, and one that is being stopped needs no order
-    /// to drain: the order is dropped, and with it a connection closed, which says so to the host.
+    /// to drain: the order is dropped, and with it a connection closed, which says so to the host. Who orders a change
+    /// tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
         let stewards = self.stewards.get().map_or(&[][..], Vec::as_slice);
         let index = index % stewards.len().max(1);
@@ -159,7 +164,7 @@ impl Shared {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.draining.load(Ordering::SeqCst)
     }
 
     /// Whether one more connection fits.
@@ -198,7 +203,6 @@ impl Target {
         let first = shards.first().cloned().ok_or(StartError::Shard)?;
         let shared = Arc::new(Shared {
             subsystem,
-            exports: config.exports.into(),
             registry: Registry::new(config.max_connections),
             deadlines,
             counters: shards
@@ -224,25 +228,14 @@ impl Target {
             .listen
             .into_iter()
             .map(|address| listen(&first, address, &shared));
-        let (ports, addresses): (Vec<_>, Vec<_>) = listening
-            .collect::<Result<Vec<_>, _>>()?
-            .into_iter()
-            .unzip();
-        shared
-            .subsystem
-            .listening(&shared.exports, &addresses)
-            .map_err(StartError::Config)?;
-        Ok(Self {
+        let ports = listening.collect::<Result<Vec<_>, _>>()?;
+        let target = Self {
             shared,
-            ports,
-            addresses,
-        })
-    }
-
-    /// Where it listens, in the order asked for, with the ports that the system chose.
-    #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+            changing: Mutex::new(()),
+            ports: Mutex::new(ports),
+        };
+        target.announce_ports()?;
+        Ok(target)
     }
 
     /// Connections now.
@@ -259,14 +252,25 @@ impl Target {
 
     /// Takes no more connections, and tells those that are there to finish what they have begun and close.
     pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::Relaxed);
-        for port in &self.ports {
-            // A port that is not told accepts once more, sees that we drain, and does not go on.
-            let _not_told = self.shared.shards[0].send(*port, Box::new(port::Close));
-        }
+        self.shared.draining.store(true, Ordering::SeqCst);
+        self.close_all();
         for index in 0..self.shared.shards.len() {
             let _stopped = self.shared.order(index, Order::Drain);
         }
+    }
+
+    /// Tells every port to listen no more, and waits for none.
+    fn close_all(&self) {
+        let (done, _nobody_waits) = mpsc::channel();
+        for (port, _) in &*self.ports() {
+            // A port that is not told accepts once more, sees that we drain, and does not go on.
+            let close = port::Close(done.clone());
+            let _not_told = self.shared.shards[0].send(*port, Box::new(close));
+        }
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Vec<(TaskId, SocketAddr)>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

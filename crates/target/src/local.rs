@@ -1,17 +1,26 @@
 //! A target's part on one shard: its channels to the disks and the connections it keeps.
 //!
 //! Knows which connections live here and hands them messages; does not know what they speak.
+//!
+//! What is exported changes in two steps, because a controller's queues live on several shards. First every shard
+//! serves the new snapshot: channels, and the views of I/O queues. Only when all have said so are the admin queues told
+//! and with them their hosts, so that no host hears of a namespace which one of its I/O queues does not know yet. A
+//! connection that says who it is meanwhile misses nothing: it takes its view from this shard's own snapshot, and what
+//! happens on a shard happens in turn. It comes either before the steward changed that snapshot, and then is among the
+//! connections which the steward tells, or after, and then finds the new one.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::TcpStream;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
+use fabrix_proto::nvme::subsystem::Inventory;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
 use crate::export::Channels;
+use crate::nvme::{Snapshot, Told};
 use crate::{Shared, nvme};
 
 /// What connections of one shard use together.
@@ -23,12 +32,26 @@ pub(crate) struct Local {
     /// Which of the target's shards this is.
     index: usize,
     connections: RefCell<Vec<TaskId>>,
+    /// What I/O queues see, and the channels serve.
+    served: RefCell<Arc<Snapshot>>,
+    /// What admin queues see, and hosts have been told.
+    announced: RefCell<Arc<Snapshot>>,
 }
 
 impl Local {
     /// What this shard counts.
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters[self.index]
+    }
+
+    /// What I/O queues of this shard see.
+    pub(crate) fn served(&self) -> Arc<Inventory> {
+        Arc::clone(&self.served.borrow().inventory)
+    }
+
+    /// What admin queues of this shard see.
+    pub(crate) fn announced(&self) -> Arc<Inventory> {
+        Arc::clone(&self.announced.borrow().inventory)
     }
 
     /// A connection lives here from now on. Its port has counted it.
@@ -44,15 +67,40 @@ impl Local {
             self.shared.disconnected();
         }
     }
+
+    /// Serves what is exported now; false if it does so already.
+    fn serve(&self) -> bool {
+        let current = self.shared.subsystem.current();
+        if current.version == self.served.borrow().version {
+            return false;
+        }
+        self.channels.serve(&current.offer.entries);
+        self.served.replace(current);
+        true
+    }
+
+    /// Announces what is served; false if that was done already.
+    fn announce(&self) -> bool {
+        let served = Arc::clone(&self.served.borrow());
+        let earlier = self.announced.replace(Arc::clone(&served));
+        served.version != earlier.version
+    }
 }
 
 /// Told to a shard's part of the target.
 pub(crate) enum Order {
     /// Keep this connection.
     Adopt(TcpStream),
+    /// Serve what is exported now.
+    Serve(Done),
+    /// Tell hosts what is served.
+    Announce(Done),
     /// Finish what has begun, then close every connection.
     Drain,
 }
+
+/// Held by whoever still has something to do; the other end sees when the last has let go.
+pub(crate) type Done = mpsc::Sender<()>;
 
 /// The task that takes orders from other shards.
 pub(crate) struct Steward {
@@ -62,12 +110,14 @@ pub(crate) struct Steward {
 impl Steward {
     /// Sets up the target's part on `shard`.
     pub(crate) fn install(shard: &mut Shard, index: usize, shared: Arc<Shared>) -> TaskId {
-        let channels = Channels::new(Arc::clone(&shared.exports));
+        let current = shared.subsystem.current();
         let local = Local {
-            channels,
+            channels: Channels::new(&current.offer.entries),
             remote: shard.remote(),
             index,
             connections: RefCell::new(Vec::new()),
+            served: RefCell::new(Arc::clone(&current)),
+            announced: RefCell::new(current),
             shared,
         };
         shard.add(Rc::new(RefCell::new(Self {
@@ -75,12 +125,30 @@ impl Steward {
         })))
     }
 
-    fn drain(&self, shard: &mut Shard) {
+    /// An order that no mailbox had room for is made good here: the next connection finds what is exported now.
+    fn adopt(&self, shard: &mut Shard, stream: TcpStream) {
+        self.serve(shard);
+        nvme::Connection::adopt(shard, stream, &self.local);
+    }
+
+    fn serve(&self, shard: &mut Shard) {
+        if self.local.serve() {
+            self.tell(shard, Told::Served);
+        }
+    }
+
+    fn announce(&self, shard: &mut Shard) {
+        if self.local.announce() {
+            self.tell(shard, Told::Announced);
+        }
+    }
+
+    /// Tells every connection of this shard.
+    fn tell(&self, shard: &mut Shard, told: Told) {
         let connections = self.local.connections.borrow().clone();
         for id in connections {
             if let Some(task) = shard.task(id) {
-                task.borrow_mut()
-                    .message(shard, Box::new(nvme::Told::Drain));
+                task.borrow_mut().message(shard, Box::new(told));
             }
         }
     }
@@ -97,8 +165,10 @@ impl Task for Steward {
             Ok(Order::Adopt(_)) if self.local.shared.is_draining() => {
                 self.local.shared.disconnected()
             }
-            Ok(Order::Adopt(stream)) => nvme::Connection::adopt(shard, stream, &self.local),
-            Ok(Order::Drain) => self.drain(shard),
+            Ok(Order::Adopt(stream)) => self.adopt(shard, stream),
+            Ok(Order::Serve(_done)) => self.serve(shard),
+            Ok(Order::Announce(_done)) => self.announce(shard),
+            Ok(Order::Drain) => self.tell(shard, Told::Drain),
             Err(_) => debug_assert!(false, "a steward takes orders only"),
         }
     }

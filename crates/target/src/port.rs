@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
 
-use crate::local::Order;
+use crate::local::{Done, Order};
 use crate::{Notice, Shared};
 
 /// The accept in flight, and the pause after a failed one.
@@ -32,7 +32,7 @@ pub(crate) struct Port {
 }
 
 /// Told to a port: listen no more.
-pub(crate) struct Close;
+pub(crate) struct Close(pub(crate) Done);
 
 impl Port {
     /// Listens at `address` on this shard; gives the port's task, and the address that the system chose.
@@ -129,8 +129,12 @@ impl Task for Port {
 
     /// Who connects from now on is refused by the system at once, instead of waiting for an answer that never comes.
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        debug_assert!(message.is::<Close>(), "a port is told to close only");
+        let Ok(close) = message.downcast::<Close>() else {
+            return debug_assert!(false, "a port is told to close only");
+        };
+        let Close(done) = *close;
         self.listener.shutdown();
         shard.remove(self.task);
+        drop(done);
     }
 }

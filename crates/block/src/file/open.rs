@@ -1,6 +1,7 @@
 //! Opening a file or block device: what it is, its size, its alignment, who else has it. Facts come from the file
 //! itself and, where the kernel tells them only there, from /sys; a fact that is not there has a safe default.
-//! Nothing that exists is changed: a file is only ever created, and only where none was.
+//! Opening changes nothing that exists: a file is only ever created, and only where none was. The size of an open
+//! file changes when its user says so.
 
 use fabrix_rt::errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -29,12 +30,74 @@ pub(super) fn open(options: FileOptions) -> Result<FileDisk, OpenError> {
         ..State::default()
     };
     Ok(FileDisk {
-        file,
+        file: Arc::new(file),
         options,
         geometry,
         identity,
         notes,
         state: Arc::new(state),
+    })
+}
+
+/// The same open file with the size that it has now, or is given first. Everything but the size stays what it was, a
+/// lost flush included.
+pub(super) fn remeasure(disk: &FileDisk, bytes: Option<u64>) -> Result<FileDisk, OpenError> {
+    // What was asked for when it was opened is not what it has to have any more.
+    let options = FileOptions {
+        create_bytes: None,
+        ..disk.options.clone()
+    };
+    let found = found(&options, &metadata(&options, &disk.file)?)?;
+    if let Some(bytes) = bytes {
+        resize(disk, &found, bytes)?;
+    }
+    let bytes = size(&options, &disk.file, &found)?;
+    let mut notes = Vec::new();
+    let blocks = blocks(&options, bytes, disk.geometry.block_bytes, &mut notes)?;
+    Ok(FileDisk {
+        file: Arc::clone(&disk.file),
+        options,
+        geometry: Geometry {
+            blocks,
+            ..disk.geometry.clone()
+        },
+        identity: disk.identity.clone(),
+        notes,
+        state: Arc::clone(&disk.state),
+    })
+}
+
+fn metadata(options: &FileOptions, file: &File) -> Result<fs::Metadata, OpenError> {
+    file.metadata()
+        .map_err(|error| refused(options, false, error))
+}
+
+/// Gives a file another size, and makes sure that it has it after a power failure.
+fn resize(disk: &FileDisk, found: &Found, bytes: u64) -> Result<(), OpenError> {
+    let options = &disk.options;
+    if found.is_block_device {
+        let sentence = "a block device is made larger by what made it (lvextend, for example); \
+                        do that, and then ask again without a size";
+        return Err(wrong(options, OpenErrorKind::Unsupported, sentence));
+    }
+    if options.read_only {
+        let sentence = "is read-only, so it cannot be given another size";
+        return Err(wrong(options, OpenErrorKind::Denied, sentence));
+    }
+    let block_bytes = disk.geometry.block_bytes;
+    if bytes < u64::from(block_bytes) {
+        let sentence = format!("{bytes} bytes are less than one block of {block_bytes}");
+        return Err(wrong(options, OpenErrorKind::Usage, &sentence));
+    }
+    let failed = |error: io::Error| {
+        let sentence = format!("cannot be given {} bytes: {error}", Size(bytes));
+        wrong(options, kind_of(&error), &sentence).caused_by(error)
+    };
+    disk.file.set_len(bytes).map_err(failed)?;
+    disk.file.sync_all().map_err(|error| {
+        // The kernel may have told us, and nobody else any more, that writes are lost.
+        disk.state.degrade();
+        failed(error)
     })
 }
 
@@ -67,6 +130,10 @@ fn find_or_create(options: &FileOptions) -> Result<Found, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(options)?,
         found => found.map_err(|error| refused(options, false, error))?,
     };
+    found(options, &metadata)
+}
+
+fn found(options: &FileOptions, metadata: &fs::Metadata) -> Result<Found, OpenError> {
     let is_block_device = metadata.file_type().is_block_device();
     if !is_block_device && !metadata.is_file() {
         return Err(wrong(
@@ -177,6 +244,27 @@ fn geometry(
     notes: &mut Vec<String>,
 ) -> Result<Geometry, OpenError> {
     let block_bytes = block_bytes(options, file, found)?;
+    let blocks = blocks(options, bytes, block_bytes, notes)?;
+    let mut geometry = Geometry::new(block_bytes, blocks);
+    geometry.durability = Durability::Device;
+    geometry.read_only = options.read_only;
+    geometry.volatile_cache = !(options.direct && found.writes_through());
+    geometry.deallocate = found.deallocate();
+    if found.is_block_device {
+        let physical = found.number("physical_block_size").unwrap_or(block_bytes);
+        geometry.physical_block_bytes = physical.max(block_bytes);
+        geometry.optimal_io_bytes = found.number("optimal_io_size").unwrap_or(0);
+    }
+    Ok(geometry)
+}
+
+/// How many whole blocks there are; a rest is noted.
+fn blocks(
+    options: &FileOptions,
+    bytes: u64,
+    block_bytes: u32,
+    notes: &mut Vec<String>,
+) -> Result<u64, OpenError> {
     let blocks = bytes / u64::from(block_bytes);
     if blocks == 0 {
         let sentence = format!("has {bytes} bytes, less than one block of {block_bytes}");
@@ -189,17 +277,7 @@ fn geometry(
             "{path}: the last {rest} of {bytes} bytes are no whole block and not used"
         ));
     }
-    let mut geometry = Geometry::new(block_bytes, blocks);
-    geometry.durability = Durability::Device;
-    geometry.read_only = options.read_only;
-    geometry.volatile_cache = !(options.direct && found.writes_through());
-    geometry.deallocate = found.deallocate();
-    if found.is_block_device {
-        let physical = found.number("physical_block_size").unwrap_or(block_bytes);
-        geometry.physical_block_bytes = physical.max(block_bytes);
-        geometry.optimal_io_bytes = found.number("optimal_io_size").unwrap_or(0);
-    }
-    Ok(geometry)
+    Ok(blocks)
 }
 
 /// The block size: what the user asked for if it is possible, else the smallest that is.

@@ -15,7 +15,7 @@ use crate::{Deallocate, Durability, Operation, Payload, Status};
 const BLOCKS: u64 = 4096;
 
 /// A file of 2 MiB, direct where the file system of the test can do it.
-fn options(folder: &Path) -> FileOptions {
+pub(super) fn options(folder: &Path) -> FileOptions {
     let mut options = FileOptions::new(folder.join("disk"));
     options.create_bytes = Some(BLOCKS * 512);
     options.block_bytes = Some(512);
@@ -26,7 +26,7 @@ fn options(folder: &Path) -> FileOptions {
     options
 }
 
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 

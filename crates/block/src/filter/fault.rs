@@ -75,6 +75,14 @@ impl Device for Fault {
     fn compares_and_writes(&self) -> bool {
         self.inner.compares_and_writes()
     }
+
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(Arc::new(Self {
+            inner: self.inner.remeasure(bytes)?,
+            rules: Arc::clone(&self.rules),
+            seed: self.seed,
+        }))
+    }
 }
 
 struct FaultChannel {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Channel, Device, Geometry, Identity, OpenError, Request, Status, Submit};
+use crate::{
+    Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Request, Status, Submit,
+};
 
 /// A disk that is not to be written.
 pub struct ReadOnly {
@@ -45,6 +47,16 @@ impl Device for ReadOnly {
 
     fn compares_and_writes(&self) -> bool {
         self.inner.compares_and_writes()
+    }
+
+    /// Giving a disk a size changes it, which is what this filter is there to refuse.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        if bytes.is_some() {
+            let name = &self.identity().name;
+            let sentence = format!("{name} is read-only, so it cannot be given another size");
+            return Err(OpenError::new(OpenErrorKind::Denied, sentence));
+        }
+        Ok(Self::new(self.inner.remeasure(None)?))
     }
 }
 

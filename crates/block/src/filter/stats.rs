@@ -15,9 +15,13 @@ use crate::{Channel, Device, Geometry, Identity, OpenError, Operation, Request, 
 /// A disk whose requests are counted.
 pub struct Stats {
     inner: Arc<dyn Device>,
-    /// One set per shard number; a shard's channels share it, as they share its thread.
-    shards: Mutex<Vec<(usize, Arc<Counters>)>>,
+    /// One set per shard number; a shard's channels share it, as they share its thread. So does the same disk with
+    /// another size: whoever asks either of them hears of both.
+    shards: Arc<Mutex<Vec<OfShard>>>,
 }
+
+/// A shard's number, and what it counts.
+type OfShard = (usize, Arc<Counters>);
 
 /// What is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ impl Stats {
     pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            shards: Mutex::new(Vec::new()),
+            shards: Arc::default(),
         })
     }
 
@@ -69,7 +73,7 @@ impl Stats {
         counts
     }
 
-    fn shards(&self) -> std::sync::MutexGuard<'_, Vec<(usize, Arc<Counters>)>> {
+    fn shards(&self) -> std::sync::MutexGuard<'_, Vec<OfShard>> {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -236,6 +240,13 @@ impl Device for Stats {
 
     fn compares_and_writes(&self) -> bool {
         self.inner.compares_and_writes()
+    }
+
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(Arc::new(Self {
+            inner: self.inner.remeasure(bytes)?,
+            shards: Arc::clone(&self.shards),
+        }))
     }
 }
 

@@ -103,6 +103,7 @@ impl Stage {
                 hosts: None,
                 max_io_queues: 8,
                 max_queue_entries: 128,
+                grows: false,
                 max_transfer_bytes: disk.geometry().max_transfer_bytes,
             },
             exports: vec![Export {

@@ -1,25 +1,24 @@
 //! `fabrix serve`: disks on one side, listeners on the other, until somebody says stop.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_block::exclusive::Exclusive;
-use fabrix_block::filter::read_only::ReadOnly;
-use fabrix_block::spec::{Disk, Remote, Size};
-use fabrix_block::{Device, Durability, Spec};
+use fabrix_block::Device;
 use fabrix_target::{Export, SubsystemConfig, Target, TargetConfig};
-use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::terminal::{print, say};
+use crate::api::{Server, socket_path};
 use crate::args::{Format, ServeArgs};
 use crate::disks::Opener;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
+use crate::served::{Allowed, Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
 
 /// Connections of all hosts together.
@@ -36,12 +35,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|text| listen_address(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let hosts = allowed(&args.allow, &listen)?;
-    let devices = open_disks(args)?;
+    let allowed = Allowed::new(&args.allow)?;
+    listen
+        .iter()
+        .try_for_each(|address| allowed.check(*address))?;
+    let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
+    let shelf = Shelf::new(opener, args.read_only);
+    let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let shards = Shards::start(args.engine.cores.as_ref(), args.engine.engine)?;
-    let config = target_config(args, &devices, listen, hosts);
+    let config = target_config(args, &devices, listen, allowed.hosts());
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
         Err(error) => {
@@ -49,51 +53,46 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
             return Err(start_failure(&error));
         }
     };
-    let exports = Exports {
-        args,
-        devices: &devices,
-        addresses: target.addresses(),
-    };
-    exports.print()?;
-    let outcome = match &args.run {
+    let served = Arc::new(Served::new(target, &args.nqn, shelf, &args.disks, allowed));
+    let outcome = serve(args, &served, tell, &told);
+    drain(&served.target);
+    shards.stop();
+    outcome
+}
+
+/// Says what is served, and waits until serving is to end.
+fn serve(
+    args: &ServeArgs,
+    served: &Arc<Served>,
+    tell: Sender<End>,
+    told: &Receiver<End>,
+) -> Result<ExitCode, Failure> {
+    let path = args.api.as_deref().map(socket_path);
+    let start = |path: PathBuf| Server::start(&path, Arc::clone(served));
+    let _until_the_end = path.map(start).transpose()?;
+    match args.output {
+        Format::Json => print(&format!("{}\n", served.json()))?,
+        Format::Text => print(&served.text())?,
+    }
+    match &args.run {
         Some(command) => {
-            run_command(command, &exports.uri(0), tell).and_then(|process| wait_for(process, &told))
+            let process = run_command(command, &served.uri(1), tell)?;
+            wait_for(process, told)
         }
         None => {
             let _asked_to_end = told.recv();
             Ok(ExitCode::SUCCESS)
         }
-    };
-    drain(&target);
-    shards.stop();
-    outcome
-}
-
-/// Opens the disks and puts in front of each what exporting needs.
-fn open_disks(args: &ServeArgs) -> Result<Vec<Arc<dyn Device>>, Failure> {
-    let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
-    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for (index, text) in args.disks.iter().enumerate() {
-        let copy = args.disks[..index]
-            .iter()
-            .filter(|other| *other == text)
-            .count();
-        let mut device = opener.open(text, copy)?;
-        if args.read_only && !device.geometry().read_only {
-            device = ReadOnly::new(device);
-        }
-        if device.geometry().durability == Durability::None && !is_remote(text) {
-            say(format_args!(
-                "{text}: what is written there is gone when this process ends"
-            ));
-        }
-        devices.push(Exclusive::wrap(device));
     }
-    Ok(devices)
 }
 
-fn is_remote(text: &str) -> bool {
-    matches!(Spec::parse(text).map(|spec| spec.disk), Ok(Disk::Remote(_)))
+/// Opens the disks; equal texts are different disks.
+fn open_disks(shelf: &Shelf, texts: &[String]) -> Result<Vec<Arc<dyn Device>>, Failure> {
+    let open = |(index, text): (usize, &String)| {
+        let copy = texts[..index].iter().filter(|other| *other == text).count();
+        shelf.open(text, copy)
+    };
+    texts.iter().enumerate().map(open).collect()
 }
 
 fn target_config(
@@ -122,6 +121,7 @@ fn target_config(
             hosts,
             max_io_queues: 64,
             max_queue_entries: 128,
+            grows: args.api.is_some(),
             max_transfer_bytes: smallest
                 .map_or(MAX_TRANSFER_BYTES, |bytes| bytes.min(MAX_TRANSFER_BYTES)),
         },
@@ -129,171 +129,6 @@ fn target_config(
         listen,
         max_connections: MAX_CONNECTIONS,
         notify: Box::new(|notice| say(notice)),
-    }
-}
-
-/// A listening address, as `nvme+tcp://ADDR[:PORT]`; port 0 lets the system choose.
-fn listen_address(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |why: &str| {
-        Failure::usage(format!(
-            "--listen {text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0"
-        ))
-    };
-    let place = text
-        .strip_prefix("nvme+tcp://")
-        .ok_or_else(|| wrong("not an nvme+tcp address"))?;
-    let place = place.strip_suffix('/').unwrap_or(place);
-    let port = fabrix_host::DEFAULT_PORT;
-    if let Ok(ip) = place.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, port));
-    }
-    let with_port = if place.contains(':') {
-        place.to_owned()
-    } else {
-        format!("{place}:{port}")
-    };
-    let found = with_port
-        .to_socket_addrs()
-        .map_err(|error| wrong(&error.to_string()))?
-        .next();
-    found.ok_or_else(|| wrong("the name has no address"))
-}
-
-/// Who may connect: everybody on loopback, on other addresses only who is named.
-fn allowed(allow: &[String], listen: &[SocketAddr]) -> Result<Option<Vec<String>>, Failure> {
-    if allow.iter().any(|host| host == "any") {
-        return Ok(None);
-    }
-    if !allow.is_empty() {
-        return Ok(Some(allow.to_vec()));
-    }
-    match listen.iter().find(|address| !address.ip().is_loopback()) {
-        None => Ok(None),
-        Some(open) => Err(Failure::usage(format!(
-            "listening on {open} opens the disks to a network: say to whom with --allow HOSTNQN, or --allow any"
-        ))),
-    }
-}
-
-fn start_failure(error: &fabrix_target::StartError) -> Failure {
-    let kind = match error {
-        fabrix_target::StartError::Config(_) => Kind::Usage,
-        fabrix_target::StartError::Listen(..) => Kind::Connect,
-        fabrix_target::StartError::Shard => Kind::Io,
-    };
-    Failure::new(kind, error)
-}
-
-/// What is served where, for printing.
-struct Exports<'a> {
-    args: &'a ServeArgs,
-    devices: &'a [Arc<dyn Device>],
-    addresses: &'a [SocketAddr],
-}
-
-impl Exports<'_> {
-    /// The address that others are told: an address that means all is replaced by this machine's loopback.
-    fn reachable(&self) -> SocketAddr {
-        let discovery = fabrix_target::DISCOVERY_PORT;
-        let first = self
-            .addresses
-            .iter()
-            .find(|address| address.port() != discovery);
-        let mut address = *first
-            .or_else(|| self.addresses.first())
-            .expect("a target listens somewhere");
-        if address.ip().is_unspecified() {
-            let loopback: IpAddr = if address.is_ipv4() {
-                [127, 0, 0, 1].into()
-            } else {
-                std::net::Ipv6Addr::LOCALHOST.into()
-            };
-            address.set_ip(loopback);
-        }
-        address
-    }
-
-    fn uri(&self, index: usize) -> String {
-        let address = self.reachable();
-        let remote = Remote {
-            scheme: "nvme+tcp".to_owned(),
-            host: address.ip().to_string(),
-            port: Some(address.port()),
-            nqn: Some(self.args.nqn.clone()),
-            nsid: u32::try_from(index + 1).ok(),
-            options: Vec::new(),
-        };
-        // The text form of a disk knows which characters of a name must be written otherwise.
-        Spec::plain(Disk::Remote(remote)).to_string()
-    }
-
-    fn connect_command(&self) -> String {
-        let address = self.reachable();
-        format!(
-            "nvme connect -t tcp -a {} -s {} -n {}",
-            address.ip(),
-            address.port(),
-            self.args.nqn
-        )
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        match self.args.output {
-            Format::Json => print(&format!("{}\n", self.json())),
-            Format::Text => print(&self.text()),
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut out = String::new();
-        for (index, (device, text)) in self.devices.iter().zip(&self.args.disks).enumerate() {
-            let geometry = device.geometry();
-            let size = Size(geometry.bytes());
-            let read_only = if geometry.read_only {
-                ", read-only"
-            } else {
-                ""
-            };
-            let uri = self.uri(index);
-            out += &format!(
-                "{uri}  {text}  {size}, {}-byte blocks{read_only}\n",
-                geometry.block_bytes
-            );
-        }
-        out + &format!("  {}\n", self.connect_command())
-    }
-
-    fn json(&self) -> Value {
-        let export = |(index, (device, text)): (usize, (&Arc<dyn Device>, &String))| {
-            let (geometry, identity) = (device.geometry(), device.identity());
-            json!({
-                "nsid": index + 1,
-                "uri": self.uri(index),
-                "disk": text,
-                "name": identity.name,
-                "uuid": identity.uuid_text(),
-                "size_bytes": geometry.bytes(),
-                "block_bytes": geometry.block_bytes,
-                "read_only": geometry.read_only,
-                "volatile_cache": geometry.volatile_cache,
-                "durable": geometry.durability == Durability::Device,
-            })
-        };
-        let exports: Vec<Value> = self
-            .devices
-            .iter()
-            .zip(&self.args.disks)
-            .enumerate()
-            .map(export)
-            .collect();
-        let listen: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        json!({
-            "schema": 1,
-            "nqn": self.args.nqn,
-            "listen": listen,
-            "nvme_connect": self.connect_command(),
-            "exports": exports,
-        })
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Deallocate {
 /// One namespace. All counts of blocks are plain counts, never zero-based.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// Namespace id, 1 to FFFFFFFEh.
+    /// Namespace id, 1 to [`NAMESPACES_MAX`].
     pub nsid: u32,
     /// Size in blocks, not zero.
     pub blocks: u64,
@@ -101,7 +101,7 @@ impl Namespace {
 
     fn check(&self) -> Result<(), NamespaceFault> {
         use NamespaceFault as F;
-        if self.nsid == 0 || self.nsid == u32::MAX {
+        if !(1..=NAMESPACES_MAX).contains(&self.nsid) {
             return Err(F::Nsid);
         }
         if !self.block_bytes.is_power_of_two() || !(512..=65536).contains(&self.block_bytes) {
@@ -174,16 +174,17 @@ pub struct Subsystem {
     pub max_io_queues: u16,
     /// Most entries of one queue, at least 32.
     pub max_queue_entries: u16,
+    /// Disks of any kind may be added while hosts are connected. What hosts read once, at the start, then speaks for
+    /// every kind: there is a volatile cache, and blocks can be deallocated.
+    pub grows: bool,
 }
 
 /// The highest controller id that is not reserved.
 pub const CNTLID_MAX: u16 = 0xFFEF;
 
-/// Most namespaces of one subsystem.
-pub const NAMESPACES_MAX: u32 = 4096;
-
-/// NN while no namespace has a higher id: room to add some without hosts noticing.
-pub const NN_MIN: u32 = 1024;
+/// NN and MNAN: the highest namespace id, and most namespaces of one subsystem. A constant, because hosts read it once
+/// and ignore namespaces above it that are added later.
+pub const NAMESPACES_MAX: u32 = 1024;
 
 impl Subsystem {
     /// The active namespace with this id.
@@ -193,14 +194,6 @@ impl Subsystem {
             .binary_search_by_key(&nsid, |namespace| namespace.nsid)
             .ok()?;
         self.namespaces.get(index)
-    }
-
-    /// NN: the highest namespace id that is valid.
-    #[must_use]
-    pub fn highest_nsid(&self) -> u32 {
-        self.namespaces
-            .last()
-            .map_or(NN_MIN, |namespace| namespace.nsid.max(NN_MIN))
     }
 
     fn check(&self) -> Result<(), SubsystemFault> {
@@ -223,9 +216,6 @@ impl Subsystem {
         }
         if self.max_queue_entries < 32 || self.max_io_queues == 0 {
             return Err(F::Queues);
-        }
-        if self.namespaces.len() > NAMESPACES_MAX as usize {
-            return Err(F::TooManyNamespaces);
         }
         Ok(())
     }
@@ -295,7 +285,7 @@ pub struct Listener {
 /// What is wrong with a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceFault {
-    /// Id 0 or FFFFFFFFh.
+    /// Id 0, or higher than [`NAMESPACES_MAX`].
     Nsid,
     /// The id is there twice.
     Duplicate,
@@ -322,8 +312,6 @@ pub enum SubsystemFault {
     ControllerIds,
     /// No I/O queue, or queues of fewer than 32 entries.
     Queues,
-    /// More than 4096 namespaces.
-    TooManyNamespaces,
 }
 
 /// Why data do not make an inventory.
@@ -343,7 +331,7 @@ impl fmt::Display for InventoryError {
             Self::Namespace(nqn, nsid, fault) => {
                 write!(f, "subsystem {nqn}, namespace {nsid}: ")?;
                 f.write_str(match fault {
-                    NamespaceFault::Nsid => "the id must be between 1 and 4294967294",
+                    NamespaceFault::Nsid => "the id must be between 1 and 1024",
                     NamespaceFault::Duplicate => "the id is used twice",
                     NamespaceFault::BlockBytes => {
                         "the block size is not a power of two from 512 to 65536"
@@ -371,7 +359,6 @@ impl fmt::Display for InventoryError {
                     SubsystemFault::Queues => {
                         "at least one I/O queue, and queues of at least 32 entries, are needed"
                     }
-                    SubsystemFault::TooManyNamespaces => "it has more than 4096 namespaces",
                 })
             }
             Self::Listener(port_id) => write!(
@@ -562,6 +549,27 @@ impl Authorized {
     pub fn namespaces(&self) -> &[Namespace] {
         self.subsystem()
             .map_or(&[], |subsystem| &subsystem.namespaces)
+    }
+
+    /// Whether a flush means something to any namespace (VWC).
+    #[must_use]
+    pub fn has_volatile_cache(&self) -> bool {
+        self.grows()
+            || self
+                .namespaces()
+                .iter()
+                .any(|namespace| namespace.volatile_cache)
+    }
+
+    /// Whether Dataset Management deallocates blocks of any namespace.
+    #[must_use]
+    pub fn deallocates(&self) -> bool {
+        let deallocates = |namespace: &Namespace| namespace.deallocate != Deallocate::No;
+        self.grows() || self.namespaces().iter().any(deallocates)
+    }
+
+    fn grows(&self) -> bool {
+        self.subsystem().is_some_and(|subsystem| subsystem.grows)
     }
 
     /// The discovery log's generation counter.

@@ -50,6 +50,7 @@ pub fn subsystem(name: &str, namespaces: Vec<Namespace>, hosts: Hosts) -> Subsys
         controller_ids: 1..=0xFFEF,
         max_io_queues: 8,
         max_queue_entries: 128,
+        grows: false,
     }
 }
 

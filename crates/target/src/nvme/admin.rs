@@ -3,11 +3,13 @@
 //! Knows which admin command waits for data; what commands mean is in `fabrix_proto::nvme::controller`. Stopping the
 //! I/O queues is the connection's part: this file only says that it is time.
 
+use fabrix_proto::nvme::admin::AdminCommand;
 use fabrix_proto::nvme::command::IoLimits;
 use fabrix_proto::nvme::controller::{
     Controller, ControllerLimits, Outcome, Quiesce, Surroundings,
 };
 use fabrix_proto::nvme::fabrics::Connect;
+use fabrix_proto::nvme::identify::Cns;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::Authorized;
 use fabrix_proto::nvme::tcp::target::Transfer;
@@ -43,6 +45,8 @@ pub(crate) struct Admin {
     /// I/O queues are ending, and the last has not said so yet.
     has_ending_queues: bool,
     retired: bool,
+    /// The host was told that what is acknowledged is durable.
+    told_of_no_cache: bool,
 }
 
 /// The limits of I/O commands that a subsystem's hosts are told.
@@ -77,6 +81,7 @@ impl Admin {
             quiescing: false,
             has_ending_queues: false,
             retired: false,
+            told_of_no_cache: false,
         }
     }
 
@@ -188,6 +193,9 @@ impl Admin {
             health: &health,
             now,
         };
+        if asks_for_cache(entry) {
+            self.told_of_no_cache = !self.view.has_volatile_cache();
+        }
         let data_in = &data.bytes(desk)[..data_bytes as usize];
         let outcome = self
             .controller
@@ -230,6 +238,29 @@ impl Admin {
         }
     }
 
+    /// Takes the view of what is announced now, and tells the host what is different.
+    ///
+    /// # Errors
+    /// The controller must end: the sentence says why.
+    pub(crate) fn refresh(&mut self, desk: &mut Desk<'_>) -> Result<(), String> {
+        let view = self
+            .view
+            .refresh(&desk.local.announced())
+            .map_err(|refused| refused.to_string())?;
+        if view.has_volatile_cache() && self.told_of_no_cache {
+            return Err(TOLD_OF_NO_CACHE.to_owned());
+        }
+        for nsid in changed(&self.view, &view) {
+            self.controller.namespace_changed(nsid);
+        }
+        if view.generation() != self.view.generation() {
+            self.controller.discovery_changed();
+        }
+        self.view = view;
+        self.tell_events(desk);
+        Ok(())
+    }
+
     /// Answers held event requests that have something to say.
     fn tell_events(&mut self, desk: &mut Desk<'_>) {
         while let Some((slot, event)) = self.controller.poll_event() {
@@ -264,6 +295,25 @@ impl Admin {
         }
     }
 }
+
+/// The ids whose namespaces are not what they were, or not there any more, or new.
+fn changed<'a>(old: &'a Authorized, new: &'a Authorized) -> impl Iterator<Item = u32> + 'a {
+    let differ = move |nsid: &u32| old.namespace(*nsid) != new.namespace(*nsid);
+    let all = old.namespaces().iter().chain(new.namespaces());
+    all.map(|namespace| namespace.nsid).filter(differ)
+}
+
+/// Whether a command asks for the structure that says whether there is a volatile cache (VWC).
+fn asks_for_cache(entry: &SubmissionEntry) -> bool {
+    matches!(
+        AdminCommand::parse(entry),
+        Ok(AdminCommand::Identify(identify)) if identify.cns == Cns::CONTROLLER
+    )
+}
+
+/// Hosts read VWC when they connect and not again: this one would not flush what it has to flush.
+const TOLD_OF_NO_CACHE: &str = "a disk with a volatile cache was added, and the host was told that there is none; \
+                                it reads the truth when it connects again";
 
 /// Most bytes of one Write Zeroes: 65536 blocks of any size we have.
 const MAX_WRITE_ZEROES_BYTES: u32 = 1 << 30;

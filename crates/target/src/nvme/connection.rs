@@ -50,6 +50,10 @@ pub(crate) enum Told {
     Close,
     /// The I/O connections of this controller are gone.
     Quiesced,
+    /// What I/O queues see has changed.
+    Served,
+    /// What admin queues see has changed, and hosts are to be told.
+    Announced,
 }
 
 enum Role {
@@ -301,10 +305,12 @@ impl Connection {
     ) -> Result<u16, ConnectRefusal> {
         let shared = &self.local.shared;
         let connect = Connect::parse(entry, data, shared.subsystem.config.max_queue_entries)?;
-        let view = shared
-            .subsystem
-            .inventory()
-            .authorize(&connect.subsystem, &connect.host)?;
+        let inventory = if connect.is_admin() {
+            self.local.announced()
+        } else {
+            self.local.served()
+        };
+        let view = inventory.authorize(&connect.subsystem, &connect.host)?;
         let address = self.stream.socket().local_addr();
         if address
             .as_ref()
@@ -579,6 +585,37 @@ impl Connection {
         }
     }
 
+    /// An I/O queue sees what its shard serves now. One whose host may no more be here ends with its controller, and
+    /// at once.
+    fn serve(&mut self, shard: &mut Shard) {
+        if let Role::Io { queue, .. } = &mut self.role
+            && queue.refresh(&self.local.served()).is_err()
+        {
+            self.end(shard);
+        }
+    }
+
+    /// An admin queue sees what is announced now, and tells its host what has changed. One that cannot go on ends.
+    fn announce(&mut self, shard: &mut Shard) {
+        let mut desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        let outcome = match &mut self.role {
+            Role::Admin(admin) if self.phase == Phase::Open => admin.refresh(&mut desk),
+            Role::Admin(_) | Role::Io { .. } | Role::Unknown { .. } => return,
+        };
+        match outcome {
+            Ok(()) => shard.flush_later(self.task),
+            Err(why) => {
+                self.retire(shard, &why);
+                self.end(shard);
+            }
+        }
+    }
+
     fn at_disk(&self) -> usize {
         match &self.role {
             Role::Io { queue, .. } => queue.at_disk(),
@@ -747,6 +784,8 @@ impl Task for Connection {
                     shard.flush_later(self.task);
                 }
             }
+            Some(Told::Served) => self.serve(shard),
+            Some(Told::Announced) => self.announce(shard),
             None => debug_assert!(false, "connections are told these things only"),
         }
     }

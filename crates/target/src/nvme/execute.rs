@@ -41,23 +41,33 @@ pub(crate) enum Taken {
     Pending,
     /// No room: what the request would have written, if it had data.
     Busy(Option<Buf>),
-    /// The disk cannot be reached from this shard.
+    /// The disk cannot be reached from this shard, or is not what it was.
     Refused(Status),
 }
 
-/// Hands a request to the disk of namespace `nsid`.
+/// Hands a request to the disk of a command's namespace.
+///
+/// The command was checked when it came, and the namespace may have changed since: it may be gone, its id may be
+/// another disk's, and the disk may have become smaller. Every request of every command passes here, so here that is
+/// seen.
 pub(crate) fn submit(
     desk: &mut Desk<'_>,
     slot: Slot,
-    nsid: u32,
+    wanted: &Wanted,
     operation: Operation,
     (lba, blocks): (u64, u32),
     data: Data,
 ) -> Taken {
-    let Some(index) = desk.local.channels.index(nsid) else {
+    let channels = &desk.local.channels;
+    let nsid = wanted.nsid;
+    let same = |at: &usize| channels.added(*at) == wanted.added;
+    let Some(index) = channels.index(nsid).filter(same) else {
         return Taken::Refused(Status::INVALID_NAMESPACE);
     };
-    let channel = match desk.local.channels.get(desk.shard, index) {
+    if operation != Operation::Flush && !channels.contains(index, lba, blocks) {
+        return Taken::Refused(Status::LBA_OUT_OF_RANGE);
+    }
+    let channel = match channels.get(desk.shard, index) {
         Ok(channel) => channel,
         Err(error) => {
             desk.local.shared.notice(&crate::Notice::Disk {
@@ -111,19 +121,12 @@ impl IoQueue {
                 fua: false,
             } => self.read(desk, slot, wanted, (lba, blocks)),
             IoCommand::Read { fua: true, .. } => {
-                let taken = submit(
-                    desk,
-                    slot,
-                    wanted.nsid,
-                    Operation::Flush,
-                    (0, 0),
-                    Data::None,
-                );
+                let taken = submit(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
                 self.took(desk, slot, wanted, taken, Work::FlushingToRead(wanted));
             }
             IoCommand::Write { lba, blocks, fua } => {
                 let write = Operation::Write { durable: fua };
-                let taken = submit(desk, slot, wanted.nsid, write, (lba, blocks), data);
+                let taken = submit(desk, slot, &wanted, write, (lba, blocks), data);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::WriteZeroes {
@@ -136,18 +139,11 @@ impl IoQueue {
                     deallocate,
                     durable: fua,
                 };
-                let taken = submit(desk, slot, wanted.nsid, zero, (lba, blocks), Data::None);
+                let taken = submit(desk, slot, &wanted, zero, (lba, blocks), Data::None);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::Flush => {
-                let taken = submit(
-                    desk,
-                    slot,
-                    wanted.nsid,
-                    Operation::Flush,
-                    (0, 0),
-                    Data::None,
-                );
+                let taken = submit(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::Compare { lba, blocks } => {
@@ -236,7 +232,7 @@ impl IoQueue {
         } else {
             Data::None
         };
-        let taken = submit(desk, slot, wanted.nsid, Operation::Read, at, data);
+        let taken = submit(desk, slot, &wanted, Operation::Read, at, data);
         // A read that waits for room starts again from its command: it has no data to keep.
         let taken = if let Taken::Busy(_) = taken {
             Taken::Busy(None)
@@ -255,7 +251,7 @@ impl IoQueue {
         data: Data,
     ) {
         let bytes = wanted.bytes(at.1) as usize;
-        match submit(desk, slot, wanted.nsid, Operation::Read, at, Data::None) {
+        match submit(desk, slot, &wanted, Operation::Read, at, Data::None) {
             Taken::Done(status, loan) => {
                 let status = compared(status, &loan, &data.bytes(desk)[..bytes]);
                 desk.answer(slot, nvme_status(status));
@@ -292,7 +288,7 @@ impl IoQueue {
             let piece = blocks.min(most);
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
-            match submit(desk, slot, wanted.nsid, Operation::Read, at, Data::None) {
+            match submit(desk, slot, &wanted, Operation::Read, at, Data::None) {
                 Taken::Done(status, _) if status.is_ok() => {}
                 Taken::Pending => {
                     return self.took(
@@ -349,14 +345,7 @@ impl IoQueue {
             if at.1 == 0 {
                 continue;
             }
-            match submit(
-                desk,
-                slot,
-                wanted.nsid,
-                Operation::Deallocate,
-                at,
-                Data::None,
-            ) {
+            match submit(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
                 Taken::Done(status, _) if status.is_ok() => {}
                 // A hint may be ignored, and one that the disk cannot take or has no room for is.
                 Taken::Busy(_) | Taken::Done(DiskStatus::Unsupported, _) => {}

@@ -100,11 +100,12 @@ impl IoQueue {
         }
     }
 
-    /// Whether a second half is about the same blocks as the first.
+    /// Whether a second half is about the same blocks of the same disk as the first.
     fn fits(&mut self, first: Slot, second: &Wanted) -> bool {
         match self.peek(first) {
             Work::Half { wanted, .. } => {
-                wanted.nsid == second.nsid && wanted.command.extent() == second.command.extent()
+                (wanted.nsid, wanted.added, wanted.command.extent())
+                    == (second.nsid, second.added, second.command.extent())
             }
             _ => false,
         }
@@ -174,7 +175,7 @@ impl IoQueue {
         let taken = submit(
             desk,
             second,
-            wanted.nsid,
+            &wanted,
             operation,
             (lba, blocks),
             Data::Kept(both),

@@ -5,13 +5,14 @@
 //! a command: its state is its slot's entry, made with the connection.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
 use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
-use fabrix_proto::nvme::subsystem::Authorized;
+use fabrix_proto::nvme::subsystem::{Authorized, Inventory, Refused};
 use fabrix_proto::nvme::tcp::target::{Target, Transfer};
 use fabrix_rt::{Buf, Completion, Shard, TaskId};
 use fabrix_transport::{Held, Stream};
@@ -83,6 +84,8 @@ impl Desk<'_> {
 pub(crate) struct Wanted {
     pub(crate) command_id: u16,
     pub(crate) nsid: u32,
+    /// With which version the namespace was added: the disk of another one under this id is not meant.
+    pub(crate) added: u64,
     pub(crate) block_bytes: u32,
     pub(crate) command: IoCommand,
 }
@@ -164,6 +167,15 @@ impl IoQueue {
         }
     }
 
+    /// The queue sees what is exported now. What it has begun goes on, and finds out when it next goes to its disk.
+    ///
+    /// # Errors
+    /// Its host may not be here any more.
+    pub(crate) fn refresh(&mut self, inventory: &Arc<Inventory>) -> Result<(), Refused> {
+        self.view = self.view.refresh(inventory)?;
+        Ok(())
+    }
+
     /// Requests that the disks have not answered yet.
     pub(crate) fn at_disk(&self) -> usize {
         self.at_disk
@@ -212,9 +224,12 @@ impl IoQueue {
                 return self.abandon(desk, expected);
             }
         };
+        let nsid = request.namespace.nsid;
+        let channels = &desk.local.channels;
         let wanted = Wanted {
             command_id: entry.command_id.get(),
-            nsid: request.namespace.nsid,
+            nsid,
+            added: channels.index(nsid).map_or(0, |at| channels.added(at)),
             block_bytes: request.namespace.block_bytes,
             command: request.command,
         };

@@ -13,7 +13,7 @@ mod subsystems;
 
 pub(crate) use connection::{Connection, Told};
 pub use subsystems::SubsystemConfig;
-pub(crate) use subsystems::Subsystems;
+pub(crate) use subsystems::{Offer, Snapshot, Subsystems};
 
 /// The port that is for discovery alone, by the standard.
 pub const DISCOVERY_PORT: u16 = 8009;

@@ -3,7 +3,7 @@
 //! Knows geometry on one side and namespaces on the other; this is where a disk's promises become NVMe's fields.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::{Deallocate as DiskDeallocate, Device};
 use fabrix_proto::nvme::nqn::Nqn;
@@ -13,7 +13,8 @@ use fabrix_proto::nvme::subsystem::{
 };
 
 use super::DISCOVERY_PORT;
-use crate::{Export, TargetConfig};
+use crate::TargetConfig;
+use crate::export::Entry;
 
 /// The subsystem's name and who may connect.
 #[derive(Clone, Debug)]
@@ -26,20 +27,40 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Firmware revision, up to 8 printable ASCII characters.
     pub firmware: String,
-    /// NQNs of the hosts that may connect; None lets everybody in.
+    /// NQNs of the hosts that may connect at first; None lets everybody in.
     pub hosts: Option<Vec<String>>,
     /// I/O queues per controller at most.
     pub max_io_queues: u16,
     /// Entries per queue at most.
     pub max_queue_entries: u16,
+    /// Whether disks of any kind may be added while hosts are connected: what hosts read only once then speaks for
+    /// every kind. Without it a host that was told of no volatile cache has to go when a disk with one is added.
+    pub grows: bool,
     /// Data of one command at most, in bytes.
     pub max_transfer_bytes: u32,
 }
 
-/// The current inventory, replaced whole when it changes; read when a host connects.
+/// What is exported, where, and to whom.
+#[derive(Clone)]
+pub(crate) struct Offer {
+    /// Sorted by namespace id.
+    pub(crate) entries: Arc<[Entry]>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) hosts: Option<Vec<String>>,
+}
+
+/// Everything that is exported at one moment, and what hosts are told of it; immutable, and replaced whole.
+pub(crate) struct Snapshot {
+    pub(crate) offer: Offer,
+    pub(crate) inventory: Arc<Inventory>,
+    /// Grows with every change.
+    pub(crate) version: u64,
+}
+
+/// The subsystem and what it exports now. Shards keep snapshots of their own and look here when they are told to.
 pub(crate) struct Subsystems {
     pub(crate) config: SubsystemConfig,
-    inventory: Mutex<Arc<Inventory>>,
+    current: Mutex<Arc<Snapshot>>,
 }
 
 impl Subsystems {
@@ -48,47 +69,60 @@ impl Subsystems {
     /// # Errors
     /// A sentence that names what is wrong.
     pub(crate) fn new(config: &TargetConfig) -> Result<Self, String> {
-        let inventory = inventory(&config.subsystem, &config.exports, &[], 0)?;
+        let mut exports = config.exports.clone();
+        exports.sort_by_key(|export| export.nsid);
+        let entries = exports.into_iter().map(|export| Entry { export, added: 0 });
+        let offer = Offer {
+            entries: entries.collect(),
+            addresses: Vec::new(),
+            hosts: config.subsystem.hosts.clone(),
+        };
+        let snapshot = Snapshot {
+            inventory: inventory(&config.subsystem, &offer, 0)?,
+            offer,
+            version: 0,
+        };
         Ok(Self {
             config: config.subsystem.clone(),
-            inventory: Mutex::new(inventory),
+            current: Mutex::new(Arc::new(snapshot)),
         })
     }
 
     /// What is exported now.
-    pub(crate) fn inventory(&self) -> Arc<Inventory> {
-        Arc::clone(
-            &self
-                .inventory
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+    pub(crate) fn current(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.lock())
     }
 
-    /// The target listens at these addresses from now on.
-    pub(crate) fn listening(
-        &self,
-        exports: &[Export],
-        addresses: &[SocketAddr],
-    ) -> Result<(), String> {
-        let next = inventory(&self.config, exports, addresses, 1)?;
-        *self
-            .inventory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = next;
+    /// Exports something else from now on. What a discovery log shows has a generation of its own, which hosts compare.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong; then everything stays as it is.
+    pub(crate) fn replace(&self, offer: Offer) -> Result<(), String> {
+        let mut current = self.lock();
+        let old = &current.offer;
+        let discovery_changed = offer.addresses != old.addresses || offer.hosts != old.hosts;
+        let generation = current.inventory.generation() + u64::from(discovery_changed);
+        *current = Arc::new(Snapshot {
+            inventory: inventory(&self.config, &offer, generation)?,
+            offer,
+            version: current.version + 1,
+        });
         Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn inventory(
     config: &SubsystemConfig,
-    exports: &[Export],
-    addresses: &[SocketAddr],
+    offer: &Offer,
     generation: u64,
 ) -> Result<Arc<Inventory>, String> {
     let nqn =
         |text: &str| Nqn::new(text).map_err(|error| format!("`{text}` is not an NQN: {error}"));
-    let hosts = match &config.hosts {
+    let hosts = match &offer.hosts {
         None => Hosts::Any,
         Some(list) => Hosts::Listed(
             list.iter()
@@ -101,16 +135,19 @@ fn inventory(
         serial: config.serial.clone(),
         model: config.model.clone(),
         firmware: config.firmware.clone(),
-        namespaces: exports
+        namespaces: offer
+            .entries
             .iter()
-            .map(|export| namespace(export.nsid, &*export.device))
+            .map(|entry| namespace(entry.export.nsid, &*entry.export.device))
             .collect(),
         hosts,
         controller_ids: 1..=CNTLID_MAX,
         max_io_queues: config.max_io_queues,
         max_queue_entries: config.max_queue_entries,
+        grows: config.grows,
     };
-    let listeners = addresses
+    let listeners = offer
+        .addresses
         .iter()
         .filter(|address| address.port() != DISCOVERY_PORT);
     let listeners = listeners

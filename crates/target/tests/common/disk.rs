@@ -87,6 +87,20 @@ impl TestDisk {
         })
     }
 
+    /// One that moves at most so many bytes at once.
+    pub fn narrow(bytes: u64, max_transfer_bytes: u32) -> Arc<Self> {
+        let inner = plain_ram("narrow test disk", 512, bytes);
+        let geometry = Geometry {
+            max_transfer_bytes,
+            ..inner.geometry().clone()
+        };
+        Arc::new(Self {
+            inner,
+            geometry,
+            orders: Arc::default(),
+        })
+    }
+
     /// From now on requests of this kind are treated so.
     pub fn when(&self, kind: Kind, what: Do) {
         let mut state = self.orders.state();

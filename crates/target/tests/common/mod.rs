@@ -97,6 +97,7 @@ impl Stage {
                 hosts: plan.hosts,
                 max_io_queues: 8,
                 max_queue_entries: plan.max_queue_entries,
+                grows: false,
                 max_transfer_bytes: plan.max_transfer_bytes,
             },
             exports: (1..)

@@ -88,21 +88,21 @@ fn identify(host: &mut Host, cns: Cns, nsid: u32) -> Answer {
     )
 }
 
-fn page(host: &mut Host, cns: Cns, nsid: u32) -> Vec<u8> {
+pub(super) fn page(host: &mut Host, cns: Cns, nsid: u32) -> Vec<u8> {
     let answer = identify(host, cns, nsid);
     assert_eq!(answer.status, Status::SUCCESS, "{cns:?} of {nsid}");
     answer.data
 }
 
-fn u16_at(data: &[u8], at: usize) -> u16 {
+pub(super) fn u16_at(data: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([data[at], data[at + 1]])
 }
 
-fn u32_at(data: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(data[at..at + 4].try_into().expect("four"))
 }
 
-fn u64_at(data: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(data: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(data[at..at + 8].try_into().expect("eight"))
 }
 
@@ -241,7 +241,7 @@ fn log(page: LogId, offset: u64, bytes: u32) -> (SubmissionEntry, Data<'static>)
     (SubmissionEntry::get_log_page(log), Data::Expect(bytes))
 }
 
-fn read_log(host: &mut Host, page: LogId, offset: u64, bytes: u32) -> Vec<u8> {
+pub(super) fn read_log(host: &mut Host, page: LogId, offset: u64, bytes: u32) -> Vec<u8> {
     let (entry, data) = log(page, offset, bytes);
     let answer = host.run(entry, data);
     assert_eq!(answer.status, Status::SUCCESS, "{page:?} at {offset}");

@@ -5,6 +5,7 @@
 mod common;
 
 mod bring_up;
+mod changes;
 mod endings;
 mod faults;
 mod fused;

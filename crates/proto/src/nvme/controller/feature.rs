@@ -13,17 +13,10 @@ const EXTENDED_HOST_ID: u32 = 1 << 0;
 
 impl Controller {
     fn has_feature(&self, feature: FeatureId, around: &Surroundings<'_>) -> bool {
-        let cached = || {
-            around
-                .view
-                .namespaces()
-                .iter()
-                .any(|namespace| namespace.volatile_cache)
-        };
         match (feature, self.kind) {
             (FeatureId::ASYNC_EVENT_CONFIGURATION | FeatureId::KEEP_ALIVE_TIMER, _) => true,
             (_, Kind::Discovery) => false,
-            (FeatureId::VOLATILE_WRITE_CACHE, Kind::Io) => cached(),
+            (FeatureId::VOLATILE_WRITE_CACHE, Kind::Io) => around.view.has_volatile_cache(),
             (
                 FeatureId::ARBITRATION
                 | FeatureId::POWER_MANAGEMENT

@@ -77,11 +77,13 @@ impl Controller {
         let nsid = identify.nsid;
         match identify.cns {
             Cns::NAMESPACE => {
-                if let Some(namespace) = named(view, subsystem, nsid)? {
+                if let Some(namespace) = named(view, nsid)? {
                     fill_namespace(zerocopy::transmute_mut!(page), namespace);
                 }
             }
-            Cns::CONTROLLER => self.io_controller(zerocopy::transmute_mut!(page), subsystem),
+            Cns::CONTROLLER => {
+                self.io_controller(zerocopy::transmute_mut!(page), subsystem, view);
+            }
             Cns::ACTIVE_NAMESPACES => fill_list(zerocopy::transmute_mut!(page), view, nsid)?,
             Cns::DESCRIPTORS => {
                 let namespace = view.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
@@ -90,7 +92,7 @@ impl Controller {
             // All fields of it are about metadata and formats that are not here: it stays zero.
             Cns::COMMAND_SET_NAMESPACE => {
                 nvm_only(identify)?;
-                named(view, subsystem, nsid)?;
+                named(view, nsid)?;
             }
             Cns::COMMAND_SET_CONTROLLER => {
                 nvm_only(identify)?;
@@ -101,7 +103,7 @@ impl Controller {
                 fill_list(zerocopy::transmute_mut!(page), view, nsid)?;
             }
             Cns::INDEPENDENT_NAMESPACE => {
-                if let Some(namespace) = named(view, subsystem, nsid)? {
+                if let Some(namespace) = named(view, nsid)? {
                     fill_independent(zerocopy::transmute_mut!(page), namespace);
                 }
             }
@@ -134,9 +136,8 @@ impl Controller {
         id.max_sgl_descriptors = 1;
     }
 
-    fn io_controller(&self, id: &mut IdentifyController, subsystem: &Subsystem) {
+    fn io_controller(&self, id: &mut IdentifyController, subsystem: &Subsystem, view: &Authorized) {
         self.common(id);
-        let namespaces = &subsystem.namespaces;
         fill_ascii(&mut id.serial, &subsystem.serial);
         fill_ascii(&mut id.model, &subsystem.model);
         fill_ascii(&mut id.firmware, &subsystem.firmware);
@@ -149,27 +150,27 @@ impl Controller {
         id.quiesce_ms = U16::new(self.limits.quiesce_ms);
         id.submission_entry_sizes = 0x66;
         id.completion_entry_sizes = 0x44;
-        let highest = subsystem.highest_nsid();
-        id.namespaces = U32::new(highest);
-        id.max_allowed_namespaces = U32::new(highest.min(NAMESPACES_MAX));
-        id.nvm_commands = U16::new(self.optional_commands(namespaces));
+        id.namespaces = U32::new(NAMESPACES_MAX);
+        id.max_allowed_namespaces = U32::new(NAMESPACES_MAX);
+        id.nvm_commands = U16::new(self.optional_commands(view));
         id.fused_operations = U16::new(flag(self.limits.io.compare, FUSES_COMPARE_AND_WRITE));
-        let cached = namespaces.iter().any(|namespace| namespace.volatile_cache);
-        id.volatile_write_cache = VWC_NO_BROADCAST_FLUSH | if cached { VWC_PRESENT } else { 0 };
+        let cache = if view.has_volatile_cache() {
+            VWC_PRESENT
+        } else {
+            0
+        };
+        id.volatile_write_cache = VWC_NO_BROADCAST_FLUSH | cache;
         id.command_capsule_size = U32::new(ENTRY_UNITS + self.limits.in_capsule_bytes / 16);
         id.fabrics_commands = U16::new(OFCS_DISCONNECT);
     }
 
-    fn optional_commands(&self, namespaces: &[Namespace]) -> u16 {
-        let deallocates = namespaces
-            .iter()
-            .any(|namespace| namespace.deallocate != Deallocate::No);
+    fn optional_commands(&self, view: &Authorized) -> u16 {
         ONCS_WRITE_ZEROES
             | ONCS_SAVE_AND_SELECT
             | ONCS_TIMESTAMP
             | flag(self.limits.io.compare, ONCS_COMPARE)
             | flag(self.limits.io.verify, ONCS_VERIFY)
-            | flag(deallocates, ONCS_DATASET_MANAGEMENT)
+            | flag(view.deallocates(), ONCS_DATASET_MANAGEMENT)
     }
 
     fn nvm_controller(&self, id: &mut IdentifyNvmController) {
@@ -178,12 +179,8 @@ impl Controller {
 }
 
 /// The namespace of an Identify: `None` for an id that is valid and not in use, whose structure is all zeroes.
-fn named<'v>(
-    view: &'v Authorized,
-    subsystem: &Subsystem,
-    nsid: u32,
-) -> Result<Option<&'v Namespace>, Status> {
-    if nsid == 0 || nsid > subsystem.highest_nsid() {
+fn named(view: &Authorized, nsid: u32) -> Result<Option<&Namespace>, Status> {
+    if !(1..=NAMESPACES_MAX).contains(&nsid) {
         return Err(Status::INVALID_NAMESPACE);
     }
     Ok(view.namespace(nsid))

@@ -1,0 +1,254 @@
+//! Answers on the control socket, on a thread of its own that no I/O waits for.
+//!
+//! Knows HTTP through `axum` and turns each request into one call of [`Served`]. The socket belongs to the user who
+//! started `serve`: whoever may open it may change everything.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::extract::{self, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, patch, post, put};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Kind};
+use crate::served::Served;
+
+/// The socket; its file goes when this value goes.
+pub(crate) struct Server {
+    path: PathBuf,
+}
+
+impl Server {
+    /// Answers at `path` from now on.
+    pub(crate) fn start(path: &Path, served: Arc<Served>) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| {
+            Failure::usage(format!(
+                "--api {}: {error}; choose a path in a folder that is yours",
+                path.display()
+            ))
+        };
+        let listener = bind(path).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(cannot)?;
+        let thread = std::thread::Builder::new().name("api".to_owned());
+        let answer = move || {
+            let served = runtime.block_on(async {
+                let listener = tokio::net::UnixListener::from_std(listener)?;
+                axum::serve(listener, router(served)).await
+            });
+            if let Err(error) = served {
+                crate::cli::terminal::say(format_args!("the control socket is closed: {error}"));
+            }
+        };
+        thread.spawn(answer).map_err(cannot)?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A file that somebody else has removed is not ours to put back.
+        let _gone = fs::remove_file(&self.path);
+    }
+}
+
+/// The path of `unix:PATH`, or of a plain path.
+pub(crate) fn socket_path(text: &str) -> PathBuf {
+    PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
+}
+
+/// Listens at a path that only its owner may open. A socket that nobody answers any more is replaced.
+///
+/// The socket is made in a folder of its own that nobody else may enter and is moved to its place when its permissions
+/// stand: there is no moment in which others could open it.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if UnixStream::connect(path).is_ok() {
+        let in_use = "another `fabrix serve` answers there";
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, in_use));
+    }
+    match fs::symlink_metadata(path) {
+        Ok(there) if !std::os::unix::fs::FileTypeExt::is_socket(&there.file_type()) => {
+            let other = "there is something else, which is left as it is";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, other));
+        }
+        _ => {}
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let folder = PathBuf::from(name);
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    let fresh = folder.join("socket");
+    let bound = UnixListener::bind(&fresh).and_then(|listener| {
+        fs::set_permissions(&fresh, Permissions::from_mode(0o600))?;
+        fs::rename(&fresh, path)?;
+        Ok(listener)
+    });
+    fs::remove_dir_all(&folder)?;
+    bound
+}
+
+fn router(served: Arc<Served>) -> Router {
+    Router::new()
+        .route("/v1/target", get(show))
+        .route("/v1/namespaces", post(add))
+        .route("/v1/namespaces/{nsid}", patch(resize).delete(remove))
+        .route("/v1/listeners", post(listen).delete(unlisten))
+        .route("/v1/hosts", put(allow))
+        .fallback(async || {
+            Refusal::new(
+                StatusCode::NOT_FOUND,
+                "there is no such path; see /v1/target",
+            )
+        })
+        .method_not_allowed_fallback(async || {
+            Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path does not take that method",
+            )
+        })
+        .with_state(served)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewNamespace {
+    disk: String,
+    nsid: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewSize {
+    size_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listener {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hosts {
+    allow: Vec<String>,
+}
+
+type Body<T> = Result<Json<T>, JsonRejection>;
+type Nsid = Result<extract::Path<u32>, PathRejection>;
+type Answer = Result<Json<Value>, Refusal>;
+
+async fn show(State(served): State<Arc<Served>>) -> Answer {
+    change(served, |_| Ok(())).await
+}
+
+async fn add(State(served): State<Arc<Served>>, body: Body<NewNamespace>) -> Answer {
+    let Json(new) = body?;
+    change(served, move |served| {
+        served.add(&new.disk, new.nsid).map(drop)
+    })
+    .await
+}
+
+async fn remove(State(served): State<Arc<Served>>, nsid: Nsid) -> Answer {
+    let extract::Path(nsid) = nsid?;
+    change(served, move |served| served.remove(nsid)).await
+}
+
+async fn resize(State(served): State<Arc<Served>>, nsid: Nsid, body: Body<NewSize>) -> Answer {
+    let (extract::Path(nsid), Json(size)) = (nsid?, body?);
+    change(served, move |served| served.resize(nsid, size.size_bytes)).await
+}
+
+async fn listen(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answer {
+    let Json(listener) = body?;
+    change(served, move |served| served.listen(&listener.uri).map(drop)).await
+}
+
+async fn unlisten(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answer {
+    let Json(listener) = body?;
+    change(served, move |served| served.unlisten(&listener.uri)).await
+}
+
+async fn allow(State(served): State<Arc<Served>>, body: Body<Hosts>) -> Answer {
+    let Json(hosts) = body?;
+    change(served, move |served| served.allow(&hosts.allow)).await
+}
+
+/// Carries out a change where it may block, for it opens disks and waits for shards, and shows what is served then.
+async fn change(
+    served: Arc<Served>,
+    change: impl FnOnce(&Served) -> Result<(), Failure> + Send + 'static,
+) -> Answer {
+    let changed = tokio::task::spawn_blocking(move || {
+        change(&served)?;
+        Ok::<_, Failure>(served.json())
+    });
+    match changed.await {
+        Ok(Ok(now)) => Ok(Json(now)),
+        Ok(Err(failure)) => Err(failure.into()),
+        Err(error) => Err(Failure::io(error).into()),
+    }
+}
+
+/// What is not done, and why.
+struct Refusal {
+    status: StatusCode,
+    failure: Failure,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, sentence: impl std::fmt::Display) -> Self {
+        Self {
+            status,
+            failure: Failure::usage(sentence),
+        }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let status = match failure.kind() {
+            Kind::Usage => StatusCode::BAD_REQUEST,
+            Kind::Connect => StatusCode::BAD_GATEWAY,
+            Kind::Io | Kind::Verify => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self { status, failure }
+    }
+}
+
+impl From<JsonRejection> for Refusal {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = json!({
+            "error": self.failure.to_string(),
+            "exit_code": self.failure.kind() as u8,
+        });
+        (self.status, Json(body)).into_response()
+    }
+}

@@ -1,0 +1,77 @@
+//! `fabrix ctl`: changes what a running `serve` serves, while hosts are connected.
+
+use std::process::ExitCode;
+
+use fabrix_block::spec::Size;
+use serde_json::{Value, json};
+
+use super::terminal::print;
+use crate::api::{Client, socket_path};
+use crate::args::{CtlArgs, CtlVerb, Format, ListenerVerb, NamespaceVerb};
+use crate::failure::Failure;
+
+pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode, Failure> {
+    let (method, path, body) = request(&args.verb);
+    let now = Client::new(socket_path(&args.api)).ask(method, &path, &body)?;
+    match args.output {
+        Format::Json => print(&format!("{now}\n"))?,
+        Format::Text => print(&text(&now))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The request of a verb: method, path and body.
+fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
+    let namespace = |nsid: &u32| format!("/v1/namespaces/{nsid}");
+    let listeners = || "/v1/listeners".to_owned();
+    match verb {
+        CtlVerb::Show => ("GET", "/v1/target".to_owned(), json!({})),
+        CtlVerb::Namespace(NamespaceVerb::Add { disk, nsid }) => {
+            let body = json!({ "disk": disk, "nsid": nsid });
+            ("POST", "/v1/namespaces".to_owned(), body)
+        }
+        CtlVerb::Namespace(NamespaceVerb::Remove { nsid }) => {
+            ("DELETE", namespace(nsid), json!({}))
+        }
+        CtlVerb::Namespace(NamespaceVerb::Resize { nsid, size }) => {
+            ("PATCH", namespace(nsid), json!({ "size_bytes": size }))
+        }
+        CtlVerb::Listener(ListenerVerb::Add { uri }) => {
+            ("POST", listeners(), json!({ "uri": uri }))
+        }
+        CtlVerb::Listener(ListenerVerb::Remove { uri }) => {
+            ("DELETE", listeners(), json!({ "uri": uri }))
+        }
+        CtlVerb::Allow { hosts } => ("PUT", "/v1/hosts".to_owned(), json!({ "allow": hosts })),
+    }
+}
+
+/// What is served now, for people.
+fn text(now: &Value) -> String {
+    let words = |value: &Value| {
+        let list = value.as_array().map_or(&[][..], Vec::as_slice);
+        let words: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+        words.join(", ")
+    };
+    let mut out = format!(
+        "{}\n  listens on {}\n  allows {}\n",
+        now["nqn"].as_str().unwrap_or_default(),
+        words(&now["listen"]),
+        words(&now["allow"]),
+    );
+    for export in now["exports"].as_array().map_or(&[][..], Vec::as_slice) {
+        let read_only = if export["read_only"] == true {
+            ", read-only"
+        } else {
+            ""
+        };
+        out += &format!(
+            "{:>4}  {}  {}, {}-byte blocks{read_only}\n",
+            export["nsid"].to_string(),
+            export["disk"].as_str().unwrap_or_default(),
+            Size(export["size_bytes"].as_u64().unwrap_or_default()),
+            export["block_bytes"],
+        );
+    }
+    out
+}

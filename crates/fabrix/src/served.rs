@@ -1,0 +1,359 @@
+//! What a running `serve` serves, and how that changes: disks by namespace id, addresses, hosts.
+//!
+//! Joins the target with the opener of disks, and says of both what users are shown. Knows neither the command line
+//! that started it nor the socket through which it is changed.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fabrix_block::exclusive::Exclusive;
+use fabrix_block::filter::read_only::ReadOnly;
+use fabrix_block::spec::{Disk, Remote, Size};
+use fabrix_block::{Device, Durability, Spec};
+use fabrix_target::{Export, NAMESPACES_MAX, Target};
+use serde_json::{Value, json};
+
+use crate::cli::terminal::say;
+use crate::disks::Opener;
+use crate::failure::{Failure, Kind};
+
+/// Who may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    /// Nobody has said: everybody, and so on loopback only.
+    Loopback,
+    /// Everybody, because somebody said so.
+    Any,
+    /// These host NQNs.
+    Listed(Vec<String>),
+}
+
+impl Allowed {
+    /// From the words of `--allow`: host NQNs, or `any`.
+    pub(crate) fn new(words: &[String]) -> Result<Self, Failure> {
+        if words.iter().any(|host| host == "any") {
+            return Ok(Self::Any);
+        }
+        // A name with a slip of the pen would shut its host out, and nobody would know why.
+        if let Some(wrong) = words.iter().find(|host| !host.starts_with("nqn.")) {
+            return Err(Failure::usage(format!(
+                "`{wrong}` is not a host NQN: those begin with `nqn.`, and a Linux host has its own in /etc/nvme/hostnqn"
+            )));
+        }
+        Ok(if words.is_empty() {
+            Self::Loopback
+        } else {
+            Self::Listed(words.to_vec())
+        })
+    }
+
+    /// The list that a target takes.
+    pub(crate) fn hosts(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Loopback | Self::Any => None,
+            Self::Listed(hosts) => Some(hosts.clone()),
+        }
+    }
+
+    /// Opening a disk to a network is said, not assumed.
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), Failure> {
+        if *self != Self::Loopback || address.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "listening on {address} opens the disks to a network: say to whom with --allow HOSTNQN, or --allow \
+             any"
+        )))
+    }
+}
+
+/// Opens disks for exporting.
+pub(crate) struct Shelf {
+    opener: Opener,
+    read_only: bool,
+}
+
+impl Shelf {
+    pub(crate) fn new(opener: Opener, read_only: bool) -> Self {
+        Self { opener, read_only }
+    }
+
+    /// Opens a disk and puts in front of it what exporting needs; `copy` counts equal texts before it.
+    pub(crate) fn open(&self, text: &str, copy: usize) -> Result<Arc<dyn Device>, Failure> {
+        let mut device = self.opener.open(text, copy)?;
+        if self.read_only && !device.geometry().read_only {
+            device = ReadOnly::new(device);
+        }
+        if device.geometry().durability == Durability::None && !is_remote(text) {
+            say(format_args!(
+                "{text}: what is written there is gone when this process ends"
+            ));
+        }
+        Ok(Exclusive::wrap(device))
+    }
+}
+
+fn is_remote(text: &str) -> bool {
+    matches!(Spec::parse(text).map(|spec| spec.disk), Ok(Disk::Remote(_)))
+}
+
+/// What is served now.
+pub(crate) struct Served {
+    pub(crate) target: Target,
+    nqn: String,
+    shelf: Shelf,
+    state: Mutex<State>,
+}
+
+/// What the target does not remember. Locked while something changes, so that changes come one after another.
+struct State {
+    disks: BTreeMap<u32, String>,
+    allowed: Allowed,
+}
+
+impl Served {
+    /// `disks` are the texts of the namespaces that the target exports, from 1 on.
+    pub(crate) fn new(
+        target: Target,
+        nqn: &str,
+        shelf: Shelf,
+        disks: &[String],
+        allowed: Allowed,
+    ) -> Self {
+        let disks = (1..).zip(disks.iter().cloned()).collect();
+        Self {
+            target,
+            nqn: nqn.to_owned(),
+            shelf,
+            state: Mutex::new(State { disks, allowed }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is changed after the target was: a thread that panicked has left it as it was.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens one more disk and exports it, under the id asked for or the lowest that is free. Gives its id.
+    pub(crate) fn add(&self, text: &str, nsid: Option<u32>) -> Result<u32, Failure> {
+        let mut state = self.state();
+        let free = || (1..=NAMESPACES_MAX).find(|nsid| !state.disks.contains_key(nsid));
+        let nsid = nsid.or_else(free).ok_or_else(|| {
+            Failure::usage(format!("there are {NAMESPACES_MAX} namespaces already"))
+        })?;
+        if let Some(other) = state.disks.get(&nsid) {
+            return Err(Failure::usage(format!(
+                "namespace {nsid} is {other}; remove it first, or choose another id"
+            )));
+        }
+        let copy = state.disks.values().filter(|other| *other == text).count();
+        let device = self.shelf.open(text, copy)?;
+        self.target.add(Export { nsid, device }).map_err(refused)?;
+        state.disks.insert(nsid, text.to_owned());
+        Ok(nsid)
+    }
+
+    /// Exports a disk no more, and closes it when its last request has ended.
+    pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
+        let mut state = self.state();
+        self.target.remove(nsid).map_err(refused)?;
+        state.disks.remove(&nsid);
+        Ok(())
+    }
+
+    /// Makes a disk so large, or finds out how large it has become.
+    pub(crate) fn resize(&self, nsid: u32, bytes: Option<u64>) -> Result<(), Failure> {
+        let _one_at_a_time = self.state();
+        let exports = self.target.exports();
+        let export = exports.iter().find(|export| export.nsid == nsid);
+        let export =
+            export.ok_or_else(|| Failure::usage(format!("there is no namespace {nsid}")))?;
+        let device = export.device.remeasure(bytes)?;
+        self.target
+            .replace(Export { nsid, device })
+            .map_err(refused)
+    }
+
+    /// Listens at one more address.
+    pub(crate) fn listen(&self, text: &str) -> Result<SocketAddr, Failure> {
+        let state = self.state();
+        let address = listen_address(text)?;
+        state.allowed.check(address)?;
+        self.target
+            .open_port(address)
+            .map_err(|error| start_failure(&error))
+    }
+
+    /// Listens at an address no more; connections that are there stay.
+    pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
+        let _one_at_a_time = self.state();
+        let address = listen_address(text)?;
+        if self.target.addresses() == [address] {
+            return Err(Failure::usage(format!(
+                "{text} is the only address: without one nobody could come back"
+            )));
+        }
+        self.target.close_port(address).map_err(refused)
+    }
+
+    /// Says who may connect from now on, in the words of `--allow`; who is connected and may no more has to go.
+    pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
+        let mut state = self.state();
+        let allowed = Allowed::new(words)?;
+        for address in self.target.addresses() {
+            allowed.check(address)?;
+        }
+        self.target.set_hosts(allowed.hosts()).map_err(refused)?;
+        state.allowed = allowed;
+        Ok(())
+    }
+
+    /// The address that others are told: an address that means all is replaced by this machine's loopback.
+    fn reachable(&self) -> SocketAddr {
+        let addresses = self.target.addresses();
+        let discovery = fabrix_target::DISCOVERY_PORT;
+        let first = addresses.iter().find(|address| address.port() != discovery);
+        let mut address = *first
+            .or_else(|| addresses.first())
+            .expect("a target listens somewhere");
+        if address.ip().is_unspecified() {
+            let loopback: IpAddr = if address.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            };
+            address.set_ip(loopback);
+        }
+        address
+    }
+
+    /// The URI by which our own programs reach a namespace.
+    pub(crate) fn uri(&self, nsid: u32) -> String {
+        let address = self.reachable();
+        let remote = Remote {
+            scheme: "nvme+tcp".to_owned(),
+            host: address.ip().to_string(),
+            port: Some(address.port()),
+            nqn: Some(self.nqn.clone()),
+            nsid: Some(nsid),
+            options: Vec::new(),
+        };
+        // The text form of a disk knows which characters of a name must be written otherwise.
+        Spec::plain(Disk::Remote(remote)).to_string()
+    }
+
+    fn connect_command(&self) -> String {
+        let address = self.reachable();
+        format!(
+            "nvme connect -t tcp -a {} -s {} -n {}",
+            address.ip(),
+            address.port(),
+            self.nqn
+        )
+    }
+
+    /// One line per export, and how Linux connects.
+    pub(crate) fn text(&self) -> String {
+        let state = self.state();
+        let mut out = String::new();
+        for export in self.target.exports() {
+            let geometry = export.device.geometry();
+            let size = Size(geometry.bytes());
+            let read_only = if geometry.read_only {
+                ", read-only"
+            } else {
+                ""
+            };
+            let uri = self.uri(export.nsid);
+            let text = state.disks.get(&export.nsid).map_or("", String::as_str);
+            out += &format!(
+                "{uri}  {text}  {size}, {}-byte blocks{read_only}\n",
+                geometry.block_bytes
+            );
+        }
+        out + &format!("  {}\n", self.connect_command())
+    }
+
+    /// The same for programs.
+    pub(crate) fn json(&self) -> Value {
+        let state = self.state();
+        let exports = self.target.exports();
+        let exports = exports
+            .iter()
+            .map(|export| self.export_json(export, state.disks.get(&export.nsid)));
+        let listen = self.target.addresses();
+        json!({
+            "schema": 1,
+            "nqn": self.nqn,
+            "listen": listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "allow": match &state.allowed {
+                Allowed::Loopback | Allowed::Any => vec!["any".to_owned()],
+                Allowed::Listed(hosts) => hosts.clone(),
+            },
+            "nvme_connect": self.connect_command(),
+            "exports": exports.collect::<Vec<_>>(),
+        })
+    }
+
+    fn export_json(&self, export: &Export, disk: Option<&String>) -> Value {
+        let (geometry, identity) = (export.device.geometry(), export.device.identity());
+        json!({
+            "nsid": export.nsid,
+            "uri": self.uri(export.nsid),
+            "disk": disk,
+            "name": identity.name,
+            "uuid": identity.uuid_text(),
+            "size_bytes": geometry.bytes(),
+            "block_bytes": geometry.block_bytes,
+            "read_only": geometry.read_only,
+            "volatile_cache": geometry.volatile_cache,
+            "durable": geometry.durability == Durability::Device,
+        })
+    }
+}
+
+/// A listening address, as `nvme+tcp://ADDR[:PORT]`; port 0 lets the system choose.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |why: &str| {
+        Failure::usage(format!(
+            "--listen {text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0"
+        ))
+    };
+    let place = text
+        .strip_prefix("nvme+tcp://")
+        .ok_or_else(|| wrong("not an nvme+tcp address"))?;
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let port = fabrix_host::DEFAULT_PORT;
+    if let Ok(ip) = place.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let with_port = if place.contains(':') {
+        place.to_owned()
+    } else {
+        format!("{place}:{port}")
+    };
+    let found = with_port
+        .to_socket_addrs()
+        .map_err(|error| wrong(&error.to_string()))?
+        .next();
+    found.ok_or_else(|| wrong("the name has no address"))
+}
+
+fn refused(error: fabrix_target::ChangeError) -> Failure {
+    let kind = match error {
+        fabrix_target::ChangeError::Refused(_) => Kind::Usage,
+        fabrix_target::ChangeError::Shard => Kind::Io,
+    };
+    Failure::new(kind, error)
+}
+
+/// A target that does not start, or a port that does not open.
+pub(crate) fn start_failure(error: &fabrix_target::StartError) -> Failure {
+    let kind = match error {
+        fabrix_target::StartError::Config(_) => Kind::Usage,
+        fabrix_target::StartError::Listen(..) => Kind::Connect,
+        fabrix_target::StartError::Shard => Kind::Io,
+    };
+    Failure::new(kind, error)
+}

@@ -1,0 +1,213 @@
+//! A running `serve` is changed through its control socket: what users see of it, right and wrong.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use crate::harness::{Serve, fabrix};
+
+/// A target with a control socket, and the words that name the socket.
+fn controlled(folder: &tempfile::TempDir) -> (Serve, String) {
+    let api = format!("unix:{}", folder.path().join("api").display());
+    let serve = Serve::start(&["ram:1M", "--api", &api]);
+    (serve, api)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn a_disk_is_added_resized_and_removed_while_the_target_runs() {
+    let folder = folder();
+    let (serve, api) = controlled(&folder);
+    let disk = format!(
+        "file:{},size=1M,direct=off",
+        folder.path().join("disk").display()
+    );
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
+
+    let added = ctl(&["namespace", "add", &disk, "--nsid", "5"]);
+    added.exits(0);
+    let uri = added.json()["exports"][1]["uri"]
+        .as_str()
+        .map(str::to_owned);
+    let uri = uri.expect("the new export has an address");
+    let load = ["--rw", "randrw", "--verify", "--runtime", "200ms"];
+    fabrix(&[&["bench", uri.as_str()], &load[..]].concat()).exits(0);
+
+    let resized = ctl(&["namespace", "resize", "5", "2M"]);
+    resized.exits(0);
+    assert_eq!(resized.json()["exports"][1]["size_bytes"], 2 << 20);
+    let length = std::fs::metadata(folder.path().join("disk"))
+        .expect("the file")
+        .len();
+    assert_eq!(length, 2 << 20);
+
+    let removed = ctl(&["namespace", "remove", "5"]);
+    removed.exits(0);
+    assert_eq!(removed.json()["exports"].as_array().map(Vec::len), Some(1));
+    fabrix(&["bench", &uri, "--runtime", "100ms"]).exits(3);
+    // Its file is free: nobody holds its lock any more.
+    ctl(&["namespace", "add", &disk.replace(",size=1M", "")]).exits(0);
+    drop(serve);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_the_exit_code_of_its_kind() {
+    let folder = folder();
+    let (_serve, api) = controlled(&folder);
+    let refused = |words: &[&str], code: i32, says: &str| {
+        fabrix(&[&["ctl", "--api", &api], words].concat())
+            .exits(code)
+            .says(&[says]);
+    };
+    refused(
+        &["namespace", "add", "ram:1M", "--nsid", "1"],
+        2,
+        "namespace 1 is ram:1M",
+    );
+    refused(
+        &["namespace", "add", "ram:1M", "--nsid", "0"],
+        2,
+        "between 1 and 1024",
+    );
+    refused(&["namespace", "add", "tape:1M"], 2, "is not a disk");
+    refused(&["namespace", "add", "/no/such/file"], 2, "/no/such/file");
+    refused(&["namespace", "remove", "9"], 2, "there is no namespace 9");
+    refused(
+        &["namespace", "resize", "1", "2M"],
+        2,
+        "cannot change its size",
+    );
+    refused(&["listener", "add", "nvme+tcp://0.0.0.0:0"], 2, "--allow");
+    refused(
+        &["listener", "remove", "nvme+tcp://127.0.0.1:1"],
+        2,
+        "does not listen on",
+    );
+    refused(&["allow", "not an nqn"], 2, "NQN");
+    fabrix(&["ctl", "--api", "unix:/no/such/socket", "show"])
+        .exits(3)
+        .says(&["fabrix serve --api"]);
+}
+
+#[test]
+fn hosts_come_by_another_address_and_are_shut_out_by_name() {
+    let folder = folder();
+    let (serve, api) = controlled(&folder);
+    let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
+    let more = ctl(&["listener", "add", "nvme+tcp://127.0.0.1:0"]);
+    more.exits(0);
+    let second = more.json()["listen"][1]
+        .as_str()
+        .map(str::to_owned)
+        .expect("an address");
+    fabrix(&["discover", &format!("nvme+tcp://{second}")]).exits(0);
+    ctl(&["allow", "nqn.2026-01.org.example:friend"]).exits(0);
+    fabrix(&["bench", &serve.uri(0), "--runtime", "100ms"])
+        .exits(3)
+        .says(&["not allow"]);
+    let friend = ["-q", "nqn.2026-01.org.example:friend", "--runtime", "100ms"];
+    fabrix(&[&["bench", &serve.uri(0)], &friend[..]].concat()).exits(0);
+    ctl(&["listener", "remove", &format!("nvme+tcp://{second}")]).exits(0);
+    fabrix(&["discover", &format!("nvme+tcp://{second}")]).exits(3);
+}
+
+#[test]
+fn the_socket_is_its_owners_alone_and_goes_with_the_target() {
+    let folder = folder();
+    let (serve, api) = controlled(&folder);
+    let path = folder.path().join("api");
+    let mode = std::fs::metadata(&path)
+        .expect("the socket")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let second = fabrix(&[
+        "serve",
+        "ram:1M",
+        "-l",
+        "nvme+tcp://127.0.0.1:0",
+        "--api",
+        &api,
+    ]);
+    second
+        .exits(2)
+        .says(&["another `fabrix serve` answers there"]);
+    serve.stop().exits(0);
+    assert!(!path.exists());
+    // What a killed target leaves behind is replaced; what is no socket is left alone.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that nobody answers"));
+    drop(Serve::start(&["ram:1M", "--api", &api]));
+    std::fs::write(folder.path().join("file"), "mine").expect("a file");
+    let file = format!("unix:{}", folder.path().join("file").display());
+    fabrix(&[
+        "serve",
+        "ram:1M",
+        "-l",
+        "nvme+tcp://127.0.0.1:0",
+        "--api",
+        &file,
+    ])
+    .exits(2);
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("file")).expect("still there"),
+        "mine"
+    );
+}
+
+/// What any HTTP client sends; gives the whole answer.
+fn exchange(folder: &tempfile::TempDir, request: &str) -> String {
+    let mut stream = UnixStream::connect(folder.path().join("api")).expect("the socket answers");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+#[test]
+fn a_request_that_makes_no_sense_is_answered_in_json() {
+    let folder = folder();
+    let _serve = controlled(&folder);
+    let post = |body: &str| {
+        let head = "POST /v1/namespaces HTTP/1.0\r\ncontent-type: application/json\r\n";
+        exchange(
+            &folder,
+            &format!("{head}content-length: {}\r\n\r\n{body}", body.len()),
+        )
+    };
+    for (answer, status, says) in [
+        (
+            exchange(&folder, "GET /v9 HTTP/1.0\r\n\r\n"),
+            "404",
+            "/v1/target",
+        ),
+        (
+            exchange(&folder, "PUT /v1/target HTTP/1.0\r\n\r\n"),
+            "405",
+            "method",
+        ),
+        (
+            exchange(&folder, "DELETE /v1/namespaces/x HTTP/1.0\r\n\r\n"),
+            "400",
+            "`x`",
+        ),
+        (post("{"), "400", "error"),
+        (post(r#"{"disk": 7}"#), "422", "disk"),
+        (
+            post(r#"{"disk": "ram:1M", "size": 1}"#),
+            "422",
+            "unknown field",
+        ),
+    ] {
+        assert!(
+            answer.starts_with(&format!("HTTP/1.0 {status}")),
+            "{answer}"
+        );
+        assert!(
+            answer.contains(r#"{"error":"#) && answer.contains(says),
+            "{answer}"
+        );
+    }
+}

@@ -116,3 +116,76 @@ queue() {
 controller_is() {
     [ "$(cat /sys/class/nvme/$ctrl/state)" = "$1" ]
 }
+
+# measured URI WORD...: a verified `fabrix bench` of the disk; it must have checked blocks, and none may be wrong.
+measured() {
+    fabrix bench "$@" --verify --allow-write -o json >/tmp/bench.json 2>/tmp/bench.err ||
+        fail "\`fabrix bench $*\` ended with $?: $(cat /tmp/bench.err)"
+    verified /tmp/bench.json
+}
+
+# verified FILE: the JSON of a bench says that blocks were checked, that none is wrong, and that no I/O failed.
+verified() {
+    is "total_err of $1" "$(number total_err "$1")" 0
+    # One in the job, one in what was verified.
+    is "errors of $1" "$(number errors "$1")" 0
+    [ "$(number blocks_checked "$1")" -gt 0 ] || fail "no block of $1 was checked"
+    contains "$1" "$(cat "$1")" '"ended_early": null' '"first_error": null'
+}
+
+# number KEY FILE: the first number of that name in a JSON of ours.
+number() {
+    sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" "$2" | head -n 1
+}
+
+# The other target: the kernel's own, on a port of its own. Modules: nvmet-tcp configfs.
+NVMET_NQN=nqn.2026-01.io.fabrix:kernel
+NVMET_PORT=4421
+nvmet=/sys/kernel/config/nvmet
+
+# nvmet_serve DEVICE...: the kernel exports these as namespaces 1, 2, 3, ... to any host. Their identities are always
+# the same, else they were other disks when they are made again.
+nvmet_serve() {
+    mkdir $nvmet/subsystems/$NVMET_NQN
+    echo 1 >$nvmet/subsystems/$NVMET_NQN/attr_allow_any_host
+    nsid=0
+    for device; do
+        nsid=$((nsid + 1))
+        mkdir $nvmet/subsystems/$NVMET_NQN/namespaces/$nsid
+        echo "$device" >$nvmet/subsystems/$NVMET_NQN/namespaces/$nsid/device_path
+        echo 5ce2a5f0-0000-4000-8000-00000000000$nsid >$nvmet/subsystems/$NVMET_NQN/namespaces/$nsid/device_uuid
+        echo 1 >$nvmet/subsystems/$NVMET_NQN/namespaces/$nsid/enable
+    done
+    mkdir $nvmet/ports/1
+    echo tcp >$nvmet/ports/1/addr_trtype
+    echo ipv4 >$nvmet/ports/1/addr_adrfam
+    echo $ADDRESS >$nvmet/ports/1/addr_traddr
+    echo $NVMET_PORT >$nvmet/ports/1/addr_trsvcid
+    nvmet_link
+}
+
+# Opens the port of the kernel's target, and closes it: with its last subsystem it stops to listen.
+nvmet_link() {
+    ln -s $nvmet/subsystems/$NVMET_NQN $nvmet/ports/1/subsystems/$NVMET_NQN
+}
+
+nvmet_unlink() {
+    rm $nvmet/ports/1/subsystems/$NVMET_NQN
+}
+
+# Removes all that nvmet_serve has made.
+nvmet_remove() {
+    nvmet_unlink
+    rmdir $nvmet/subsystems/$NVMET_NQN/namespaces/* $nvmet/subsystems/$NVMET_NQN $nvmet/ports/1
+}
+
+# A disk of 64 MiB in memory that the kernel makes, of 4096-byte blocks, as /dev/nullb0; with words of configfs
+# like `cache_size=64`. Modules: null_blk,nr_devices=0 configfs.
+nullb=/sys/kernel/config/nullb/nullb0
+null_blk() {
+    mkdir $nullb
+    for word in memory_backed=1 size=64 blocksize=4096 queue_mode=2 "$@"; do
+        echo "${word#*=}" >"$nullb/${word%%=*}"
+    done
+    echo 1 >$nullb/power
+}

@@ -3,8 +3,10 @@
 //! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the program. Identities
 //! come from this machine's id and the disk's name, so that they survive a restart and differ between machines.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use fabrix_block::filter::named::Named;
 use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Disk, Remote};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
@@ -53,7 +55,16 @@ impl Opener {
 
     fn open_spec(&self, spec: &Spec, copy: usize) -> Result<Arc<dyn Device>, Failure> {
         match &spec.disk {
-            Disk::Remote(remote) => Ok(dress(self.open_remote(remote)?, &spec.common)),
+            Disk::Remote(remote) => {
+                let mut disk = self.open_remote(remote)?;
+                // Unnamed it stays the disk that it is over there: hosts may reach it both ways.
+                if let Some(name) = &spec.common.name {
+                    let identity =
+                        Identity::derive(name, &self.seed(spec, copy), "Fabrix remote disk");
+                    disk = Named::new(disk, identity);
+                }
+                Ok(dress(disk, &spec.common))
+            }
             Disk::Raid0 {
                 chunk_bytes,
                 members,
@@ -74,7 +85,7 @@ impl Opener {
     }
 
     fn seed(&self, spec: &Spec, copy: usize) -> String {
-        let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
+        let name = spec.common.name.clone().unwrap_or_else(|| place(spec));
         format!("{}/{name}/{copy}", self.scope)
     }
 
@@ -95,6 +106,31 @@ impl Opener {
         options.notify = Arc::new(|sentence| say(sentence));
         let disk = fabrix_host::connect(&address, &options).map_err(Failure::from)?;
         Ok(Arc::new(disk))
+    }
+}
+
+/// What an unnamed disk is recognised by: where it is, and not with which options it was opened this time.
+fn place(spec: &Spec) -> String {
+    match &spec.disk {
+        Disk::File { path, .. } => {
+            // The folder as it is, but not the file: of two links to a device, hosts may know the one that stays.
+            let path = Path::new(path);
+            let folder = path.parent().map(|folder| Path::new(".").join(folder));
+            let folder = folder.and_then(|folder| folder.canonicalize().ok());
+            let file = path.file_name().unwrap_or(path.as_os_str());
+            folder
+                .map_or_else(|| path.to_owned(), |folder| folder.join(file))
+                .display()
+                .to_string()
+        }
+        Disk::Raid0 {
+            chunk_bytes,
+            members,
+        } => {
+            let members: Vec<String> = members.iter().map(place).collect();
+            format!("raid0:chunk={chunk_bytes},({})", members.join(","))
+        }
+        Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) => spec.to_string(),
     }
 }
 

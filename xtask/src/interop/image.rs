@@ -10,7 +10,7 @@ use super::script::Script;
 use crate::process::{command, output};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The first program of a guest.
 const INIT: &str = include_str!("init.sh");
@@ -19,7 +19,7 @@ const FOLDERS: [&str; 7] = ["proc", "sys", "dev", "tmp", "run", "mnt", "etc/nvme
 /// What a kernel says about its machine being emulated, on a busy one: it says nothing about us.
 const EMULATION: [&str; 2] = ["hrtimer: interrupt took", "clocksource: "];
 
-/// The part that all guests have: `tools`, `program` (ours), and the modules of all scripts.
+/// The part that all guests have: `tools`, `programs` (ours), and the modules of all scripts.
 ///
 /// # Errors
 /// A sentence that names the program, library or module that cannot be read.
@@ -27,7 +27,7 @@ pub(super) fn base(
     kernel: &Kernel,
     scripts: &[Script],
     tools: &[String],
-    program: &Path,
+    programs: &[PathBuf],
 ) -> Result<Vec<u8>, String> {
     let mut archive = Archive::default();
     for (alias, folder) in [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib")] {
@@ -49,7 +49,15 @@ pub(super) fn base(
             &format!("usr/bin/{tool}"),
         )?;
     }
-    add_program(&mut archive, &mut libraries, program, "usr/bin/fabrix")?;
+    for path in programs {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        add_program(
+            &mut archive,
+            &mut libraries,
+            path,
+            &format!("usr/bin/{name}"),
+        )?;
+    }
     for library in &libraries {
         archive.file(&in_usr(library), &read(Path::new(library))?);
     }

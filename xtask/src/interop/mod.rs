@@ -126,8 +126,8 @@ impl Bench {
         fs::create_dir_all(&folder)
             .map_err(|error| format!("cannot write {}: {error}", folder.display()))?;
         let kernel = packages::kernel(&folder.join("kernel"))?;
-        let program = program(&folder)?;
-        let base = image::base(&kernel, scripts, &tools, &program)?;
+        let programs = programs(&folder)?;
+        let base = image::base(&kernel, scripts, &tools, &programs)?;
         Ok(Self {
             kernel,
             folder,
@@ -165,7 +165,9 @@ impl Bench {
     }
 
     fn run_one(&self, index: usize, script: &Script, library: &str) -> Outcome {
-        let image = self.folder.join(format!("image-{index}.cpio"));
+        // Two runs in one tree do not meet.
+        let name = format!("image-{}-{index}.cpio", std::process::id());
+        let image = self.folder.join(name);
         let mut bytes = self.base.clone();
         bytes.extend_from_slice(&image::overlay(script, library));
         if let Err(error) = fs::write(&image, bytes) {
@@ -211,13 +213,19 @@ impl Bench {
     }
 }
 
-/// Our program without what only a debugger reads: a guest unpacks it into its memory.
-fn program(folder: &Path) -> Result<PathBuf, String> {
+/// Our programs without what only a debugger reads: a guest unpacks them into its memory.
+fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
     run_program(cargo().args(["build", "--quiet", "--package", "fabrix"]))?;
-    let built = target_folder()?.join("debug/fabrix");
-    let stripped = folder.join("fabrix");
-    run_program(command("strip").arg("-o").arg(&stripped).arg(&built))?;
-    Ok(stripped)
+    let ledger = ["--package", "fabrix-bench", "--example", "ledger"];
+    run_program(cargo().args(["build", "--quiet"]).args(ledger))?;
+    let built = target_folder()?.join("debug");
+    let built = ["fabrix", "examples/ledger"].map(|program| built.join(program));
+    let strip = |built: PathBuf| {
+        let stripped = folder.join(built.file_name().expect("a program has a name"));
+        run_program(command("strip").arg("-o").arg(&stripped).arg(&built))?;
+        Ok(stripped)
+    };
+    built.into_iter().map(strip).collect()
 }
 
 fn print(script: &Script, outcome: &Outcome) {

@@ -258,3 +258,33 @@ fn a_disk_keeps_its_identity_when_it_is_served_again() {
         "two equal RAM disks are two disks"
     );
 }
+
+/// The uuid and the name that `serve` says a disk has.
+fn identity(disk: &str) -> (String, String) {
+    let serve = Serve::start(&[disk]);
+    let export = serve.json["exports"][0].clone();
+    let text = |key: &str| export[key].as_str().expect("a text").to_owned();
+    (text("uuid"), text("name"))
+}
+
+#[test]
+fn a_file_is_the_same_disk_with_whatever_options_it_is_opened() {
+    let folder = scratch();
+    let path = path_in(&folder, "disk");
+    let made = identity(&format!("file:{path},size=1M,direct=off"));
+    let again = identity(&format!("file:{path},direct=off"));
+    assert_eq!(made.0, again.0);
+    let beside = identity(&format!("file:{path}2,size=1M,direct=off"));
+    assert_ne!(made.0, beside.0);
+}
+
+#[test]
+fn a_remote_disk_is_itself_until_it_is_given_a_name() {
+    let serve = Serve::start(&["ram:1M,name=first"]);
+    let (own, _) = identity("ram:1M,name=first");
+    let (passed_on, _) = identity(&serve.uri(0));
+    assert_eq!(own, passed_on);
+    let (renamed, name) = identity(&format!("{},name=second", serve.uri(0)));
+    assert_ne!(own, renamed);
+    assert_eq!(name, "second");
+}

@@ -1,4 +1,5 @@
-//! What can stand in front of any disk and is a disk itself: counting, faults on purpose, refusing writes, another name.
+//! What can stand in front of any disk and is a disk itself: counting, faults on purpose, refusing writes, another
+//! name.
 
 pub mod fault;
 pub mod named;

@@ -38,7 +38,7 @@ impl Allowed {
         // A name with a slip of the pen would shut its host out, and nobody would know why.
         if let Some(wrong) = words.iter().find(|host| !host.starts_with("nqn.")) {
             return Err(Failure::usage(format!(
-                "`{wrong}` is not a host NQN: those begin with `nqn.`, and a Linux host has its own in /etc/nvme/hostnqn"
+                "`{wrong}` is not a host NQN: those begin with `nqn.`; a Linux host has its own in /etc/nvme/hostnqn"
             )));
         }
         Ok(if words.is_empty() {

@@ -4,7 +4,7 @@
 # seconds: 300
 # log: nvme nvme[0-9]+: (starting error recovery|failed to send request|Reconnecting|queue|receive failed|I/O|rw|failed|Failed)
 # log: nvme nvme[0-9]+: (Connect command failed|reading config|failed nvme_keep_alive_end_io)
-# log: no usable path - requeuing I/O|callbacks suppressed
+# log: no usable path - requeuing I/O|callbacks suppressed|long keepalive RTT
 ADDRESS=10.0.0.1
 ip netns add away
 ip link add near type veth peer name far netns away

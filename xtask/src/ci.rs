@@ -69,6 +69,9 @@ fn run_all(checks: &[Check]) -> Result<bool, String> {
     println!("== interop");
     let started = Instant::now();
     let outcome = interop::run_scripts(&interop::Options::Core);
+    if let Err(why) = &outcome {
+        println!("SKIPPED: interop: {why}");
+    }
     summary.interop(started.elapsed(), outcome);
     summary.print();
     Ok(summary.failed == 0)
@@ -283,7 +286,6 @@ impl Summary {
                 }
             }
             Err(why) => {
-                println!("SKIPPED: interop: {why}");
                 self.skip("interop", &why);
                 "skipped"
             }

@@ -11,12 +11,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use super::now::{Tried, attempt, count, ended, errno};
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
 use crate::spin::Spin;
 use crate::sys::epoll::Epoll;
-use crate::sys::{file, socket};
-use crate::{Completion, Gather, Listener, Loan, Nanos, Op, Socket, TaskId, Token};
+use crate::sys::file;
+use crate::{Nanos, Op, TaskId, Token};
 
 pub(crate) struct EpollDriver {
     epoll: Epoll,
@@ -219,11 +220,6 @@ enum Side {
     Write,
 }
 
-enum Tried {
-    Ended(Completion),
-    WouldWait(Op),
-}
-
 /// Where an operation would wait. None: it is on a file and never does.
 fn side(op: &Op) -> Option<(RawFd, Side)> {
     match op {
@@ -247,74 +243,6 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         | Op::Sync { file }
         | Op::Allocate { file, .. } => file.as_fd(),
     }
-}
-
-/// Tries a socket's operation without waiting.
-fn attempt(mut op: Op) -> Tried {
-    let tried = loop {
-        let tried = match &mut op {
-            Op::Accept { listener } => match accept(listener) {
-                Ok(socket) => {
-                    return Tried::Ended(Completion {
-                        result: 0,
-                        loan: Loan::Socket(socket),
-                    });
-                }
-                Err(error) => Err(error),
-            },
-            Op::Connect { socket, address } => connect(socket, address).map(|()| 0),
-            Op::Receive {
-                socket,
-                buf,
-                start,
-                bytes,
-            } => socket::receive_now(socket.as_fd(), buf, *start, *bytes),
-            Op::Send { socket, gather } => send(socket, gather),
-            _ => unreachable!("`side` names a socket for these four only"),
-        };
-        match tried {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => break other,
-        }
-    };
-    match tried {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Tried::WouldWait(op),
-        other => Tried::Ended(ended(other.map_or_else(|error| errno(&error), count), op)),
-    }
-}
-
-fn accept(listener: &Listener) -> io::Result<Socket> {
-    listener.listener().set_nonblocking(true)?; // the connection may be gone again when we come
-    let (stream, _) = listener.listener().accept()?;
-    Ok(Socket::from(stream))
-}
-
-/// Connects, or asks how far it has come: connecting again is the question.
-fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
-    socket.stream().set_nonblocking(true)?;
-    let connected = match socket::connect(socket.as_fd(), address) {
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EINPROGRESS | libc::EALREADY) => {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            Some(libc::EISCONN) => Ok(()),
-            _ => Err(error),
-        },
-        Ok(()) => Ok(()),
-    };
-    socket.stream().set_nonblocking(false)?;
-    connected
-}
-
-/// Sends until all is sent or the socket is full; what was sent stays sent.
-fn send(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
-    while gather.unsent_bytes() > 0 {
-        if gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? == 0 {
-            // The kernel sends a byte or says why not.
-            return Err(io::Error::from_raw_os_error(libc::EIO));
-        }
-    }
-    Ok(gather.total_bytes())
 }
 
 /// Runs a file's operation in place.
@@ -356,21 +284,6 @@ fn run_on_file(op: &mut Op) -> i32 {
             other => return other.map_or_else(|error| errno(&error), count),
         }
     }
-}
-
-fn ended(result: i32, op: Op) -> Completion {
-    Completion {
-        result,
-        loan: op.into_loan(),
-    }
-}
-
-fn count(bytes: usize) -> i32 {
-    i32::try_from(bytes).expect("no operation moves 2 GiB")
-}
-
-fn errno(error: &io::Error) -> i32 {
-    -error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 fn index(descriptor: RawFd) -> usize {

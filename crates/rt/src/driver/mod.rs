@@ -6,7 +6,9 @@
 //! called once per turn.
 
 mod epoll;
+mod now;
 mod uring;
+mod warm;
 
 pub(crate) use epoll::EpollDriver;
 pub(crate) use uring::UringDriver;

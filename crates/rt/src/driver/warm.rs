@@ -1,0 +1,71 @@
+//! Receives of connections that were active just now, tried by hand while the shard spins.
+//!
+//! A receive in the ring costs a poll request, a wake-up and a second entry into the kernel before its bytes are here;
+//! where the peer answers within microseconds that is a tenth of the whole round trip. So while the shard spins anyway,
+//! a few receives stay here and are tried directly; before it sleeps they go into the ring.
+
+use super::now::{Tried, attempt};
+use super::{Ending, Submission};
+use crate::{Op, TaskId};
+
+/// The receives that are tried by hand.
+#[derive(Default)]
+pub(super) struct Warm {
+    held: Vec<Held>,
+}
+
+struct Held {
+    submission: Submission,
+    tries: u32,
+}
+
+/// More connections than this are served better by the ring, which looks at all of them in one call.
+const MOST: usize = 2;
+/// A connection that was silent for so many tries is not warm any more.
+const TRIES_MOST: u32 = 256;
+
+impl Warm {
+    /// Whether one more receive may stay here.
+    pub(super) fn has_room(&self) -> bool {
+        self.held.len() < MOST
+    }
+
+    /// Keeps a receive.
+    pub(super) fn keep(&mut self, submission: Submission) {
+        debug_assert!(matches!(submission.1, Op::Receive { .. }), "only receives");
+        self.held.push(Held {
+            submission,
+            tries: 0,
+        });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Tries every receive once. What has been silent for too long goes to `cold`.
+    pub(super) fn attempt(&mut self, endings: &mut Vec<Ending>, cold: &mut Vec<Submission>) {
+        for _ in 0..self.held.len() {
+            let Held { submission, tries } = self.held.remove(0);
+            let (token, op) = submission;
+            match attempt(op) {
+                Tried::Ended(completion) => endings.push((token, completion)),
+                Tried::WouldWait(op) if tries >= TRIES_MOST => cold.push((token, op)),
+                Tried::WouldWait(op) => self.held.push(Held {
+                    submission: (token, op),
+                    tries: tries + 1,
+                }),
+            }
+        }
+    }
+
+    /// The shard is going to sleep: all go into the ring.
+    pub(super) fn cool(&mut self, cold: &mut Vec<Submission>) {
+        cold.extend(self.held.drain(..).map(|held| held.submission));
+    }
+
+    /// A task is gone.
+    pub(super) fn forget(&mut self, task: TaskId) {
+        self.held.retain(|held| held.submission.0.task != task);
+    }
+}

@@ -127,7 +127,7 @@ impl Sink for Out<'_> {
         let (offset, bytes) = (offset as usize, bytes as usize);
         let gather = self.outbox.room(4);
         let crc = match &self.slots[usize::from(slot.0)] {
-            Held::Nothing => unreachable!(
+            Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => unreachable!(
                 "a machine sends the payload of slot {} that nobody gave",
                 slot.0
             ),

@@ -12,6 +12,12 @@ pub enum Held {
     Nothing,
     /// A buffer, and where in it the slot's payload starts.
     Buf(Buf, usize),
+    /// A buffer from its start, for so many bytes that are to arrive. If they arrive in one piece they stay in the
+    /// receive buffer, and the slot holds [`Held::Stayed`].
+    Awaited(Buf, usize),
+    /// All has arrived, and lies where [`Stream::in_place`](crate::Stream::in_place) shows it; the buffer was not
+    /// needed.
+    Stayed(Buf),
     /// A disk's own pages, to be sent only.
     Lent(Lent),
 }

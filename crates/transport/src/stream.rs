@@ -280,6 +280,7 @@ impl<M: Machine> Stream<M> {
     /// is right.
     fn place(&mut self, slot: Slot, offset: usize, bytes: usize, digest: bool) -> Option<bool> {
         let trailer = if digest { DIGEST_BYTES } else { 0 };
+        self.settle(slot, offset, bytes, trailer);
         match &mut self.slots[usize::from(slot.0)] {
             Held::Buf(buf, start) => {
                 let from = *start + offset;
@@ -300,15 +301,29 @@ impl<M: Machine> Stream<M> {
                 self.inbox.consume(trailer);
                 Some(intact)
             }
-            Held::Nothing => {
+            Held::Nothing | Held::Stayed(_) => {
                 let whole = self.inbox.bytes().get(..bytes + trailer)?;
                 let intact = !digest || crc32c(&whole[..bytes]).to_le_bytes() == whole[bytes..];
                 self.in_place = (self.inbox.position(), bytes);
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
             }
-            Held::Lent(_) => unreachable!("payload does not arrive in lent pages"),
+            Held::Lent(_) | Held::Awaited(..) => {
+                unreachable!("awaited payload is settled, and none arrives in lent pages")
+            }
         }
+    }
+
+    /// Awaited payload stays in the receive buffer if all of it is there: whoever asked for it copies it from there to
+    /// its place, and so once. Otherwise it goes into its buffer.
+    fn settle(&mut self, slot: Slot, offset: usize, bytes: usize, trailer: usize) {
+        let held = &mut self.slots[usize::from(slot.0)];
+        let is_here = self.inbox.bytes().len() >= bytes + trailer;
+        *held = match std::mem::take(held) {
+            Held::Awaited(buf, all) if is_here && (offset, bytes) == (0, all) => Held::Stayed(buf),
+            Held::Awaited(buf, _) => Held::Buf(buf, 0),
+            other => other,
+        };
     }
 
     /// Starts the send of what became ready and the next receive, where none is in flight. Nothing is received before

@@ -467,7 +467,7 @@ fn slot_at(index: usize) -> Slot {
 fn held_buf(held: Held) -> Option<Buf> {
     match held {
         Held::Buf(buf, _) => Some(buf),
-        Held::Nothing | Held::Lent(_) => None,
+        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) => None,
     }
 }
 

@@ -163,9 +163,7 @@ impl UringDriver {
 
     /// Nothing has come: what was tried by hand goes into the ring, which can be waited for.
     fn cool(&mut self, endings: &mut Vec<Ending>) {
-        let mut cold = mem::take(&mut self.again);
-        self.warm.cool(&mut cold);
-        for (token, op) in cold {
+        while let Some((token, op)) = self.warm.take() {
             self.push(token, op, endings);
         }
     }

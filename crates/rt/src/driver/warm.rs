@@ -59,9 +59,9 @@ impl Warm {
         }
     }
 
-    /// The shard is going to sleep: all go into the ring.
-    pub(super) fn cool(&mut self, cold: &mut Vec<Submission>) {
-        cold.extend(self.held.drain(..).map(|held| held.submission));
+    /// One of the receives, which is to go into the ring: the shard is going to sleep.
+    pub(super) fn take(&mut self) -> Option<Submission> {
+        self.held.pop().map(|held| held.submission)
     }
 
     /// A task is gone.

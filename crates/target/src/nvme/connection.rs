@@ -15,7 +15,7 @@ use fabrix_proto::nvme::subsystem::Refused;
 use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
 use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
-use fabrix_transport::{Ended, Held, Stream, StreamSlots, pass};
+use fabrix_transport::{Ended, Stream, StreamSlots, pass};
 
 use super::DISCOVERY_PORT;
 use super::admin::{Admin, After};
@@ -255,11 +255,12 @@ impl Connection {
                 self.after_admin(shard, after);
             }
             Role::Unknown { connecting } => {
-                let data = desk.stream.release(slot);
-                match (connecting.take(), data) {
-                    (Some(entry), Held::Buf(buf, _)) if intact => {
-                        let bytes = (entry.sgl.length.get() as usize).min(buf.len());
-                        self.connect(shard, slot, &entry, &buf.bytes()[..bytes]);
+                let data = desk.fetched(slot);
+                let data = data.bytes(&desk).to_vec();
+                match connecting.take() {
+                    Some(entry) if intact => {
+                        let bytes = (entry.sgl.length.get() as usize).min(data.len());
+                        self.connect(shard, slot, &entry, &data[..bytes]);
                     }
                     _ => desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR),
                 }

@@ -59,7 +59,7 @@ impl Desk<'_> {
         let Some(buf) = self.shard.take_buf(bytes as usize) else {
             return false;
         };
-        self.stream.hold(slot, Held::Buf(buf, 0));
+        self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
         let (machine, mut out) = self.stream.speak();
         machine.fetch(slot, &mut out);
         true
@@ -69,7 +69,8 @@ impl Desk<'_> {
     pub(crate) fn fetched(&mut self, slot: Slot) -> Data {
         match self.stream.release(slot) {
             Held::Buf(buf, _) => Data::Kept(buf),
-            Held::Nothing | Held::Lent(_) => Data::None,
+            Held::Stayed(_) => Data::InPlace,
+            Held::Nothing | Held::Awaited(..) | Held::Lent(_) => Data::None,
         }
     }
 

@@ -123,8 +123,11 @@ pub enum Operation {
     /// The blocks are not needed any more: the disk may give the space back.
     Deallocate,
     /// Write the payload's second half if the blocks hold its first half, as one step among all writes.
-    /// Only [`exclusive::Exclusive`] does it.
-    CompareAndWrite,
+    /// Only [`exclusive::Exclusive`] does it; `durable`: answered when they are on the medium.
+    CompareAndWrite {
+        /// Do not answer before what was written is on the medium.
+        durable: bool,
+    },
 }
 
 impl Operation {
@@ -139,7 +142,10 @@ impl Operation {
     pub const fn promises_durability(self) -> bool {
         matches!(
             self,
-            Self::Flush | Self::Write { durable: true } | Self::WriteZeroes { durable: true, .. }
+            Self::Flush
+                | Self::Write { durable: true }
+                | Self::WriteZeroes { durable: true, .. }
+                | Self::CompareAndWrite { durable: true }
         )
     }
 
@@ -147,7 +153,7 @@ impl Operation {
     const fn payload_copies(self) -> u64 {
         match self {
             Self::Read | Self::Write { .. } => 1,
-            Self::CompareAndWrite => 2,
+            Self::CompareAndWrite { .. } => 2,
             Self::Flush | Self::WriteZeroes { .. } | Self::Deallocate => 0,
         }
     }

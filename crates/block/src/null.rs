@@ -64,7 +64,7 @@ impl Channel for NullChannel {
         }
         match request.operation {
             Operation::Read => self.read(request),
-            Operation::CompareAndWrite => request.done(Status::Unsupported),
+            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
             Operation::Write { .. }
             | Operation::Flush
             | Operation::WriteZeroes { .. }
@@ -118,7 +118,13 @@ mod tests {
             assert!(status.is_ok() && matches!(loan, Loan::Buf(_)));
             assert_eq!(front.flush(&mut channel), Status::Ok);
             let compare = Payload::Borrowed(&[0; 1024]);
-            let (status, _) = front.ask(&mut channel, Operation::CompareAndWrite, 0, 1, compare);
+            let (status, _) = front.ask(
+                &mut channel,
+                Operation::CompareAndWrite { durable: false },
+                0,
+                1,
+                compare,
+            );
             assert_eq!(status, Status::Unsupported);
             assert_eq!(disk.geometry().durability, crate::Durability::None);
         });

@@ -87,7 +87,7 @@ impl Channel for RamChannel {
             Operation::Write { .. } => self.write(request),
             Operation::Flush => request.done(Status::Ok),
             Operation::WriteZeroes { .. } | Operation::Deallocate => self.zero(request),
-            Operation::CompareAndWrite => request.done(Status::Unsupported),
+            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
         }
     }
 }

@@ -453,7 +453,11 @@ fn pair_cut(after_compare: bool) -> (Status, usize) {
     let (options, notes) = options(Engine::Epoll);
     let mut rig = rig(&fake, &options);
     let pair = rig.buf(1024, 0);
-    let (status, loan) = rig.call(Operation::CompareAndWrite, (0, 1), Payload::Owned(pair));
+    let (status, loan) = rig.call(
+        Operation::CompareAndWrite { durable: false },
+        (0, 1),
+        Payload::Owned(pair),
+    );
     let Loan::Buf(buf) = loan else {
         panic!("the buffer comes back")
     };
@@ -480,7 +484,12 @@ fn a_pair_that_was_not_sent_waits_like_any_other_request() {
     rig.until("the loss is told", |_| notes.say("reconnecting"));
     let mut pair = rig.buf(1024, 0);
     pair.bytes_mut()[512..].fill(9);
-    let asked = rig.ask(1, Operation::CompareAndWrite, (0, 1), Payload::Owned(pair));
+    let asked = rig.ask(
+        1,
+        Operation::CompareAndWrite { durable: false },
+        (0, 1),
+        Payload::Owned(pair),
+    );
     assert!(matches!(asked, Asked::Pending), "{asked:?}");
     switch.turn(false);
     assert_eq!(rig.next().1, Status::Ok);

@@ -134,7 +134,11 @@ fn what_the_target_cannot_do_is_unsupported_so_that_callers_fall_back() {
             Status::Unsupported
         );
         let pair = rig.buf(1024, 0);
-        let asked = rig.call(Operation::CompareAndWrite, (0, 1), Payload::Owned(pair));
+        let asked = rig.call(
+            Operation::CompareAndWrite { durable: false },
+            (0, 1),
+            Payload::Owned(pair),
+        );
         assert!(
             matches!(asked, (Status::Unsupported, Loan::Buf(_))),
             "{asked:?}"
@@ -282,7 +286,7 @@ fn compare_and_write(rig: &mut Rig, lba: u64, expected: u8, new: u8, blocks: u32
     let mut both = rig.buf(half * 2, expected);
     both.bytes_mut()[half..].fill(new);
     let (status, loan) = rig.call(
-        Operation::CompareAndWrite,
+        Operation::CompareAndWrite { durable: false },
         (lba, blocks),
         Payload::Owned(both),
     );
@@ -341,7 +345,12 @@ fn a_pair_waits_for_room_for_both_halves_and_others_do_not_pass_it_by_for_ever()
         ));
     }
     let pair = rig.buf(1024, 0);
-    let asked = rig.ask(7, Operation::CompareAndWrite, (0, 1), Payload::Owned(pair));
+    let asked = rig.ask(
+        7,
+        Operation::CompareAndWrite { durable: false },
+        (0, 1),
+        Payload::Owned(pair),
+    );
     assert!(
         matches!(asked, Asked::Busy(Some(_))),
         "one slot is not enough: {asked:?}"

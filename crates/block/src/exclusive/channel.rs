@@ -106,7 +106,7 @@ impl ExclusiveTask {
         match request.operation {
             Operation::Read | Operation::Flush => self.inner.submit(shard, request),
             _ if request.blocks == 0 => request.done(Status::Ok),
-            Operation::CompareAndWrite => self.compare(shard, request),
+            Operation::CompareAndWrite { .. } => self.compare(shard, request),
             Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
                 self.write(shard, request)
             }
@@ -328,7 +328,10 @@ impl ExclusiveTask {
             (Operation::Read, Payload::Lend, Phase::Reading)
         } else {
             let payload = Payload::Borrowed(&source[bytes..2 * bytes]);
-            (Operation::Write { durable: false }, payload, Phase::Writing)
+            let write = Operation::Write {
+                durable: request.operation.promises_durability(),
+            };
+            (write, payload, Phase::Writing)
         };
         let (lba, blocks, token) = (
             request.lba,

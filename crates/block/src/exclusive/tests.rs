@@ -37,7 +37,7 @@ fn compare_and_write(
     front
         .ask(
             channel,
-            Operation::CompareAndWrite,
+            Operation::CompareAndWrite { durable: false },
             lba,
             1,
             Payload::Borrowed(&payload),
@@ -86,7 +86,7 @@ fn an_owned_payload_comes_back_and_errors_are_told() {
         let buf = front.buf(1024, 0);
         let (status, loan) = front.ask(
             &mut channel,
-            Operation::CompareAndWrite,
+            Operation::CompareAndWrite { durable: false },
             0,
             1,
             Payload::Owned(buf),
@@ -123,7 +123,7 @@ fn writes_that_come_during_a_comparison_wait_and_then_are_done() {
             .submit(&mut first, write, 0, 1, before)
             .expect_err("slow");
         let payload = [vec![9; 512], vec![1; 512]].concat();
-        let compare = Operation::CompareAndWrite;
+        let compare = Operation::CompareAndWrite { durable: false };
         let compared = front
             .submit(&mut second, compare, 0, 1, Payload::Borrowed(&payload))
             .expect_err("waits");
@@ -158,7 +158,7 @@ fn a_full_queue_is_busy_and_everything_in_it_is_answered() {
             .submit(&mut first, write, 0, 1, Payload::Borrowed(&[1; 512]))
             .expect_err("slow"),
     ];
-    let compare = Operation::CompareAndWrite;
+    let compare = Operation::CompareAndWrite { durable: false };
     slots.push(
         front
             .submit(&mut second, compare, 1, 1, Payload::Borrowed(&[0; 1024]))
@@ -200,7 +200,7 @@ fn a_shard_that_ends_with_the_gate_closed_does_not_keep_it_closed() {
         front
             .submit(&mut channel, write, 0, 1, Payload::Borrowed(&[0; 512]))
             .expect_err("slow");
-        let compare = Operation::CompareAndWrite;
+        let compare = Operation::CompareAndWrite { durable: false };
         front
             .submit(&mut channel, compare, 0, 1, Payload::Borrowed(&[0; 1024]))
             .expect_err("waits");
@@ -262,7 +262,7 @@ fn count_up(disk: &Arc<Exclusive>, number: u8) {
         match front
             .ask(
                 &mut channel,
-                Operation::CompareAndWrite,
+                Operation::CompareAndWrite { durable: false },
                 0,
                 1,
                 Payload::Borrowed(&payload),
@@ -311,7 +311,7 @@ fn no_plain_write_gets_between_reading_and_writing() {
         let mut new = old.clone();
         new[511] = 1;
         let payload = [old, new].concat();
-        let compare = Operation::CompareAndWrite;
+        let compare = Operation::CompareAndWrite { durable: false };
         match front
             .ask(&mut channel, compare, 0, 1, Payload::Borrowed(&payload))
             .0
@@ -344,7 +344,7 @@ fn a_comparison_reads_only_when_every_write_before_it_has_ended() {
     let written = front
         .submit(&mut first, write, 0, 1, Payload::Borrowed(&[1; 512]))
         .expect_err("pending");
-    let compare = Operation::CompareAndWrite;
+    let compare = Operation::CompareAndWrite { durable: false };
     let compared = front
         .submit(&mut second, compare, 0, 1, Payload::Borrowed(&[1; 1024]))
         .expect_err("pending");
@@ -371,4 +371,29 @@ fn a_comparison_reads_only_when_every_write_before_it_has_ended() {
         matches!(asked.last(), Some(Asked::Write { source, .. }) if source[0] == 2),
         "{asked:?}"
     );
+}
+
+#[test]
+fn a_comparison_that_must_be_durable_writes_durably() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    let options = FileOptions {
+        create_bytes: Some(1 << 20),
+        direct: false,
+        ..FileOptions::new(path)
+    };
+    let disk = Exclusive::new(FileDisk::open(options).expect("a new file"));
+    let kernel = Kernel::default();
+    let mut front = kernel.front_end();
+    let mut channel = front.open(&disk);
+    for durable in [false, true] {
+        let compare = Operation::CompareAndWrite { durable };
+        let same = front.buf(1024, 0);
+        let (status, _) = front.ask(&mut channel, compare, 0, 1, Payload::Owned(same));
+        assert_eq!(status, Status::Ok);
+        let asked = kernel.was_asked();
+        let wrote =
+            matches!(asked.last(), Some(Asked::Write { durable: is, .. }) if *is == durable);
+        assert!(wrote, "{asked:?}");
+    }
 }

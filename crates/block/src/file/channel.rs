@@ -126,7 +126,7 @@ impl FileTask {
                 request.done(Status::Unsupported)
             }
             Operation::Deallocate => self.zero(shard, request, Allocate::PunchHole, false),
-            Operation::CompareAndWrite => request.done(Status::Unsupported),
+            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
         }
     }
 

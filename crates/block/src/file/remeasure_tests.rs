@@ -216,7 +216,7 @@ fn old_and_new_disk_compare_and_write_as_one() {
         let both = [[0; 512], [1; 512]].concat();
         let compared = front.ask(
             &mut after,
-            crate::Operation::CompareAndWrite,
+            crate::Operation::CompareAndWrite { durable: false },
             0,
             1,
             crate::Payload::Borrowed(&both),

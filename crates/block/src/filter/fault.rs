@@ -242,7 +242,7 @@ fn meant(on: On, operation: Operation) -> bool {
     match (on, operation) {
         (On::Any, _)
         | (On::Read, Operation::Read)
-        | (On::Write, Operation::Write { .. } | Operation::CompareAndWrite)
+        | (On::Write, Operation::Write { .. } | Operation::CompareAndWrite { .. })
         | (On::Flush, Operation::Flush)
         | (On::Zeroes, Operation::WriteZeroes { .. } | Operation::Deallocate) => true,
         (On::Read | On::Write | On::Flush | On::Zeroes, _) => false,

@@ -133,7 +133,7 @@ impl From<Operation> for Kind {
             Operation::Write { .. } => Self::Write,
             Operation::Flush => Self::Flush,
             Operation::WriteZeroes { .. } | Operation::Deallocate => Self::Zeroes,
-            Operation::CompareAndWrite => Self::Compare,
+            Operation::CompareAndWrite { .. } => Self::Compare,
         }
     }
 }

@@ -83,7 +83,7 @@ impl JoinTask {
         }
         let (lba, blocks) = (request.lba, request.blocks);
         match request.operation {
-            Operation::CompareAndWrite => request.done(Status::Unsupported),
+            Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
             Operation::Flush => self.split(shard, request, self.members.len()),
             _ if blocks == 0 => request.done(Status::Ok),
             _ if self.layout.in_one_chunk(lba, blocks) => self.pass(shard, request),
@@ -160,7 +160,9 @@ impl JoinTask {
                     );
                 }
             }
-            Operation::WriteZeroes { .. } | Operation::Deallocate | Operation::CompareAndWrite => {
+            Operation::WriteZeroes { .. }
+            | Operation::Deallocate
+            | Operation::CompareAndWrite { .. } => {
                 for member in 0..self.members.len() {
                     if let Some(piece) = self.layout.extent(member, lba, blocks) {
                         self.begin(shard, join, piece, None);

@@ -16,7 +16,7 @@ pub(crate) fn is_supported(operation: Operation, controller: &ControllerFacts) -
         Operation::Read | Operation::Write { .. } | Operation::Flush => true,
         Operation::WriteZeroes { .. } => controller.write_zeroes,
         Operation::Deallocate => controller.dataset_management,
-        Operation::CompareAndWrite => controller.compare_and_write,
+        Operation::CompareAndWrite { .. } => controller.compare_and_write,
     }
 }
 
@@ -59,15 +59,19 @@ pub(crate) fn entry(
             SubmissionEntry::dataset_management(nsid, 1, true),
             HostTransfer::Write { bytes: RANGE_BYTES },
         ),
-        Operation::CompareAndWrite => unreachable!("Compare and Write is two commands"),
+        Operation::CompareAndWrite { .. } => unreachable!("Compare and Write is two commands"),
     }
 }
 
 /// Both halves of Compare and Write.
-pub(crate) fn fused(nsid: u32, (lba, blocks): (u64, u32)) -> (SubmissionEntry, SubmissionEntry) {
+pub(crate) fn fused(
+    nsid: u32,
+    (lba, blocks): (u64, u32),
+    durable: bool,
+) -> (SubmissionEntry, SubmissionEntry) {
     (
         SubmissionEntry::compare(nsid, lba, blocks).fused(Fuse::First),
-        SubmissionEntry::write(nsid, lba, blocks, false).fused(Fuse::Second),
+        SubmissionEntry::write(nsid, lba, blocks, durable).fused(Fuse::Second),
     )
 }
 

@@ -59,7 +59,7 @@ impl Session {
         if let Some(status) = request.refusal(&seen.geometry) {
             return Some(status);
         }
-        let pair = request.operation == Operation::CompareAndWrite;
+        let pair = is_pair(request.operation);
         let lacks = |facts| !command::is_supported(request.operation, facts);
         if pair && !seen.compares_and_writes
             || self.facts().is_some_and(|facts| lacks(&facts.controller))
@@ -152,11 +152,7 @@ impl Session {
 
     /// The next I/O queue after the last one used that has room for what an operation sends.
     fn queue_with_room(&self, operation: Operation) -> Option<usize> {
-        let slots = if operation == Operation::CompareAndWrite {
-            2
-        } else {
-            1
-        };
+        let slots = if is_pair(operation) { 2 } else { 1 };
         let count = self.queues.len().saturating_sub(1);
         (0..count)
             .map(|step| 1 + (self.last_queue + step) % count)
@@ -181,7 +177,7 @@ impl Session {
             return Err(request);
         };
         self.last_queue = index;
-        if request.operation == Operation::CompareAndWrite {
+        if is_pair(request.operation) {
             return self.send_pair(shard, index, request);
         }
         let Some(seen) = &self.plan.expected else {
@@ -208,7 +204,11 @@ impl Session {
             return Err(request);
         };
         let bytes = request.blocks.saturating_mul(seen.geometry.block_bytes);
-        let (mut compare, mut write) = command::fused(seen.nsid, (request.lba, request.blocks));
+        let (mut compare, mut write) = command::fused(
+            seen.nsid,
+            (request.lba, request.blocks),
+            request.operation.promises_durability(),
+        );
         let transfer = HostTransfer::Write { bytes };
         let (now, queue) = (shard.now(), &mut self.queues[index]);
         let half = Some((both.clone(), 0));
@@ -255,7 +255,7 @@ impl Session {
         answer: (&CompletionEntry, u32, bool),
     ) {
         self.outage.has_lived();
-        let pair = command::disk_status(Operation::CompareAndWrite, answer.0);
+        let pair = command::disk_status(Operation::CompareAndWrite { durable: false }, answer.0);
         match carried {
             Carried::Request(mut request) => {
                 request.data = data;
@@ -389,7 +389,7 @@ impl Session {
 fn moves_payload(operation: Operation) -> bool {
     matches!(
         operation,
-        Operation::Read | Operation::Write { .. } | Operation::CompareAndWrite
+        Operation::Read | Operation::Write { .. } | Operation::CompareAndWrite { .. }
     )
 }
 
@@ -409,3 +409,8 @@ pub(crate) fn finish(shard: &mut Shard, request: Request, status: DiskStatus) {
 const LEAVING_MOST: Duration = Duration::from_secs(5);
 /// How often a command is sent again that the transport spoiled.
 const RETRIES: u8 = 3;
+
+/// Whether it travels as two commands.
+fn is_pair(operation: Operation) -> bool {
+    matches!(operation, Operation::CompareAndWrite { .. })
+}

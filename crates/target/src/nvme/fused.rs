@@ -171,7 +171,8 @@ impl IoQueue {
         };
         both.bytes_mut()[..bytes].copy_from_slice(&compare.0.bytes()[..bytes]);
         both.bytes_mut()[bytes..bytes * 2].copy_from_slice(&write.bytes()[..bytes]);
-        let operation = Operation::CompareAndWrite;
+        let durable = matches!(wanted.command, IoCommand::Write { fua: true, .. });
+        let operation = Operation::CompareAndWrite { durable };
         let taken = submit(
             desk,
             second,

@@ -44,7 +44,7 @@ pub enum Kind {
 fn kind(operation: Operation) -> Kind {
     match operation {
         Operation::Read => Kind::Read,
-        Operation::Write { .. } | Operation::CompareAndWrite => Kind::Write,
+        Operation::Write { .. } | Operation::CompareAndWrite { .. } => Kind::Write,
         Operation::Flush => Kind::Flush,
         Operation::WriteZeroes { .. } | Operation::Deallocate => Kind::Zeroes,
     }

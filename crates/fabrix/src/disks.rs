@@ -43,9 +43,16 @@ impl Opener {
         })
     }
 
-    /// Opens a disk; `copy` counts equal texts before it, so that two equal RAM disks are two disks.
-    pub(crate) fn open(&self, text: &str, copy: usize) -> Result<Arc<dyn Device>, Failure> {
-        let spec = Spec::parse(text).map_err(Failure::usage)?;
+    /// Opens a disk; `copy` counts equal texts before it, so that two equal RAM disks are two disks. `read_only` is the
+    /// option `ro`, said for it: a file is then opened for reading only.
+    pub(crate) fn open(
+        &self,
+        text: &str,
+        copy: usize,
+        read_only: bool,
+    ) -> Result<Arc<dyn Device>, Failure> {
+        let mut spec = Spec::parse(text).map_err(Failure::usage)?;
+        spec.common.read_only |= read_only;
         let device = self.open_spec(&spec, copy)?;
         for note in device.notes() {
             say(note);

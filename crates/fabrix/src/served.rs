@@ -8,7 +8,6 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::exclusive::Exclusive;
-use fabrix_block::filter::read_only::ReadOnly;
 use fabrix_block::spec::{Disk, Remote, Size};
 use fabrix_block::{Device, Durability, Spec};
 use fabrix_target::{Export, NAMESPACES_MAX, Target};
@@ -81,10 +80,7 @@ impl Shelf {
 
     /// Opens a disk and puts in front of it what exporting needs; `copy` counts equal texts before it.
     pub(crate) fn open(&self, text: &str, copy: usize) -> Result<Arc<dyn Device>, Failure> {
-        let mut device = self.opener.open(text, copy)?;
-        if self.read_only && !device.geometry().read_only {
-            device = ReadOnly::new(device);
-        }
+        let device = self.opener.open(text, copy, self.read_only)?;
         if device.geometry().durability == Durability::None && !is_remote(text) {
             say(format_args!(
                 "{text}: what is written there is gone when this process ends"

@@ -182,58 +182,6 @@ fn names_of_strangers_are_safe_to_log() {
 }
 
 #[test]
-fn io_queues_belong_to_the_host_that_made_the_controller() {
-    let mut bench = Bench::io();
-    let other_host = Connect {
-        host: nqn("nqn.2024-01.org.example:other"),
-        ..connect(SUBNQN, 1, 0)
-    };
-    let other_id = Connect {
-        host_id: [8; 16],
-        ..connect(SUBNQN, 1, 0)
-    };
-    for stranger in [other_host, other_id] {
-        let refused = bench.controller.add_io_queue(&stranger).unwrap_err();
-        assert_eq!((refused.status, refused.result), (INVALID, 0x1_0010));
-    }
-    let refused = bench
-        .controller
-        .add_io_queue(&connect(SUBNQN, 9, 0))
-        .unwrap_err();
-    assert_eq!((refused.status, refused.result), (INVALID, 42));
-    assert_eq!(
-        bench.controller.add_io_queue(&connect(SUBNQN, 8, 0)),
-        Ok(())
-    );
-    let again = bench
-        .controller
-        .add_io_queue(&connect(SUBNQN, 8, 0))
-        .unwrap_err();
-    assert_eq!(again.status, Status::COMMAND_SEQUENCE_ERROR);
-    bench.controller.remove_io_queue(8);
-    assert_eq!(
-        bench.controller.add_io_queue(&connect(SUBNQN, 8, 0)),
-        Ok(())
-    );
-}
-
-#[test]
-fn refuses_io_queues_before_enable_and_on_discovery() {
-    let mut bench = Bench::connected(&inventory(), SUBNQN, 0);
-    let early = bench
-        .controller
-        .add_io_queue(&connect(SUBNQN, 1, 0))
-        .unwrap_err();
-    assert_eq!(early.status, Status::COMMAND_SEQUENCE_ERROR);
-    let mut discovery = Bench::enabled(&inventory(), DISCOVERY_NQN, 0);
-    let refused = discovery
-        .controller
-        .add_io_queue(&connect(DISCOVERY_NQN, 1, 0))
-        .unwrap_err();
-    assert_eq!((refused.status, refused.result), (INVALID, 42));
-}
-
-#[test]
 fn nothing_is_resolved_for_a_host_that_is_not_allowed() {
     let listed = Hosts::Listed(vec![nqn(HOSTNQN)]);
     let subsystems = vec![subsystem(SUBNQN, vec![namespace(1)], listed)];

@@ -122,6 +122,13 @@ impl Registry {
         }
     }
 
+    /// Whether I/O queues have joined the controller.
+    pub(crate) fn has_queues(&self, controller: u16) -> bool {
+        let inner = self.lock();
+        let association = inner.controllers.get(&controller);
+        association.is_some_and(|association| !association.queues.is_empty())
+    }
+
     /// The controller is reset or shut down: its I/O connections, to be told to close. The admin connection is told
     /// when the last has left; None when there is none.
     pub(crate) fn quiesce(&self, controller: u16) -> Option<Vec<Place>> {

@@ -376,13 +376,7 @@ fn a_comparison_reads_only_when_every_write_before_it_has_ended() {
 #[test]
 fn a_comparison_that_must_be_durable_writes_durably() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("disk");
-    let options = FileOptions {
-        create_bytes: Some(1 << 20),
-        direct: false,
-        ..FileOptions::new(path)
-    };
-    let disk = Exclusive::new(FileDisk::open(options).expect("a new file"));
+    let disk = Exclusive::new(file(folder.path()));
     let kernel = Kernel::default();
     let mut front = kernel.front_end();
     let mut channel = front.open(&disk);

@@ -356,7 +356,9 @@ impl<'a> Options<'a> {
     fn common(mut self, with_block: bool) -> Result<Common, String> {
         let common = self.take_common(with_block)?;
         match self.given.first() {
-            Some((key, _)) => Err(format!("`{key}` is not an option of this disk")),
+            Some((key, _)) => Err(format!(
+                "`{key}` is not an option of this disk; see `fabrix serve --help` for those that are"
+            )),
             None => Ok(common),
         }
     }

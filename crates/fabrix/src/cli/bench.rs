@@ -21,7 +21,8 @@ use crate::{guard, report};
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     raise_open_files();
     let job = job(args)?;
-    let device = Opener::new(&args.remote, args.engine.engine, "bench")?.open(&args.uri, 0)?;
+    let device =
+        Opener::new(&args.remote, args.engine.engine, "bench")?.open(&args.uri, 0, false)?;
     if let Some(time) = args.hold {
         return hold(args, &device, time);
     }

@@ -74,7 +74,7 @@ fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
         hostnqn: None,
         fast_io_fail_tmo: Duration::from_secs(10),
     };
-    Opener::new(&remote, args.engine, NQN)?.open(&format!("ram:{}", Size(args.size)), 0)
+    Opener::new(&remote, args.engine, NQN)?.open(&format!("ram:{}", Size(args.size)), 0, false)
 }
 
 /// The target, and the disk as seen through it.

@@ -127,6 +127,7 @@ pub struct Bench {
     pub now: Nanos,
     pub page: Vec<u8>,
     pub data_in: Vec<u8>,
+    pub has_io_queues: bool,
 }
 
 impl Bench {
@@ -144,6 +145,7 @@ impl Bench {
             now,
             page: vec![0xEE; 16384],
             data_in: Vec::new(),
+            has_io_queues: false,
         }
     }
 
@@ -161,6 +163,7 @@ impl Bench {
         let around = Surroundings {
             view: &self.view,
             health: &self.health,
+            has_io_queues: self.has_io_queues,
             now: self.now,
         };
         self.controller

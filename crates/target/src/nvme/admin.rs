@@ -184,13 +184,16 @@ impl Admin {
         // A page is built in memory that others have used: nothing of theirs may leave with it.
         page.bytes_mut()[..page_bytes].fill(0);
         let health = desk.local.shared.health();
-        for error in desk.local.shared.registry.take_errors(self.id()) {
+        let registry = &desk.local.shared.registry;
+        let has_io_queues = registry.has_queues(self.id());
+        for error in registry.take_errors(self.id()) {
             self.controller.record_error(&error);
         }
         let now = Nanos(desk.shard.now().0);
         let around = Surroundings {
             view: &self.view,
             health: &health,
+            has_io_queues,
             now,
         };
         if asks_for_cache(entry) {

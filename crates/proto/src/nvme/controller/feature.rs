@@ -106,7 +106,7 @@ impl Controller {
         match feature {
             FeatureId::ASYNC_EVENT_CONFIGURATION => self.events.configure(value)?,
             FeatureId::KEEP_ALIVE_TIMER => self.keep_alive.set(value, around.now),
-            FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(value),
+            FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(value, around),
             FeatureId::VOLATILE_WRITE_CACHE if value == WCE => {}
             FeatureId::VOLATILE_WRITE_CACHE if value == 0 => {
                 return Err(Status::FEATURE_NOT_CHANGEABLE);
@@ -125,11 +125,15 @@ impl Controller {
     }
 
     /// Answers with all there are; the host connects as many as it wants of them.
-    fn set_number_of_queues(&self, value: u32) -> Result<Outcome, Status> {
+    fn set_number_of_queues(
+        &self,
+        value: u32,
+        around: &Surroundings<'_>,
+    ) -> Result<Outcome, Status> {
         if value & 0xFFFF == 0xFFFF || value >> 16 == 0xFFFF {
             return Err(Status::INVALID_FIELD);
         }
-        if !self.io_queues.is_empty() {
+        if around.has_io_queues {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
         let granted = self.default_value(FeatureId::NUMBER_OF_QUEUES, 0)?;

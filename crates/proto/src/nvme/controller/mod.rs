@@ -3,7 +3,7 @@
 //! It answers every command of the admin queue: properties, Identify, features, log pages, events, keep-alive,
 //! abort. It knows the state of its controller and nothing of the transport: slots come in with commands and go out
 //! with answers. What exists is asked from an [`Authorized`] view each time, so that a replaced inventory shows at
-//! once. It moves no data, has no clock, and does not execute I/O commands; it only keeps the list of I/O queues.
+//! once. It moves no data, has no clock, and neither executes I/O commands nor keeps I/O queues.
 //!
 //! The caller's part: check [`Controller::transfer_bytes`] against the host's SGL, call [`Controller::execute`] when
 //! the data are there, then [`Controller::poll_event`] until it is empty; call [`Controller::check_keep_alive`] at
@@ -20,11 +20,9 @@ mod keep_alive;
 mod log;
 mod properties;
 
-use alloc::vec::Vec;
-
 use super::admin::{AdminCommand, NSID_ALL};
 use super::command::IoLimits;
-use super::fabrics::{CONNECT_DATA_BYTES, Connect, ConnectRefusal, FabricsCommand};
+use super::fabrics::{CONNECT_DATA_BYTES, Connect, FabricsCommand};
 use super::features::{Kept, Timestamp};
 use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
@@ -66,6 +64,8 @@ pub struct Surroundings<'a> {
     pub view: &'a Authorized,
     /// What the health log shows.
     pub health: &'a HealthCounters,
+    /// Whether I/O queues are connected: their number cannot be negotiated any more.
+    pub has_io_queues: bool,
     /// The time.
     pub now: Nanos,
 }
@@ -142,7 +142,6 @@ pub struct Controller {
     limits: ControllerLimits,
     max_io_queues: u16,
     max_queue_entries: u16,
-    io_queues: Vec<u16>,
     properties: Properties,
     keep_alive: KeepAlive,
     events: Events,
@@ -194,7 +193,6 @@ impl Controller {
                 .subsystem()
                 .map_or(0, |subsystem| subsystem.max_io_queues),
             max_queue_entries,
-            io_queues: Vec::new(),
             properties: Properties::new(kind, max_queue_entries),
             keep_alive: KeepAlive::new(kind, connect.keep_alive_ms, now),
             events: Events::new(kind),
@@ -382,52 +380,8 @@ impl Controller {
         })
     }
 
-    /// Takes the Connect of an I/O queue into this controller.
-    ///
-    /// # Errors
-    /// What to answer with: the host is another one, the queue id is out of range, or it is not the time.
-    pub fn add_io_queue(&mut self, connect: &Connect) -> Result<(), ConnectRefusal> {
-        if connect.host != self.host || connect.host_id != self.host_id {
-            return Err(ConnectRefusal::controller_id(
-                "the controller belongs to another host",
-            ));
-        }
-        if connect.queue_id == 0 || connect.queue_id > self.max_io_queues {
-            return Err(ConnectRefusal::queue_id(
-                "the queue id is higher than the controller allows",
-            ));
-        }
-        let sequence = |reason| {
-            Err(ConnectRefusal::status(
-                Status::COMMAND_SEQUENCE_ERROR,
-                reason,
-            ))
-        };
-        if !self.properties.takes_commands() {
-            return sequence("the controller is not enabled");
-        }
-        if self.io_queues.contains(&connect.queue_id) {
-            return sequence("the queue is connected already");
-        }
-        self.io_queues.push(connect.queue_id);
-        Ok(())
-    }
-
-    /// Forgets an I/O queue whose connection is gone.
-    pub fn remove_io_queue(&mut self, queue_id: u16) {
-        self.io_queues.retain(|other| *other != queue_id);
-    }
-
-    /// The I/O queues that are connected.
-    #[must_use]
-    pub fn io_queues(&self) -> &[u16] {
-        &self.io_queues
-    }
-
-    /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is complete, and the
-    /// list of I/O queues is empty again.
+    /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is complete.
     pub fn quiesced(&mut self) {
-        self.io_queues.clear();
         self.properties.quiesced();
     }
 

@@ -5,7 +5,7 @@
 
 use crate::process::{cargo, cargo_name, command, root, run, works};
 use crate::tally::{Tally, parse_allowed};
-use crate::{deps, interop, no_os, tidy};
+use crate::{count, deps, interop, no_os, tidy};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -18,12 +18,13 @@ const SKIPS_FILE: &str = "xtask/skips.txt";
 
 type Check = (&'static str, fn() -> Result<(), Stop>);
 
-const CHECKS: [Check; 5] = [
+const CHECKS: [Check; 6] = [
     ("fmt", fmt),
     ("tidy", || Ok(tidy::check()?)),
     ("deps", || Ok(deps::check()?)),
     ("no-os", || Ok(no_os::check()?)),
     ("clippy", clippy),
+    ("count", counted),
 ];
 const MORE_CHECKS: [Check; 2] = [("doc", doc), ("deny", deny)];
 
@@ -96,6 +97,13 @@ fn clippy() -> Result<(), Stop> {
         "warnings",
     ];
     Ok(run(cargo().args(arguments))?)
+}
+
+fn counted() -> Result<(), Stop> {
+    match count::check()? {
+        count::Outcome::Held => Ok(()),
+        count::Outcome::NotCompared(why) => Err(Stop::Skipped(why)),
+    }
 }
 
 fn doc() -> Result<(), Stop> {

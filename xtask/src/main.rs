@@ -4,6 +4,7 @@
 //! here. It depends on none of our crates, and no crate depends on it: it judges them from outside.
 
 mod ci;
+mod count;
 mod deps;
 mod interop;
 mod no_os;
@@ -23,6 +24,7 @@ cargo xtask COMMAND
   tidy    rules about the text of the sources (the rules stand in xtask/src/tidy.rs)
   deps    the crates depend only on what docs/ARCHITECTURE.md allows
   no-os   the protocol crate compiles without an operating system
+  count   instructions per command of the protocol, against what they were; --record writes them down
   perf    our speed against bare sockets on this machine, in turns
   interop real peers in emulated machines: Linux's host and target against ours
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let holds = |()| true;
     let outcome = match command {
         "perf" => perf::Options::parse(rest).map(|options| perf::run(&options).map(holds)),
+        "count" if rest == ["--record"] => Ok(count::record().map(holds)),
         "interop" => interop::Options::parse(rest).map(|options| interop::run(&options)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
@@ -56,6 +59,10 @@ fn main() -> ExitCode {
         _ if !rest.is_empty() => Err(format!("`{command}` takes no arguments")),
         "test" => Ok(ci::test()),
         "ci" => Ok(ci::ci()),
+        "count" => Ok(count::check().map(|outcome| {
+            println!("{outcome}");
+            true
+        })),
         "tidy" => Ok(tidy::check().map(holds)),
         "deps" => Ok(deps::check().map(holds)),
         "no-os" => Ok(no_os::check().map(holds)),

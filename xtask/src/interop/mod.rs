@@ -68,6 +68,14 @@ pub(crate) struct Counts {
     pub(crate) failed: usize,
 }
 
+/// Sees to it that a program from Debian's packages is here.
+///
+/// # Errors
+/// A sentence that says what to install.
+pub(crate) fn install_tool(tool: &str) -> Result<(), String> {
+    packages::require_one(tool)
+}
+
 /// Runs the scripts that were asked for and ends in a line `N passed, N failed`; true when all passed.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let counts = run_scripts(options)?;

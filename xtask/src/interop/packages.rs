@@ -18,7 +18,7 @@ const ALWAYS: [Tool; 5] = [
     ("strip", "binutils"),
 ];
 /// What scripts may ask for.
-const TOOLS: [Tool; 13] = [
+const TOOLS: [Tool; 14] = [
     ("nvme", "nvme-cli"),
     ("fio", "fio"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -32,6 +32,7 @@ const TOOLS: [Tool; 13] = [
     ("modprobe", "kmod"),
     ("cmp", "diffutils"),
     ("curl", "curl"),
+    ("valgrind", "valgrind"),
 ];
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
@@ -68,9 +69,26 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
 pub(super) fn require(tools: &[String]) -> Result<(), String> {
     let mut wanted: Vec<Tool> = ALWAYS.to_vec();
     for name in tools {
-        let tool = TOOLS.iter().find(|(program, _)| program == name);
-        wanted.push(*tool.ok_or_else(|| format!("no package is known to have `{name}`"))?);
+        wanted.push(known(name)?);
     }
+    require_all(&wanted)
+}
+
+/// Sees to it that one program is here.
+///
+/// # Errors
+/// As for [`require`].
+pub(super) fn require_one(tool: &str) -> Result<(), String> {
+    require_all(&[known(tool)?])
+}
+
+fn known(name: &str) -> Result<Tool, String> {
+    let tool = TOOLS.iter().find(|(program, _)| *program == name);
+    tool.copied()
+        .ok_or_else(|| format!("no package is known to have `{name}`"))
+}
+
+fn require_all(wanted: &[Tool]) -> Result<(), String> {
     let missing = |tools: &[Tool]| -> Vec<&'static str> {
         let mut packages: Vec<_> = tools
             .iter()
@@ -81,12 +99,12 @@ pub(super) fn require(tools: &[String]) -> Result<(), String> {
         packages.dedup();
         packages
     };
-    let packages = missing(&wanted);
+    let packages = missing(wanted);
     if packages.is_empty() {
         return Ok(());
     }
     install(&packages)?;
-    match missing(&wanted)[..] {
+    match missing(wanted)[..] {
         [] => Ok(()),
         ref still => Err(format!(
             "{} did not bring what they should",

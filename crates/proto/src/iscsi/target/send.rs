@@ -1,0 +1,120 @@
+//! How PDUs leave: the numbers in them, their digests, and Reject.
+//!
+//! Source: RFC 7143, sections 11.4.8 to 11.4.10 and 11.17.
+
+use zerocopy::byteorder::big_endian::U32;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Target;
+use crate::iscsi::pdu::{
+    self, BHS_BYTES, BasicHeader, FINAL, NO_TAG, Opcode, Reject, RejectReason, Sequence, U24,
+    padding,
+};
+use crate::{Breach, Sink, Violation};
+
+impl Target {
+    /// The numbers of a PDU that bears a status: it takes the next StatSN.
+    pub(super) fn status_sequence(&mut self) -> Sequence {
+        let sequence = self.plain_sequence();
+        self.stat_sn = self.stat_sn.wrapping_add(1);
+        sequence
+    }
+
+    /// The numbers of a PDU that bears none.
+    pub(super) fn plain_sequence(&self) -> Sequence {
+        Sequence {
+            stat_sn: U32::new(self.stat_sn),
+            exp_cmd_sn: U32::new(self.window.exp_cmd_sn()),
+            max_cmd_sn: U32::new(self.window.max_cmd_sn()),
+        }
+    }
+
+    pub(super) fn send_header<S: Sink>(&self, header: &impl IntoBytesHeader, out: &mut S) {
+        let bytes = header.as_header();
+        out.bytes(bytes);
+        if self.digests().header {
+            out.bytes(&(self.crc32c)(bytes).to_le_bytes());
+        }
+    }
+
+    /// A PDU with data of our own: short, and by value.
+    pub(super) fn send<S: Sink>(&self, header: &impl IntoBytesHeader, data: &[u8], out: &mut S) {
+        self.send_header(header, out);
+        if data.is_empty() {
+            return;
+        }
+        let mut padded = data.to_vec();
+        padded.resize(data.len() + padding(data.len()), 0);
+        let digest = self.digests().data.then(|| (self.crc32c)(&padded));
+        padded.extend(digest.iter().flat_map(|digest| digest.to_le_bytes()));
+        out.bytes(&padded);
+    }
+
+    /// Reject: the PDU that is being read was not taken.
+    pub(super) fn send_reject<S: Sink>(&mut self, reason: RejectReason, out: &mut S) {
+        if self.is_closed() {
+            return;
+        }
+        let quoted = self.bhs;
+        self.send_reject_of(reason, &quoted, out);
+    }
+
+    pub(super) fn send_reject_of<S: Sink>(
+        &mut self,
+        reason: RejectReason,
+        quoted: &[u8],
+        out: &mut S,
+    ) {
+        let mut header = Reject::new_zeroed();
+        header.opcode = Opcode::REJECT.0;
+        header.flags = FINAL;
+        header.reason = reason as u8;
+        header.data_bytes = segment_length(quoted);
+        header.itt = U32::new(NO_TAG);
+        header.sequence = self.status_sequence();
+        self.send(&header, quoted, out);
+    }
+
+    pub(super) fn reject_and_skip<S: Sink>(
+        &mut self,
+        basic: &BasicHeader,
+        reason: RejectReason,
+        out: &mut S,
+    ) {
+        self.send_reject(reason, out);
+        self.skip(basic, None);
+    }
+
+    /// A tag of ours that was not used for a long time, for a slot or for none.
+    pub(super) fn new_tag(&mut self, index: u16) -> u32 {
+        self.next_tag = self.next_tag.wrapping_add(1);
+        u32::from(index) << 16 | u32::from(self.next_tag)
+    }
+
+    /// A header that was damaged is not quoted, for nothing in it can be believed.
+    pub(super) fn say_goodbye<S: Sink>(&mut self, violation: &Violation, out: &mut S) {
+        let reason = match violation.breach() {
+            Breach::HeaderDigest => return,
+            Breach::HeaderField => RejectReason::InvalidField,
+            Breach::Unsupported => RejectReason::CommandNotSupported,
+            Breach::Sequence | Breach::DataRange | Breach::Limit => RejectReason::Protocol,
+        };
+        self.send_reject_of(reason, violation.header(), out);
+    }
+}
+
+/// Any header of 48 bytes.
+pub(super) trait IntoBytesHeader {
+    fn as_header(&self) -> &[u8];
+}
+
+impl<T: IntoBytes + zerocopy::Immutable> IntoBytesHeader for T {
+    fn as_header(&self) -> &[u8] {
+        debug_assert_eq!(size_of::<T>(), BHS_BYTES);
+        self.as_bytes()
+    }
+}
+
+pub(super) fn segment_length(data: &[u8]) -> U24 {
+    U24::new(u32::try_from(data.len()).unwrap_or(pdu::DATA_SEGMENT_MAX))
+}

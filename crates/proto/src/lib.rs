@@ -5,7 +5,8 @@
 //! [`Machine`] about them, time comes in as an argument, checksums as a function. It does not know what a disk is.
 //!
 //! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP transport below
-//! `nvme::tcp`; [`codec`] the bounded reader and writer for what no structure can describe; [`violation`] the one
+//! `nvme::tcp`; [`scsi`] the direct-access block device, its logical unit and the reservations of all protocols;
+//! [`codec`] the bounded reader and writer for what no structure can describe; [`violation`] the one
 //! way a peer can break the rules.
 
 #![no_std]
@@ -18,6 +19,7 @@ extern crate alloc;
 
 pub mod codec;
 pub mod nvme;
+pub mod scsi;
 pub mod violation;
 
 pub use violation::{Breach, Violation};

@@ -345,6 +345,12 @@ fn what_a_transport_must_move() {
     let mut compare = cdb16(0x89, 0, 0, 0);
     compare[13] = 2;
     assert_eq!(transfer(&compare), expect(Direction::Out, 2048, true));
+    let (same, write) = (
+        transfer(&cdb10(0x41, 0, 0, 8)),
+        transfer(&cdb10(0x2A, 0, 0, 8)),
+    );
+    assert!(same.fits(512) && !same.fits(256) && !same.fits(1024));
+    assert!(write.fits(0) && write.fits(1 << 20), "with a residual");
     let huge = transfer(&cdb16(0x88, 0, 0, u32::MAX));
     assert_eq!(huge.bytes, u64::from(u32::MAX) * 512);
 }
@@ -355,7 +361,7 @@ fn arbitrary_cdbs_never_panic_and_errors_point_into_them() {
     for _ in 0..200_000 {
         let length = usize::try_from(numbers.next() % 20).unwrap();
         let mut cdb = numbers.bytes(length);
-        if numbers.next() % 2 == 0 {
+        if numbers.next().is_multiple_of(2) {
             cdb.iter_mut().skip(1).for_each(|byte| *byte &= 0x1F);
         }
         if let Err(Sense {

@@ -254,6 +254,15 @@ pub struct Transfer {
     pub exact: bool,
 }
 
+impl Transfer {
+    /// Whether the command can be done when the initiator expects to move `expected` bytes. Where it can, and the
+    /// numbers differ, the transport moves the smaller and reports the rest as residual.
+    #[must_use]
+    pub const fn fits(&self, expected: u64) -> bool {
+        !self.exact || expected == self.bytes
+    }
+}
+
 impl Command {
     /// Reads a CDB; bytes that the command does not have are not looked at.
     ///

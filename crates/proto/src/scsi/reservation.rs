@@ -58,7 +58,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All types, in the order of SCSI's and NVMe's numbers.
+    /// All types.
     pub const ALL: [Self; 6] = [
         Self::WriteExclusive,
         Self::ExclusiveAccess,
@@ -67,6 +67,29 @@ impl Kind {
         Self::WriteExclusiveAll,
         Self::ExclusiveAccessAll,
     ];
+
+    /// NVMe's number of the type (RTYPE): 1 to 6 in order. SCSI's stands in [`persistent`](super::persistent).
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Reservation Type Encoding".
+    #[must_use]
+    pub const fn nvme_type(self) -> u8 {
+        match self {
+            Self::WriteExclusive => 1,
+            Self::ExclusiveAccess => 2,
+            Self::WriteExclusiveRegistrants => 3,
+            Self::ExclusiveAccessRegistrants => 4,
+            Self::WriteExclusiveAll => 5,
+            Self::ExclusiveAccessAll => 6,
+        }
+    }
+
+    /// The type with this number.
+    #[must_use]
+    pub fn from_nvme_type(number: u8) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.nvme_type() == number)
+    }
 
     /// Every registrant holds it.
     #[must_use]
@@ -99,7 +122,7 @@ pub struct Registrant {
     pub port: Option<u16>,
     /// The reservation key, never zero.
     pub key: u64,
-    /// It made the reservation, or got it. With an all-registrants type every registrant is a holder, whatever this says.
+    /// It made the reservation, or got it. With an all-registrants type every registrant holds it, whatever this says.
     made_reservation: bool,
 }
 

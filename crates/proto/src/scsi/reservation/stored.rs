@@ -48,7 +48,7 @@ impl Reservations {
         let kept: &[Registrant] = if self.persist { &self.registrants } else { &[] };
         let kind = self.kind.filter(|_| self.persist);
         bytes.push(u8::from(self.persist));
-        bytes.push(kind.map_or(0, kind_number));
+        bytes.push(kind.map_or(0, Kind::nvme_type));
         bytes.extend(u16::try_from(kept.len()).unwrap_or(0).to_be_bytes());
         for registrant in kept {
             registrant.append_to(&mut bytes);
@@ -136,17 +136,13 @@ impl Registrant {
     }
 }
 
-fn kind_number(kind: Kind) -> u8 {
-    let at = Kind::ALL.iter().position(|other| *other == kind);
-    at.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or(0)
-}
-
 fn read_kind(number: u8) -> Result<Option<Kind>, StoredError> {
-    let Some(at) = usize::from(number).checked_sub(1) else {
-        return Ok(None);
-    };
-    let kind = Kind::ALL.get(at).ok_or(StoredError::Inconsistent)?;
-    Ok(Some(*kind))
+    match number {
+        0 => Ok(None),
+        number => Kind::from_nvme_type(number)
+            .map(Some)
+            .ok_or(StoredError::Inconsistent),
+    }
 }
 
 /// Name and version of the form.

@@ -35,8 +35,8 @@ impl UringDriver {
             ring,
             spin,
             bell,
-            again: Vec::new(),
-            warm: Warm::default(),
+            again: Vec::with_capacity(entries as usize),
+            warm: Warm::new(),
             forgotten: Vec::new(),
         })
     }

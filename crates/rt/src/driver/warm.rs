@@ -9,7 +9,6 @@ use super::{Ending, Submission};
 use crate::{Op, TaskId};
 
 /// The receives that are tried by hand.
-#[derive(Default)]
 pub(super) struct Warm {
     held: Vec<Held>,
 }
@@ -25,6 +24,13 @@ const MOST: usize = 2;
 const TRIES_MOST: u32 = 256;
 
 impl Warm {
+    /// None so far. All memory is taken here: the first time may come long after a connection is ready.
+    pub(super) fn new() -> Self {
+        Self {
+            held: Vec::with_capacity(MOST),
+        }
+    }
+
     /// Whether one more receive may stay here.
     pub(super) fn has_room(&self) -> bool {
         self.held.len() < MOST

@@ -92,9 +92,7 @@ impl Response {
     #[must_use]
     pub fn new(response: &[u8]) -> Option<Self> {
         let mut bytes = [0; RESPONSE_BYTES_MAX];
-        bytes
-            .get_mut(..response.len())?
-            .copy_from_slice(response);
+        bytes.get_mut(..response.len())?.copy_from_slice(response);
         Some(Self {
             bytes,
             length: response.len(),

@@ -77,7 +77,11 @@ const KEYS: [(&str, Key, Purpose); 35] = {
         ("MaxConnections", Key::MaxConnections, Operational),
         ("InitialR2T", Key::InitialR2T, Operational),
         ("ImmediateData", Key::ImmediateData, Operational),
-        ("MaxRecvDataSegmentLength", Key::MaxRecvDataSegmentLength, Declared),
+        (
+            "MaxRecvDataSegmentLength",
+            Key::MaxRecvDataSegmentLength,
+            Declared,
+        ),
         ("MaxBurstLength", Key::MaxBurstLength, Operational),
         ("FirstBurstLength", Key::FirstBurstLength, Operational),
         ("DefaultTime2Wait", Key::DefaultTime2Wait, Operational),
@@ -329,21 +333,24 @@ impl Negotiation {
             Key::DataDigest => digest(value, wishes.data_digest, &mut agreed.digests.data),
             Key::InitialR2T => either(value, wishes.initial_r2t, &mut agreed.initial_r2t),
             Key::ImmediateData => both(value, wishes.immediate_data, &mut agreed.immediate_data),
-            Key::MaxRecvDataSegmentLength => {
-                declared(value, &mut agreed.initiator_segment_bytes)
-            }
-            Key::MaxBurstLength => {
-                least(value, LENGTHS, wishes.max_burst_bytes, &mut agreed.max_burst_bytes)
-            }
+            Key::MaxRecvDataSegmentLength => declared(value, &mut agreed.initiator_segment_bytes),
+            Key::MaxBurstLength => least(
+                value,
+                LENGTHS,
+                wishes.max_burst_bytes,
+                &mut agreed.max_burst_bytes,
+            ),
             Key::FirstBurstLength => {
                 let most = wishes.first_burst_bytes.min(agreed.max_burst_bytes);
                 least(value, LENGTHS, most, &mut agreed.first_burst_bytes)
             }
             Key::DefaultTime2Wait => seconds(value, u16::max, &mut agreed.time2wait_s),
             Key::DefaultTime2Retain => seconds(value, |_, _| 0, &mut agreed.time2retain_s),
-            Key::MaxOutstandingR2T => {
-                outstanding(value, wishes.max_outstanding_r2t, &mut agreed.max_outstanding_r2t)
-            }
+            Key::MaxOutstandingR2T => outstanding(
+                value,
+                wishes.max_outstanding_r2t,
+                &mut agreed.max_outstanding_r2t,
+            ),
             _ => constant(key, value),
         }
     }
@@ -458,13 +465,20 @@ mod tests {
 
     fn check(key: Key, value: &str, expected: Reply) {
         let mut negotiation = Negotiation::new(Wishes::default());
-        assert_eq!(negotiation.agree(key, value, false), expected, "{key:?}={value}");
+        assert_eq!(
+            negotiation.agree(key, value, false),
+            expected,
+            "{key:?}={value}"
+        );
     }
 
     #[test]
     fn every_key_stands_in_its_own_row() {
         for (index, (name, key, purpose)) in KEYS.into_iter().enumerate() {
-            assert_eq!((key as usize, key.name(), key.purpose()), (index, name, purpose));
+            assert_eq!(
+                (key as usize, key.name(), key.purpose()),
+                (index, name, purpose)
+            );
             assert_eq!(Key::parse(name), Some(key));
         }
         assert_eq!(Key::parse("headerdigest"), None);
@@ -484,7 +498,11 @@ mod tests {
         check(Key::MaxConnections, "8", Reply::Number(1));
         check(Key::DataPDUInOrder, "No", Reply::Boolean(true));
         check(Key::OFMarker, "Yes", Reply::Boolean(false));
-        check(Key::TaskReporting, "FastAbort,RFC3720", Reply::Choice("RFC3720"));
+        check(
+            Key::TaskReporting,
+            "FastAbort,RFC3720",
+            Reply::Choice("RFC3720"),
+        );
         check(Key::IscsiProtocolLevel, "2", Reply::Number(1));
         check(Key::MaxRecvDataSegmentLength, "512", Reply::None);
     }

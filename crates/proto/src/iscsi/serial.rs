@@ -117,7 +117,11 @@ mod tests {
         let mut window = Window::new(0, 3);
         let mut last = window.max_cmd_sn();
         for step in [true, true, false, true, true, false, false, false] {
-            if step { window.enter() } else { window.leave() }
+            if step {
+                window.enter()
+            } else {
+                window.leave()
+            }
             assert!(!precedes(window.max_cmd_sn(), last));
             last = window.max_cmd_sn();
         }

@@ -33,8 +33,8 @@ use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 pub use self::answer::{Answer, SENSE_BYTES_MAX, SENSE_CRC_ERROR};
-pub use self::control::{LogoutReason, ManagementId};
 use self::control::{Logout, Management};
+pub use self::control::{LogoutReason, ManagementId};
 use self::tasks::TaskTable;
 pub use self::text::Scope;
 use self::text::TextExchange;
@@ -42,8 +42,8 @@ use self::timers::Timers;
 use super::keys::{Parameters, Wishes};
 use super::login::{Leading, Login, Refusal, Session};
 use super::pdu::{
-    self, AdditionalHeader, BHS_BYTES, BasicHeader, Digests, FINAL, Lun, NO_TAG,
-    Opcode, Reject, RejectReason, Sequence, TaskAttribute, TaskFunction, U24, padding,
+    self, AdditionalHeader, BHS_BYTES, BasicHeader, Digests, FINAL, Lun, NO_TAG, Opcode, Reject,
+    RejectReason, Sequence, TaskAttribute, TaskFunction, U24, padding,
 };
 use super::serial::{Place, Window};
 use crate::codec::Reader;

@@ -298,7 +298,16 @@ mod tests {
         let read = ["0", "262144", "0x40000", "0XfF", "4294967295"].map(number);
         let expected = [0, 262_144, 0x40000, 255, u32::MAX].map(Some);
         assert_eq!(read, expected);
-        for wrong in ["", "0x", "+1", "-1", "4294967296", "1 ", "0b1", "00000000001"] {
+        for wrong in [
+            "",
+            "0x",
+            "+1",
+            "-1",
+            "4294967296",
+            "1 ",
+            "0b1",
+            "00000000001",
+        ] {
             assert_eq!(number(wrong), None, "{wrong}");
         }
     }

@@ -13,9 +13,7 @@ use zerocopy::byteorder::big_endian::{U16, U32};
 use super::{Event, Phase, Reading, SEGMENT_BYTES_MAX, Target, segment_length};
 use crate::Sink;
 use crate::iscsi::login::{Admission, Refusal, Response, Session, Step};
-use crate::iscsi::pdu::{
-    BasicHeader, LoginRequest, LoginResponse, LoginStatus, Opcode, padding,
-};
+use crate::iscsi::pdu::{BasicHeader, LoginRequest, LoginResponse, LoginStatus, Opcode, padding};
 use crate::iscsi::serial::Window;
 
 impl Target {

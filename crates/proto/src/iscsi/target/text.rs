@@ -15,9 +15,7 @@ use super::control::TAG_OF_NO_SLOT;
 use super::{Event, Outcome, Target, segment_length};
 use crate::Sink;
 use crate::iscsi::keys::{Key, Negotiation, Purpose, Reply};
-use crate::iscsi::pdu::{
-    BasicHeader, CONTINUE, FINAL, NO_TAG, Opcode, RejectReason, TextResponse,
-};
+use crate::iscsi::pdu::{BasicHeader, CONTINUE, FINAL, NO_TAG, Opcode, RejectReason, TextResponse};
 use crate::iscsi::text::{TextBuffer, TextWriter, pairs};
 
 /// Which targets are asked for.

@@ -99,7 +99,12 @@ mod tests {
 
     #[test]
     fn base64_agrees_with_the_vectors_of_rfc_4648() {
-        let vectors = [("0bZg==", "f"), ("0bZm8=", "fo"), ("0BZm9v", "foo"), ("0bZm9vYg==", "foob")];
+        let vectors = [
+            ("0bZg==", "f"),
+            ("0bZm8=", "fo"),
+            ("0BZm9v", "foo"),
+            ("0bZm9vYg==", "foob"),
+        ];
         for (text, bytes) in vectors {
             assert_eq!(decode(text, 10).as_deref(), Some(bytes.as_bytes()));
         }
@@ -108,7 +113,17 @@ mod tests {
     #[test]
     fn refuses_what_has_not_the_form_or_is_too_long() {
         let wrong = [
-            "", "0", "0x", "0b", "1234", "0xg0", "0bZg=", "0bZ===", "0bZh==", "0b====", "0bZg==Zg==",
+            "",
+            "0",
+            "0x",
+            "0b",
+            "1234",
+            "0xg0",
+            "0bZg=",
+            "0bZ===",
+            "0bZh==",
+            "0b====",
+            "0bZg==Zg==",
             "0x00\u{e9}",
         ];
         for value in wrong {

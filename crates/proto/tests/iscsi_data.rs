@@ -4,7 +4,7 @@ mod iscsi_wire;
 
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::pdu::{Lun, TaskAttribute};
-use fabrix_proto::iscsi::target::{Answer, Event, SENSE_CRC_ERROR, Transfer};
+use fabrix_proto::iscsi::target::{Answer, Event, SENSE_CRC_ERROR, TargetLimits, Transfer};
 use iscsi_wire::*;
 
 const UNASKED: u32 = u32::MAX;
@@ -166,7 +166,8 @@ fn answer_r2ts(wire: &mut Wire, itt: u32, data: &[u8]) {
         let count = pieces.len();
         for (index, piece) in pieces {
             let last = if index + 1 == count { 0x80 } else { 0 };
-            let numbers = (index as u32, (start + index * 6000) as u32);
+            let number = |value: usize| u32::try_from(value).expect("small");
+            let numbers = (number(index), number(start + index * 6000));
             wire.send(&data_out(last, itt, r2t.get32(20), numbers, piece));
         }
         asked.extend(wire.said());
@@ -404,4 +405,26 @@ fn announcements_beyond_what_was_agreed_end_the_connection() {
         assert!(wire.is_closed(), "{pdu:x?}");
         assert!(wire.take_events().is_empty());
     }
+}
+
+#[test]
+fn large_immediate_data_goes_into_the_slots_memory() {
+    let few = TargetLimits {
+        max_inline_bytes: 512,
+        ..limits()
+    };
+    let mut wire = logged_in(few, &[]);
+    wire.send(&command_pdu(WRITE, 9, FIRST, 513).data(&pattern(513, 7)));
+    let mut events = wire.take_events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    let Some(Event::Fetched { slot, intact: true }) = events.pop() else {
+        panic!("the data has come");
+    };
+    let transfer = Transfer::Fetch {
+        bytes: 513,
+        arriving: true,
+    };
+    assert!(matches!(events[0], Event::Command { transfer: it, .. } if it == transfer));
+    assert_eq!(wire.memory[usize::from(slot.0)][..513], pattern(513, 7));
+    assert!(wire.answer(slot, Answer::good(513)));
 }

@@ -142,13 +142,13 @@ fn text_response() {
     wire.event();
     wire.with(|target, out| target.answer_targets([("iqn.a.b", &["192.0.2.1:3260,1"][..])], out));
     let header = format!(
-        "24 80 0000 00 000033 0000000000000000 00000006 ffffffff {IDLE}
+        "24 80 0000 00 000032 0000000000000000 00000006 ffffffff {IDLE}
                           00000000 00000000 00000000"
     );
     check(
         &mut wire,
         &header,
-        b"TargetName=iqn.a.b\0TargetAddress=192.0.2.1:3260,1\0\0",
+        b"TargetName=iqn.a.b\0TargetAddress=192.0.2.1:3260,1\0\0\0",
     );
 }
 

@@ -58,6 +58,9 @@ pub struct TargetLimits {
     pub immediate: u16,
     /// Data of one write, in bytes; a command that has more is answered with INVALID FIELD IN CDB.
     pub max_write_bytes: u32,
+    /// A write whose data came with it is handed out as `Inline` up to this, in bytes: the driver then holds it in one
+    /// piece where it was received. More comes as `Fetch`, into the slot's memory.
+    pub max_inline_bytes: u32,
     /// What the target wishes in the negotiation.
     pub wishes: Wishes,
     /// How long a login may take, in milliseconds.
@@ -74,6 +77,7 @@ impl Default for TargetLimits {
             window: 128,
             immediate: 8,
             max_write_bytes: 8 << 20,
+            max_inline_bytes: 64 << 10,
             wishes: Wishes::default(),
             login_ms: 15_000,
             ping_idle_ms: 15_000,
@@ -160,7 +164,8 @@ pub enum Event {
         function: TaskFunction,
         /// The logical unit.
         lun: Lun,
-        /// The task, for ABORT TASK; it is in progress.
+        /// The task, for ABORT TASK; it is in progress. It may be one that the machine refuses and the adapter never
+        /// saw; `abort` frees that too.
         referenced: Option<Slot>,
     },
     /// The initiator does not answer; the connection is over.
@@ -337,7 +342,6 @@ impl Target {
         if matches!(self.phase, Phase::Login(_)) {
             return Ok(self.login_header(&basic, out));
         }
-        self.check_lengths(&basic)?;
         let more = basic.ahs_bytes() + self.digests().header_bytes();
         if more > 0 {
             self.reading = Reading::Additional { bytes: more };
@@ -389,6 +393,7 @@ impl Target {
     /// The header is whole. `extended`: it has additional segments.
     fn dispatch<S: Sink>(&mut self, basic: &BasicHeader, extended: bool, out: &mut S) -> Outcome {
         self.reading = Reading::Basic;
+        self.check_lengths(basic)?;
         if self.logout.is_some() {
             self.skip(basic, None);
             return Ok(None);

@@ -102,7 +102,8 @@ impl Target {
     /// The task gets its slot; what comes next is its immediate data, if it has any.
     fn begin<S: Sink>(&mut self, mut task: Task, immediate: u32, out: &mut S) -> Outcome {
         let refused = matches!(task.phase, Phase::Answered(_));
-        let inline = immediate > 0 && immediate == task.expected && !refused;
+        let whole = immediate > 0 && immediate == task.expected;
+        let inline = whole && immediate <= self.limits.max_inline_bytes && !refused;
         if inline {
             task.phase = Phase::Arriving;
         }

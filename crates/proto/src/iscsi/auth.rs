@@ -1,7 +1,8 @@
 //! CHAP, one-way and mutual, as pure state: who must know which secret, and whether an answer proves it.
 //!
 //! Knows algorithms, secrets and challenges. Where challenge bytes come from is the owner's business, for this crate
-//! has no randomness: they come in as arguments, from a generator that nobody can guess, and never twice.
+//! has no randomness: they come in as arguments, from a generator that nobody can guess, and never twice. A challenge
+//! lives as long as its login, which the machine's clock bounds.
 //!
 //! Source: RFC 7143, section 12.1.3 "Challenge Handshake Authentication Protocol (CHAP)"; RFC 1994; the IANA
 //! registry of CHAP algorithms.

@@ -273,7 +273,8 @@ impl Target {
             parameters: Parameters::default(),
             window: Window::new(0, limits.window),
             stat_sn: 0,
-            tasks: TaskTable::new(limits.slots()),
+            // Who is not let in costs no table: it is made when the session begins.
+            tasks: TaskTable::new(0),
             immediate: 0,
             management: [None; MANAGEMENT_MAX],
             text: TextExchange::default(),

@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
+use super::tasks::TaskTable;
 use super::{Event, Phase, Reading, SEGMENT_BYTES_MAX, Target, segment_length};
 use crate::Sink;
 use crate::iscsi::login::{Admission, Refusal, Response, Session, Step};
@@ -99,6 +100,7 @@ impl Target {
 
     fn log_in(&mut self, session: Box<Session>) {
         self.parameters = session.parameters;
+        self.tasks = TaskTable::new(self.limits.slots());
         self.timers.log_in();
         self.phase = Phase::FullFeature(session);
     }

@@ -5,8 +5,8 @@
 //! [`Machine`] about them, time comes in as an argument, checksums as a function. It does not know what a disk is.
 //!
 //! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP transport below
-//! `nvme::tcp`; [`codec`] the bounded reader and writer for what no structure can describe; [`violation`] the one
-//! way a peer can break the rules.
+//! `nvme::tcp`; [`iscsi`] the target's side of an iSCSI connection; [`codec`] the bounded reader and writer for what
+//! no structure can describe; [`violation`] the one way a peer can break the rules.
 
 #![no_std]
 #![allow(
@@ -17,6 +17,7 @@
 extern crate alloc;
 
 pub mod codec;
+pub mod iscsi;
 pub mod nvme;
 pub mod violation;
 
@@ -79,7 +80,8 @@ pub enum Want {
         offset: u32,
         /// How many bytes, never zero; the digest is not counted.
         bytes: u32,
-        /// Four more bytes follow, the CRC32C of the payload bytes; the driver checks them.
+        /// Four more bytes follow, the CRC32C of the payload bytes and of what fills them up to a multiple of
+        /// [`Machine::PAYLOAD_UNIT`]; the driver checks them.
         digest: bool,
     },
     /// Nothing any more: the connection is over.
@@ -91,7 +93,8 @@ pub trait Sink {
     /// Send these bytes; they are copied before the call returns.
     fn bytes(&mut self, bytes: &[u8]);
 
-    /// Send `bytes` of a slot's payload from `offset`; with `digest`, append the CRC32C of these bytes.
+    /// Send `bytes` of a slot's payload from `offset`, filled with zeros to a multiple of
+    /// [`Machine::PAYLOAD_UNIT`]; with `digest`, append the CRC32C of all that.
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool);
 }
 
@@ -102,6 +105,10 @@ pub trait Sink {
 pub trait Machine {
     /// What the machine tells its owner.
     type Event;
+
+    /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to the next one, before
+    /// the digest, which covers them. They do not count in [`Want::Payload`] and [`Sink::payload`].
+    const PAYLOAD_UNIT: u32 = 1;
 
     /// The next bytes, and where they belong.
     fn want(&self) -> Want;

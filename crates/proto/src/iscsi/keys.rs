@@ -1,0 +1,560 @@
+//! The keys of a session: what each may be, and how two wishes become one value.
+//!
+//! Pure: a key and a value go in, a reply comes out, and [`Parameters`] hold what is agreed. When a key may come is
+//! the login's business; here stands only whether it has a meaning in a discovery session.
+//!
+//! Source: RFC 7143, section 13 "Login/Text Operational Text Keys", section 6.2 "Text Mode Negotiation".
+
+use core::fmt;
+
+use super::pdu::{DATA_SEGMENT_MAX, Digests};
+use super::text::{boolean, list, number, yes_no};
+
+/// A key that we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names are the standard's keys")]
+pub enum Key {
+    HeaderDigest,
+    DataDigest,
+    MaxConnections,
+    InitialR2T,
+    ImmediateData,
+    MaxRecvDataSegmentLength,
+    MaxBurstLength,
+    FirstBurstLength,
+    DefaultTime2Wait,
+    DefaultTime2Retain,
+    MaxOutstandingR2T,
+    DataPDUInOrder,
+    DataSequenceInOrder,
+    ErrorRecoveryLevel,
+    IFMarker,
+    OFMarker,
+    IFMarkInt,
+    OFMarkInt,
+    TaskReporting,
+    IscsiProtocolLevel,
+    RdmaExtensions,
+    InitiatorName,
+    InitiatorAlias,
+    TargetName,
+    TargetAlias,
+    TargetAddress,
+    TargetPortalGroupTag,
+    SessionType,
+    SendTargets,
+    AuthMethod,
+    ChapA,
+    ChapI,
+    ChapC,
+    ChapN,
+    ChapR,
+}
+
+/// What a key is for, which decides when it may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Agreed in the operational stage.
+    Operational,
+    /// Declared at any time, after the login too.
+    Declared,
+    /// Said once, in the first request.
+    Leading,
+    /// Authentication.
+    Security,
+    /// Asked after the login.
+    FullFeature,
+    /// Said by targets only.
+    Targets,
+}
+
+const KEYS: [(&str, Key, Purpose); 35] = {
+    use Purpose::{Declared, FullFeature, Leading, Operational, Security, Targets};
+    [
+        ("HeaderDigest", Key::HeaderDigest, Operational),
+        ("DataDigest", Key::DataDigest, Operational),
+        ("MaxConnections", Key::MaxConnections, Operational),
+        ("InitialR2T", Key::InitialR2T, Operational),
+        ("ImmediateData", Key::ImmediateData, Operational),
+        (
+            "MaxRecvDataSegmentLength",
+            Key::MaxRecvDataSegmentLength,
+            Declared,
+        ),
+        ("MaxBurstLength", Key::MaxBurstLength, Operational),
+        ("FirstBurstLength", Key::FirstBurstLength, Operational),
+        ("DefaultTime2Wait", Key::DefaultTime2Wait, Operational),
+        ("DefaultTime2Retain", Key::DefaultTime2Retain, Operational),
+        ("MaxOutstandingR2T", Key::MaxOutstandingR2T, Operational),
+        ("DataPDUInOrder", Key::DataPDUInOrder, Operational),
+        ("DataSequenceInOrder", Key::DataSequenceInOrder, Operational),
+        ("ErrorRecoveryLevel", Key::ErrorRecoveryLevel, Operational),
+        ("IFMarker", Key::IFMarker, Operational),
+        ("OFMarker", Key::OFMarker, Operational),
+        ("IFMarkInt", Key::IFMarkInt, Operational),
+        ("OFMarkInt", Key::OFMarkInt, Operational),
+        ("TaskReporting", Key::TaskReporting, Operational),
+        ("iSCSIProtocolLevel", Key::IscsiProtocolLevel, Operational),
+        ("RDMAExtensions", Key::RdmaExtensions, Operational),
+        ("InitiatorName", Key::InitiatorName, Leading),
+        ("InitiatorAlias", Key::InitiatorAlias, Declared),
+        ("TargetName", Key::TargetName, Leading),
+        ("TargetAlias", Key::TargetAlias, Targets),
+        ("TargetAddress", Key::TargetAddress, Targets),
+        ("TargetPortalGroupTag", Key::TargetPortalGroupTag, Targets),
+        ("SessionType", Key::SessionType, Leading),
+        ("SendTargets", Key::SendTargets, FullFeature),
+        ("AuthMethod", Key::AuthMethod, Security),
+        ("CHAP_A", Key::ChapA, Security),
+        ("CHAP_I", Key::ChapI, Security),
+        ("CHAP_C", Key::ChapC, Security),
+        ("CHAP_N", Key::ChapN, Security),
+        ("CHAP_R", Key::ChapR, Security),
+    ]
+};
+
+impl Key {
+    /// The key of this name, if we know it.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let row = KEYS.iter().find(|(known, _, _)| *known == name)?;
+        Some(row.1)
+    }
+
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        KEYS[self as usize].0
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub const fn purpose(self) -> Purpose {
+        KEYS[self as usize].2
+    }
+
+    /// One bit of its own, to remember which keys have come.
+    #[must_use]
+    pub const fn bit(self) -> u64 {
+        1 << self as u8
+    }
+
+    /// Whether it has a meaning in a discovery session.
+    const fn concerns_discovery(self) -> bool {
+        matches!(
+            self,
+            Self::HeaderDigest | Self::DataDigest | Self::MaxRecvDataSegmentLength
+        )
+    }
+}
+
+/// What two sides have agreed on; before that, the standard's defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// HeaderDigest and DataDigest.
+    pub digests: Digests,
+    /// InitialR2T: no data of a write comes before an R2T, save immediate data.
+    pub initial_r2t: bool,
+    /// ImmediateData: data may come with a SCSI Command.
+    pub immediate_data: bool,
+    /// MaxRecvDataSegmentLength of the initiator: the most data of one PDU of ours, in bytes.
+    pub initiator_segment_bytes: u32,
+    /// MaxRecvDataSegmentLength of the target: the most data of one PDU of the initiator, in bytes.
+    pub target_segment_bytes: u32,
+    /// MaxBurstLength: the most data of one sequence of Data-In, or one R2T, in bytes.
+    pub max_burst_bytes: u32,
+    /// FirstBurstLength: the most data of a write before its first R2T, in bytes.
+    pub first_burst_bytes: u32,
+    /// DefaultTime2Wait, in seconds.
+    pub time2wait_s: u16,
+    /// DefaultTime2Retain, in seconds.
+    pub time2retain_s: u16,
+    /// MaxOutstandingR2T: R2Ts of one command at once.
+    pub max_outstanding_r2t: u16,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            digests: Digests::default(),
+            initial_r2t: true,
+            immediate_data: true,
+            initiator_segment_bytes: SEGMENT_BYTES_DEFAULT,
+            target_segment_bytes: SEGMENT_BYTES_DEFAULT,
+            max_burst_bytes: 262_144,
+            first_burst_bytes: 65_536,
+            time2wait_s: 2,
+            time2retain_s: 20,
+            max_outstanding_r2t: 1,
+        }
+    }
+}
+
+/// What the target wishes; what comes out is never more than this.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes {
+    /// Whether an initiator that wants header digests gets them.
+    pub header_digest: Permission,
+    /// Whether an initiator that wants data digests gets them.
+    pub data_digest: Permission,
+    /// Whether every write waits for an R2T.
+    pub initial_r2t: bool,
+    /// Whether data may come with a command.
+    pub immediate_data: bool,
+    /// The most data of one PDU of the initiator, in bytes.
+    pub segment_bytes: u32,
+    /// The most data of one sequence, in bytes.
+    pub max_burst_bytes: u32,
+    /// The most data of a write before its first R2T, in bytes.
+    pub first_burst_bytes: u32,
+    /// R2Ts of one command at once, at most [`R2TS_MAX`].
+    pub max_outstanding_r2t: u16,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Self {
+            header_digest: Permission::Allowed,
+            data_digest: Permission::Allowed,
+            initial_r2t: false,
+            immediate_data: true,
+            segment_bytes: 262_144,
+            max_burst_bytes: 1 << 20,
+            first_burst_bytes: 262_144,
+            max_outstanding_r2t: 4,
+        }
+    }
+}
+
+/// Whether a digest is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Never.
+    Refused,
+    /// Where the initiator prefers it.
+    Allowed,
+    /// Wherever the initiator offers it; who does not is refused the key.
+    Required,
+}
+
+/// What is said to one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing: it was a declaration.
+    None,
+    /// This number.
+    Number(u32),
+    /// `Yes` or `No`.
+    Boolean(bool),
+    /// One entry of the list.
+    Choice(&'static str),
+    /// The key has no meaning here.
+    Irrelevant,
+    /// The value cannot be accepted; what was agreed before stays.
+    Reject,
+    /// The key is not known.
+    NotUnderstood,
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Number(value) => write!(f, "{value}"),
+            Self::Boolean(value) => f.write_str(yes_no(*value)),
+            Self::Choice(value) => f.write_str(value),
+            Self::Irrelevant => f.write_str("Irrelevant"),
+            Self::Reject => f.write_str("Reject"),
+            Self::NotUnderstood => f.write_str("NotUnderstood"),
+        }
+    }
+}
+
+/// The keys of one login, as far as they are agreed.
+#[derive(Clone, Debug)]
+pub struct Negotiation {
+    wishes: Wishes,
+    agreed: Parameters,
+}
+
+impl Negotiation {
+    /// Nothing agreed. Wishes that the standard does not allow are moved to the nearest it does.
+    #[must_use]
+    pub fn new(wishes: Wishes) -> Self {
+        let max_burst_bytes = wishes.max_burst_bytes.clamp(BYTES_MIN, DATA_SEGMENT_MAX);
+        let wishes = Wishes {
+            segment_bytes: wishes.segment_bytes.clamp(BYTES_MIN, DATA_SEGMENT_MAX),
+            max_burst_bytes,
+            first_burst_bytes: wishes.first_burst_bytes.clamp(BYTES_MIN, max_burst_bytes),
+            max_outstanding_r2t: wishes.max_outstanding_r2t.clamp(1, R2TS_MAX),
+            ..wishes
+        };
+        Self {
+            wishes,
+            agreed: Parameters::default(),
+        }
+    }
+
+    /// What a session has agreed on, to which declarations are added.
+    #[must_use]
+    pub fn resumed(agreed: Parameters) -> Self {
+        Self {
+            wishes: Wishes::default(),
+            agreed,
+        }
+    }
+
+    /// What is agreed now. FirstBurstLength is never above MaxBurstLength, whatever was said of them.
+    #[must_use]
+    pub fn agreed(&self) -> Parameters {
+        let agreed = self.agreed;
+        Parameters {
+            first_burst_bytes: agreed.first_burst_bytes.min(agreed.max_burst_bytes),
+            ..agreed
+        }
+    }
+
+    /// MaxRecvDataSegmentLength as we declare it, which holds from now on.
+    pub fn declare_segment_bytes(&mut self) -> u32 {
+        self.agreed.target_segment_bytes = self.wishes.segment_bytes;
+        self.wishes.segment_bytes
+    }
+
+    /// Agrees on one operational or declared key; `discovery` is the session's type.
+    pub fn agree(&mut self, key: Key, value: &str, discovery: bool) -> Reply {
+        if discovery && !key.concerns_discovery() && key.purpose() == Purpose::Operational {
+            return Reply::Irrelevant;
+        }
+        let wishes = self.wishes;
+        let agreed = &mut self.agreed;
+        match key {
+            Key::HeaderDigest => digest(value, wishes.header_digest, &mut agreed.digests.header),
+            Key::DataDigest => digest(value, wishes.data_digest, &mut agreed.digests.data),
+            Key::InitialR2T => either(value, wishes.initial_r2t, &mut agreed.initial_r2t),
+            Key::ImmediateData => both(value, wishes.immediate_data, &mut agreed.immediate_data),
+            Key::MaxRecvDataSegmentLength => declared(value, &mut agreed.initiator_segment_bytes),
+            Key::MaxBurstLength => least(
+                value,
+                LENGTHS,
+                wishes.max_burst_bytes,
+                &mut agreed.max_burst_bytes,
+            ),
+            Key::FirstBurstLength => {
+                let most = wishes.first_burst_bytes.min(agreed.max_burst_bytes);
+                least(value, LENGTHS, most, &mut agreed.first_burst_bytes)
+            }
+            Key::DefaultTime2Wait => seconds(value, u16::max, &mut agreed.time2wait_s),
+            Key::DefaultTime2Retain => seconds(value, |_, _| 0, &mut agreed.time2retain_s),
+            Key::MaxOutstandingR2T => outstanding(
+                value,
+                wishes.max_outstanding_r2t,
+                &mut agreed.max_outstanding_r2t,
+            ),
+            _ => constant(key, value),
+        }
+    }
+}
+
+/// Keys for which there is only one thing that we do.
+fn constant(key: Key, value: &str) -> Reply {
+    match key {
+        Key::MaxConnections => least(value, (1, 65_535), 1, &mut 0),
+        Key::ErrorRecoveryLevel => least(value, (0, 2), 0, &mut 0),
+        Key::IscsiProtocolLevel => least(value, (0, 31), 1, &mut 0),
+        Key::DataPDUInOrder | Key::DataSequenceInOrder => either(value, true, &mut false),
+        Key::IFMarker | Key::OFMarker | Key::RdmaExtensions => both(value, false, &mut false),
+        Key::TaskReporting => match list(value).any(|entry| entry == "RFC3720") {
+            true => Reply::Choice("RFC3720"),
+            false => Reply::Reject,
+        },
+        Key::InitiatorAlias => Reply::None,
+        _ => Reply::Reject,
+    }
+}
+
+/// The first entry of the initiator's list that we allow.
+fn digest(value: &str, permission: Permission, agreed: &mut bool) -> Reply {
+    let allowed = |entry: &&str| match *entry {
+        "CRC32C" => permission != Permission::Refused,
+        "None" => permission != Permission::Required,
+        _ => false,
+    };
+    match list(value).find(allowed) {
+        Some("CRC32C") => {
+            *agreed = true;
+            Reply::Choice("CRC32C")
+        }
+        Some(_) => {
+            *agreed = false;
+            Reply::Choice("None")
+        }
+        None => Reply::Reject,
+    }
+}
+
+/// Yes when one of both says so (OR).
+fn either(value: &str, wish: bool, agreed: &mut bool) -> Reply {
+    let Some(offered) = boolean(value) else {
+        return Reply::Reject;
+    };
+    *agreed = offered || wish;
+    Reply::Boolean(*agreed)
+}
+
+/// Yes when both say so (AND).
+fn both(value: &str, wish: bool, agreed: &mut bool) -> Reply {
+    let Some(offered) = boolean(value) else {
+        return Reply::Reject;
+    };
+    *agreed = offered && wish;
+    Reply::Boolean(*agreed)
+}
+
+fn in_range(value: &str, (lowest, highest): (u32, u32)) -> Option<u32> {
+    number(value).filter(|value| (lowest..=highest).contains(value))
+}
+
+/// The smaller of both.
+fn least(value: &str, range: (u32, u32), wish: u32, agreed: &mut u32) -> Reply {
+    let Some(offered) = in_range(value, range) else {
+        return Reply::Reject;
+    };
+    *agreed = offered.min(wish);
+    Reply::Number(*agreed)
+}
+
+fn declared(value: &str, agreed: &mut u32) -> Reply {
+    let Some(bytes) = in_range(value, LENGTHS) else {
+        return Reply::Reject;
+    };
+    *agreed = bytes;
+    Reply::None
+}
+
+fn seconds(value: &str, choose: impl Fn(u16, u16) -> u16, agreed: &mut u16) -> Reply {
+    let offered = in_range(value, (0, 3600)).and_then(|value| u16::try_from(value).ok());
+    let Some(offered) = offered else {
+        return Reply::Reject;
+    };
+    *agreed = choose(offered, TIME2WAIT_S);
+    Reply::Number(u32::from(*agreed))
+}
+
+fn outstanding(value: &str, wish: u16, agreed: &mut u16) -> Reply {
+    let offered = in_range(value, (1, 65_535)).and_then(|value| u16::try_from(value).ok());
+    let Some(offered) = offered else {
+        return Reply::Reject;
+    };
+    *agreed = offered.min(wish);
+    Reply::Number(u32::from(*agreed))
+}
+
+/// The most R2Ts of one command at once that the target keeps.
+pub const R2TS_MAX: u16 = 8;
+/// MaxRecvDataSegmentLength before it is declared, and in both directions of every login, in bytes.
+pub const SEGMENT_BYTES_DEFAULT: u32 = 8192;
+const BYTES_MIN: u32 = 512;
+const LENGTHS: (u32, u32) = (BYTES_MIN, DATA_SEGMENT_MAX);
+/// The initiator may come back after so many seconds.
+const TIME2WAIT_S: u16 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: Key, value: &str, expected: Reply) {
+        let mut negotiation = Negotiation::new(Wishes::default());
+        assert_eq!(
+            negotiation.agree(key, value, false),
+            expected,
+            "{key:?}={value}"
+        );
+    }
+
+    #[test]
+    fn every_key_stands_in_its_own_row() {
+        for (index, (name, key, purpose)) in KEYS.into_iter().enumerate() {
+            assert_eq!(
+                (key as usize, key.name(), key.purpose()),
+                (index, name, purpose)
+            );
+            assert_eq!(Key::parse(name), Some(key));
+        }
+        assert_eq!(Key::parse("headerdigest"), None);
+    }
+
+    #[test]
+    fn two_wishes_become_one_value_by_the_rule_of_their_key() {
+        check(Key::InitialR2T, "No", Reply::Boolean(false));
+        check(Key::InitialR2T, "Yes", Reply::Boolean(true));
+        check(Key::ImmediateData, "Yes", Reply::Boolean(true));
+        check(Key::MaxBurstLength, "16776192", Reply::Number(1 << 20));
+        check(Key::MaxBurstLength, "0x1000", Reply::Number(4096));
+        check(Key::MaxOutstandingR2T, "1", Reply::Number(1));
+        check(Key::DefaultTime2Wait, "0", Reply::Number(2));
+        check(Key::DefaultTime2Retain, "20", Reply::Number(0));
+        check(Key::ErrorRecoveryLevel, "2", Reply::Number(0));
+        check(Key::MaxConnections, "8", Reply::Number(1));
+        check(Key::DataPDUInOrder, "No", Reply::Boolean(true));
+        check(Key::OFMarker, "Yes", Reply::Boolean(false));
+        check(
+            Key::TaskReporting,
+            "FastAbort,RFC3720",
+            Reply::Choice("RFC3720"),
+        );
+        check(Key::IscsiProtocolLevel, "2", Reply::Number(1));
+        check(Key::MaxRecvDataSegmentLength, "512", Reply::None);
+    }
+
+    #[test]
+    fn what_is_no_value_of_the_key_is_rejected() {
+        check(Key::InitialR2T, "yes", Reply::Reject);
+        check(Key::InitialR2T, "", Reply::Reject);
+        check(Key::MaxBurstLength, "511", Reply::Reject);
+        check(Key::MaxBurstLength, "16777216", Reply::Reject);
+        check(Key::MaxBurstLength, "many", Reply::Reject);
+        check(Key::DefaultTime2Wait, "3601", Reply::Reject);
+        check(Key::HeaderDigest, "SHA1", Reply::Reject);
+        check(Key::TargetPortalGroupTag, "1", Reply::Reject);
+        check(Key::OFMarkInt, "2048", Reply::Reject);
+    }
+
+    #[test]
+    fn the_initiators_first_choice_among_the_allowed_digests_wins() {
+        check(Key::HeaderDigest, "CRC32C,None", Reply::Choice("CRC32C"));
+        check(Key::HeaderDigest, "None,CRC32C", Reply::Choice("None"));
+        let wish = |permission, value| {
+            let mut negotiation = Negotiation::new(Wishes {
+                data_digest: permission,
+                ..Wishes::default()
+            });
+            negotiation.agree(Key::DataDigest, value, false)
+        };
+        let required = wish(Permission::Required, "None,CRC32C");
+        assert_eq!(required, Reply::Choice("CRC32C"));
+        assert_eq!(wish(Permission::Required, "None"), Reply::Reject);
+        assert_eq!(wish(Permission::Refused, "CRC32C"), Reply::Reject);
+    }
+
+    #[test]
+    fn the_first_burst_is_never_above_the_burst() {
+        let mut negotiation = Negotiation::new(Wishes::default());
+        negotiation.agree(Key::MaxBurstLength, "4096", false);
+        let reply = negotiation.agree(Key::FirstBurstLength, "65536", false);
+        assert_eq!(reply, Reply::Number(4096));
+        let mut reversed = Negotiation::new(Wishes::default());
+        reversed.agree(Key::FirstBurstLength, "65536", false);
+        reversed.agree(Key::MaxBurstLength, "4096", false);
+        assert_eq!(reversed.agreed().first_burst_bytes, 4096);
+    }
+
+    #[test]
+    fn a_discovery_session_has_digests_and_segments_only() {
+        let mut negotiation = Negotiation::new(Wishes::default());
+        let mut agree = |key, value| negotiation.agree(key, value, true);
+        assert_eq!(agree(Key::MaxBurstLength, "4096"), Reply::Irrelevant);
+        assert_eq!(agree(Key::HeaderDigest, "None"), Reply::Choice("None"));
+        assert_eq!(agree(Key::MaxRecvDataSegmentLength, "4096"), Reply::None);
+    }
+}

@@ -1,0 +1,422 @@
+//! The target's side of a login: stages, names, authentication and negotiation, request by request.
+//!
+//! It knows what may be said when, and yields the values of a session. It does not decide who may log in: after the
+//! first request it asks ([`Step::Authorize`]), and goes on with what its owner grants. It builds the text of a
+//! response; the numbers of the PDU are the machine's.
+//!
+//! `login/leading.rs` reads who wants in, `login/security.rs` follows the authentication.
+//!
+//! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
+
+mod leading;
+mod security;
+
+use core::mem;
+use core::num::NonZeroU16;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+pub use self::leading::{Leading, NAME_BYTES_MAX};
+use self::security::{Given, Security};
+use super::auth::ChapPolicy;
+use super::keys::{Key, Negotiation, Parameters, Purpose, Reply, Wishes};
+use super::pdu::{CONTINUE, FINAL, LoginRequest, LoginStatus};
+use super::text::{Pair, TextBuffer, TextWriter, pairs};
+
+/// What the owner says to who wants to log in.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// Come in, after authentication.
+    Admit(Grant),
+    /// Not here: the status says why.
+    Refuse(LoginStatus),
+    /// Elsewhere.
+    Moved {
+        /// For good, or for now.
+        permanently: bool,
+        /// `address:port`, as TargetAddress says it.
+        address: Box<str>,
+    },
+}
+
+/// What an initiator gets when it has proved what it must.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// TSIH: the session's number, unique among those of this initiator.
+    pub tsih: NonZeroU16,
+    /// TargetPortalGroupTag.
+    pub portal_group_tag: u16,
+    /// What it must prove.
+    pub auth: Auth,
+}
+
+/// What an initiator must prove.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// Nothing.
+    None,
+    /// That it knows a secret.
+    Chap(Box<ChapPolicy>),
+}
+
+/// A session that has begun.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Who asked for it.
+    pub leading: Leading,
+    /// TSIH.
+    pub tsih: NonZeroU16,
+    /// What both sides agreed on.
+    pub parameters: Parameters,
+}
+
+/// What is to be done after a request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Send this response, and wait for the next request.
+    Respond(Response),
+    /// Ask the owner who [`Login::leading`] is, and call [`Login::admit`].
+    Authorize,
+    /// Send this response: the session begins.
+    Complete(Response, Box<Session>),
+    /// Send this, and end the connection.
+    Refuse(Refusal),
+}
+
+/// The part of a Login Response that the login knows.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// T, CSG and NSG.
+    pub flags: u8,
+    /// TSIH: zero before the end.
+    pub tsih: u16,
+    /// The text; never more than one PDU's, because what it answers is bounded.
+    pub text: Vec<u8>,
+}
+
+/// Why a login has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the initiator is told.
+    pub status: LoginStatus,
+    /// What was wrong, for the log.
+    pub sentence: &'static str,
+    /// Text to go with it: where the target has moved to.
+    pub text: Vec<u8>,
+}
+
+impl Refusal {
+    /// A refusal without text.
+    #[must_use]
+    pub const fn new(status: LoginStatus, sentence: &'static str) -> Self {
+        Self {
+            status,
+            sentence,
+            text: Vec::new(),
+        }
+    }
+
+    const fn initiator_error(sentence: &'static str) -> Self {
+        Self::new(LoginStatus::INITIATOR_ERROR, sentence)
+    }
+}
+
+/// A stage of a login (CSG and NSG).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum Stage {
+    Security = 0,
+    Operational = 1,
+    FullFeature = 3,
+}
+
+impl Stage {
+    fn parse(bits: u8) -> Result<Self, Refusal> {
+        match bits & 3 {
+            0 => Ok(Self::Security),
+            1 => Ok(Self::Operational),
+            3 => Ok(Self::FullFeature),
+            _ => Err(Refusal::initiator_error("a stage that does not exist")),
+        }
+    }
+}
+
+/// The identity that every request of one login repeats.
+type Identity = ([u8; 6], u16, u16);
+
+/// The target's side of one login.
+#[derive(Clone, Debug)]
+pub struct Login {
+    stage: Option<Stage>,
+    /// Where the request that is being answered wants to go.
+    transit: Option<Stage>,
+    identity: Option<Identity>,
+    text: TextBuffer,
+    leading: Option<Leading>,
+    grant: Option<Grant>,
+    security: Security,
+    negotiation: Negotiation,
+    /// Which keys have come, one bit each.
+    seen: u64,
+    requests: u8,
+    responses: u8,
+    declared: bool,
+}
+
+impl Login {
+    /// A login that has not begun.
+    #[must_use]
+    pub fn new(wishes: Wishes) -> Self {
+        Self {
+            stage: None,
+            transit: None,
+            identity: None,
+            text: TextBuffer::default(),
+            leading: None,
+            grant: None,
+            security: Security::default(),
+            negotiation: Negotiation::new(wishes),
+            seen: 0,
+            requests: 0,
+            responses: 0,
+            declared: false,
+        }
+    }
+
+    /// Who wants in; `None` before the first request is whole.
+    #[must_use]
+    pub const fn leading(&self) -> Option<&Leading> {
+        self.leading.as_ref()
+    }
+
+    /// Whether the owner has been asked and has not answered.
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.leading.is_some() && self.grant.is_none()
+    }
+
+    /// Takes one request: its header and its data segment.
+    pub fn request(&mut self, header: &LoginRequest, segment: &[u8]) -> Step {
+        self.step(header, segment).unwrap_or_else(Step::Refuse)
+    }
+
+    /// Takes the owner's answer to [`Step::Authorize`].
+    pub fn admit(&mut self, admission: Admission) -> Step {
+        match admission {
+            Admission::Refuse(status) => {
+                Step::Refuse(Refusal::new(status, "the initiator may not log in"))
+            }
+            Admission::Moved {
+                permanently,
+                address,
+            } => Step::Refuse(moved(permanently, &address)),
+            Admission::Admit(grant) => {
+                self.grant = Some(grant);
+                self.respond().unwrap_or_else(Step::Refuse)
+            }
+        }
+    }
+
+    fn step(&mut self, header: &LoginRequest, segment: &[u8]) -> Result<Step, Refusal> {
+        self.requests += 1;
+        if self.is_waiting() || self.requests > REQUESTS_MAX {
+            let sentence = "a Login Request too many";
+            return Err(Refusal::initiator_error(sentence));
+        }
+        self.check_identity(header)?;
+        self.check_stages(header.flags)?;
+        let continues = header.flags & CONTINUE != 0;
+        let whole = self.text.push(segment, continues);
+        if !whole.map_err(|error| Refusal::initiator_error(error.sentence()))? {
+            return Ok(Step::Respond(Response {
+                flags: header.flags & CSG_MASK,
+                ..Response::default()
+            }));
+        }
+        if self.leading.is_some() {
+            return self.respond();
+        }
+        self.leading = Some(Leading::read(header, self.text.bytes())?);
+        Ok(Step::Authorize)
+    }
+
+    /// Version, and the identity of the session, which is the same in all requests.
+    fn check_identity(&mut self, header: &LoginRequest) -> Result<(), Refusal> {
+        if header.version_min > VERSION {
+            let sentence = "no version of the protocol is common to both";
+            return Err(Refusal::new(LoginStatus::UNSUPPORTED_VERSION, sentence));
+        }
+        let identity = (header.isid, header.tsih.get(), header.cid.get());
+        if *self.identity.get_or_insert(identity) != identity {
+            let sentence = "ISID, TSIH or CID differ from the first request's";
+            return Err(Refusal::initiator_error(sentence));
+        }
+        if header.tsih.get() != 0 {
+            let sentence = "a connection to an existing session, where each has one";
+            return Err(Refusal::new(LoginStatus::NO_SUCH_SESSION, sentence));
+        }
+        Ok(())
+    }
+
+    /// CSG is where we are; NSG, with T, lies ahead; and nothing ends while its text goes on.
+    fn check_stages(&mut self, flags: u8) -> Result<(), Refusal> {
+        let current = Stage::parse(flags >> CSG_SHIFT)?;
+        if current == Stage::FullFeature || *self.stage.get_or_insert(current) != current {
+            return Err(Refusal::initiator_error("CSG is not the current stage"));
+        }
+        self.transit = None;
+        if flags & FINAL == 0 {
+            return Ok(());
+        }
+        let next = Stage::parse(flags)?;
+        if next <= current || flags & CONTINUE != 0 {
+            let sentence = "T with a stage that does not lie ahead, or with C";
+            return Err(Refusal::initiator_error(sentence));
+        }
+        self.transit = Some(next);
+        Ok(())
+    }
+
+    /// Answers the text that is whole now.
+    fn respond(&mut self) -> Result<Step, Refusal> {
+        let grant = self.grant.clone().expect("asked after the first request");
+        let stage = self.stage.expect("set by the first request");
+        if matches!((stage, &grant.auth), (Stage::Operational, Auth::Chap(_)))
+            && !self.security.is_satisfied(&grant.auth)
+        {
+            let sentence = "the login skips the authentication";
+            return Err(Refusal::new(LoginStatus::AUTHENTICATION_FAILURE, sentence));
+        }
+        let mut out = TextWriter::default();
+        let text = mem::take(&mut self.text);
+        self.declare(stage, grant.portal_group_tag, &mut out);
+        let given = self.take_pairs(stage, text.bytes(), &mut out)?;
+        if stage == Stage::Security {
+            self.security.answer(&given, &grant.auth, &mut out)?;
+        }
+        self.responses += 1;
+        Ok(self.finish(stage, &grant, out))
+    }
+
+    /// What the target says of itself: its portal group at first, its segment size once the stage is there.
+    fn declare(&mut self, stage: Stage, portal_group_tag: u16, out: &mut TextWriter) {
+        let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
+        if self.responses == 0 && !discovery {
+            out.pair(Key::TargetPortalGroupTag.name(), portal_group_tag);
+        }
+        if stage == Stage::Operational && !self.declared {
+            self.declared = true;
+            let bytes = self.negotiation.declare_segment_bytes();
+            out.pair(Key::MaxRecvDataSegmentLength.name(), bytes);
+        }
+    }
+
+    /// Agrees on what can be agreed on, and returns what concerns the authentication.
+    ///
+    /// MaxBurstLength goes first, because FirstBurstLength must not be above it.
+    fn take_pairs<'a>(
+        &mut self,
+        stage: Stage,
+        text: &'a [u8],
+        out: &mut TextWriter,
+    ) -> Result<Given<'a>, Refusal> {
+        let mut given = Given::default();
+        let is_burst = |pair: &Pair<'_>| pair.key == Key::MaxBurstLength.name();
+        for first_round in [true, false] {
+            for pair in pairs(text) {
+                let pair = pair.map_err(|error| Refusal::initiator_error(error.sentence()))?;
+                if is_burst(&pair) == first_round {
+                    self.take_pair(stage, pair, &mut given, out)?;
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    fn take_pair<'a>(
+        &mut self,
+        stage: Stage,
+        pair: Pair<'a>,
+        given: &mut Given<'a>,
+        out: &mut TextWriter,
+    ) -> Result<(), Refusal> {
+        let Some(key) = Key::parse(pair.key) else {
+            out.pair(pair.key, Reply::NotUnderstood);
+            return Ok(());
+        };
+        if self.seen & key.bit() != 0 {
+            return Err(Refusal::initiator_error("a key came twice"));
+        }
+        self.seen |= key.bit();
+        match key.purpose() {
+            Purpose::Leading if self.responses == 0 => {}
+            Purpose::Security if stage == Stage::Security => given.put(key, pair.value),
+            Purpose::Leading | Purpose::Security => {
+                let sentence = "a key that may not come in this stage";
+                return Err(Refusal::initiator_error(sentence));
+            }
+            Purpose::Operational if stage == Stage::Operational => self.agree(key, pair.value, out),
+            Purpose::Declared => self.agree(key, pair.value, out),
+            Purpose::Operational | Purpose::FullFeature | Purpose::Targets => {
+                out.pair(key.name(), Reply::Reject);
+            }
+        }
+        Ok(())
+    }
+
+    fn agree(&mut self, key: Key, value: &str, out: &mut TextWriter) {
+        let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
+        let reply = self.negotiation.agree(key, value, discovery);
+        if reply != Reply::None {
+            out.pair(key.name(), reply);
+        }
+    }
+
+    /// Goes to the next stage if the initiator wants to and may.
+    fn finish(&mut self, stage: Stage, grant: &Grant, out: TextWriter) -> Step {
+        let mut response = Response {
+            flags: (stage as u8) << CSG_SHIFT,
+            tsih: 0,
+            text: out.into_bytes(),
+        };
+        let may_leave = stage != Stage::Security || self.security.is_satisfied(&grant.auth);
+        let Some(next) = self.transit.filter(|_| may_leave) else {
+            return Step::Respond(response);
+        };
+        response.flags |= FINAL | next as u8;
+        self.stage = Some(next);
+        if next != Stage::FullFeature {
+            return Step::Respond(response);
+        }
+        response.tsih = grant.tsih.get();
+        let leading = self.leading.clone().expect("asked after the first request");
+        let session = Session {
+            leading,
+            tsih: grant.tsih,
+            parameters: self.negotiation.agreed(),
+        };
+        Step::Complete(response, Box::new(session))
+    }
+}
+
+fn moved(permanently: bool, address: &str) -> Refusal {
+    let mut text = TextWriter::default();
+    text.pair(Key::TargetAddress.name(), address);
+    let status = match permanently {
+        true => LoginStatus::MOVED_PERMANENTLY,
+        false => LoginStatus::MOVED_TEMPORARILY,
+    };
+    Refusal {
+        status,
+        sentence: "the target is at another address",
+        text: text.into_bytes(),
+    }
+}
+
+/// The version of the protocol: there is one.
+const VERSION: u8 = 0;
+/// A login of CHAP has four or five requests; text that goes on adds some.
+const REQUESTS_MAX: u8 = 32;
+const CSG_SHIFT: u8 = 2;
+const CSG_MASK: u8 = 3 << CSG_SHIFT;

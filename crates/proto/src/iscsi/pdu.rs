@@ -1,0 +1,342 @@
+//! The PDUs of iSCSI: what every one begins with, the opcodes, additional header segments, and where padding and
+//! digests lie.
+//!
+//! Layout only, with the small calculations that follow from it. What a PDU may follow, and what is done with it,
+//! stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the layouts of the two directions.
+//!
+//! Source: RFC 7143, section 11 "iSCSI PDU Formats".
+
+mod request;
+mod response;
+
+pub use request::*;
+pub use response::*;
+
+use core::mem::{offset_of, size_of};
+
+use zerocopy::byteorder::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::codec::{Reader, Truncated, round_up};
+
+/// The kind of a PDU, without the bit for immediate delivery. Open: a peer may send any value.
+///
+/// Source: RFC 7143, section 11.2.1.2.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(transparent)]
+pub struct Opcode(pub u8);
+
+impl Opcode {
+    /// NOP-Out: a ping, or the answer to one.
+    pub const NOP_OUT: Self = Self(0x00);
+    /// SCSI Command.
+    pub const SCSI_COMMAND: Self = Self(0x01);
+    /// SCSI Task Management Function Request.
+    pub const TASK_MANAGEMENT_REQUEST: Self = Self(0x02);
+    /// Login Request.
+    pub const LOGIN_REQUEST: Self = Self(0x03);
+    /// Text Request.
+    pub const TEXT_REQUEST: Self = Self(0x04);
+    /// SCSI Data-Out: a piece of a write's data.
+    pub const DATA_OUT: Self = Self(0x05);
+    /// Logout Request.
+    pub const LOGOUT_REQUEST: Self = Self(0x06);
+    /// SNACK Request: say something again.
+    pub const SNACK_REQUEST: Self = Self(0x10);
+    /// NOP-In: a ping, or the answer to one.
+    pub const NOP_IN: Self = Self(0x20);
+    /// SCSI Response.
+    pub const SCSI_RESPONSE: Self = Self(0x21);
+    /// SCSI Task Management Function Response.
+    pub const TASK_MANAGEMENT_RESPONSE: Self = Self(0x22);
+    /// Login Response.
+    pub const LOGIN_RESPONSE: Self = Self(0x23);
+    /// Text Response.
+    pub const TEXT_RESPONSE: Self = Self(0x24);
+    /// SCSI Data-In: a piece of a read's data.
+    pub const DATA_IN: Self = Self(0x25);
+    /// Logout Response.
+    pub const LOGOUT_RESPONSE: Self = Self(0x26);
+    /// Ready To Transfer: the target asks for a piece of a write's data.
+    pub const READY_TO_TRANSFER: Self = Self(0x31);
+    /// Asynchronous Message.
+    pub const ASYNC_MESSAGE: Self = Self(0x32);
+    /// Reject.
+    pub const REJECT: Self = Self(0x3F);
+
+    /// The kind in the first byte of a PDU.
+    #[must_use]
+    pub const fn of(first_byte: u8) -> Self {
+        Self(first_byte & 0x3F)
+    }
+
+    /// The standard's name of the PDU, for messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NOP_OUT => "NOP-Out",
+            Self::SCSI_COMMAND => "SCSI Command",
+            Self::TASK_MANAGEMENT_REQUEST => "Task Management Function Request",
+            Self::LOGIN_REQUEST => "Login Request",
+            Self::TEXT_REQUEST => "Text Request",
+            Self::DATA_OUT => "SCSI Data-Out",
+            Self::LOGOUT_REQUEST => "Logout Request",
+            Self::SNACK_REQUEST => "SNACK Request",
+            Self::NOP_IN => "NOP-In",
+            Self::SCSI_RESPONSE => "SCSI Response",
+            Self::TASK_MANAGEMENT_RESPONSE => "Task Management Function Response",
+            Self::LOGIN_RESPONSE => "Login Response",
+            Self::TEXT_RESPONSE => "Text Response",
+            Self::DATA_IN => "SCSI Data-In",
+            Self::LOGOUT_RESPONSE => "Logout Response",
+            Self::READY_TO_TRANSFER => "R2T",
+            Self::ASYNC_MESSAGE => "Asynchronous Message",
+            Self::REJECT => "Reject",
+            _ => "unknown PDU",
+        }
+    }
+}
+
+/// I: bit of the first byte, "deliver at once": the request does not take a CmdSN.
+pub const IMMEDIATE: u8 = 0x40;
+/// F: bit of the second byte, the last PDU of a sequence.
+pub const FINAL: u8 = 0x80;
+/// C: bit of the second byte of Login and Text PDUs, the text goes on in the next PDU.
+pub const CONTINUE: u8 = 0x40;
+/// The tag that names nothing.
+pub const NO_TAG: u32 = u32::MAX;
+/// The length of a basic header segment, in bytes.
+pub const BHS_BYTES: usize = 48;
+/// The length of a digest, in bytes.
+pub const DIGEST_BYTES: usize = 4;
+/// Data segments are padded to a multiple of this, in bytes.
+pub const PADDING_UNIT: usize = 4;
+/// DataSegmentLength has 24 bits.
+pub const DATA_SEGMENT_MAX: u32 = (1 << 24) - 1;
+
+/// An unsigned number of 24 bits, big-endian.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(transparent)]
+pub struct U24([u8; 3]);
+
+impl U24 {
+    /// The number for the wire; what does not fit is our own mistake, and the largest that does is taken.
+    #[must_use]
+    pub fn new(value: u32) -> Self {
+        debug_assert!(value <= DATA_SEGMENT_MAX);
+        let [_, high, middle, low] = value.min(DATA_SEGMENT_MAX).to_be_bytes();
+        Self([high, middle, low])
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        u32::from_be_bytes([0, self.0[0], self.0[1], self.0[2]])
+    }
+}
+
+/// A logical unit number as SAM writes it, in 8 bytes; what it addresses is the adapter's business.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct Lun(pub [u8; 8]);
+
+impl Lun {
+    /// The logical unit `number` in the peripheral or flat space addressing method; at most 16383.
+    #[must_use]
+    pub fn flat(number: u16) -> Self {
+        let [high, low] = number.to_be_bytes();
+        let method = if number < 256 { 0 } else { 0x40 };
+        Self([method | high, low, 0, 0, 0, 0, 0, 0])
+    }
+}
+
+/// What every PDU begins with (BHS), where the kinds do not differ.
+///
+/// 48 bytes, big-endian.
+/// Source: RFC 7143, section 11.2.1.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct BasicHeader {
+    /// I and the opcode.
+    pub opcode: u8,
+    /// F and what the kind adds.
+    pub flags: u8,
+    specific: [u8; 2],
+    /// TotalAHSLength: additional header segments, in units of 4 bytes.
+    pub ahs_words: u8,
+    /// DataSegmentLength: the data without padding and digest, in bytes.
+    pub data_bytes: U24,
+    /// LUN, or what the kind has there.
+    pub lun: Lun,
+    /// Initiator Task Tag (ITT).
+    pub itt: U32,
+    /// Target Transfer Tag (TTT), or what the kind has there.
+    pub ttt: U32,
+    /// CmdSN; DataOut and SNACK have none.
+    pub cmd_sn: U32,
+    /// ExpStatSN.
+    pub exp_stat_sn: U32,
+    rest: [u8; 16],
+}
+const _: () = assert!(size_of::<BasicHeader>() == BHS_BYTES);
+const _: () = assert!(offset_of!(BasicHeader, ahs_words) == 4);
+const _: () = assert!(offset_of!(BasicHeader, data_bytes) == 5);
+const _: () = assert!(offset_of!(BasicHeader, lun) == 8);
+const _: () = assert!(offset_of!(BasicHeader, itt) == 16);
+const _: () = assert!(offset_of!(BasicHeader, cmd_sn) == 24);
+
+impl BasicHeader {
+    /// Which kind of PDU it is.
+    #[must_use]
+    pub const fn kind(&self) -> Opcode {
+        Opcode::of(self.opcode)
+    }
+
+    /// I: it does not take a CmdSN.
+    #[must_use]
+    pub const fn is_immediate(&self) -> bool {
+        self.opcode & IMMEDIATE != 0
+    }
+
+    /// F.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        self.flags & FINAL != 0
+    }
+
+    /// The additional header segments, in bytes; at most 1020.
+    #[must_use]
+    pub fn ahs_bytes(&self) -> usize {
+        usize::from(self.ahs_words) * 4
+    }
+
+    /// The data segment without padding, in bytes.
+    #[must_use]
+    pub const fn segment_bytes(&self) -> usize {
+        self.data_bytes.get() as usize
+    }
+}
+
+/// Bytes of padding behind a data segment.
+///
+/// Source: RFC 7143, section 11.1 "iSCSI PDU Length and Padding".
+#[must_use]
+pub fn padding(data_bytes: usize) -> usize {
+    round_up(data_bytes, PADDING_UNIT).map_or(0, |end| end - data_bytes)
+}
+
+/// Which digests a connection uses, once it is in its full-feature phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// CRC32C over BHS and AHS.
+    pub header: bool,
+    /// CRC32C over each data segment and its padding.
+    pub data: bool,
+}
+
+impl Digests {
+    /// What the header digest adds to a PDU, in bytes.
+    #[must_use]
+    pub const fn header_bytes(self) -> usize {
+        if self.header { DIGEST_BYTES } else { 0 }
+    }
+
+    /// What follows a data segment of `data_bytes`: padding and digest, in bytes. Nothing follows no data.
+    #[must_use]
+    pub fn trailer_bytes(self, data_bytes: usize) -> usize {
+        let digest = if self.data { DIGEST_BYTES } else { 0 };
+        match data_bytes {
+            0 => 0,
+            _ => padding(data_bytes) + digest,
+        }
+    }
+}
+
+/// One additional header segment (AHS).
+///
+/// Source: RFC 7143, section 11.2.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdditionalHeader<'a> {
+    /// The CDB from its 17th byte on, with its padding.
+    ExtendedCdb(&'a [u8]),
+    /// The Expected Bidirectional Read Data Length.
+    BidirectionalRead(u32),
+    /// Another type.
+    Unknown(u8),
+}
+
+impl<'a> AdditionalHeader<'a> {
+    /// The next segment of the list that `reader` stands in.
+    ///
+    /// # Errors
+    /// [`Truncated`] when a segment is longer than the list, or too short for its type.
+    pub fn read(reader: &mut Reader<'a>) -> Result<Self, Truncated> {
+        let length = usize::from(u16::from_be_bytes(reader.array()?));
+        let kind = reader.u8()?;
+        let body = reader.take(length + padding(length + AHS_FIXED_BYTES))?;
+        let mut body = Reader::new(body);
+        body.take(1)?; // reserved, or type specific
+        match kind {
+            1 => Ok(Self::ExtendedCdb(body.take(body.remaining())?)),
+            2 => Ok(Self::BidirectionalRead(u32::from_be_bytes(body.array()?))),
+            other => Ok(Self::Unknown(other)),
+        }
+    }
+}
+
+/// AHSLength does not count itself and AHSType, in bytes.
+const AHS_FIXED_BYTES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_padded_to_four_bytes_and_nothing_is_not() {
+        assert_eq!([0, 1, 2, 3, 4, 5].map(padding), [0, 3, 2, 1, 0, 3]);
+        let both = Digests {
+            header: true,
+            data: true,
+        };
+        assert_eq!([0, 1, 4].map(|bytes| both.trailer_bytes(bytes)), [0, 7, 4]);
+        assert_eq!(Digests::default().trailer_bytes(5), 3);
+    }
+
+    #[test]
+    fn an_extended_cdb_is_read_with_its_padding() {
+        let bytes = [0, 17, 1, 0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
+        let mut reader = Reader::new(&bytes);
+        let header = AdditionalHeader::read(&mut reader);
+        assert_eq!(header, Ok(AdditionalHeader::ExtendedCdb(&[9; 16])));
+        assert_eq!(reader.remaining(), 0);
+    }
+
+    #[test]
+    fn a_segment_longer_than_the_list_is_truncated() {
+        for bytes in [&[0, 9, 1, 0][..], &[0xFF, 0xFF, 2, 0, 1], &[0], &[0, 0, 2]] {
+            assert!(AdditionalHeader::read(&mut Reader::new(bytes)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_lun_of_up_to_255_is_in_peripheral_addressing() {
+        assert_eq!(Lun::flat(5).0, [0, 5, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Lun::flat(0x123).0, [0x41, 0x23, 0, 0, 0, 0, 0, 0]);
+    }
+}

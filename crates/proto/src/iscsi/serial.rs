@@ -1,0 +1,129 @@
+//! Sequence numbers: 32 bits that wrap, and the window of commands that a session may send.
+//!
+//! Knows CmdSN, ExpCmdSN and MaxCmdSN; does not know any PDU.
+//!
+//! Source: RFC 7143, sections 4.2.2.1 "Command Numbering and Acknowledging" and 3.1 (serial number arithmetic of
+//! RFC 1982).
+
+/// Whether `left` comes before `right`, in serial number arithmetic.
+#[must_use]
+pub const fn precedes(left: u32, right: u32) -> bool {
+    left != right && right.wrapping_sub(left) < 1 << 31
+}
+
+/// Where a CmdSN stands to the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is the next: deliver.
+    Next,
+    /// It is in the window, but others are missing before it.
+    Gap,
+    /// It is outside the window: ignore, silently.
+    Outside,
+}
+
+/// The commands that the initiator may send: from ExpCmdSN to MaxCmdSN.
+///
+/// MaxCmdSN grows when a command ends rather than when it arrives, so that the window also bounds the commands in
+/// progress; it never goes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    exp_cmd_sn: u32,
+    depth: u32,
+    in_progress: u32,
+}
+
+impl Window {
+    /// A window of `depth` commands that begins with `cmd_sn`; at least one.
+    #[must_use]
+    pub const fn new(cmd_sn: u32, depth: u16) -> Self {
+        Self {
+            exp_cmd_sn: cmd_sn,
+            depth: if depth == 0 { 1 } else { depth as u32 },
+            in_progress: 0,
+        }
+    }
+
+    /// ExpCmdSN: the next one that is expected.
+    #[must_use]
+    pub const fn exp_cmd_sn(&self) -> u32 {
+        self.exp_cmd_sn
+    }
+
+    /// MaxCmdSN: the last one that is accepted. One before ExpCmdSN when the window is closed.
+    #[must_use]
+    pub const fn max_cmd_sn(&self) -> u32 {
+        let open = self.depth.saturating_sub(self.in_progress);
+        self.exp_cmd_sn.wrapping_add(open).wrapping_sub(1)
+    }
+
+    /// Where `cmd_sn` stands.
+    #[must_use]
+    pub const fn place(&self, cmd_sn: u32) -> Place {
+        if precedes(cmd_sn, self.exp_cmd_sn) || precedes(self.max_cmd_sn(), cmd_sn) {
+            Place::Outside
+        } else if cmd_sn == self.exp_cmd_sn {
+            Place::Next
+        } else {
+            Place::Gap
+        }
+    }
+
+    /// A command that was the next is in progress now.
+    pub const fn enter(&mut self) {
+        self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
+        self.in_progress += 1;
+    }
+
+    /// A command that had entered has ended.
+    pub const fn leave(&mut self) {
+        debug_assert!(self.in_progress > 0);
+        self.in_progress = self.in_progress.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_goes_round_the_end() {
+        assert!(precedes(u32::MAX, 0) && precedes(0, 1) && !precedes(1, 0) && !precedes(5, 5));
+        assert!(precedes(u32::MAX - 3, 7) && !precedes(7, u32::MAX - 3));
+    }
+
+    #[test]
+    fn a_full_window_is_closed_and_opens_when_a_command_ends() {
+        let mut window = Window::new(u32::MAX, 2);
+        assert_eq!(window.max_cmd_sn(), 0);
+        window.enter();
+        window.enter();
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (1, 0));
+        assert_eq!(window.place(1), Place::Outside);
+        window.leave();
+        assert_eq!((window.place(1), window.max_cmd_sn()), (Place::Next, 1));
+    }
+
+    #[test]
+    fn what_is_old_or_too_new_is_outside_and_what_skips_is_a_gap() {
+        let window = Window::new(10, 4);
+        let places = [9, 10, 11, 13, 14].map(|cmd_sn| window.place(cmd_sn));
+        use Place::{Gap, Next, Outside};
+        assert_eq!(places, [Outside, Next, Gap, Gap, Outside]);
+    }
+
+    #[test]
+    fn max_cmd_sn_never_goes_back() {
+        let mut window = Window::new(0, 3);
+        let mut last = window.max_cmd_sn();
+        for step in [true, true, false, true, true, false, false, false] {
+            if step {
+                window.enter()
+            } else {
+                window.leave()
+            }
+            assert!(!precedes(window.max_cmd_sn(), last));
+            last = window.max_cmd_sn();
+        }
+    }
+}

@@ -1,0 +1,680 @@
+//! The target's side of one iSCSI connection: a login, then commands in, R2T and data out, answers.
+//!
+//! It knows PDUs, the numbers that both sides count, the slots of the commands in progress, and how much of each
+//! write may come. It touches neither the socket nor the user's data: it names where data goes (`want`) and where it
+//! is taken from (`Sink`). What a command means, and who may log in, is the adapter's business.
+//!
+//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once, and answers. An
+//! answer given while data that was asked for is still on its way waits until it has arrived: `answer` returns
+//! `false` then, and `Released` follows. `abort` frees a slot without an answer, for task management.
+//!
+//! Every input has one outcome. A PDU that is only unwelcome is answered with Reject, its data skipped. A command
+//! outside the window, and data of a task that is gone, are skipped silently, as the standard says. What makes the
+//! stream behind it doubtful is a violation: Reject, and the end of the connection.
+//!
+//! `target/login.rs` leads the login, `target/command.rs` takes commands, `target/data.rs` follows their data,
+//! `target/control.rs` is everything else, `target/answer.rs` what is said to a command, `target/tasks.rs` the table.
+//!
+//! Source: RFC 7143.
+
+mod answer;
+mod command;
+mod control;
+mod data;
+mod login;
+mod tasks;
+mod text;
+mod timers;
+
+use alloc::boxed::Box;
+use core::mem;
+
+use zerocopy::byteorder::big_endian::U32;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+pub use self::answer::{Answer, SENSE_BYTES_MAX, SENSE_CRC_ERROR};
+use self::control::{Logout, Management};
+pub use self::control::{LogoutReason, ManagementId};
+use self::tasks::TaskTable;
+pub use self::text::Scope;
+use self::text::TextExchange;
+use self::timers::Timers;
+use super::keys::{Parameters, Wishes};
+use super::login::{Leading, Login, Refusal, Session};
+use super::pdu::{
+    self, AdditionalHeader, BHS_BYTES, BasicHeader, Digests, FINAL, Lun, NO_TAG, Opcode, Reject,
+    RejectReason, Sequence, TaskAttribute, TaskFunction, U24, padding,
+};
+use super::serial::{Place, Window};
+use crate::codec::Reader;
+use crate::{Breach, Crc32c, Machine, Nanos, Sink, Slot, Violation, Want};
+
+/// What one connection may use. Decided by the adapter before the first byte.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetLimits {
+    /// Commands in progress that took a CmdSN: the window. At least 1.
+    pub window: u16,
+    /// Immediate commands in progress beside them; one more is rejected. At least 1.
+    pub immediate: u16,
+    /// Data of one write, in bytes; a command that has more is answered with INVALID FIELD IN CDB.
+    pub max_write_bytes: u32,
+    /// A write whose data came with it is handed out as `Inline` up to this, in bytes: the driver then holds it in one
+    /// piece where it was received. More comes as `Fetch`, into the slot's memory.
+    pub max_inline_bytes: u32,
+    /// What the target wishes in the negotiation.
+    pub wishes: Wishes,
+    /// How long a login may take, in milliseconds.
+    pub login_ms: u64,
+    /// After how long a silent initiator is pinged, in milliseconds.
+    pub ping_idle_ms: u64,
+    /// How long its answer may take, in milliseconds.
+    pub ping_answer_ms: u64,
+}
+
+impl Default for TargetLimits {
+    fn default() -> Self {
+        Self {
+            window: 128,
+            immediate: 8,
+            max_write_bytes: 8 << 20,
+            max_inline_bytes: 64 << 10,
+            wishes: Wishes::default(),
+            login_ms: 15_000,
+            ping_idle_ms: 15_000,
+            ping_answer_ms: 30_000,
+        }
+    }
+}
+
+impl TargetLimits {
+    /// How many slots the machine uses.
+    #[must_use]
+    pub fn slots(&self) -> u16 {
+        let window = self.window.max(1);
+        window.saturating_add(self.immediate.max(1)).min(SLOTS_MAX)
+    }
+}
+
+/// How a command's data moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// It has none.
+    None,
+    /// It came with the command, all of it, and is in the slot.
+    Inline {
+        /// How much, in bytes.
+        bytes: u32,
+    },
+    /// The initiator has it: `fetch` asks for what does not come by itself.
+    Fetch {
+        /// How much, in bytes.
+        bytes: u32,
+        /// Some of it comes unasked, right behind this event: the slot must have its memory before the driver goes on.
+        arriving: bool,
+    },
+    /// The initiator expects it: `answer` sends it.
+    Send {
+        /// How much at most, in bytes.
+        bytes: u32,
+    },
+}
+
+/// What happened, for the adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody wants to log in: `Target::leading` says who, `Target::admit` answers.
+    Authorize,
+    /// The login has failed; the initiator has been told, and the connection is over.
+    LoginFailed(Refusal),
+    /// The session begins: `Target::session` has its values.
+    LoggedIn,
+    /// A command, and with it the slot, is the adapter's until it answers.
+    Command {
+        /// Where it is kept, and its data.
+        slot: Slot,
+        /// The first 16 bytes of the CDB; longer ones are refused by the machine.
+        cdb: [u8; 16],
+        /// The logical unit.
+        lun: Lun,
+        /// How it is to be ordered.
+        attribute: TaskAttribute,
+        /// How its data moves.
+        transfer: Transfer,
+        /// `false`: its immediate data does not match its digest. It must not be executed, and is answered with
+        /// [`SENSE_CRC_ERROR`].
+        intact: bool,
+    },
+    /// All data of a write is in the slot.
+    Fetched {
+        /// Whose data.
+        slot: Slot,
+        /// `false`: a piece did not match its digest, as for `Command`.
+        intact: bool,
+    },
+    /// A slot is free again, after an answer or an abort that had to wait for data.
+    Released {
+        /// Which one.
+        slot: Slot,
+    },
+    /// Tasks are to be managed; `Target::answer_management` says what became of it.
+    TaskManagement {
+        /// Which request, for the answer.
+        id: ManagementId,
+        /// What is to be done.
+        function: TaskFunction,
+        /// The logical unit.
+        lun: Lun,
+        /// The task, for ABORT TASK; it is in progress. It may be one that the machine refuses and the adapter never
+        /// saw; `abort` frees that too.
+        referenced: Option<Slot>,
+    },
+    /// The initiator does not answer; the connection is over.
+    Silent,
+    /// Targets are to be named: `Target::answer_targets`.
+    SendTargets(Scope),
+    /// The initiator wants to leave: the adapter ends what is in progress and calls `Target::answer_logout`.
+    Logout(LogoutReason),
+}
+
+/// The target's side of one connection.
+pub struct Target {
+    limits: TargetLimits,
+    crc32c: Crc32c,
+    reading: Reading,
+    /// The header of the PDU that is being read.
+    bhs: [u8; BHS_BYTES],
+    phase: Phase,
+    parameters: Parameters,
+    window: Window,
+    stat_sn: u32,
+    tasks: TaskTable,
+    immediate: u16,
+    management: [Option<Management>; MANAGEMENT_MAX],
+    text: TextExchange,
+    logout: Option<Logout>,
+    timers: Timers,
+    next_tag: u16,
+}
+
+/// Where the connection is.
+enum Phase {
+    Login(Box<Login>),
+    FullFeature(Box<Session>),
+    /// A login that failed, or a goodbye that was said.
+    Parted,
+}
+
+/// What the next bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// A basic header segment.
+    Basic,
+    /// Additional header segments and the header digest.
+    Additional { bytes: usize },
+    /// A data segment that the machine reads itself, with its padding and digest.
+    Segment { bytes: usize },
+    /// Data of a command for which the adapter has memory, or where it lies.
+    Payload(Piece),
+    /// Data that nobody wants; `piece` tells the task that waits for its end.
+    Skip { bytes: usize, piece: Option<Piece> },
+    /// Nothing, for ever.
+    Closed,
+}
+
+/// A piece of a write's data on its way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    slot: Slot,
+    offset: u32,
+    bytes: u32,
+    /// F of the PDU: the sequence ends here.
+    ends: bool,
+}
+
+/// A broken rule before the header it stood in is quoted.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    breach: Breach,
+    offset: u32,
+    found: u32,
+    sentence: &'static str,
+}
+
+impl Fault {
+    const fn new(breach: Breach, offset: u32, found: u32, sentence: &'static str) -> Self {
+        Self {
+            breach,
+            offset,
+            found,
+            sentence,
+        }
+    }
+
+    fn violation(self, header: &[u8]) -> Violation {
+        Violation::new(self.breach, self.offset, self.sentence)
+            .found(u64::from(self.found))
+            .with_header(header)
+    }
+}
+
+/// What every step yields.
+type Outcome = Result<Option<Event>, Fault>;
+
+impl Target {
+    /// A connection on which no byte has passed, at `now`.
+    #[must_use]
+    pub fn new(limits: TargetLimits, crc32c: Crc32c, now: Nanos) -> Self {
+        Self {
+            limits,
+            crc32c,
+            reading: Reading::Basic,
+            bhs: [0; BHS_BYTES],
+            phase: Phase::Login(Box::new(Login::new(limits.wishes))),
+            parameters: Parameters::default(),
+            window: Window::new(0, limits.window),
+            stat_sn: 0,
+            // Who is not let in costs no table: it is made when the session begins.
+            tasks: TaskTable::new(0),
+            immediate: 0,
+            management: [None; MANAGEMENT_MAX],
+            text: TextExchange::default(),
+            logout: None,
+            timers: Timers::new(&limits, now),
+            next_tag: 0,
+        }
+    }
+
+    /// Who wants to log in, after [`Event::Authorize`].
+    #[must_use]
+    pub fn leading(&self) -> Option<&Leading> {
+        match &self.phase {
+            Phase::Login(login) => login.leading(),
+            Phase::FullFeature(session) => Some(&session.leading),
+            Phase::Parted => None,
+        }
+    }
+
+    /// The session, once it has begun.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        match &self.phase {
+            Phase::FullFeature(session) => Some(session),
+            Phase::Login(_) | Phase::Parted => None,
+        }
+    }
+
+    /// How many slots are in use.
+    #[must_use]
+    pub fn slots_in_use(&self) -> usize {
+        self.tasks.in_use()
+    }
+
+    /// The commands that the adapter has and their logical units, for task management of more than one.
+    pub fn commands(&self) -> impl Iterator<Item = (Slot, Lun)> {
+        self.tasks.owned()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.reading == Reading::Closed
+    }
+
+    fn digests(&self) -> Digests {
+        match self.phase {
+            Phase::FullFeature(_) => self.parameters.digests,
+            Phase::Login(_) | Phase::Parted => Digests::default(),
+        }
+    }
+
+    fn basic(&self) -> BasicHeader {
+        self.header_as()
+    }
+
+    /// The header that is being read, as one of its kinds.
+    fn header_as<T: FromBytes>(&self) -> T {
+        T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
+    }
+
+    // ---- reading
+
+    fn basic_header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Outcome {
+        self.bhs.copy_from_slice(bytes);
+        self.timers.hear();
+        let basic = self.basic();
+        if matches!(self.phase, Phase::Login(_)) {
+            return Ok(self.login_header(&basic, out));
+        }
+        let more = basic.ahs_bytes() + self.digests().header_bytes();
+        if more > 0 {
+            self.reading = Reading::Additional { bytes: more };
+            return Ok(None);
+        }
+        self.dispatch(&basic, false, out)
+    }
+
+    fn check_lengths(&self, basic: &BasicHeader) -> Result<(), Fault> {
+        let bytes = basic.data_bytes.get();
+        if bytes > self.parameters.target_segment_bytes {
+            let sentence = "a data segment longer than MaxRecvDataSegmentLength";
+            return Err(Fault::new(Breach::Limit, 5, bytes, sentence));
+        }
+        if basic.ahs_words != 0 && basic.kind() != Opcode::SCSI_COMMAND {
+            let sentence = "additional header segments at a PDU that has none";
+            let words = u32::from(basic.ahs_words);
+            return Err(Fault::new(Breach::HeaderField, 4, words, sentence));
+        }
+        Ok(())
+    }
+
+    /// The rest of the header: its digest holds before anything in it is believed.
+    fn additional<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Outcome {
+        let basic = self.basic();
+        let (segments, digest) = bytes.split_at(basic.ahs_bytes());
+        if !digest.is_empty() && !self.header_is_intact(segments, digest) {
+            let sentence = "the header digest differs from the header";
+            return Err(Fault::new(Breach::HeaderDigest, 0, 0, sentence));
+        }
+        let mut reader = Reader::new(segments);
+        while reader.remaining() > 0 {
+            if AdditionalHeader::read(&mut reader).is_err() {
+                let sentence = "an additional header segment that ends behind the list";
+                return Err(Fault::new(Breach::HeaderField, 4, 0, sentence));
+            }
+        }
+        self.dispatch(&basic, !segments.is_empty(), out)
+    }
+
+    fn header_is_intact(&self, segments: &[u8], digest: &[u8]) -> bool {
+        let mut whole = [0; BHS_BYTES + AHS_BYTES_MAX];
+        let end = BHS_BYTES + segments.len();
+        whole[..BHS_BYTES].copy_from_slice(&self.bhs);
+        whole[BHS_BYTES..end].copy_from_slice(segments);
+        (self.crc32c)(&whole[..end]).to_le_bytes() == digest
+    }
+
+    /// The header is whole. `extended`: it has additional segments.
+    fn dispatch<S: Sink>(&mut self, basic: &BasicHeader, extended: bool, out: &mut S) -> Outcome {
+        self.reading = Reading::Basic;
+        self.check_lengths(basic)?;
+        if self.logout.is_some() {
+            self.skip(basic, None);
+            return Ok(None);
+        }
+        let kind = basic.kind();
+        if kind == Opcode::DATA_OUT {
+            return self.data_out();
+        }
+        if takes_cmd_sn(kind) && !self.enters(basic)? {
+            self.skip(basic, None);
+            return Ok(None);
+        }
+        match kind {
+            Opcode::SCSI_COMMAND => self.scsi_command(extended, out),
+            Opcode::NOP_OUT | Opcode::TEXT_REQUEST if basic.segment_bytes() > 0 => {
+                self.read_segment(basic, out)
+            }
+            _ => self.control(basic, &[], out),
+        }
+    }
+
+    /// Whether a request may be taken by its CmdSN; it has its place in the window then.
+    ///
+    /// Immediate requests have no place, and their CmdSN is not looked at: Linux sends pings with an old one.
+    fn enters(&mut self, basic: &BasicHeader) -> Result<bool, Fault> {
+        if basic.is_immediate() {
+            return Ok(true);
+        }
+        match self.window.place(basic.cmd_sn.get()) {
+            Place::Next => self.window.enter(),
+            Place::Outside => return Ok(false),
+            Place::Gap => {
+                let sentence = "CmdSN leaves out a command, which on one connection never comes";
+                let found = basic.cmd_sn.get();
+                return Err(Fault::new(Breach::Sequence, 24, found, sentence));
+            }
+        }
+        Ok(true)
+    }
+
+    /// A request that is not a task, and did not become one, gives its place back.
+    fn leave(&mut self, basic: &BasicHeader) {
+        if !basic.is_immediate() {
+            self.window.leave();
+        }
+    }
+
+    /// Text and pings: short, and read by the machine itself.
+    fn read_segment<S: Sink>(&mut self, basic: &BasicHeader, out: &mut S) -> Outcome {
+        let bytes = basic.segment_bytes();
+        if bytes > SEGMENT_BYTES_MAX {
+            self.leave(basic);
+            self.reject_and_skip(basic, RejectReason::InvalidField, out);
+            return Ok(None);
+        }
+        let bytes = bytes + self.digests().trailer_bytes(bytes);
+        self.reading = Reading::Segment { bytes };
+        Ok(None)
+    }
+
+    fn segment<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Outcome {
+        self.reading = Reading::Basic;
+        let basic = self.basic();
+        let data = &bytes[..basic.segment_bytes()];
+        if let Phase::Login(_) = self.phase {
+            return Ok(self.login_segment(data, out));
+        }
+        let padded = data.len() + padding(data.len());
+        let digest = &bytes[padded..];
+        if !digest.is_empty() && (self.crc32c)(&bytes[..padded]).to_le_bytes() != *digest {
+            self.leave(&basic);
+            self.send_reject(RejectReason::DataDigest, out);
+            return Ok(None);
+        }
+        self.control(&basic, data, out)
+    }
+
+    /// Reads over the data of a PDU.
+    fn skip(&mut self, basic: &BasicHeader, piece: Option<Piece>) {
+        let bytes = basic.segment_bytes();
+        let bytes = bytes + self.digests().trailer_bytes(bytes);
+        if bytes > 0 {
+            self.reading = Reading::Skip { bytes, piece };
+        }
+    }
+
+    fn skipped<S: Sink>(&mut self, bytes: usize, out: &mut S) -> Option<Event> {
+        let Reading::Skip { bytes: left, piece } = &mut self.reading else {
+            return None;
+        };
+        *left -= bytes;
+        if *left > 0 {
+            return None;
+        }
+        let piece = *piece;
+        self.reading = Reading::Basic;
+        piece.and_then(|piece| self.piece_arrived(piece, true, out))
+    }
+
+    // ---- sending
+
+    /// The numbers of a PDU that bears a status: it takes the next StatSN.
+    fn status_sequence(&mut self) -> Sequence {
+        let sequence = self.plain_sequence();
+        self.stat_sn = self.stat_sn.wrapping_add(1);
+        sequence
+    }
+
+    /// The numbers of a PDU that bears none.
+    fn plain_sequence(&self) -> Sequence {
+        Sequence {
+            stat_sn: U32::new(self.stat_sn),
+            exp_cmd_sn: U32::new(self.window.exp_cmd_sn()),
+            max_cmd_sn: U32::new(self.window.max_cmd_sn()),
+        }
+    }
+
+    fn send_header<S: Sink>(&self, header: &impl IntoBytesHeader, out: &mut S) {
+        let bytes = header.as_header();
+        out.bytes(bytes);
+        if self.digests().header {
+            out.bytes(&(self.crc32c)(bytes).to_le_bytes());
+        }
+    }
+
+    /// A PDU with data of our own: short, and by value.
+    fn send<S: Sink>(&self, header: &impl IntoBytesHeader, data: &[u8], out: &mut S) {
+        self.send_header(header, out);
+        if data.is_empty() {
+            return;
+        }
+        let mut padded = data.to_vec();
+        padded.resize(data.len() + padding(data.len()), 0);
+        let digest = self.digests().data.then(|| (self.crc32c)(&padded));
+        padded.extend(digest.iter().flat_map(|digest| digest.to_le_bytes()));
+        out.bytes(&padded);
+    }
+
+    /// Reject: the PDU that is being read was not taken.
+    fn send_reject<S: Sink>(&mut self, reason: RejectReason, out: &mut S) {
+        if self.is_closed() {
+            return;
+        }
+        let quoted = self.bhs;
+        self.send_reject_of(reason, &quoted, out);
+    }
+
+    fn send_reject_of<S: Sink>(&mut self, reason: RejectReason, quoted: &[u8], out: &mut S) {
+        let mut header = Reject::new_zeroed();
+        header.opcode = Opcode::REJECT.0;
+        header.flags = FINAL;
+        header.reason = reason as u8;
+        header.data_bytes = segment_length(quoted);
+        header.itt = U32::new(NO_TAG);
+        header.sequence = self.status_sequence();
+        self.send(&header, quoted, out);
+    }
+
+    fn reject_and_skip<S: Sink>(&mut self, basic: &BasicHeader, reason: RejectReason, out: &mut S) {
+        self.send_reject(reason, out);
+        self.skip(basic, None);
+    }
+
+    /// A tag of ours that was not used for a long time, for a slot or for none.
+    fn new_tag(&mut self, index: u16) -> u32 {
+        self.next_tag = self.next_tag.wrapping_add(1);
+        u32::from(index) << 16 | u32::from(self.next_tag)
+    }
+
+    fn fail(&mut self, fault: Fault) -> Violation {
+        self.reading = Reading::Closed;
+        fault.violation(&self.bhs)
+    }
+}
+
+impl Machine for Target {
+    type Event = Event;
+    const PAYLOAD_UNIT: u32 = 4;
+
+    fn want(&self) -> Want {
+        match self.reading {
+            Reading::Basic => Want::Header { bytes: BHS_BYTES },
+            Reading::Additional { bytes } | Reading::Segment { bytes } => Want::Header { bytes },
+            Reading::Skip { bytes, .. } => Want::Header {
+                bytes: bytes.min(SKIP_BYTES),
+            },
+            Reading::Payload(piece) => Want::Payload {
+                slot: piece.slot,
+                offset: piece.offset,
+                bytes: piece.bytes,
+                digest: self.parameters.digests.data,
+            },
+            Reading::Closed => Want::Closed,
+        }
+    }
+
+    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+        let outcome = match self.reading {
+            Reading::Basic => self.basic_header(bytes, out),
+            Reading::Additional { .. } => self.additional(bytes, out),
+            Reading::Segment { .. } => self.segment(bytes, out),
+            Reading::Skip { .. } => Ok(self.skipped(bytes.len(), out)),
+            Reading::Payload(_) | Reading::Closed => Ok(None),
+        };
+        outcome.map_err(|fault| self.fail(fault))
+    }
+
+    fn payload<S: Sink>(&mut self, intact: bool, out: &mut S) -> Result<Option<Event>, Violation> {
+        let Reading::Payload(piece) = self.reading else {
+            return Ok(None);
+        };
+        self.reading = Reading::Basic;
+        if !intact {
+            self.send_reject(RejectReason::DataDigest, out);
+        }
+        Ok(self.piece_arrived(piece, intact, out))
+    }
+
+    fn terminate<S: Sink>(&mut self, violation: &Violation, out: &mut S) {
+        self.reading = Reading::Closed;
+        match mem::replace(&mut self.phase, Phase::Parted) {
+            Phase::Parted => {}
+            Phase::Login(_) => self.refuse_login(violation.sentence(), out),
+            full => {
+                self.phase = full;
+                self.say_goodbye(violation, out);
+                self.phase = Phase::Parted;
+            }
+        }
+    }
+}
+
+impl Target {
+    /// A header that was damaged is not quoted, for nothing in it can be believed.
+    fn say_goodbye<S: Sink>(&mut self, violation: &Violation, out: &mut S) {
+        let reason = match violation.breach() {
+            Breach::HeaderDigest => return,
+            Breach::HeaderField => RejectReason::InvalidField,
+            Breach::Unsupported => RejectReason::CommandNotSupported,
+            Breach::Sequence | Breach::DataRange | Breach::Limit => RejectReason::Protocol,
+        };
+        self.send_reject_of(reason, violation.header(), out);
+    }
+}
+
+/// Which requests are numbered; of an unknown kind nothing is believed.
+fn takes_cmd_sn(kind: Opcode) -> bool {
+    matches!(
+        kind,
+        Opcode::NOP_OUT
+            | Opcode::SCSI_COMMAND
+            | Opcode::TASK_MANAGEMENT_REQUEST
+            | Opcode::TEXT_REQUEST
+            | Opcode::LOGOUT_REQUEST
+    )
+}
+
+/// Any header of 48 bytes.
+trait IntoBytesHeader {
+    fn as_header(&self) -> &[u8];
+}
+
+impl<T: IntoBytes + zerocopy::Immutable> IntoBytesHeader for T {
+    fn as_header(&self) -> &[u8] {
+        debug_assert_eq!(size_of::<T>(), BHS_BYTES);
+        self.as_bytes()
+    }
+}
+
+fn segment_length(data: &[u8]) -> U24 {
+    U24::new(u32::try_from(data.len()).unwrap_or(pdu::DATA_SEGMENT_MAX))
+}
+
+/// What the machine reads itself, in bytes: as much as a login's PDU may have.
+const SEGMENT_BYTES_MAX: usize = 8192;
+/// Unwanted data is read over in pieces of so many bytes.
+const SKIP_BYTES: usize = 4096;
+/// TotalAHSLength has 8 bits and counts words.
+const AHS_BYTES_MAX: usize = 1020;
+/// Task management requests at once.
+const MANAGEMENT_MAX: usize = 8;
+/// Slot numbers beyond this would not leave room for a tag that belongs to none.
+const SLOTS_MAX: u16 = 0x7FFF;

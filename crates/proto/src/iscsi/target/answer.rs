@@ -1,0 +1,218 @@
+//! What is said to a command: status, sense, residual, and how a command is let go without a word.
+//!
+//! Source: RFC 7143, section 11.4 "SCSI Response".
+
+use zerocopy::FromZeros;
+use zerocopy::byteorder::big_endian::U32;
+
+use super::tasks::{Direction, Phase, Task};
+use super::{Reading, Target};
+use crate::iscsi::pdu::{
+    FINAL, Opcode, RESIDUAL_OVERFLOW, RESIDUAL_UNDERFLOW, ScsiResponse, U24, padding,
+};
+use crate::{Sink, Slot};
+
+/// The most sense data that is sent, in bytes: more than any of ours has, and little enough to lie in every slot.
+pub const SENSE_BYTES_MAX: usize = 96;
+/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. What a command gets whose data was damaged.
+///
+/// Source: RFC 7143, section 11.4.7.2.
+pub const SENSE_CRC_ERROR: [u8; 18] = fixed_sense(0x0B, 0x47, 0x05);
+/// Fixed format sense: ILLEGAL REQUEST, INVALID COMMAND OPERATION CODE.
+pub(super) const SENSE_INVALID_OPCODE: [u8; 18] = fixed_sense(0x05, 0x20, 0x00);
+/// Fixed format sense: ILLEGAL REQUEST, INVALID FIELD IN CDB.
+pub(super) const SENSE_INVALID_FIELD: [u8; 18] = fixed_sense(0x05, 0x24, 0x00);
+
+/// Source: SPC-4, "Fixed format sense data".
+const fn fixed_sense(key: u8, code: u8, qualifier: u8) -> [u8; 18] {
+    let mut sense = [0; 18];
+    sense[0] = 0x70;
+    sense[2] = key;
+    sense[7] = 10; // what follows byte 7
+    sense[12] = code;
+    sense[13] = qualifier;
+    sense
+}
+
+/// What is said to a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// The SCSI status.
+    pub status: u8,
+    /// How much data the command moves, in bytes, however much the initiator expects: the residual is the
+    /// difference. Of a read, this much of the slot is sent, as far as it is expected.
+    pub moved: u32,
+    sense: [u8; SENSE_BYTES_MAX],
+    sense_bytes: u8,
+}
+
+impl Answer {
+    /// GOOD, and so much data moved.
+    #[must_use]
+    pub const fn good(moved: u32) -> Self {
+        Self::status(0, moved)
+    }
+
+    /// A status without sense.
+    #[must_use]
+    pub const fn status(status: u8, moved: u32) -> Self {
+        Self {
+            status,
+            moved,
+            sense: [0; SENSE_BYTES_MAX],
+            sense_bytes: 0,
+        }
+    }
+
+    /// CHECK CONDITION with sense, of which at most [`SENSE_BYTES_MAX`] bytes are sent; no data moved.
+    #[must_use]
+    pub fn check_condition(sense: &[u8]) -> Self {
+        let mut answer = Self::status(0x02, 0);
+        let bytes = sense.len().min(SENSE_BYTES_MAX);
+        answer.sense[..bytes].copy_from_slice(&sense[..bytes]);
+        answer.sense_bytes = u8::try_from(bytes).unwrap_or(u8::MAX);
+        answer
+    }
+
+    /// The sense data.
+    #[must_use]
+    pub fn sense(&self) -> &[u8] {
+        &self.sense[..usize::from(self.sense_bytes)]
+    }
+
+    /// GOOD without sense: such an answer fits into the last Data-In.
+    pub(super) const fn is_good(&self) -> bool {
+        self.status == 0 && self.sense_bytes == 0
+    }
+}
+
+/// The difference between what a command moves and what the initiator expects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Residual {
+    pub(super) flags: u8,
+    pub(super) bytes: u32,
+}
+
+impl Residual {
+    /// Exact, and absent when there is no difference: ESXi looks closely.
+    pub(super) fn of(task: &Task, moved: u32) -> Self {
+        let flags = match moved.cmp(&task.expected) {
+            core::cmp::Ordering::Less => RESIDUAL_UNDERFLOW,
+            core::cmp::Ordering::Equal => 0,
+            core::cmp::Ordering::Greater => RESIDUAL_OVERFLOW,
+        };
+        Self {
+            flags,
+            bytes: moved.abs_diff(task.expected),
+        }
+    }
+}
+
+impl Target {
+    /// Answers a command: data of a read out of the slot, from its start, then the status.
+    ///
+    /// The slot is free, and the answer is in `out`, when this returns `true`. `false`: data that was asked for is
+    /// still arriving; the machine keeps the answer and the slot, and `Event::Released` says when it is over. The
+    /// slot keeps its memory until then. A slot that is not the adapter's to answer gives `false` and nothing else.
+    pub fn answer<S: Sink>(&mut self, slot: Slot, answer: &Answer, out: &mut S) -> bool {
+        let arriving = self.is_arriving(slot);
+        let Some(task) = self.tasks.get(slot) else {
+            return false;
+        };
+        if !matches!(task.phase, Phase::Owned) {
+            return false;
+        }
+        if arriving || task.awaits_data() {
+            task.phase = Phase::Answered(*answer);
+            return false;
+        }
+        if let Some(task) = self.end_task(slot) {
+            self.complete(slot, &task, answer, out);
+        }
+        true
+    }
+
+    /// Lets a command go without an answer, as task management asks. `true`: the slot is free. `false`: a piece of its
+    /// data is just arriving; the slot keeps its memory until `Event::Released`. Data that comes later is read over.
+    pub fn abort(&mut self, slot: Slot) -> bool {
+        if self.is_arriving(slot) {
+            if let Some(task) = self.tasks.get(slot) {
+                task.phase = Phase::Aborted;
+            }
+            return false;
+        }
+        self.end_task(slot).is_some()
+    }
+
+    /// Whether the next bytes are this slot's data.
+    fn is_arriving(&self, slot: Slot) -> bool {
+        match self.reading {
+            Reading::Payload(piece) => piece.slot == slot,
+            Reading::Skip { piece, .. } => piece.is_some_and(|piece| piece.slot == slot),
+            _ => false,
+        }
+    }
+
+    /// Sends what answers a task that has ended. After the end of the connection, nothing.
+    pub(super) fn complete<S: Sink>(
+        &mut self,
+        slot: Slot,
+        task: &Task,
+        answer: &Answer,
+        out: &mut S,
+    ) {
+        if self.is_closed() {
+            return;
+        }
+        let mut task = *task;
+        let bytes = match task.direction {
+            Direction::Read => {
+                task.data_sn = 0;
+                answer.moved.min(task.expected)
+            }
+            Direction::None | Direction::Write => 0,
+        };
+        let said = bytes > 0 && self.send_data(slot, &mut task, bytes, answer, out);
+        if !said {
+            self.send_response(&task, answer, out);
+        }
+    }
+
+    fn send_response<S: Sink>(&mut self, task: &Task, answer: &Answer, out: &mut S) {
+        let residual = Residual::of(task, answer.moved);
+        let counted = match task.direction {
+            Direction::Read => task.data_sn,
+            Direction::None | Direction::Write => task.r2t_sn,
+        };
+        let mut header = ScsiResponse::new_zeroed();
+        header.opcode = Opcode::SCSI_RESPONSE.0;
+        header.flags = FINAL | residual.flags;
+        header.status = answer.status;
+        header.itt = U32::new(task.itt);
+        header.sequence = self.status_sequence();
+        header.exp_data_sn = U32::new(counted);
+        header.residual = U32::new(residual.bytes);
+        self.send_with_sense(&mut header, answer.sense(), out);
+    }
+
+    /// Sense data has its length in front (SenseLength). No allocation: an error is an I/O too.
+    fn send_with_sense<S: Sink>(&self, header: &mut ScsiResponse, sense: &[u8], out: &mut S) {
+        let mut segment = [0; SENSE_SEGMENT_BYTES];
+        let bytes = if sense.is_empty() { 0 } else { sense.len() + 2 };
+        header.data_bytes = U24::new(u32::try_from(bytes).unwrap_or(0));
+        self.send_header(header, out);
+        if bytes == 0 {
+            return;
+        }
+        segment[1] = u8::try_from(sense.len()).unwrap_or(u8::MAX);
+        segment[2..bytes].copy_from_slice(sense);
+        let padded = &segment[..bytes + padding(bytes)];
+        out.bytes(padded);
+        if self.digests().data {
+            out.bytes(&(self.crc32c)(padded).to_le_bytes());
+        }
+    }
+}
+
+/// SenseLength, the longest sense data, and padding.
+const SENSE_SEGMENT_BYTES: usize = SENSE_BYTES_MAX + 4;

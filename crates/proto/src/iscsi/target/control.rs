@@ -1,0 +1,271 @@
+//! Everything of the full-feature phase that is not a command or its data: pings, task management, logout, and what
+//! the target says unasked.
+//!
+//! Source: RFC 7143, sections 11.5, 11.6, 11.9, 11.14, 11.15, 11.18 and 11.19.
+
+use zerocopy::FromZeros;
+use zerocopy::byteorder::big_endian::{U16, U32};
+
+use super::{Event, Fault, Outcome, Reading, Target, segment_length};
+use crate::iscsi::pdu::{
+    AsyncEvent, AsyncMessage, BasicHeader, FINAL, LogoutOutcome, LogoutRequest, LogoutResponse,
+    NO_TAG, NopIn, Opcode, RejectReason, TaskFunction, TaskManagementOutcome,
+    TaskManagementRequest, TaskManagementResponse,
+};
+use crate::{Breach, Sink};
+
+/// Which task management request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagementId(u8);
+
+/// A task management request that the adapter has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Management {
+    itt: u32,
+    immediate: bool,
+}
+
+/// What is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogoutReason {
+    /// The session.
+    CloseSession,
+    /// The connection, which is the session's only one.
+    CloseConnection,
+}
+
+/// A logout that the adapter has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Logout {
+    itt: u32,
+}
+
+impl Target {
+    /// A request of any kind that is not a command, with its data.
+    pub(super) fn control<S: Sink>(
+        &mut self,
+        basic: &BasicHeader,
+        data: &[u8],
+        out: &mut S,
+    ) -> Outcome {
+        let has_data = basic.segment_bytes() > 0;
+        match basic.kind() {
+            Opcode::NOP_OUT => self.nop_out(basic, data, out),
+            Opcode::TEXT_REQUEST => return self.text_request(basic, data, out),
+            Opcode::TASK_MANAGEMENT_REQUEST | Opcode::LOGOUT_REQUEST if has_data => {
+                self.leave(basic);
+                self.reject_and_skip(basic, RejectReason::InvalidField, out);
+            }
+            Opcode::TASK_MANAGEMENT_REQUEST => return Ok(self.task_management(basic, out)),
+            Opcode::LOGOUT_REQUEST => return Ok(self.logout(basic, out)),
+            Opcode::LOGIN_REQUEST => {
+                let sentence = "a Login Request after the login";
+                return Err(Fault::new(Breach::Sequence, 0, 3, sentence));
+            }
+            Opcode::SNACK_REQUEST => self.reject_and_skip(basic, RejectReason::Snack, out),
+            _ => self.reject_and_skip(basic, RejectReason::CommandNotSupported, out),
+        }
+        Ok(None)
+    }
+
+    /// A ping is answered with its own data, as far as the initiator takes it; the answer to one of ours has been
+    /// heard, and that was all.
+    fn nop_out<S: Sink>(&mut self, basic: &BasicHeader, data: &[u8], out: &mut S) {
+        self.leave(basic);
+        if basic.itt.get() == NO_TAG {
+            return;
+        }
+        let most = self.parameters.initiator_segment_bytes as usize;
+        let data = &data[..data.len().min(most)];
+        let mut header = nop_in();
+        header.itt = basic.itt;
+        header.ttt = U32::new(NO_TAG);
+        header.lun = basic.lun;
+        header.data_bytes = segment_length(data);
+        header.sequence = self.status_sequence();
+        self.send(&header, data, out);
+    }
+
+    /// Pings the initiator; it takes no StatSN.
+    pub fn ping<S: Sink>(&mut self, out: &mut S) {
+        if self.session().is_none() {
+            return;
+        }
+        let mut header = nop_in();
+        header.itt = U32::new(NO_TAG);
+        header.ttt = U32::new(self.new_tag(TAG_OF_NO_SLOT));
+        header.sequence = self.plain_sequence();
+        self.send_header(&header, out);
+    }
+
+    /// Says something unasked.
+    pub fn say<S: Sink>(&mut self, event: AsyncEvent, out: &mut S) {
+        if self.session().is_none() {
+            return;
+        }
+        let cid = self.session().map_or(0, |session| session.leading.cid);
+        let (number, parameters) = async_parameters(event, cid);
+        let mut header = AsyncMessage::new_zeroed();
+        header.opcode = Opcode::ASYNC_MESSAGE.0;
+        header.flags = FINAL;
+        header.itt = U32::new(NO_TAG);
+        header.event = number;
+        header.parameter1 = U16::new(parameters[0]);
+        header.parameter2 = U16::new(parameters[1]);
+        header.parameter3 = U16::new(parameters[2]);
+        header.sequence = self.status_sequence();
+        self.send_header(&header, out);
+    }
+
+    // ---- task management
+
+    /// What can be decided without the adapter is answered at once.
+    fn task_management<S: Sink>(&mut self, basic: &BasicHeader, out: &mut S) -> Option<Event> {
+        let request: TaskManagementRequest = self.header_as();
+        let function = TaskFunction(request.function & 0x7F);
+        let referenced = self.tasks.find(request.referenced_itt.get());
+        let at_once = match function {
+            _ if self.is_discovery() => Some(TaskManagementOutcome::Rejected),
+            TaskFunction::TASK_REASSIGN => Some(TaskManagementOutcome::ReassignNotSupported),
+            TaskFunction::ABORT_TASK if referenced.is_none() => {
+                Some(TaskManagementOutcome::NoSuchTask)
+            }
+            TaskFunction(1..=7) => None,
+            TaskFunction(_) => Some(TaskManagementOutcome::NotSupported),
+        };
+        let management = Management {
+            itt: basic.itt.get(),
+            immediate: basic.is_immediate(),
+        };
+        if let Some(outcome) = at_once {
+            self.finish_management(management, outcome, out);
+            return None;
+        }
+        let Some(index) = self.management.iter().position(Option::is_none) else {
+            self.leave(basic);
+            self.send_reject(RejectReason::TooManyImmediate, out);
+            return None;
+        };
+        self.management[index] = Some(management);
+        Some(Event::TaskManagement {
+            id: ManagementId(u8::try_from(index).ok()?),
+            function,
+            lun: request.lun,
+            referenced: referenced.filter(|_| function == TaskFunction::ABORT_TASK),
+        })
+    }
+
+    /// Answers a task management request: after all tasks that it concerns are quiet, and gone by
+    /// [`abort`](Target::abort) or an answer.
+    pub fn answer_management<S: Sink>(
+        &mut self,
+        id: ManagementId,
+        outcome: TaskManagementOutcome,
+        out: &mut S,
+    ) {
+        let place = self.management.get_mut(usize::from(id.0));
+        if let Some(management) = place.and_then(Option::take) {
+            self.finish_management(management, outcome, out);
+        }
+    }
+
+    fn finish_management<S: Sink>(
+        &mut self,
+        management: Management,
+        outcome: TaskManagementOutcome,
+        out: &mut S,
+    ) {
+        if !management.immediate {
+            self.window.leave();
+        }
+        if self.is_closed() {
+            return;
+        }
+        let mut header = TaskManagementResponse::new_zeroed();
+        header.opcode = Opcode::TASK_MANAGEMENT_RESPONSE.0;
+        header.flags = FINAL;
+        header.response = outcome as u8;
+        header.itt = U32::new(management.itt);
+        header.sequence = self.status_sequence();
+        self.send_header(&header, out);
+    }
+
+    // ---- logout
+
+    fn logout<S: Sink>(&mut self, basic: &BasicHeader, out: &mut S) -> Option<Event> {
+        let request: LogoutRequest = self.header_as();
+        self.leave(basic);
+        let cid = self.session().map(|session| session.leading.cid);
+        let itt = basic.itt.get();
+        let reason = match request.reason & 0x7F {
+            0 => LogoutReason::CloseSession,
+            1 if Some(request.cid.get()) == cid => LogoutReason::CloseConnection,
+            1 => {
+                self.send_logout(itt, LogoutOutcome::NoSuchConnection, out);
+                return None;
+            }
+            2 => {
+                self.send_logout(itt, LogoutOutcome::RecoveryNotSupported, out);
+                return None;
+            }
+            _ => {
+                self.send_reject(RejectReason::InvalidField, out);
+                return None;
+            }
+        };
+        self.logout = Some(Logout { itt });
+        Some(Event::Logout(reason))
+    }
+
+    /// Answers a logout, after everything in progress has ended; the connection is over then.
+    pub fn answer_logout<S: Sink>(&mut self, out: &mut S) {
+        let Some(logout) = self.logout.take().filter(|_| !self.is_closed()) else {
+            return;
+        };
+        self.send_logout(logout.itt, LogoutOutcome::Closed, out);
+        self.reading = Reading::Closed;
+        self.phase = super::Phase::Parted;
+    }
+
+    fn send_logout<S: Sink>(&mut self, itt: u32, outcome: LogoutOutcome, out: &mut S) {
+        let mut header = LogoutResponse::new_zeroed();
+        header.opcode = Opcode::LOGOUT_RESPONSE.0;
+        header.flags = FINAL;
+        header.response = outcome as u8;
+        header.itt = U32::new(itt);
+        header.sequence = self.status_sequence();
+        header.time2wait = U16::new(self.parameters.time2wait_s);
+        header.time2retain = U16::new(self.parameters.time2retain_s);
+        self.send_header(&header, out);
+    }
+
+    pub(super) fn is_discovery(&self) -> bool {
+        self.session()
+            .is_some_and(|session| session.leading.discovery)
+    }
+}
+
+fn nop_in() -> NopIn {
+    let mut header = NopIn::new_zeroed();
+    header.opcode = Opcode::NOP_IN.0;
+    header.flags = FINAL;
+    header
+}
+
+/// The number of the event, and its three parameters.
+fn async_parameters(event: AsyncEvent, cid: u16) -> (u8, [u16; 3]) {
+    match event {
+        AsyncEvent::LogoutRequested { within_s } => (1, [0, 0, within_s]),
+        AsyncEvent::ConnectionDropped {
+            time2wait_s,
+            time2retain_s,
+        } => (2, [cid, time2wait_s, time2retain_s]),
+        AsyncEvent::SessionDropped {
+            time2wait_s,
+            time2retain_s,
+        } => (3, [0, time2wait_s, time2retain_s]),
+    }
+}
+
+/// Tags of pings and texts, which belong to no slot.
+pub(super) const TAG_OF_NO_SLOT: u16 = 0x7FFF;

@@ -1,0 +1,127 @@
+//! The login phase of a connection: requests in, responses out, the owner asked once.
+//!
+//! It knows the PDUs of the login; what is said in them is `iscsi::login`'s business. Everything that goes wrong here
+//! ends with a Login Response that says so, and the end of the connection.
+//!
+//! Source: RFC 7143, sections 6.3, 11.12 and 11.13.
+
+use alloc::boxed::Box;
+
+use zerocopy::FromZeros;
+use zerocopy::byteorder::big_endian::{U16, U32};
+
+use super::tasks::TaskTable;
+use super::{Event, Phase, Reading, SEGMENT_BYTES_MAX, Target, segment_length};
+use crate::Sink;
+use crate::iscsi::login::{Admission, Refusal, Response, Session, Step};
+use crate::iscsi::pdu::{BasicHeader, LoginRequest, LoginResponse, LoginStatus, Opcode, padding};
+use crate::iscsi::serial::Window;
+
+impl Target {
+    /// Answers [`Event::Authorize`]: who [`Target::leading`] is may log in, or not.
+    ///
+    /// Yields what comes of it: nothing while the login goes on, else `LoggedIn` or `LoginFailed`.
+    pub fn admit<S: Sink>(&mut self, admission: Admission, out: &mut S) -> Option<Event> {
+        let Phase::Login(login) = &mut self.phase else {
+            return None;
+        };
+        if self.reading == Reading::Closed || !login.is_waiting() {
+            return None;
+        }
+        let step = login.admit(admission);
+        self.take_step(step, out)
+    }
+
+    /// A header in the login phase: only Login Requests, of limited length, come here.
+    pub(super) fn login_header<S: Sink>(
+        &mut self,
+        basic: &BasicHeader,
+        out: &mut S,
+    ) -> Option<Event> {
+        if basic.kind() != Opcode::LOGIN_REQUEST {
+            let sentence = "a PDU other than a Login Request before the end of the login";
+            let refusal = Refusal::new(LoginStatus::INVALID_DURING_LOGIN, sentence);
+            return self.take_step(Step::Refuse(refusal), out);
+        }
+        let bytes = basic.segment_bytes();
+        if bytes > SEGMENT_BYTES_MAX || basic.ahs_words != 0 {
+            let sentence = "a Login Request of more than 8192 bytes, or with additional headers";
+            let refusal = Refusal::new(LoginStatus::INITIATOR_ERROR, sentence);
+            return self.take_step(Step::Refuse(refusal), out);
+        }
+        if bytes == 0 {
+            return self.login_segment(&[], out);
+        }
+        self.reading = Reading::Segment {
+            bytes: bytes + padding(bytes),
+        };
+        None
+    }
+
+    pub(super) fn login_segment<S: Sink>(&mut self, data: &[u8], out: &mut S) -> Option<Event> {
+        let header: LoginRequest = self.header_as();
+        let Phase::Login(login) = &mut self.phase else {
+            return None;
+        };
+        // The first request says where both sides begin to count; login requests take no CmdSN.
+        if !self.timers.numbered {
+            self.timers.numbered = true;
+            self.window = Window::new(header.cmd_sn.get(), self.limits.window);
+            self.stat_sn = header.exp_stat_sn.get();
+        }
+        let step = login.request(&header, data);
+        self.take_step(step, out)
+    }
+
+    fn take_step<S: Sink>(&mut self, step: Step, out: &mut S) -> Option<Event> {
+        match step {
+            Step::Respond(response) => {
+                self.send_login(&response, LoginStatus::SUCCESS, out);
+                None
+            }
+            Step::Authorize => Some(Event::Authorize),
+            Step::Complete(response, session) => {
+                self.send_login(&response, LoginStatus::SUCCESS, out);
+                self.log_in(session);
+                Some(Event::LoggedIn)
+            }
+            Step::Refuse(refusal) => {
+                let response = Response {
+                    text: refusal.text.clone(),
+                    ..Response::default()
+                };
+                self.send_login(&response, refusal.status, out);
+                self.reading = Reading::Closed;
+                self.phase = Phase::Parted;
+                Some(Event::LoginFailed(refusal))
+            }
+        }
+    }
+
+    fn log_in(&mut self, session: Box<Session>) {
+        self.parameters = session.parameters;
+        self.tasks = TaskTable::new(self.limits.slots());
+        self.timers.log_in();
+        self.phase = Phase::FullFeature(session);
+    }
+
+    fn send_login<S: Sink>(&mut self, response: &Response, status: LoginStatus, out: &mut S) {
+        let request: LoginRequest = self.header_as();
+        let mut header = LoginResponse::new_zeroed();
+        header.opcode = Opcode::LOGIN_RESPONSE.0;
+        header.flags = response.flags;
+        header.data_bytes = segment_length(&response.text);
+        header.isid = request.isid;
+        header.tsih = U16::new(response.tsih);
+        header.itt = U32::new(request.itt.get());
+        header.sequence = self.status_sequence();
+        header.status = U16::new(status.0);
+        self.send(&header, &response.text, out);
+    }
+
+    /// The driver, or the clock, ends a connection that is not logged in.
+    pub(super) fn refuse_login<S: Sink>(&mut self, sentence: &'static str, out: &mut S) {
+        let refusal = Refusal::new(LoginStatus::INITIATOR_ERROR, sentence);
+        let _ = self.take_step(Step::Refuse(refusal), out);
+    }
+}

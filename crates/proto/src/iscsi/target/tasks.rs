@@ -1,0 +1,248 @@
+//! The tasks in progress of one connection.
+//!
+//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free, which Initiator Task
+//! Tags are taken, and how much of each task's data was asked for and has arrived. It does not know PDUs.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::answer::Answer;
+use crate::Slot;
+use crate::iscsi::keys::R2TS_MAX;
+use crate::iscsi::pdu::{Lun, NO_TAG, TaskAttribute};
+
+/// One task in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task {
+    /// Initiator Task Tag; every PDU about the task carries it.
+    pub(super) itt: u32,
+    /// The logical unit.
+    pub(super) lun: Lun,
+    /// The first 16 bytes of the CDB.
+    pub(super) cdb: [u8; 16],
+    /// How it is to be ordered.
+    pub(super) attribute: TaskAttribute,
+    /// It took no CmdSN.
+    pub(super) immediate: bool,
+    /// Whose turn it is.
+    pub(super) phase: Phase,
+    /// Which way its data goes.
+    pub(super) direction: Direction,
+    /// Expected Data Transfer Length, in bytes.
+    pub(super) expected: u32,
+    /// How much of a write has arrived.
+    pub(super) received: u32,
+    /// How much of a write was asked for, or may come unasked: the end of it.
+    pub(super) asked: u32,
+    /// Unsolicited Data-Out is still to come.
+    pub(super) unsolicited: bool,
+    /// The adapter has asked for the data.
+    pub(super) fetching: bool,
+    /// The adapter has been told that all data is there.
+    pub(super) complete: bool,
+    /// Whether every data digest so far was right.
+    pub(super) intact: bool,
+    /// DataSN that the next Data-Out of the present sequence has.
+    pub(super) data_sn: u32,
+    /// R2TSN of the next R2T.
+    pub(super) r2t_sn: u32,
+    /// R2Ts not fulfilled, the oldest first.
+    pub(super) r2ts: R2ts,
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    /// The slot is empty.
+    Free,
+    /// Its data, which came with it whole, is arriving; nobody knows of it yet.
+    Arriving,
+    /// The adapter has it.
+    Owned,
+    /// It is answered, and the answer leaves when the data that is on its way has arrived.
+    Answered(Answer),
+    /// It is to go without an answer as soon as the piece that is arriving has arrived.
+    Aborted,
+}
+
+/// Which way a task's data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    None,
+    Read,
+    Write,
+}
+
+/// One piece of a write that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct R2t {
+    pub(super) ttt: u32,
+    /// Where it ends, in bytes from the start of the task's data.
+    pub(super) end: u32,
+}
+
+/// The R2Ts of one task, in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct R2ts {
+    list: [R2t; R2TS_MAX as usize],
+    count: u8,
+}
+
+impl R2ts {
+    pub(super) fn push(&mut self, r2t: R2t) {
+        self.list[usize::from(self.count)] = r2t;
+        self.count += 1;
+    }
+
+    /// The oldest, whose data comes next.
+    pub(super) fn first(&self) -> Option<R2t> {
+        (self.count > 0).then_some(self.list[0])
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.list.rotate_left(1);
+        self.count = self.count.saturating_sub(1);
+    }
+
+    pub(super) fn contains(&self, ttt: u32) -> bool {
+        self.list[..usize::from(self.count)]
+            .iter()
+            .any(|r2t| r2t.ttt == ttt)
+    }
+
+    pub(super) fn len(&self) -> u16 {
+        u16::from(self.count)
+    }
+}
+
+impl Task {
+    /// A task without data of which nothing has come; the rest is filled in where it is known.
+    pub(super) fn new(itt: u32, lun: Lun, cdb: [u8; 16]) -> Self {
+        Self {
+            itt,
+            lun,
+            cdb,
+            attribute: TaskAttribute::UNTAGGED,
+            immediate: false,
+            phase: Phase::Owned,
+            direction: Direction::None,
+            expected: 0,
+            received: 0,
+            asked: 0,
+            unsolicited: false,
+            fetching: false,
+            complete: false,
+            intact: true,
+            data_sn: 0,
+            r2t_sn: 0,
+            r2ts: R2ts::default(),
+        }
+    }
+
+    /// Whether the initiator still sends what it was asked for, or what it announced.
+    pub(super) fn awaits_data(&self) -> bool {
+        self.unsolicited || self.r2ts.first().is_some()
+    }
+}
+
+/// All tasks in progress of one connection.
+pub(super) struct TaskTable {
+    tasks: Box<[Task]>,
+    /// The Initiator Task Tags alone, side by side: they are searched for each command.
+    itts: Box<[u32]>,
+    free: Vec<u16>,
+}
+
+impl TaskTable {
+    pub(super) fn new(slots: u16) -> Self {
+        let mut empty = Task::new(NO_TAG, Lun::default(), [0; 16]);
+        empty.phase = Phase::Free;
+        Self {
+            tasks: alloc::vec![empty; usize::from(slots)].into_boxed_slice(),
+            itts: alloc::vec![NO_TAG; usize::from(slots)].into_boxed_slice(),
+            free: (0..slots).rev().collect(),
+        }
+    }
+
+    /// The slot of the task with this tag.
+    pub(super) fn find(&self, itt: u32) -> Option<Slot> {
+        if itt == NO_TAG {
+            return None;
+        }
+        let index = self.itts.iter().position(|known| *known == itt)?;
+        u16::try_from(index).ok().map(Slot)
+    }
+
+    /// Gives a task a slot; `None` when all are in use.
+    pub(super) fn insert(&mut self, task: Task) -> Option<Slot> {
+        let index = self.free.pop()?;
+        self.itts[usize::from(index)] = task.itt;
+        self.tasks[usize::from(index)] = task;
+        Some(Slot(index))
+    }
+
+    /// The task in a slot; `None` for a free slot, or one beyond the table (the number may be a peer's).
+    pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Task> {
+        self.tasks
+            .get_mut(usize::from(slot.0))
+            .filter(|task| !matches!(task.phase, Phase::Free))
+    }
+
+    /// Empties a slot.
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Task> {
+        let task = *self.get(slot)?;
+        self.tasks[usize::from(slot.0)].phase = Phase::Free;
+        self.itts[usize::from(slot.0)] = NO_TAG;
+        self.free.push(slot.0);
+        Some(task)
+    }
+
+    /// The tasks that the adapter has.
+    pub(super) fn owned(&self) -> impl Iterator<Item = (Slot, Lun)> {
+        (0..).zip(&self.tasks).filter_map(|(index, task)| {
+            matches!(task.phase, Phase::Owned).then_some((Slot(index), task.lun))
+        })
+    }
+
+    /// How many slots are in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.tasks.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(itt: u32) -> Task {
+        Task::new(itt, Lun::default(), [0; 16])
+    }
+
+    #[test]
+    fn a_full_table_gives_no_slot_until_one_is_removed() {
+        let mut table = TaskTable::new(1);
+        let slot = table.insert(task(7)).expect("empty");
+        assert!(table.insert(task(8)).is_none());
+        assert_eq!(table.find(7), Some(slot));
+        assert_eq!((table.find(8), table.find(NO_TAG)), (None, None));
+        assert!(table.remove(slot).is_some() && table.remove(slot).is_none());
+        assert_eq!((table.find(7), table.in_use()), (None, 0));
+    }
+
+    #[test]
+    fn a_slot_number_beyond_the_table_is_nobody() {
+        assert!(TaskTable::new(3).get(Slot(3)).is_none());
+    }
+
+    #[test]
+    fn r2ts_are_fulfilled_in_their_order() {
+        let mut r2ts = R2ts::default();
+        for ttt in 1..=u32::from(R2TS_MAX) {
+            r2ts.push(R2t { ttt, end: ttt * 10 });
+        }
+        r2ts.pop();
+        assert_eq!(r2ts.first().map(|r2t| r2t.ttt), Some(2));
+        assert!(r2ts.contains(8) && !r2ts.contains(1));
+        assert_eq!(r2ts.len(), R2TS_MAX - 1);
+    }
+}

@@ -1,0 +1,213 @@
+//! Text of the full-feature phase: SendTargets, and the few keys that may change after the login.
+//!
+//! One exchange at a time: a new first request forgets the old one. What is said may be longer than a PDU; it goes
+//! out in pieces, one for each request that quotes our tag.
+//!
+//! Source: RFC 7143, sections 11.10 "Text Request", 11.11 "Text Response"; appendix C "SendTargets Operation".
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use zerocopy::FromZeros;
+use zerocopy::byteorder::big_endian::U32;
+
+use super::control::TAG_OF_NO_SLOT;
+use super::{Event, Outcome, Target, segment_length};
+use crate::Sink;
+use crate::iscsi::keys::{Key, Negotiation, Purpose, Reply};
+use crate::iscsi::pdu::{BasicHeader, CONTINUE, FINAL, NO_TAG, Opcode, RejectReason, TextResponse};
+use crate::iscsi::text::{TextBuffer, TextWriter, pairs};
+
+/// Which targets are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All that this initiator may see.
+    All,
+    /// The one of this session.
+    Session,
+    /// The one of this name, if this initiator may see it.
+    Named(Box<str>),
+}
+
+/// One exchange of text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TextExchange {
+    itt: u32,
+    ttt: Option<u32>,
+    incoming: TextBuffer,
+    /// What is said already, while the adapter is asked for targets.
+    waiting: Option<TextWriter>,
+    outgoing: Vec<u8>,
+}
+
+/// Why a text request is not taken.
+type Refused = RejectReason;
+
+impl Target {
+    pub(super) fn text_request<S: Sink>(
+        &mut self,
+        basic: &BasicHeader,
+        data: &[u8],
+        out: &mut S,
+    ) -> Outcome {
+        self.leave(basic);
+        let taken = self.take_text(basic, data, out);
+        Ok(taken.unwrap_or_else(|reason| {
+            self.text = TextExchange::default();
+            self.send_reject(reason, out);
+            None
+        }))
+    }
+
+    fn take_text<S: Sink>(
+        &mut self,
+        basic: &BasicHeader,
+        data: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Refused> {
+        let continues = basic.flags & CONTINUE != 0;
+        if continues == basic.is_final() || basic.itt.get() == NO_TAG || self.text.waiting.is_some()
+        {
+            return Err(RejectReason::Protocol);
+        }
+        self.find_exchange(basic)?;
+        if !self.text.outgoing.is_empty() {
+            return match data.is_empty() && !continues {
+                true => {
+                    self.send_text_piece(out);
+                    Ok(None)
+                }
+                false => Err(RejectReason::Protocol),
+            };
+        }
+        let whole = self.text.incoming.push(data, continues);
+        if whole.map_err(|_| RejectReason::Protocol)? {
+            return self.answer_text(out);
+        }
+        self.send_text(0, &[], out);
+        Ok(None)
+    }
+
+    /// A request with no tag of ours begins; another one must quote what we gave.
+    fn find_exchange(&mut self, basic: &BasicHeader) -> Result<(), Refused> {
+        let (itt, ttt) = (basic.itt.get(), basic.ttt.get());
+        if ttt == NO_TAG {
+            self.text = TextExchange {
+                itt,
+                ..TextExchange::default()
+            };
+            return Ok(());
+        }
+        match self.text.ttt == Some(ttt) && self.text.itt == itt {
+            true => Ok(()),
+            false => Err(RejectReason::InvalidField),
+        }
+    }
+
+    /// The text is whole: answer it, or ask the adapter for the targets.
+    fn answer_text<S: Sink>(&mut self, out: &mut S) -> Result<Option<Event>, Refused> {
+        let incoming = core::mem::take(&mut self.text.incoming);
+        let (mut said, mut scope, mut seen) = (TextWriter::default(), None, 0);
+        for pair in pairs(incoming.bytes()) {
+            let pair = pair.map_err(|_| RejectReason::Protocol)?;
+            let Some(key) = Key::parse(pair.key) else {
+                said.pair(pair.key, Reply::NotUnderstood);
+                continue;
+            };
+            if seen & key.bit() != 0 {
+                return Err(RejectReason::Protocol);
+            }
+            seen |= key.bit();
+            match self.scope(key, pair.value) {
+                Some(found) => scope = Some(found),
+                None => self.declare_again(key, pair.value, &mut said),
+            }
+        }
+        let Some(scope) = scope else {
+            self.text.outgoing = said.into_bytes();
+            self.send_text_piece(out);
+            return Ok(None);
+        };
+        self.text.waiting = Some(said);
+        Ok(Some(Event::SendTargets(scope)))
+    }
+
+    /// What SendTargets asks for: all, or a name, in a discovery session; a name, or this one, in a normal one.
+    fn scope(&self, key: Key, value: &str) -> Option<Scope> {
+        match (key, value) {
+            (Key::SendTargets, "All") if self.is_discovery() => Some(Scope::All),
+            (Key::SendTargets, "All") => None,
+            (Key::SendTargets, "") if !self.is_discovery() => Some(Scope::Session),
+            (Key::SendTargets, "") => None,
+            (Key::SendTargets, name) => Some(Scope::Named(name.to_ascii_lowercase().into())),
+            _ => None,
+        }
+    }
+
+    /// MaxRecvDataSegmentLength may be declared again; everything else was agreed in the login.
+    fn declare_again(&mut self, key: Key, value: &str, said: &mut TextWriter) {
+        let mut negotiation = Negotiation::resumed(self.parameters);
+        let reply = match key.purpose() {
+            Purpose::Declared => negotiation.agree(key, value, false),
+            _ => Reply::Reject,
+        };
+        self.parameters = negotiation.agreed();
+        if reply != Reply::None {
+            said.pair(key.name(), reply);
+        }
+    }
+
+    /// Answers [`Event::SendTargets`]: targets, and the addresses of each as TargetAddress says them.
+    pub fn answer_targets<'a, S: Sink>(
+        &mut self,
+        targets: impl IntoIterator<Item = (&'a str, &'a [&'a str])>,
+        out: &mut S,
+    ) {
+        let Some(mut said) = self.text.waiting.take() else {
+            return;
+        };
+        for (name, addresses) in targets {
+            said.pair(Key::TargetName.name(), name);
+            for address in addresses {
+                said.pair(Key::TargetAddress.name(), address);
+            }
+        }
+        self.text.outgoing = said.into_bytes();
+        if !self.is_closed() {
+            self.send_text_piece(out);
+        }
+    }
+
+    /// The next piece of what is said; the last one ends the exchange.
+    fn send_text_piece<S: Sink>(&mut self, out: &mut S) {
+        let most = self.parameters.initiator_segment_bytes as usize;
+        let bytes = most.min(PIECE_BYTES).min(self.text.outgoing.len());
+        let rest = self.text.outgoing.split_off(bytes);
+        let piece = core::mem::replace(&mut self.text.outgoing, rest);
+        if self.text.outgoing.is_empty() {
+            self.send_text(FINAL, &piece, out);
+            self.text = TextExchange::default();
+        } else {
+            self.send_text(CONTINUE, &piece, out);
+        }
+    }
+
+    fn send_text<S: Sink>(&mut self, flags: u8, data: &[u8], out: &mut S) {
+        let ttt = match flags & FINAL {
+            0 => self.new_tag(TAG_OF_NO_SLOT),
+            _ => NO_TAG,
+        };
+        self.text.ttt = Some(ttt);
+        let mut header = TextResponse::new_zeroed();
+        header.opcode = Opcode::TEXT_RESPONSE.0;
+        header.flags = flags;
+        header.data_bytes = segment_length(data);
+        header.itt = U32::new(self.text.itt);
+        header.ttt = U32::new(ttt);
+        header.sequence = self.status_sequence();
+        self.send(&header, data, out);
+    }
+}
+
+/// What the driver is given at once, in bytes.
+const PIECE_BYTES: usize = 8192;

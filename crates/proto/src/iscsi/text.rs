@@ -1,0 +1,314 @@
+//! Text: key=value pairs, read and written, with a bound on everything a peer can make long.
+//!
+//! Knows the form of pairs, numbers, lists and binary values; does not know any key. A text that goes on over
+//! several PDUs (the C bit) is gathered in a [`TextBuffer`].
+//!
+//! Source: RFC 7143, section 6.1 "Text Format", section 6.2 "Text Mode Negotiation".
+
+pub mod binary;
+
+use core::fmt::{self, Write};
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The most bytes of a key's name.
+pub const KEY_BYTES_MAX: usize = 63;
+/// The most bytes of a value; binary values of CHAP are the longest, 1024 bytes in hexadecimal.
+pub const VALUE_BYTES_MAX: usize = 2 * 1024 + 2;
+/// The most pairs of one text.
+pub const PAIRS_MAX: usize = 64;
+/// The most bytes of one text, over all its PDUs.
+pub const TEXT_BYTES_MAX: usize = 16 << 10;
+/// The most PDUs of one text.
+pub const TEXT_PDUS_MAX: u8 = 16;
+/// The most entries of a list that are looked at.
+const LIST_MAX: usize = 32;
+
+/// How a text breaks the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextError {
+    /// The last pair does not end with a zero byte.
+    NotTerminated,
+    /// A pair without `=`.
+    NoEqualsSign,
+    /// A key of no or more than 63 bytes, or one with bytes that keys do not have.
+    Key,
+    /// A value longer than any may be, or one with control characters.
+    Value,
+    /// More pairs than one text may have.
+    TooManyPairs,
+    /// More bytes, or more PDUs, than one text may have.
+    TooLong,
+}
+
+impl TextError {
+    /// What was wrong, for the log.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::NotTerminated => "a text that does not end with a zero byte",
+            Self::NoEqualsSign => "a text with a pair without `=`",
+            Self::Key => "a text with a key that is empty, too long or not printable",
+            Self::Value => "a text with a value that is too long or not printable",
+            Self::TooManyPairs => "a text with more than 64 pairs",
+            Self::TooLong => "a text of more bytes or PDUs than are taken",
+        }
+    }
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+impl core::error::Error for TextError {}
+
+/// One key and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// The key: 1 to 63 graphic bytes.
+    pub key: &'a str,
+    /// The value: at most [`VALUE_BYTES_MAX`] bytes, none a control character; may be empty.
+    pub value: &'a str,
+}
+
+/// The pairs of a whole text, in order. Empty strings between zero bytes are skipped: some initiators pad with them.
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+    count: usize,
+}
+
+/// The pairs of `text`; ends after the first error.
+#[must_use]
+pub const fn pairs(text: &[u8]) -> Pairs<'_> {
+    Pairs {
+        rest: text,
+        count: 0,
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = Result<Pair<'a>, TextError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = self.rest.iter().position(|byte| *byte != 0)?;
+        let text = &self.rest[start..];
+        self.rest = &[];
+        let Some(end) = text.iter().position(|byte| *byte == 0) else {
+            return Some(Err(TextError::NotTerminated));
+        };
+        if self.count == PAIRS_MAX {
+            return Some(Err(TextError::TooManyPairs));
+        }
+        let pair = parse_pair(&text[..end]);
+        if pair.is_ok() {
+            self.rest = &text[end + 1..];
+            self.count += 1;
+        }
+        Some(pair)
+    }
+}
+
+fn parse_pair(bytes: &[u8]) -> Result<Pair<'_>, TextError> {
+    let equals = bytes.iter().position(|byte| *byte == b'=');
+    let equals = equals.ok_or(TextError::NoEqualsSign)?;
+    let (key, value) = (&bytes[..equals], &bytes[equals + 1..]);
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.iter().all(u8::is_ascii_graphic) {
+        return Err(TextError::Key);
+    }
+    if value.len() > VALUE_BYTES_MAX || value.iter().any(u8::is_ascii_control) {
+        return Err(TextError::Value);
+    }
+    Ok(Pair {
+        key: core::str::from_utf8(key).map_err(|_| TextError::Key)?,
+        value: core::str::from_utf8(value).map_err(|_| TextError::Value)?,
+    })
+}
+
+/// A text on its way in, perhaps over several PDUs.
+#[derive(Clone, Debug, Default)]
+pub struct TextBuffer {
+    bytes: Vec<u8>,
+    pdus: u8,
+    whole: bool,
+}
+
+impl TextBuffer {
+    /// Takes the data segment of one PDU; `continues` is its C bit. True when the text is whole.
+    ///
+    /// # Errors
+    /// [`TextError::TooLong`] when the text has more bytes or PDUs than are taken.
+    pub fn push(&mut self, segment: &[u8], continues: bool) -> Result<bool, TextError> {
+        if self.whole {
+            self.clear();
+        }
+        self.pdus += 1;
+        if self.pdus > TEXT_PDUS_MAX || self.bytes.len() + segment.len() > TEXT_BYTES_MAX {
+            return Err(TextError::TooLong);
+        }
+        self.bytes.extend_from_slice(segment);
+        self.whole = !continues;
+        Ok(self.whole)
+    }
+
+    /// What has come so far.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A text on its way out.
+#[derive(Clone, Debug, Default)]
+pub struct TextWriter {
+    text: String,
+}
+
+impl TextWriter {
+    /// Adds a pair.
+    pub fn pair(&mut self, key: &str, value: impl fmt::Display) {
+        debug_assert!(key.len() <= KEY_BYTES_MAX);
+        // Writing to a string does not fail.
+        let _ = write!(self.text, "{key}={value}\0");
+    }
+
+    /// The text: each pair ends with a zero byte.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.text.into_bytes()
+    }
+}
+
+/// A number: decimal, or hexadecimal after `0x`.
+///
+/// Source: RFC 7143, section 6.1, "numerical-value".
+#[must_use]
+pub fn number(value: &str) -> Option<u32> {
+    let (digits, radix) = match value.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&value[2..], 16),
+        _ => (value, 10),
+    };
+    // `from_str_radix` would take a sign.
+    let all_digits = digits.chars().all(|digit| digit.is_digit(radix));
+    (all_digits && digits.len() <= NUMBER_DIGITS_MAX)
+        .then(|| u32::from_str_radix(digits, radix).ok())
+        .flatten()
+}
+
+/// `Yes` or `No`, and nothing else.
+#[must_use]
+pub fn boolean(value: &str) -> Option<bool> {
+    match value {
+        "Yes" => Some(true),
+        "No" => Some(false),
+        _ => None,
+    }
+}
+
+/// `Yes` or `No`.
+#[must_use]
+pub const fn yes_no(value: bool) -> &'static str {
+    if value { "Yes" } else { "No" }
+}
+
+/// The entries of a list, in the order of the sender's preference; what is beyond the 32nd is not looked at.
+pub fn list(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').take(LIST_MAX)
+}
+
+const NUMBER_DIGITS_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn first_error(text: &[u8]) -> Option<TextError> {
+        pairs(text).find_map(Result::err)
+    }
+
+    #[test]
+    fn reads_pairs_and_skips_padding() {
+        let read: Vec<_> = pairs(b"A=1\0\0\0B=\0C==x,y\0\0").flatten().collect();
+        let pair = |key, value| Pair { key, value };
+        assert_eq!(read, [pair("A", "1"), pair("B", ""), pair("C", "=x,y")]);
+        assert_eq!(pairs(b"").count() + pairs(b"\0\0\0").count(), 0);
+    }
+
+    #[test]
+    fn refuses_what_has_not_the_form() {
+        assert_eq!(first_error(b"A=1"), Some(TextError::NotTerminated));
+        assert_eq!(first_error(b"A=1\0B\0"), Some(TextError::NoEqualsSign));
+        assert_eq!(first_error(b"=1\0"), Some(TextError::Key));
+        assert_eq!(first_error(b"A B=1\0"), Some(TextError::Key));
+        assert_eq!(first_error(b"A=\x1b[31m\0"), Some(TextError::Value));
+        assert_eq!(first_error(b"A=\xff\0"), Some(TextError::Value));
+    }
+
+    #[test]
+    fn nothing_comes_after_an_error() {
+        assert_eq!(pairs(b"A\0B=1\0C=1\0").count(), 1);
+    }
+
+    #[test]
+    fn keys_values_and_pairs_have_their_limits() {
+        let text = |key: usize, value: usize| {
+            let mut text = vec![b'k'; key];
+            text.push(b'=');
+            text.resize(key + 1 + value, b'v');
+            text.push(0);
+            text
+        };
+        assert_eq!(first_error(&text(63, VALUE_BYTES_MAX)), None);
+        assert_eq!(first_error(&text(64, 1)), Some(TextError::Key));
+        assert_eq!(
+            first_error(&text(1, VALUE_BYTES_MAX + 1)),
+            Some(TextError::Value)
+        );
+        assert_eq!(first_error(&b"k=v\0".repeat(64)), None);
+        assert_eq!(
+            first_error(&b"k=v\0".repeat(65)),
+            Some(TextError::TooManyPairs)
+        );
+    }
+
+    #[test]
+    fn a_text_over_many_pdus_ends_at_its_limits() {
+        let mut buffer = TextBuffer::default();
+        assert_eq!(buffer.push(b"A=", true), Ok(false));
+        assert_eq!(buffer.push(b"1\0", false), Ok(true));
+        assert_eq!(buffer.bytes(), b"A=1\0");
+        assert_eq!(buffer.push(&[0; TEXT_BYTES_MAX], true), Ok(false));
+        assert_eq!(buffer.push(&[0], true), Err(TextError::TooLong));
+        let mut endless = TextBuffer::default();
+        let taken = (0..100).take_while(|_| endless.push(b"", true).is_ok());
+        assert_eq!(taken.count(), usize::from(TEXT_PDUS_MAX));
+    }
+
+    #[test]
+    fn numbers_are_decimal_or_hexadecimal_and_have_no_sign() {
+        let read = ["0", "262144", "0x40000", "0XfF", "4294967295"].map(number);
+        let expected = [0, 262_144, 0x40000, 255, u32::MAX].map(Some);
+        assert_eq!(read, expected);
+        for wrong in [
+            "",
+            "0x",
+            "+1",
+            "-1",
+            "4294967296",
+            "1 ",
+            "0b1",
+            "00000000001",
+        ] {
+            assert_eq!(number(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The answers to READ CAPACITY(10) and (16), GET LBA STATUS, READ DEFECT DATA, and REPORT LUNS.
+//!
+//! Source: SBC-3, "READ CAPACITY" to "GET LBA STATUS"; SPC-4, "REPORT LUNS parameter data".
+
+use super::{Deallocate, Disk};
+use crate::scsi::data_in::DataIn;
+
+/// The last block, or all ones where it needs the longer command.
+pub fn write_10(disk: &Disk, out: &mut DataIn<'_>) {
+    let last = disk.blocks.saturating_sub(1);
+    out.u32(u32::try_from(last).unwrap_or(u32::MAX));
+    out.u32(disk.block_bytes);
+}
+
+/// No protection information; LBPME and LBPRZ as the provisioning page has them.
+pub fn write_16(disk: &Disk, out: &mut DataIn<'_>) {
+    out.u64(disk.blocks.saturating_sub(1));
+    out.u32(disk.block_bytes);
+    out.u8(0); // P_TYPE, PROT_EN
+    out.u8(disk.physical_exponent());
+    out.u8(match disk.deallocate {
+        Deallocate::No => 0,
+        Deallocate::Undefined => LBPME,
+        Deallocate::Zeroes => LBPME | LBPRZ,
+    });
+    out.zeroes(17);
+}
+
+/// One descriptor: from `lba` on, blocks are mapped, or nobody knows. A disk that can tell says so elsewhere.
+pub fn write_lba_status(disk: &Disk, lba: u64, out: &mut DataIn<'_>) {
+    let rest = disk.blocks.saturating_sub(lba);
+    out.u32(4 + 16);
+    out.u32(0);
+    out.u64(lba);
+    out.u32(u32::try_from(rest).unwrap_or(u32::MAX));
+    out.u32(0); // PROVISIONING STATUS 0h
+}
+
+/// No defects: the format and the lists asked for, and nothing in them.
+pub fn write_defects(long: bool, lists: u8, out: &mut DataIn<'_>) {
+    out.put(&[0, lists]);
+    out.zeroes(if long { 6 } else { 2 });
+}
+
+/// The logical units of the target; `luns` in ascending order.
+pub fn write_luns(luns: &[u16], out: &mut DataIn<'_>) {
+    out.u32(u32::try_from(luns.len() * 8).unwrap_or(u32::MAX));
+    out.u32(0);
+    for lun in luns {
+        out.put(&lun_bytes(*lun));
+    }
+}
+
+/// A logical unit number in the form it has on the wire: peripheral addressing below 256, flat above.
+///
+/// Source: SAM-5, "Logical unit number".
+#[must_use]
+pub const fn lun_bytes(lun: u16) -> [u8; 8] {
+    let [high, low] = if lun < 256 {
+        [0, lun.to_be_bytes()[1]]
+    } else {
+        (lun & LUN_MAX | FLAT).to_be_bytes()
+    };
+    [high, low, 0, 0, 0, 0, 0, 0]
+}
+
+/// The logical unit number in these bytes; none where they address something that cannot exist here.
+#[must_use]
+pub fn parse_lun(bytes: [u8; 8]) -> Option<u16> {
+    let [high, low, rest @ ..] = bytes;
+    let number = u16::from_be_bytes([high, low]);
+    match (number & ADDRESS_METHOD, rest) {
+        (0, [0, 0, 0, 0, 0, 0]) if high == 0 => Some(number),
+        (FLAT, [0, 0, 0, 0, 0, 0]) => Some(number & LUN_MAX),
+        _ => None,
+    }
+}
+
+/// Largest logical unit number.
+pub const LUN_MAX: u16 = 0x3FFF;
+const ADDRESS_METHOD: u16 = 0xC000;
+const FLAT: u16 = 0x4000;
+const LBPME: u8 = 0x80;
+const LBPRZ: u8 = 0x40;

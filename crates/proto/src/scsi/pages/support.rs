@@ -1,0 +1,132 @@
+//! What is supported: operation codes, task management functions, and target port groups.
+//!
+//! Source: SPC-4, "REPORT SUPPORTED OPERATION CODES", "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", "REPORT TARGET
+//! PORT GROUPS".
+
+use super::{Target, TaskManagement};
+use crate::scsi::cdb::table::{knows_opcode, supported};
+use crate::scsi::cdb::{CommandEntry, Features, Reporting};
+use crate::scsi::data_in::DataIn;
+use crate::scsi::sense::Sense;
+
+/// All commands, each with a timeouts descriptor if wanted.
+pub fn write_all(features: Features, timeouts: bool, out: &mut DataIn<'_>) {
+    out.u32(0);
+    for entry in supported(features) {
+        let flags = if timeouts { CTDP_ALL } else { 0 };
+        out.put(&[entry.opcode.0, 0]);
+        out.u16(entry.service_action.unwrap_or(0).into());
+        out.put(&[0, flags | u8::from(entry.service_action.is_some())]);
+        out.u16(u16::try_from(entry.cdb_bytes()).unwrap_or(0));
+        if timeouts {
+            write_timeouts(out);
+        }
+    }
+    out.close_u32(0);
+}
+
+/// One command, or that there is none.
+///
+/// # Errors
+/// INVALID FIELD IN CDB when the command has service actions and none was to be asked for, or the other way round.
+pub fn write_one(
+    features: Features,
+    reporting: Reporting,
+    opcode: u8,
+    service_action: u16,
+    timeouts: bool,
+    out: &mut DataIn<'_>,
+) -> Result<(), Sense> {
+    check_reporting(features, reporting, opcode)?;
+    let found = supported(features).find(|entry| {
+        entry.opcode.0 == opcode
+            && entry
+                .service_action
+                .is_none_or(|action| u16::from(action) == service_action)
+    });
+    match found {
+        Some(entry) => write_found(entry, features, timeouts, out),
+        None => out.put(&[0, NOT_SUPPORTED, 0, 0]),
+    }
+    Ok(())
+}
+
+fn check_reporting(features: Features, reporting: Reporting, opcode: u8) -> Result<(), Sense> {
+    let acts =
+        supported(features).any(|entry| entry.opcode.0 == opcode && entry.service_action.is_some());
+    let wrong = match reporting {
+        Reporting::Opcode => acts,
+        Reporting::ServiceAction => !acts && knows_opcode(opcode, features),
+        Reporting::All | Reporting::Either => false,
+    };
+    if wrong {
+        Err(Sense::field_in_cdb(2, Some(2)))
+    } else {
+        Ok(())
+    }
+}
+
+fn write_found(entry: &CommandEntry, features: Features, timeouts: bool, out: &mut DataIn<'_>) {
+    let flags = if timeouts { CTDP_ONE } else { 0 };
+    out.put(&[0, flags | SUPPORTED]);
+    out.u16(u16::try_from(entry.cdb_bytes()).unwrap_or(0));
+    for byte in entry.usage(features) {
+        out.u8(byte);
+    }
+    if timeouts {
+        write_timeouts(out);
+    }
+}
+
+/// No timeout is recommended: zero says so.
+fn write_timeouts(out: &mut DataIn<'_>) {
+    out.u16(10);
+    out.zeroes(10);
+}
+
+/// Task management functions; `extended` adds their timeouts, of which there are none.
+pub fn write_task_management(functions: TaskManagement, extended: bool, out: &mut DataIn<'_>) {
+    out.u16(functions.0);
+    out.u8(0);
+    out.u8(if extended { 12 } else { 0 });
+    out.zeroes(if extended { 12 } else { 0 });
+}
+
+/// Target port groups: all of them active and optimized, because every port reaches the disk alike.
+pub fn write_port_groups(target: &Target, extended: bool, out: &mut DataIn<'_>) {
+    out.u32(0);
+    if extended {
+        out.put(&[EXTENDED_HEADER, 0, 0, 0]);
+    }
+    let mut groups: alloc::vec::Vec<u16> = target.ports.iter().map(|port| port.group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    for group in groups {
+        write_port_group(target, group, out);
+    }
+    out.close_u32(0);
+}
+
+fn write_port_group(target: &Target, group: u16, out: &mut DataIn<'_>) {
+    let ports = || target.ports.iter().filter(|port| port.group == group);
+    out.put(&[ACTIVE_OPTIMIZED, AO_SUP]);
+    out.u16(group);
+    out.put(&[0, 0, 0]);
+    out.u8(u8::try_from(ports().count()).unwrap_or(u8::MAX));
+    for port in ports() {
+        out.u16(0);
+        out.u16(port.id);
+    }
+}
+
+/// CTDP of the list of all commands.
+const CTDP_ALL: u8 = 0x02;
+/// CTDP of the data for one.
+const CTDP_ONE: u8 = 0x80;
+/// SUPPORT 001b.
+const NOT_SUPPORTED: u8 = 0x01;
+/// SUPPORT 011b: in conformance with the standard.
+const SUPPORTED: u8 = 0x03;
+const EXTENDED_HEADER: u8 = 0x10;
+const ACTIVE_OPTIMIZED: u8 = 0x00;
+const AO_SUP: u8 = 0x01;

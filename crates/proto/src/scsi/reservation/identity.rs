@@ -1,0 +1,136 @@
+//! Who registers: an initiator port's name, in the one form that all protocols share, the TransportID.
+//!
+//! Two names are the same if their bytes are; so they are built and read here and nowhere else, in one spelling.
+//! Source: SPC-4, "TransportID identifiers"; RFC 7143, section 4.4 (initiator port names).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// An initiator port's TransportID.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Initiator(Arc<[u8]>);
+
+/// An initiator port and the target port (relative target port identifier) through which it comes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nexus {
+    /// Who.
+    pub initiator: Initiator,
+    /// Relative target port identifier, from 1. NVMe, which has no such thing, says 0.
+    pub port: u16,
+}
+
+/// A TransportID that cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportIdError {
+    /// Where in what was given, in bytes.
+    pub offset: usize,
+}
+
+impl Initiator {
+    /// An iSCSI initiator port: its name and the ISID of its session.
+    ///
+    /// Source: SPC-4, "TransportID for initiator ports using SCSI over iSCSI", format 01b.
+    #[must_use]
+    pub fn iscsi(name: &str, isid: [u8; 6]) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + name.len() + 24);
+        bytes.extend_from_slice(&[ISCSI_PORT, 0, 0, 0]);
+        bytes.extend(name.bytes().take(NAME_BYTES_MAX));
+        bytes.extend_from_slice(SEPARATOR);
+        for byte in isid {
+            bytes.push(hex(byte >> 4));
+            bytes.push(hex(byte & 0x0F));
+        }
+        Self::close(bytes)
+    }
+
+    /// An NVMe host, by its 128-bit host identifier: a TransportID of no specific protocol.
+    #[must_use]
+    pub fn nvme(host: [u8; 16]) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 20);
+        bytes.extend_from_slice(&[NO_SPECIFIC_PROTOCOL, 0, 0, 0]);
+        bytes.extend_from_slice(&host);
+        Self::close(bytes)
+    }
+
+    /// Ends the name with zeroes to a multiple of four, and writes the length.
+    fn close(mut bytes: Vec<u8>) -> Self {
+        bytes.push(0);
+        let end = bytes.len().next_multiple_of(4).max(BYTES_MIN);
+        bytes.resize(end, 0);
+        let additional = u16::try_from(end - HEADER_BYTES).unwrap_or(0);
+        bytes[2..4].copy_from_slice(&additional.to_be_bytes());
+        Self(bytes.into())
+    }
+
+    /// The TransportID.
+    #[must_use]
+    pub fn transport_id(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads a TransportID at the start of `bytes`, and returns what follows it.
+    ///
+    /// Only iSCSI ports are taken: a name without ISID means many ports, and a registration is one port's.
+    ///
+    /// # Errors
+    /// Where it is too short, of another format, or not a name.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), TransportIdError> {
+        let at = |offset| TransportIdError { offset };
+        let header = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(|| at(0))?;
+        if header[0] != ISCSI_PORT {
+            return Err(at(0));
+        }
+        let additional = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let end = HEADER_BYTES + additional;
+        if end < BYTES_MIN || !end.is_multiple_of(4) || end > bytes.len() {
+            return Err(at(2));
+        }
+        let (id, rest) = bytes.split_at(end);
+        let initiator = Self::parse_port(&id[HEADER_BYTES..]).ok_or_else(|| at(HEADER_BYTES))?;
+        Ok((initiator, rest))
+    }
+
+    fn parse_port(padded: &[u8]) -> Option<Self> {
+        let text = padded.split(|byte| *byte == 0).next()?;
+        let text = core::str::from_utf8(text).ok()?;
+        let (name, isid) = text.split_once(",i,0x")?;
+        let isid = u64::from_str_radix(isid, 16)
+            .ok()
+            .filter(|_| isid.len() == 12)?;
+        let [_, _, isid @ ..] = isid.to_be_bytes();
+        let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+        fits.then(|| Self::iscsi(name, isid))
+    }
+
+    /// Takes bytes that [`transport_id`](Self::transport_id) gave earlier.
+    pub(super) fn stored(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body = self.0.get(HEADER_BYTES..).unwrap_or_default();
+        match core::str::from_utf8(body) {
+            Ok(name) => f.write_str(name.trim_end_matches('\0')),
+            Err(_) => write!(f, "{body:02x?}"),
+        }
+    }
+}
+
+const fn hex(digit: u8) -> u8 {
+    match digit {
+        0..=9 => b'0' + digit,
+        _ => b'a' + digit - 10,
+    }
+}
+
+/// Format 01b, protocol 5h.
+const ISCSI_PORT: u8 = 0x45;
+const NO_SPECIFIC_PROTOCOL: u8 = 0x0F;
+const HEADER_BYTES: usize = 4;
+const BYTES_MIN: usize = 24;
+/// Longest iSCSI name. Source: RFC 7143, section 4.2.7.
+const NAME_BYTES_MAX: usize = 223;
+const SEPARATOR: &[u8] = b",i,0x";

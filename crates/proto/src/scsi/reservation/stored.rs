@@ -1,0 +1,149 @@
+//! The state as bytes that outlive the power (APTPL, PTPL): written whole, read back whole, or refused.
+//!
+//! Where the bytes are kept, and that they are on the medium before the answer, is the caller's. The form is ours, so
+//! it has a version and a checksum, and what does not match says what is wrong instead of being half believed: a
+//! fenced machine that gets its registration back by accident destroys data.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Initiator, Kind, REGISTRANTS_MAX, Registrant, Reservations};
+use crate::Crc32c;
+use crate::codec::{Reader, Truncated};
+
+/// Why stored reservations cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredError {
+    /// They are not reservations of this program, or of a later version.
+    Unknown,
+    /// The checksum differs.
+    Corrupted,
+    /// The checksum is right and the contents are not: written by something else.
+    Inconsistent,
+}
+
+impl fmt::Display for StoredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "these are not stored reservations of a version known here",
+            Self::Corrupted => "the stored reservations do not match their checksum",
+            Self::Inconsistent => "the stored reservations contradict themselves",
+        })
+    }
+}
+
+impl core::error::Error for StoredError {}
+
+impl From<Truncated> for StoredError {
+    fn from(_: Truncated) -> Self {
+        Self::Inconsistent
+    }
+}
+
+impl Reservations {
+    /// The state to be stored: nothing but the header where it shall not persist.
+    #[must_use]
+    pub fn to_bytes(&self, crc32c: Crc32c) -> Vec<u8> {
+        let mut bytes = Vec::from(*MAGIC);
+        let kept: &[Registrant] = if self.persist { &self.registrants } else { &[] };
+        let kind = self.kind.filter(|_| self.persist);
+        bytes.push(u8::from(self.persist));
+        bytes.push(kind.map_or(0, Kind::nvme_type));
+        bytes.extend(u16::try_from(kept.len()).unwrap_or(0).to_be_bytes());
+        for registrant in kept {
+            registrant.append_to(&mut bytes);
+        }
+        let checksum = crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    /// Reads back what [`to_bytes`](Self::to_bytes) wrote. The generation starts again at zero, as at power on.
+    ///
+    /// # Errors
+    /// The bytes are not that, or not any more. The disk must not be served then: see [`StoredError`].
+    pub fn from_bytes(bytes: &[u8], crc32c: Crc32c) -> Result<Self, StoredError> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(StoredError::Unknown);
+        }
+        let (body, checksum) = bytes
+            .split_last_chunk::<4>()
+            .ok_or(StoredError::Corrupted)?;
+        if crc32c(body).to_be_bytes() != *checksum {
+            return Err(StoredError::Corrupted);
+        }
+        let mut reader = Reader::new(body);
+        reader.take(MAGIC.len())?;
+        let state = Self::read(&mut reader)?;
+        state.check(&reader)?;
+        Ok(state)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let [persist, kind] = reader.array()?;
+        let count = u16::from_be_bytes(reader.array()?);
+        let registrants: Result<Vec<_>, _> = (0..count).map(|_| Registrant::read(reader)).collect();
+        Ok(Self {
+            registrants: registrants?,
+            kind: read_kind(kind)?,
+            persist: persist == 1,
+            ..Self::new()
+        })
+    }
+
+    /// Nothing follows, and a reservation has exactly one maker, unless all registrants hold it.
+    fn check(&self, reader: &Reader<'_>) -> Result<(), StoredError> {
+        let makers = self
+            .registrants
+            .iter()
+            .filter(|e| e.made_reservation)
+            .count();
+        let held = match self.kind {
+            None => makers == 0,
+            Some(kind) if kind.all_registrants() => makers <= 1 && !self.registrants.is_empty(),
+            Some(_) => makers == 1,
+        };
+        let keys = self.registrants.iter().all(|entry| entry.key != 0);
+        let few = self.registrants.len() <= REGISTRANTS_MAX;
+        let sound = held && keys && few && reader.remaining() == 0;
+        sound.then_some(()).ok_or(StoredError::Inconsistent)
+    }
+}
+
+impl Registrant {
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        let id = self.initiator.transport_id();
+        bytes.extend(self.key.to_be_bytes());
+        bytes.push(u8::from(self.made_reservation));
+        bytes.push(u8::from(self.port.is_none()));
+        bytes.extend(self.port.unwrap_or(0).to_be_bytes());
+        bytes.extend(u16::try_from(id.len()).unwrap_or(0).to_be_bytes());
+        bytes.extend_from_slice(id);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let key = u64::from_be_bytes(reader.array()?);
+        let [made, all_ports] = reader.array()?;
+        let port = u16::from_be_bytes(reader.array()?);
+        let id_bytes = u16::from_be_bytes(reader.array()?);
+        let id = reader.take(usize::from(id_bytes))?;
+        Ok(Self {
+            initiator: Initiator::stored(id),
+            port: (all_ports == 0).then_some(port),
+            key,
+            made_reservation: made == 1,
+        })
+    }
+}
+
+fn read_kind(number: u8) -> Result<Option<Kind>, StoredError> {
+    match number {
+        0 => Ok(None),
+        number => Kind::from_nvme_type(number)
+            .map(Some)
+            .ok_or(StoredError::Inconsistent),
+    }
+}
+
+/// Name and version of the form.
+const MAGIC: &[u8; 8] = b"FBXRESV1";

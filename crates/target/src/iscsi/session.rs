@@ -15,6 +15,7 @@ use fabrix_proto::iscsi::target::{Answer as Response, SENSE_CRC_ERROR, Target, T
 use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::cdb::{Command, Direction};
+use fabrix_proto::scsi::pages::Disk;
 use fabrix_proto::scsi::reservation::{Access, Initiator, Nexus, Request, Reservations};
 use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, Sense, SenseFormat};
 use fabrix_proto::scsi::spec::{Opcode, Status};
@@ -209,6 +210,9 @@ impl Session {
             standing: seat.standing,
         };
         match view.classify(&mut seat.attentions, cdb, &mut self.page) {
+            Outcome::Answer(answer) if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) => {
+                self.answer_page(desk, slot, Some(at), &UNFIT);
+            }
             Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
             Outcome::Disk(operation) => {
                 self.begin(desk, slot, at, (operation, cdb), transfer);
@@ -322,17 +326,19 @@ impl Session {
             return self.fail(desk, slot, Some(at), Failure::Internal);
         };
         let needed = command.transfer(unit.disk.block_bytes);
-        let (given, direction) = match transfer {
-            Transfer::None => (0, Direction::None),
-            Transfer::Inline { bytes } | Transfer::Fetch { bytes, .. } => (bytes, Direction::Out),
-            Transfer::Send { bytes } => (bytes, Direction::In),
-        };
-        let opposite = direction != Direction::None
-            && needed.direction != Direction::None
-            && direction != needed.direction;
-        if opposite || !needed.fits(given.into()) {
-            let sense = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
-            return self.answer_page(desk, slot, Some(at), &Answer::check(sense));
+        let (given, direction) = expected(transfer);
+        match (needed.direction, direction) {
+            // A read that is announced as a write has nothing to give, and nothing is taken.
+            (Direction::In, Direction::Out) => {
+                return self.respond(desk, slot, &Response::good(0));
+            }
+            (Direction::Out, Direction::In) => {
+                return self.answer_page(desk, slot, Some(at), &UNFIT);
+            }
+            _ if !needed.fits(given.into()) => {
+                return self.answer_page(desk, slot, Some(at), &UNFIT);
+            }
+            _ => {}
         }
         // Commands are limited by what a disk moves at once, so this fits.
         let moved = u32::try_from(needed.bytes).unwrap_or(u32::MAX);
@@ -492,6 +498,27 @@ impl Session {
     }
 }
 
+/// How much data the initiator announces, and which way.
+fn expected(transfer: Transfer) -> (u32, Direction) {
+    match transfer {
+        Transfer::None => (0, Direction::None),
+        Transfer::Inline { bytes } | Transfer::Fetch { bytes, .. } => (bytes, Direction::Out),
+        Transfer::Send { bytes } => (bytes, Direction::In),
+    }
+}
+
+/// Whether a command that needs nothing of its disk may come with so much data.
+fn fits(cdb: &[u8], transfer: Transfer, disk: &Disk) -> bool {
+    let (given, direction) = expected(transfer);
+    if direction != Direction::Out {
+        return true;
+    }
+    let parsed = Command::parse(cdb, disk.features());
+    parsed.map_or(true, |(command, _)| {
+        command.transfer(disk.block_bytes).fits(given.into())
+    })
+}
+
 /// A copy in a buffer of the shard's.
 pub(super) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes.len().max(1))?;
@@ -511,5 +538,8 @@ pub(super) fn number(lun: Lun) -> Option<u16> {
 
 /// Data-in that is not blocks is at most this long: READ FULL STATUS of 256 registrants with the longest names.
 const PAGE_BYTES: usize = 72 << 10;
+
+/// The data that the initiator announces is not what the command moves.
+const UNFIT: Answer = Answer::check(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
 
 static NO_RESERVATIONS: Reservations = Reservations::new();

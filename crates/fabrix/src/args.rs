@@ -346,7 +346,10 @@ fn parse_iqn(text: &str) -> Result<String, String> {
     if known && printable && name.len() <= 223 {
         return Ok(name);
     }
-    Err("an iSCSI name is like iqn.2026-01.com.example:disks: letters, digits, `-`, `.` and `:`".to_owned())
+    Err(
+        "an iSCSI name is like iqn.2026-01.com.example:disks: letters, digits, `-`, `.` and `:`"
+            .to_owned(),
+    )
 }
 
 fn parse_cores(text: &str) -> Result<Cores, String> {

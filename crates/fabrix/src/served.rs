@@ -193,7 +193,11 @@ impl Served {
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
         let address = listen_address(text)?.address;
-        if self.listens().iter().all(|listen| listen.address == address) {
+        if self
+            .listens()
+            .iter()
+            .all(|listen| listen.address == address)
+        {
             return Err(Failure::usage(format!(
                 "{text} is the only address: without one nobody could come back"
             )));

@@ -12,8 +12,8 @@ use std::{fmt, thread};
 use fabrix_block::Device;
 
 use crate::export::Entry;
-use crate::local::{Done, Order};
 use crate::iscsi::UnitState;
+use crate::local::{Done, Order};
 use crate::nvme::Offer;
 use crate::{Export, Listen, NAMESPACES_MAX, Protocol, StartError, Target, listen, port};
 

@@ -76,7 +76,10 @@ impl Port {
     /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes the limit.
     fn hand_over(&mut self, stream: TcpStream) {
         self.shared.connected();
-        if !self.shared.order(self.next_shard, Order::Adopt(stream, self.protocol)) {
+        if !self
+            .shared
+            .order(self.next_shard, Order::Adopt(stream, self.protocol))
+        {
             self.shared.disconnected();
         }
         self.next_shard = self.next_shard.wrapping_add(1);

@@ -152,18 +152,18 @@ impl Connection {
                 }
                 self.leave_if_asked(shard);
             }
-            event => self.session_event(shard, event),
+            event => self.session_event(shard, &event),
         }
     }
 
     /// What concerns commands.
-    fn session_event(&mut self, shard: &mut Shard, event: Event) {
+    fn session_event(&mut self, shard: &mut Shard, event: &Event) {
         let draining = self.phase == Phase::Draining;
         let Some((session, mut desk)) = self.at_work(shard) else {
             return debug_assert!(false, "only sessions have commands");
         };
         let desk = &mut desk;
-        match event {
+        match *event {
             Event::Command { slot, .. } if draining => session.refuse(desk, slot),
             Event::Command {
                 slot,

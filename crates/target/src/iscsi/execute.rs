@@ -12,7 +12,7 @@ use fabrix_transport::Held;
 
 use super::session::{DISK_SLOTS, Desk, Session, Work, copy};
 use super::status::failure;
-use super::units::Unit;
+use super::units::{Unit, UnitName};
 
 /// Where a command's data lies.
 pub(super) enum Source {
@@ -36,10 +36,9 @@ impl Source {
 
 /// A command at work.
 pub(super) struct Job {
-    /// Where its logical unit stands in the session's list.
+    /// Where its logical unit stood in the session's list when it began: good enough to choose a format of sense.
     pub(super) at: usize,
-    nsid: u32,
-    added: u64,
+    pub(super) name: UnitName,
     block_bytes: u32,
     max_transfer_bytes: u32,
     pub(super) operation: DiskOperation,
@@ -93,8 +92,7 @@ impl Job {
     pub(super) fn new(unit: &Unit, at: usize, operation: DiskOperation, moved: u32) -> Self {
         Self {
             at,
-            nsid: unit.nsid,
-            added: unit.added,
+            name: unit.name(),
             block_bytes: unit.disk.block_bytes,
             max_transfer_bytes: unit.disk.max_transfer_bytes,
             operation,
@@ -378,7 +376,7 @@ impl Session {
     pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Source) {
         let in_place = matches!(data, Source::InPlace);
         if !job.prepare(desk, data) {
-            return self.finish(desk, slot, job, End::Failed(Failure::Busy));
+            return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
         }
         loop {
             let ask = job.next();
@@ -392,13 +390,13 @@ impl Session {
                 Taken::Failed(failure) => Some(End::Failed(failure)),
             };
             if let Some(end) = end {
-                return self.finish(desk, slot, job, end);
+                return self.finish(desk, slot, &job, end);
             }
         }
     }
 
     /// Answers a command whose job has ended.
-    pub(super) fn finish(&mut self, desk: &mut Desk<'_>, slot: Slot, job: Job, end: End) {
+    pub(super) fn finish(&mut self, desk: &mut Desk<'_>, slot: Slot, job: &Job, end: End) {
         use fabrix_proto::iscsi::target::Answer as Response;
         match end {
             End::Good => self.respond(desk, slot, &Response::good(job.moved)),
@@ -431,8 +429,9 @@ fn submit(
     in_place: bool,
 ) -> Taken {
     let channels = &desk.local.channels;
-    let same = |at: &usize| channels.added(*at) == job.added;
-    let Some(index) = channels.index(job.nsid).filter(same) else {
+    let (nsid, added) = job.name;
+    let same = |at: &usize| channels.added(*at) == added;
+    let Some(index) = channels.index(nsid).filter(same) else {
         return Taken::Failed(Failure::Gone);
     };
     if operation != Operation::Flush && !channels.contains(index, extent.lba, extent.blocks) {
@@ -457,7 +456,7 @@ fn submit(
         Ok(channel) => channel,
         Err(error) => {
             desk.local.shared.notice(&crate::Notice::Disk {
-                nsid: job.nsid,
+                nsid,
                 why: error.to_string(),
             });
             return Taken::Failed(Failure::Busy);
@@ -495,7 +494,11 @@ fn owned<'a>(buf: Option<&Buf>) -> Payload<'a> {
     buf.map_or(Payload::None, |buf| Payload::Owned(buf.clone()))
 }
 
-const FLUSH: Ask = (Operation::Flush, Extent { lba: 0, blocks: 0 }, Moves::Nothing);
+const FLUSH: Ask = (
+    Operation::Flush,
+    Extent { lba: 0, blocks: 0 },
+    Moves::Nothing,
+);
 /// VERIFY reads so much at a time.
 const VERIFY_BYTES: u32 = 128 << 10;
 /// WRITE SAME writes so much at a time.

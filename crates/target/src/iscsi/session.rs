@@ -25,7 +25,7 @@ use fabrix_transport::{Held, Stream};
 
 use super::execute::{Job, Source};
 use super::management::Managing;
-use super::units::{Seat, TARGET_PORT, Units};
+use super::units::{Seat, TARGET_PORT, UnitName, Units};
 use crate::local::Local;
 
 /// Slots of the connection's task from here on are disk requests of the command slot that is added.
@@ -83,8 +83,8 @@ pub(super) enum Work {
     Idle,
     /// The initiator's data, for a job.
     Fetching(Job),
-    /// The initiator's data, for a command with a parameter list.
-    FetchingList(usize, Command),
+    /// The initiator's data, for a command with a parameter list, at this logical unit.
+    FetchingList(UnitName, Command),
     /// A disk that had no room.
     Stalled(Job),
     /// The disk.
@@ -108,7 +108,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(tsih: NonZeroU16, leading: &Leading, units: Arc<Units>, slots: usize) -> Self {
+    pub(super) fn new(
+        tsih: NonZeroU16,
+        leading: &Leading,
+        units: Arc<Units>,
+        slots: usize,
+    ) -> Self {
         Self {
             tsih,
             nexus: Nexus {
@@ -127,10 +132,13 @@ impl Session {
 
     /// The session sees other logical units from now on. What it has begun goes on, and finds out at its disk.
     pub(super) fn serve(&mut self, units: Arc<Units>) {
-        let mut old: Vec<_> = std::mem::take(&mut self.seats).into_iter().map(Some).collect();
+        let mut old: Vec<_> = std::mem::take(&mut self.seats)
+            .into_iter()
+            .map(Some)
+            .collect();
         let luns_changed = self.units.luns != units.luns;
         let seats = units.list.iter().map(|unit| {
-            let at = self.units.list.iter().position(|old| old.is(unit));
+            let at = self.units.find(unit.name());
             let Some((at, mut seat)) = at.and_then(|at| Some((at, old[at].take()?))) else {
                 return Seat::new(unit);
             };
@@ -210,7 +218,9 @@ impl Session {
             standing: seat.standing,
         };
         match view.classify(&mut seat.attentions, cdb, &mut self.page) {
-            Outcome::Answer(answer) if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) => {
+            Outcome::Answer(answer)
+                if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
+            {
                 self.answer_page(desk, slot, Some(at), &UNFIT);
             }
             Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
@@ -239,7 +249,8 @@ impl Session {
         match transfer {
             Transfer::Inline { .. } => self.list(desk, slot, at, command, &Source::InPlace),
             Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
-                self.set(slot, Work::FetchingList(at, command));
+                let name = self.units.list[at].name();
+                self.set(slot, Work::FetchingList(name, command));
             }
             Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
             Transfer::None | Transfer::Send { .. } => {
@@ -257,9 +268,7 @@ impl Session {
         command: Command,
         data: &Source,
     ) {
-        let (Some(unit), Some(seat)) = (self.units.list.get(at), self.seats.get_mut(at)) else {
-            return self.fail(desk, slot, None, Failure::Gone);
-        };
+        let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
         unit.state.refresh(self.tsih, &self.nexus, seat);
         let view = View {
             disk: &unit.disk,
@@ -285,14 +294,7 @@ impl Session {
     }
 
     /// What changes the state of the logical unit.
-    fn change(
-        &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
-        at: usize,
-        outcome: Outcome,
-        moved: u32,
-    ) {
+    fn change(&mut self, desk: &mut Desk<'_>, slot: Slot, at: usize, outcome: Outcome, moved: u32) {
         let state = &self.units.list[at].state;
         let answer = match outcome {
             // The commands of others, on other shards, cannot be aborted yet; to say GOOD would let them write later.
@@ -304,7 +306,9 @@ impl Session {
                 state.set_mode(self.tsih, mode);
                 Answer::GOOD
             }
-            _ => Answer::check(Sense::illegal(AdditionalSense::INVALID_COMMAND_OPERATION_CODE)),
+            _ => Answer::check(Sense::illegal(
+                AdditionalSense::INVALID_COMMAND_OPERATION_CODE,
+            )),
         };
         if answer.status == Status::GOOD {
             return self.respond(desk, slot, &Response::good(moved));
@@ -369,17 +373,21 @@ impl Session {
             Work::Fetching(job) => {
                 self.answer_page(desk, slot, Some(job.at), &Answer::CONFLICT);
             }
-            Work::FetchingList(at, command) => self.list(desk, slot, at, command, &data),
+            Work::FetchingList(name, command) => match self.units.find(name) {
+                Some(at) => self.list(desk, slot, at, command, &data),
+                None => self.fail(desk, slot, None, Failure::Gone),
+            },
             _ => self.fail(desk, slot, None, Failure::Internal),
         }
     }
 
     /// Whether reservations still allow what was allowed when the command came: its data may have taken long.
     fn may_still(&mut self, job: &Job) -> bool {
-        let (Some(unit), Some(seat)) = (self.units.list.get(job.at), self.seats.get_mut(job.at))
-        else {
+        let Some(at) = self.units.find(job.name) else {
+            // Its disk is gone, which it finds out there.
             return true;
         };
+        let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
         unit.state.refresh(self.tsih, &self.nexus, seat);
         let access = match job.operation {
             DiskOperation::Read { .. } | DiskOperation::Verify { .. } => Access::Read,
@@ -406,7 +414,7 @@ impl Session {
             Work::AtDisk(mut job) => {
                 let status = DiskStatus::from_result(completion.result);
                 match job.ended(desk, status, completion.loan) {
-                    Some(end) => self.finish(desk, slot, job, end),
+                    Some(end) => self.finish(desk, slot, &job, end),
                     None => self.run(desk, slot, job, Source::None),
                 }
             }

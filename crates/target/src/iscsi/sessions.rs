@@ -55,9 +55,8 @@ impl Sessions {
     /// Takes a session in, unless an older one with the same identity is still there. Discovery sessions replace none.
     pub(super) fn enter(&self, leading: &Leading, place: Place) -> Entering {
         let mut inner = self.lock();
-        let older = |entry: &&Entry| {
-            entry.initiator == leading.initiator && entry.isid == leading.isid
-        };
+        let older =
+            |entry: &&Entry| entry.initiator == leading.initiator && entry.isid == leading.isid;
         if let Some(older) = inner.list.iter().find(older)
             && !leading.discovery
         {

@@ -36,6 +36,9 @@ pub(crate) struct Units {
     pub(super) luns: Vec<u16>,
 }
 
+/// A logical unit, whatever stands where in the list: its namespace, and the version with which it was added.
+pub(super) type UnitName = (u32, u64);
+
 /// One logical unit.
 pub(super) struct Unit {
     pub(super) nsid: u32,
@@ -48,13 +51,22 @@ pub(super) struct Unit {
 impl Units {
     /// The units of a target of this name; `entries` are sorted. Namespace 1 is logical unit 0.
     pub(crate) fn new(name: &str, config: &SubsystemConfig, entries: &[Entry]) -> Arc<Self> {
-        let list: Vec<_> = entries.iter().map(|entry| Unit::new(config, entry)).collect();
+        let list: Vec<_> = entries
+            .iter()
+            .map(|entry| Unit::new(config, entry))
+            .collect();
         let number = |unit: &Unit| u16::try_from(unit.nsid - 1).ok();
         Arc::new(Self {
             target: target(name),
             luns: list.iter().filter_map(number).collect(),
             list,
         })
+    }
+
+    /// Where the unit stands now, if it is still there.
+    pub(super) fn find(&self, name: UnitName) -> Option<usize> {
+        let at = self.list.binary_search_by_key(&name.0, |unit| unit.nsid);
+        at.ok().filter(|at| self.list[*at].name() == name)
     }
 
     /// Where logical unit `lun` stands in the list.
@@ -77,9 +89,9 @@ impl Unit {
         }
     }
 
-    /// Whether `other` is the same disk, of whatever size.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        (self.nsid, self.added) == (other.nsid, other.added)
+    /// Another disk has another name.
+    pub(super) fn name(&self) -> UnitName {
+        (self.nsid, self.added)
     }
 }
 

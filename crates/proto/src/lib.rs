@@ -6,8 +6,8 @@
 //!
 //! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP transport below
 //! `nvme::tcp`; [`iscsi`] the target's side of an iSCSI connection; [`scsi`] the direct-access block device, its
-//! logical unit and the reservations of all protocols; [`codec`] the bounded reader and writer for what no structure can
-//! describe; [`violation`] the one way a peer can break the rules.
+//! logical unit and the reservations of all protocols; [`codec`] the bounded reader and writer for what no structure
+//! can describe; [`violation`] the one way a peer can break the rules.
 
 #![no_std]
 #![allow(

@@ -1,8 +1,8 @@
 //! Disks as logical units: what initiators are told of them, and what all sessions share about each.
 //!
 //! A [`Units`] is a snapshot, immutable and replaced whole. A [`UnitState`] is the state of one disk: reservations,
-//! mode parameters, and what other sessions have to be told. It has a lock, taken when something changes, and a version: a
-//! session that has seen the present version needs no lock.
+//! mode parameters, and what other sessions have to be told. It has a lock, taken when something changes, and a
+//! version: a session that has seen the present version needs no lock.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};

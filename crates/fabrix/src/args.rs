@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 /// What the program does.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Export disks over NVMe/TCP until interrupted
+    /// Export disks over NVMe/TCP and iSCSI until interrupted
     Serve(ServeArgs),
     /// Change what a running `serve --api` serves, while hosts are connected
     Ctl(CtlArgs),
@@ -52,11 +52,11 @@ pub(crate) struct ServeArgs {
     /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
     #[arg(required = true, value_name = "DISK")]
     pub(crate) disks: Vec<String>,
-    /// Where to listen; may be repeated. Port 8009 answers discovery only
+    /// Where to listen, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers discovery only
     #[arg(
         short,
         long,
-        value_name = "nvme+tcp://ADDR[:PORT]",
+        value_name = "PROTOCOL://ADDR[:PORT]",
         default_value = "nvme+tcp://127.0.0.1:4420"
     )]
     pub(crate) listen: Vec<String>,
@@ -68,6 +68,14 @@ pub(crate) struct ServeArgs {
         default_value = "nqn.2026-01.io.fabrix:disks"
     )]
     pub(crate) nqn: String,
+    /// The iSCSI target's name, where `--listen` has an iscsi:// address
+    #[arg(
+        long,
+        value_name = "IQN",
+        default_value = "iqn.2026-01.io.fabrix:disks",
+        value_parser = parse_iqn
+    )]
+    pub(crate) iqn: String,
     /// Host NQN that may connect, or `any`; may be repeated. Needed on any address but loopback
     #[arg(long, value_name = "HOSTNQN")]
     pub(crate) allow: Vec<String>,
@@ -325,6 +333,24 @@ pub(crate) struct DoctorArgs {
 /// A list of processors, as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
+
+/// An iSCSI name, in lower case, as initiators compare it.
+fn parse_iqn(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    let known = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    let printable = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte));
+    if known && printable && name.len() <= 223 {
+        return Ok(name);
+    }
+    Err(
+        "an iSCSI name is like iqn.2026-01.com.example:disks: letters, digits, `-`, `.` and `:`"
+            .to_owned(),
+    )
+}
 
 fn parse_cores(text: &str) -> Result<Cores, String> {
     let allowed = fabrix_rt::topology::cpus();

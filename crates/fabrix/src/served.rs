@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fabrix_block::exclusive::Exclusive;
 use fabrix_block::spec::{Disk, Remote, Size};
 use fabrix_block::{Device, Durability, Spec};
-use fabrix_target::{Export, NAMESPACES_MAX, Target};
+use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
 use serde_json::{Value, json};
 
 use crate::cli::terminal::say;
@@ -56,7 +56,13 @@ impl Allowed {
     }
 
     /// Opening a disk to a network is said, not assumed.
-    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), Failure> {
+    pub(crate) fn check(&self, Listen { protocol, address }: Listen) -> Result<(), Failure> {
+        if protocol == Protocol::Iscsi && matches!(self, Self::Listed(_)) {
+            return Err(Failure::usage(format!(
+                "iscsi://{address} lets every initiator in, and --allow names hosts: a list of initiators is not there \
+                 yet, so say --allow any, or do not listen for iSCSI"
+            )));
+        }
         if *self != Self::Loopback || address.ip().is_loopback() {
             return Ok(());
         }
@@ -98,6 +104,7 @@ fn is_remote(text: &str) -> bool {
 pub(crate) struct Served {
     pub(crate) target: Target,
     nqn: String,
+    iqn: String,
     shelf: Shelf,
     state: Mutex<State>,
 }
@@ -112,7 +119,7 @@ impl Served {
     /// `disks` are the texts of the namespaces that the target exports, from 1 on.
     pub(crate) fn new(
         target: Target,
-        nqn: &str,
+        (nqn, iqn): (&str, &str),
         shelf: Shelf,
         disks: &[String],
         allowed: Allowed,
@@ -121,6 +128,7 @@ impl Served {
         Self {
             target,
             nqn: nqn.to_owned(),
+            iqn: iqn.to_owned(),
             shelf,
             state: Mutex::new(State { disks, allowed }),
         }
@@ -174,18 +182,22 @@ impl Served {
     /// Listens at one more address.
     pub(crate) fn listen(&self, text: &str) -> Result<SocketAddr, Failure> {
         let state = self.state();
-        let address = listen_address(text)?;
-        state.allowed.check(address)?;
+        let listen = listen_address(text)?;
+        state.allowed.check(listen)?;
         self.target
-            .open_port(address)
+            .open_port(listen)
             .map_err(|error| start_failure(&error))
     }
 
     /// Listens at an address no more; connections that are there stay.
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
-        let address = listen_address(text)?;
-        if self.target.addresses() == [address] {
+        let address = listen_address(text)?.address;
+        if self
+            .listens()
+            .iter()
+            .all(|listen| listen.address == address)
+        {
             return Err(Failure::usage(format!(
                 "{text} is the only address: without one nobody could come back"
             )));
@@ -197,36 +209,39 @@ impl Served {
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         let allowed = Allowed::new(words)?;
-        for address in self.target.addresses() {
-            allowed.check(address)?;
+        for listen in self.listens() {
+            allowed.check(listen)?;
         }
         self.target.set_hosts(allowed.hosts()).map_err(refused)?;
         state.allowed = allowed;
         Ok(())
     }
 
-    /// The address that others are told: an address that means all is replaced by this machine's loopback.
-    fn reachable(&self) -> SocketAddr {
+    /// Where the target listens, for whatever.
+    fn listens(&self) -> Vec<Listen> {
+        let hosts = self.target.addresses().into_iter().map(Listen::nvme_tcp);
+        let initiators = self.target.portals().into_iter().map(Listen::iscsi);
+        hosts.chain(initiators).collect()
+    }
+
+    /// The address that hosts are told; none if there is none for them.
+    fn reachable(&self) -> Option<SocketAddr> {
         let addresses = self.target.addresses();
         let discovery = fabrix_target::DISCOVERY_PORT;
         let first = addresses.iter().find(|address| address.port() != discovery);
-        let mut address = *first
-            .or_else(|| addresses.first())
-            .expect("a target listens somewhere");
-        if address.ip().is_unspecified() {
-            let loopback: IpAddr = if address.is_ipv4() {
-                [127, 0, 0, 1].into()
-            } else {
-                std::net::Ipv6Addr::LOCALHOST.into()
-            };
-            address.set_ip(loopback);
-        }
-        address
+        first.or_else(|| addresses.first()).copied().map(reached)
     }
 
-    /// The URI by which our own programs reach a namespace.
+    /// The same for initiators.
+    fn portal(&self) -> Option<SocketAddr> {
+        self.target.portals().first().copied().map(reached)
+    }
+
+    /// The URI by which programs reach a namespace: our own, where hosts are listened for, or others.
     pub(crate) fn uri(&self, nsid: u32) -> String {
-        let address = self.reachable();
+        let Some(address) = self.reachable() else {
+            return self.iscsi_uri(nsid).unwrap_or_default();
+        };
         let remote = Remote {
             scheme: "nvme+tcp".to_owned(),
             host: address.ip().to_string(),
@@ -239,14 +254,30 @@ impl Served {
         Spec::plain(Disk::Remote(remote)).to_string()
     }
 
-    fn connect_command(&self) -> String {
-        let address = self.reachable();
-        format!(
+    /// The URI by which initiators reach the same disk, as libiscsi and QEMU write it.
+    fn iscsi_uri(&self, nsid: u32) -> Option<String> {
+        let lun = nsid.saturating_sub(1);
+        let uri = |portal| format!("iscsi://{portal}/{}/{lun}", self.iqn);
+        self.portal().map(uri)
+    }
+
+    fn connect_command(&self) -> Option<String> {
+        let address = self.reachable()?;
+        Some(format!(
             "nvme connect -t tcp -a {} -s {} -n {}",
             address.ip(),
             address.port(),
             self.nqn
-        )
+        ))
+    }
+
+    /// How open-iscsi finds the target, and logs in.
+    fn login_commands(&self) -> Option<[String; 2]> {
+        let portal = self.portal()?;
+        Some([
+            format!("iscsiadm -m discovery -t sendtargets -p {portal}"),
+            format!("iscsiadm -m node -T {} -p {portal} --login", self.iqn),
+        ])
     }
 
     /// One line per export, and how Linux connects.
@@ -267,8 +298,15 @@ impl Served {
                 "{uri}  {text}  {size}, {}-byte blocks{read_only}\n",
                 geometry.block_bytes
             );
+            if let Some(iscsi) = self.iscsi_uri(export.nsid).filter(|other| *other != uri) {
+                out += &format!("{iscsi}  the same disk\n");
+            }
         }
-        out + &format!("  {}\n", self.connect_command())
+        let commands = self.connect_command().into_iter();
+        for command in commands.chain(self.login_commands().into_iter().flatten()) {
+            out += &format!("  {command}\n");
+        }
+        out
     }
 
     /// The same for programs.
@@ -282,6 +320,9 @@ impl Served {
         json!({
             "schema": 1,
             "nqn": self.nqn,
+            "iqn": self.iqn,
+            "portals": self.target.portals().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "iscsiadm": self.login_commands(),
             "listen": listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "allow": match &state.allowed {
                 Allowed::Loopback | Allowed::Any => vec!["any".to_owned()],
@@ -297,6 +338,7 @@ impl Served {
         json!({
             "nsid": export.nsid,
             "uri": self.uri(export.nsid),
+            "iscsi_uri": self.iscsi_uri(export.nsid),
             "disk": disk,
             "name": identity.name,
             "uuid": identity.uuid_text(),
@@ -309,20 +351,35 @@ impl Served {
     }
 }
 
-/// A listening address, as `nvme+tcp://ADDR[:PORT]`; port 0 lets the system choose.
-pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Failure> {
+/// An address as others reach it: one that means all is replaced by this machine's loopback.
+fn reached(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        let loopback: IpAddr = if address.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        };
+        address.set_ip(loopback);
+    }
+    address
+}
+
+/// A listening address, as `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`; port 0 lets the system choose.
+pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     let wrong = |why: &str| {
         Failure::usage(format!(
-            "--listen {text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0"
+            "--listen {text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
         ))
     };
-    let place = text
-        .strip_prefix("nvme+tcp://")
-        .ok_or_else(|| wrong("not an nvme+tcp address"))?;
+    let (protocol, place, port) = match text.split_once("://") {
+        Some(("nvme+tcp", place)) => (Protocol::NvmeTcp, place, fabrix_host::DEFAULT_PORT),
+        Some(("iscsi", place)) => (Protocol::Iscsi, place, ISCSI_PORT),
+        _ => return Err(wrong("not an nvme+tcp or iscsi address")),
+    };
     let place = place.strip_suffix('/').unwrap_or(place);
-    let port = fabrix_host::DEFAULT_PORT;
     if let Ok(ip) = place.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, port));
+        let address = SocketAddr::new(ip, port);
+        return Ok(Listen { protocol, address });
     }
     let with_port = if place.contains(':') {
         place.to_owned()
@@ -333,8 +390,12 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, Failure> {
         .to_socket_addrs()
         .map_err(|error| wrong(&error.to_string()))?
         .next();
-    found.ok_or_else(|| wrong("the name has no address"))
+    let address = found.ok_or_else(|| wrong("the name has no address"))?;
+    Ok(Listen { protocol, address })
 }
+
+/// Where iSCSI targets listen. Source: RFC 7143, section 14 "IANA Considerations".
+const ISCSI_PORT: u16 = 3260;
 
 fn refused(error: fabrix_target::ChangeError) -> Failure {
     let kind = match error {

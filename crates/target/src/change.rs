@@ -12,9 +12,10 @@ use std::{fmt, thread};
 use fabrix_block::Device;
 
 use crate::export::Entry;
+use crate::iscsi::UnitState;
 use crate::local::{Done, Order};
 use crate::nvme::Offer;
-use crate::{Export, NAMESPACES_MAX, StartError, Target, listen, port};
+use crate::{Export, Listen, NAMESPACES_MAX, Protocol, StartError, Target, listen, port};
 
 /// Why what is exported does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +71,15 @@ impl Target {
             Err(at) => {
                 self.check_transfers(&export)?;
                 let added = version;
-                entries.insert(at, Entry { export, added });
+                let state = UnitState::new(&*export.device);
+                entries.insert(
+                    at,
+                    Entry {
+                        export,
+                        added,
+                        state,
+                    },
+                );
                 Ok(())
             }
         })
@@ -122,16 +131,17 @@ impl Target {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn open_port(&self, address: SocketAddr) -> Result<SocketAddr, StartError> {
+    pub fn open_port(&self, at: Listen) -> Result<SocketAddr, StartError> {
         let _one_at_a_time = self.change();
+        let address = at.address;
         self.check_not_draining(address)?;
-        let (task, bound) = listen(&self.shared.shards[0], address, &self.shared)?;
+        let (task, bound) = listen(&self.shared.shards[0], at, &self.shared)?;
         self.ports().push((task, bound));
         // A drain that came meanwhile has closed it, or has come early enough to be seen here.
         self.check_not_draining(address)
             .inspect_err(|_| self.close_all())?;
         self.announce_ports()?;
-        Ok(bound)
+        Ok(bound.address)
     }
 
     /// Listens at an address no more. Connections that were made there stay. Hosts that watch the discovery log are
@@ -142,7 +152,7 @@ impl Target {
     pub fn close_port(&self, address: SocketAddr) -> Result<(), ChangeError> {
         let _one_at_a_time = self.change();
         let mut ports = self.ports();
-        let Some(at) = ports.iter().position(|(_, bound)| *bound == address) else {
+        let Some(at) = ports.iter().position(|(_, bound)| bound.address == address) else {
             let sentence = format!("the target does not listen on {address}");
             return Err(ChangeError::Refused(sentence));
         };
@@ -183,10 +193,23 @@ impl Target {
         self.spread(offer)
     }
 
-    /// Where it listens now, in the order in which it began to, with the ports that the system chose.
+    /// Where it listens for hosts now, in the order in which it began to, with the ports that the system chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.ports().iter().map(|(_, address)| *address).collect()
+        self.listens(Protocol::NvmeTcp)
+    }
+
+    /// The same for initiators.
+    #[must_use]
+    pub fn portals(&self) -> Vec<SocketAddr> {
+        self.listens(Protocol::Iscsi)
+    }
+
+    fn listens(&self, protocol: Protocol) -> Vec<SocketAddr> {
+        let ports = self.ports();
+        let listens = ports.iter().map(|(_, listen)| listen);
+        let ours = listens.filter(|listen| listen.protocol == protocol);
+        ours.map(|listen| listen.address).collect()
     }
 
     /// One change at a time: each is made of what the one before has left.
@@ -225,6 +248,7 @@ impl Target {
     pub(crate) fn announce_ports(&self) -> Result<(), ChangeError> {
         let offer = Offer {
             addresses: self.addresses(),
+            portals: self.portals(),
             ..self.shared.subsystem.current().offer.clone()
         };
         self.spread(offer)

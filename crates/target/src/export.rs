@@ -9,6 +9,8 @@ use std::sync::Arc;
 use fabrix_block::{Channel, Device, OpenError};
 use fabrix_rt::Shard;
 
+use crate::iscsi::UnitState;
+
 /// One disk and the namespace id it is exported under.
 #[derive(Clone)]
 pub struct Export {
@@ -25,6 +27,8 @@ pub(crate) struct Entry {
     /// The version with which its namespace was added. A command that was checked against another disk of the same id
     /// knows by it that this one is not meant.
     pub(crate) added: u64,
+    /// What iSCSI sessions share about it.
+    pub(crate) state: Arc<UnitState>,
 }
 
 /// A shard's channels to the exported disks, opened when the first connection of the shard needs them.

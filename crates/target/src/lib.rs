@@ -11,6 +11,7 @@
 mod change;
 mod counters;
 mod export;
+mod iscsi;
 mod local;
 mod notice;
 mod nvme;
@@ -42,12 +43,52 @@ pub struct TargetConfig {
     pub subsystem: SubsystemConfig,
     /// The disks, each under an id of its own.
     pub exports: Vec<Export>,
-    /// Where to listen. Port 8009 answers discovery only and is not listed there.
-    pub listen: Vec<SocketAddr>,
+    /// Name of the iSCSI target, in lower case: the same disks, as logical units from 0 on.
+    pub iscsi_name: String,
+    /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
+    pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.
     pub max_connections: usize,
     /// Told what happens that an operator wants to know; called on the shard where it happens.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
+}
+
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NVMe/TCP.
+    NvmeTcp,
+    /// iSCSI.
+    Iscsi,
+}
+
+/// An address at which a target listens, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Where; port 0 lets the system choose.
+    pub address: SocketAddr,
+}
+
+impl Listen {
+    /// For hosts.
+    #[must_use]
+    pub const fn nvme_tcp(address: SocketAddr) -> Self {
+        Self {
+            protocol: Protocol::NvmeTcp,
+            address,
+        }
+    }
+
+    /// For initiators.
+    #[must_use]
+    pub const fn iscsi(address: SocketAddr) -> Self {
+        Self {
+            protocol: Protocol::Iscsi,
+            address,
+        }
+    }
 }
 
 /// How long hosts may take for what a connection cannot wait for. The defaults suit a network.
@@ -73,7 +114,7 @@ pub struct Target {
     shared: Arc<Shared>,
     /// Held while something changes.
     changing: Mutex<()>,
-    ports: Mutex<Vec<(TaskId, SocketAddr)>>,
+    ports: Mutex<Vec<(TaskId, Listen)>>,
 }
 
 /// Why a target does not start.
@@ -120,6 +161,7 @@ impl std::error::Error for StartError {}
 pub(crate) struct Shared {
     pub(crate) subsystem: nvme::Subsystems,
     pub(crate) registry: Registry,
+    pub(crate) sessions: iscsi::Sessions,
     pub(crate) deadlines: Deadlines,
     pub(crate) counters: Vec<counters::Counters>,
     started: Instant,
@@ -204,6 +246,7 @@ impl Target {
         let shared = Arc::new(Shared {
             subsystem,
             registry: Registry::new(config.max_connections),
+            sessions: iscsi::Sessions::new(),
             deadlines,
             counters: shards
                 .iter()
@@ -227,7 +270,7 @@ impl Target {
         let listening = config
             .listen
             .into_iter()
-            .map(|address| listen(&first, address, &shared));
+            .map(|at| listen(&first, at, &shared));
         let ports = listening.collect::<Result<Vec<_>, _>>()?;
         let target = Self {
             shared,
@@ -242,6 +285,12 @@ impl Target {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// iSCSI sessions now, discovery included.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.len()
     }
 
     /// Controllers now: hosts that are connected, discovery included.
@@ -269,7 +318,7 @@ impl Target {
         }
     }
 
-    fn ports(&self) -> MutexGuard<'_, Vec<(TaskId, SocketAddr)>> {
+    fn ports(&self) -> MutexGuard<'_, Vec<(TaskId, Listen)>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -291,12 +340,12 @@ fn steward(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId,
 /// down its rings, a moment after the process is gone: one that is in use is tried again for that long.
 fn listen(
     first: &Remote,
-    address: SocketAddr,
+    at: Listen,
     shared: &Arc<Shared>,
-) -> Result<(TaskId, SocketAddr), StartError> {
+) -> Result<(TaskId, Listen), StartError> {
     let until = Instant::now() + PORT_PATIENCE;
     loop {
-        match try_listen(first, address, shared) {
+        match try_listen(first, at, shared) {
             Err(StartError::Listen(_, error))
                 if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until =>
             {
@@ -310,19 +359,19 @@ fn listen(
 /// Tries it once and waits for the outcome.
 fn try_listen(
     first: &Remote,
-    address: SocketAddr,
+    at: Listen,
     shared: &Arc<Shared>,
-) -> Result<(TaskId, SocketAddr), StartError> {
+) -> Result<(TaskId, Listen), StartError> {
     let (tell, told) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
     first
         .run(Box::new(move |shard| {
-            let _gone = tell.send(port::Port::open(shard, address, shared));
+            let _gone = tell.send(port::Port::open(shard, at, shared));
         }))
         .map_err(|_full| StartError::Shard)?;
     told.recv()
         .map_err(|_gone| StartError::Shard)?
-        .map_err(|error| StartError::Listen(address, error))
+        .map_err(|error| StartError::Listen(at.address, error))
 }
 
 /// How long a port in use is tried again, and how often.

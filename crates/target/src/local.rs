@@ -11,7 +11,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
@@ -20,8 +20,9 @@ use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
 use crate::export::Channels;
-use crate::nvme::{Snapshot, Told};
-use crate::{Shared, nvme};
+use crate::iscsi::Units;
+use crate::nvme::Snapshot;
+use crate::{Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
 pub(crate) struct Local {
@@ -52,6 +53,17 @@ impl Local {
     /// What admin queues of this shard see.
     pub(crate) fn announced(&self) -> Arc<Inventory> {
         Arc::clone(&self.announced.borrow().inventory)
+    }
+
+    /// The logical units that sessions of this shard see, and whether initiators may be here at all.
+    pub(crate) fn units(&self) -> (Arc<Units>, bool) {
+        let served = self.served.borrow();
+        (Arc::clone(&served.units), served.offer.hosts.is_none())
+    }
+
+    /// Where sessions are told that the target is.
+    pub(crate) fn portals(&self) -> Vec<SocketAddr> {
+        self.announced.borrow().offer.portals.clone()
     }
 
     /// A connection lives here from now on. Its port has counted it.
@@ -87,10 +99,25 @@ impl Local {
     }
 }
 
+/// What other tasks tell a connection.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    /// Finish what has begun, take nothing more, close.
+    Drain,
+    /// The controller is gone, or another session has taken the place of this one: close.
+    Close,
+    /// The I/O connections of this controller are gone.
+    Quiesced,
+    /// What I/O queues and sessions see has changed.
+    Served,
+    /// What admin queues see has changed, and hosts are to be told.
+    Announced,
+}
+
 /// Told to a shard's part of the target.
 pub(crate) enum Order {
-    /// Keep this connection.
-    Adopt(TcpStream),
+    /// Keep this connection, on which this is spoken.
+    Adopt(TcpStream, Protocol),
     /// Serve what is exported now.
     Serve(Done),
     /// Tell hosts what is served.
@@ -126,9 +153,12 @@ impl Steward {
     }
 
     /// An order that no mailbox had room for is made good here: the next connection finds what is exported now.
-    fn adopt(&self, shard: &mut Shard, stream: TcpStream) {
+    fn adopt(&self, shard: &mut Shard, stream: TcpStream, protocol: Protocol) {
         self.serve(shard);
-        nvme::Connection::adopt(shard, stream, &self.local);
+        match protocol {
+            Protocol::NvmeTcp => nvme::Connection::adopt(shard, stream, &self.local),
+            Protocol::Iscsi => iscsi::Connection::adopt(shard, stream, &self.local),
+        }
     }
 
     fn serve(&self, shard: &mut Shard) {
@@ -162,10 +192,10 @@ impl Task for Steward {
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         match message.downcast::<Order>().map(|order| *order) {
             // It was on its way when the draining began.
-            Ok(Order::Adopt(_)) if self.local.shared.is_draining() => {
+            Ok(Order::Adopt(..)) if self.local.shared.is_draining() => {
                 self.local.shared.disconnected()
             }
-            Ok(Order::Adopt(stream)) => self.adopt(shard, stream),
+            Ok(Order::Adopt(stream, protocol)) => self.adopt(shard, stream, protocol),
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
             Ok(Order::Drain) => self.tell(shard, Told::Drain),

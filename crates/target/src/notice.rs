@@ -33,6 +33,20 @@ pub enum Notice {
         /// Why, as a sentence.
         why: String,
     },
+    /// An iSCSI session has begun.
+    LoggedIn {
+        /// Who.
+        initiator: String,
+        /// The session's number.
+        session: u16,
+        /// From where.
+        peer: Option<SocketAddr>,
+    },
+    /// An iSCSI session, or a login that had been admitted, has ended.
+    LoggedOut {
+        /// The session's number.
+        session: u16,
+    },
     /// A peer broke the protocol; its connection was ended.
     Violation {
         /// From where.
@@ -90,6 +104,18 @@ impl fmt::Display for Notice {
             } => {
                 write!(f, "{host} disconnected, controller {controller}: {why}")
             }
+            Self::LoggedIn {
+                initiator,
+                session,
+                peer,
+            } => {
+                write!(
+                    f,
+                    "{initiator} logged in from {}, session {session}",
+                    Peer(*peer)
+                )
+            }
+            Self::LoggedOut { session } => write!(f, "session {session} has ended"),
             Self::Violation { peer, what } => {
                 write!(f, "ended the connection of {}: {what}", Peer(*peer))
             }

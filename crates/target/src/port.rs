@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
 
 use crate::local::{Done, Order};
-use crate::{Notice, Shared};
+use crate::{Listen, Notice, Protocol, Shared};
 
 /// The accept in flight, and the pause after a failed one.
 const ACCEPT: u32 = 0;
@@ -26,6 +26,7 @@ const PAUSE_MS: u64 = 100;
 pub(crate) struct Port {
     task: TaskId,
     listener: Listener,
+    protocol: Protocol,
     shared: Arc<Shared>,
     next_shard: usize,
     pausing: bool,
@@ -35,28 +36,29 @@ pub(crate) struct Port {
 pub(crate) struct Close(pub(crate) Done);
 
 impl Port {
-    /// Listens at `address` on this shard; gives the port's task, and the address that the system chose.
+    /// Listens on this shard; gives the port's task, and the address that the system chose.
     ///
     /// # Errors
     /// The address is in use, not ours, or needs a privilege.
     pub(crate) fn open(
         shard: &mut Shard,
-        address: SocketAddr,
+        Listen { protocol, address }: Listen,
         shared: Arc<Shared>,
-    ) -> io::Result<(TaskId, SocketAddr)> {
+    ) -> io::Result<(TaskId, Listen)> {
         let listener = net::listen(address)?;
-        let bound = listener.local_addr()?;
+        let address = listener.local_addr()?;
         let task = shard.reserve();
         let port = Self {
             task,
             listener,
+            protocol,
             shared,
             next_shard: 0,
             pausing: false,
         };
         port.accept(shard);
         shard.install(task, Rc::new(RefCell::new(port)));
-        Ok((task, bound))
+        Ok((task, Listen { protocol, address }))
     }
 
     fn accept(&self, shard: &mut Shard) {
@@ -74,7 +76,10 @@ impl Port {
     /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes the limit.
     fn hand_over(&mut self, stream: TcpStream) {
         self.shared.connected();
-        if !self.shared.order(self.next_shard, Order::Adopt(stream)) {
+        if !self
+            .shared
+            .order(self.next_shard, Order::Adopt(stream, self.protocol))
+        {
             self.shared.disconnected();
         }
         self.next_shard = self.next_shard.wrapping_add(1);

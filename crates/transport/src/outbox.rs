@@ -8,15 +8,20 @@ use std::collections::VecDeque;
 use fabrix_proto::{Sink, Slot};
 use fabrix_rt::Gather;
 
-use crate::pass::crc32c;
+use crate::pass::crc32c_of;
 use crate::slot::Held;
 
 /// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its 4 of digest.
 const BYTES_PER_PART: usize = 80;
+/// The most that a machine says by value in one piece: 8 KiB of text, its filling and its digest.
+const BYTES_AT_ONCE: usize = 9 << 10;
 /// The kernel takes no more parts than this in one call (`UIO_MAXIOV`).
 const MOST_PARTS: usize = 1024;
 /// A connection whose peer has this many full gathers unread is not read from.
 const BACKLOG: usize = 2;
+/// What payload is filled up with, and the digest behind it.
+const FILL: [u8; 3] = [0; 3];
+const DIGEST_BYTES: usize = 4;
 /// Nor is one for whom so many bytes wait behind the send in flight: with those of a disk that gives buffers, a peer
 /// that never reads would hold the shard's memory.
 const BACKLOG_BYTES: usize = 4 << 20;
@@ -31,11 +36,13 @@ pub(crate) struct Outbox {
     spare: Vec<Box<Gather>>,
     in_flight: bool,
     parts: usize,
+    /// Payload is filled up with zeros to a multiple of this.
+    unit: usize,
 }
 
 impl Outbox {
     /// An outbox whose gathers hold what `slots` commands may have to say at once: header, payload, digest each.
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize, unit: u32) -> Self {
         let parts = (slots * 3 + 8).min(MOST_PARTS);
         Self {
             filling: None,
@@ -43,6 +50,7 @@ impl Outbox {
             spare: Vec::with_capacity(4),
             in_flight: false,
             parts,
+            unit: unit as usize,
         }
     }
 
@@ -105,9 +113,10 @@ impl Outbox {
         }
         let (spare, parts) = (&mut self.spare, self.parts);
         self.filling.get_or_insert_with(|| {
+            let capacity = (parts * BYTES_PER_PART).max(BYTES_AT_ONCE);
             spare
                 .pop()
-                .unwrap_or_else(|| Box::new(Gather::new(parts * BYTES_PER_PART, parts)))
+                .unwrap_or_else(|| Box::new(Gather::new(capacity, parts)))
         })
     }
 }
@@ -125,7 +134,9 @@ impl Sink for Out<'_> {
 
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
         let (offset, bytes) = (offset as usize, bytes as usize);
-        let gather = self.outbox.room(4);
+        // Units are powers of two; for a unit of one this is nothing.
+        let fill = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
+        let gather = self.outbox.room(FILL.len() + DIGEST_BYTES);
         let crc = match &self.slots[usize::from(slot.0)] {
             Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => unreachable!(
                 "a machine sends the payload of slot {} that nobody gave",
@@ -134,7 +145,7 @@ impl Sink for Out<'_> {
             Held::Buf(buf, start) => {
                 let from = start + offset;
                 gather.push_buf(buf.clone(), from, bytes);
-                digest.then(|| crc32c(&buf.bytes()[from..from + bytes]))
+                digest.then(|| crc32c_of(&buf.bytes()[from..from + bytes], fill))
             }
             Held::Lent(lent) => {
                 // Lent pages may change under us: whoever asked for digests has copied first.
@@ -143,6 +154,7 @@ impl Sink for Out<'_> {
                 None
             }
         };
+        gather.push_bytes(fill);
         if let Some(crc) = crc {
             gather.push_bytes(&crc.to_le_bytes());
         }

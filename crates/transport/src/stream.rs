@@ -10,7 +10,7 @@ use fabrix_rt::{Completion, Loan, Op, Shard, Socket, TaskId, Token, errno};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
-use crate::pass::crc32c;
+use crate::pass::crc32c_of;
 use crate::slot::Held;
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
@@ -87,7 +87,7 @@ impl<M: Machine> Stream<M> {
             filled: 0,
             in_place: (0, 0),
             slots: (0..slots).map(|_| Held::Nothing).collect(),
-            outbox: Outbox::new(slots),
+            outbox: Outbox::new(slots, M::PAYLOAD_UNIT),
             ended: false,
             discard: false,
             limits_backlog: false,
@@ -279,7 +279,8 @@ impl<M: Machine> Stream<M> {
     /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise whether its digest
     /// is right.
     fn place(&mut self, slot: Slot, offset: usize, bytes: usize, digest: bool) -> Option<bool> {
-        let trailer = if digest { DIGEST_BYTES } else { 0 };
+        let fill = Self::fill(bytes);
+        let trailer = fill + if digest { DIGEST_BYTES } else { 0 };
         self.settle(slot, offset, bytes, trailer);
         match &mut self.slots[usize::from(slot.0)] {
             Held::Buf(buf, start) => {
@@ -295,15 +296,16 @@ impl<M: Machine> Stream<M> {
                     return None;
                 }
                 self.filled = 0;
-                let intact = !digest
-                    || crc32c(&buf.bytes()[from..from + bytes]).to_le_bytes()
-                        == self.inbox.bytes()[..trailer];
+                let (filling, after) = self.inbox.bytes()[..trailer].split_at(fill);
+                let payload = &buf.bytes()[from..from + bytes];
+                let intact = !digest || crc32c_of(payload, filling).to_le_bytes() == *after;
                 self.inbox.consume(trailer);
                 Some(intact)
             }
             Held::Nothing | Held::Stayed(_) => {
                 let whole = self.inbox.bytes().get(..bytes + trailer)?;
-                let intact = !digest || crc32c(&whole[..bytes]).to_le_bytes() == whole[bytes..];
+                let (filled, after) = whole.split_at(bytes + fill);
+                let intact = !digest || crc32c_of(filled, &[]).to_le_bytes() == *after;
                 self.in_place = (self.inbox.position(), bytes);
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
@@ -312,6 +314,11 @@ impl<M: Machine> Stream<M> {
                 unreachable!("awaited payload is settled, and none arrives in lent pages")
             }
         }
+    }
+
+    /// How many bytes fill a payload up to the machine's unit: they follow it, and its digest covers them.
+    fn fill(bytes: usize) -> usize {
+        bytes.next_multiple_of(M::PAYLOAD_UNIT as usize) - bytes
     }
 
     /// Awaited payload stays in the receive buffer if all of it is there: whoever asked for it copies it from there to
@@ -391,10 +398,11 @@ impl<M: Machine> Stream<M> {
                     }
                     other => *held = other,
                 }
+                let trailer = Self::fill(bytes as usize) + DIGEST_BYTES;
                 if matches!(held, Held::Nothing) {
-                    bytes as usize + DIGEST_BYTES
+                    bytes as usize + trailer
                 } else {
-                    DIGEST_BYTES
+                    trailer
                 }
             }
             Want::Header { bytes } => bytes,

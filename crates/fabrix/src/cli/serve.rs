@@ -1,6 +1,5 @@
 //! `fabrix serve`: disks on one side, listeners on the other, until somebody says stop.
 
-use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -9,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabrix_block::Device;
-use fabrix_target::{Export, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -38,7 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let allowed = Allowed::new(&args.allow)?;
     listen
         .iter()
-        .try_for_each(|address| allowed.check(*address))?;
+        .try_for_each(|listen| allowed.check(*listen))?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
     let shelf = Shelf::new(opener, args.read_only);
     let devices = open_disks(&shelf, &args.disks)?;
@@ -53,7 +52,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
             return Err(start_failure(&error));
         }
     };
-    let served = Arc::new(Served::new(target, &args.nqn, shelf, &args.disks, allowed));
+    let served = Arc::new(Served::new(
+        target,
+        (&args.nqn, &args.iqn),
+        shelf,
+        &args.disks,
+        allowed,
+    ));
     let outcome = serve(args, &served, tell, &told);
     drain(&served.target);
     shards.stop();
@@ -98,7 +103,7 @@ fn open_disks(shelf: &Shelf, texts: &[String]) -> Result<Vec<Arc<dyn Device>>, F
 fn target_config(
     args: &ServeArgs,
     devices: &[Arc<dyn Device>],
-    listen: Vec<SocketAddr>,
+    listen: Vec<Listen>,
     hosts: Option<Vec<String>>,
 ) -> TargetConfig {
     let serial = devices
@@ -126,6 +131,7 @@ fn target_config(
                 .map_or(MAX_TRANSFER_BYTES, |bytes| bytes.min(MAX_TRANSFER_BYTES)),
         },
         exports: devices.iter().zip(1..).map(export).collect(),
+        iscsi_name: args.iqn.clone(),
         listen,
         max_connections: MAX_CONNECTIONS,
         notify: Box::new(|notice| say(notice)),

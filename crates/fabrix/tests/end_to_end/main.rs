@@ -10,6 +10,7 @@ mod discovery;
 mod disks;
 mod faults;
 mod harness;
+mod iscsi;
 mod lifecycle;
 mod outages;
 mod reexport;

@@ -91,7 +91,8 @@ fn an_address_that_is_none_is_a_usage_error() {
     for listen in [
         "127.0.0.1:4420",
         "nvme+tcp://127.0.0.1:99999",
-        "iscsi://127.0.0.1",
+        "smb://127.0.0.1",
+        "iscsi://127.0.0.1:99999",
         "nvme+tcp://",
     ] {
         let args = ["serve", "ram:8M", "--listen", listen];

@@ -22,7 +22,7 @@ use super::admin::{Admin, After};
 use super::io::{DISK_SLOTS, Desk, IoQueue};
 use super::subsystems::discovery_address;
 use crate::Notice;
-use crate::local::Local;
+use crate::local::{Local, Told};
 use crate::registry::{HostName, JoinError, Place};
 
 /// The connection's own slots of its task.
@@ -40,21 +40,6 @@ const EVENTS_AT_ONCE: usize = 128;
 const TELL_AFTER: Duration = Duration::from_millis(10);
 /// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
-
-/// What other tasks tell a connection.
-#[derive(Clone, Copy)]
-pub(crate) enum Told {
-    /// Finish what has begun, take nothing more, close.
-    Drain,
-    /// The controller is gone: close.
-    Close,
-    /// The I/O connections of this controller are gone.
-    Quiesced,
-    /// What I/O queues see has changed.
-    Served,
-    /// What admin queues see has changed, and hosts are to be told.
-    Announced,
-}
 
 enum Role {
     /// Nobody yet: only Connect may come.

@@ -11,7 +11,7 @@ mod io;
 mod status;
 mod subsystems;
 
-pub(crate) use connection::{Connection, Told};
+pub(crate) use connection::Connection;
 pub use subsystems::SubsystemConfig;
 pub(crate) use subsystems::{Offer, Snapshot, Subsystems};
 

@@ -15,6 +15,7 @@ use fabrix_proto::nvme::subsystem::{
 use super::DISCOVERY_PORT;
 use crate::TargetConfig;
 use crate::export::Entry;
+use crate::iscsi::{UnitState, Units};
 
 /// The subsystem's name and who may connect.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct Offer {
     /// Sorted by namespace id.
     pub(crate) entries: Arc<[Entry]>,
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Where initiators find the same disks.
+    pub(crate) portals: Vec<SocketAddr>,
     pub(crate) hosts: Option<Vec<String>>,
 }
 
@@ -53,6 +56,8 @@ pub(crate) struct Offer {
 pub(crate) struct Snapshot {
     pub(crate) offer: Offer,
     pub(crate) inventory: Arc<Inventory>,
+    /// The same for initiators.
+    pub(crate) units: Arc<Units>,
     /// Grows with every change.
     pub(crate) version: u64,
 }
@@ -60,6 +65,8 @@ pub(crate) struct Snapshot {
 /// The subsystem and what it exports now. Shards keep snapshots of their own and look here when they are told to.
 pub(crate) struct Subsystems {
     pub(crate) config: SubsystemConfig,
+    /// Name of the iSCSI target.
+    pub(crate) iscsi_name: String,
     current: Mutex<Arc<Snapshot>>,
 }
 
@@ -71,19 +78,26 @@ impl Subsystems {
     pub(crate) fn new(config: &TargetConfig) -> Result<Self, String> {
         let mut exports = config.exports.clone();
         exports.sort_by_key(|export| export.nsid);
-        let entries = exports.into_iter().map(|export| Entry { export, added: 0 });
+        let entries = exports.into_iter().map(|export| Entry {
+            state: UnitState::new(&*export.device),
+            export,
+            added: 0,
+        });
         let offer = Offer {
             entries: entries.collect(),
             addresses: Vec::new(),
+            portals: Vec::new(),
             hosts: config.subsystem.hosts.clone(),
         };
         let snapshot = Snapshot {
             inventory: inventory(&config.subsystem, &offer, 0)?,
+            units: Units::new(&config.iscsi_name, &config.subsystem, &offer.entries),
             offer,
             version: 0,
         };
         Ok(Self {
             config: config.subsystem.clone(),
+            iscsi_name: config.iscsi_name.clone(),
             current: Mutex::new(Arc::new(snapshot)),
         })
     }
@@ -104,6 +118,7 @@ impl Subsystems {
         let generation = current.inventory.generation() + u64::from(discovery_changed);
         *current = Arc::new(Snapshot {
             inventory: inventory(&self.config, &offer, generation)?,
+            units: Units::new(&self.iscsi_name, &self.config, &offer.entries),
             offer,
             version: current.version + 1,
         });

@@ -20,12 +20,14 @@ use fabrix_block::exclusive::Exclusive;
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
-use fabrix_target::{Deadlines, Export, Notice, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Deadlines, Export, Listen, Notice, SubsystemConfig, Target, TargetConfig};
 
 use host::Host;
 
 /// The subsystem that every stage serves.
 pub const NQN: &str = "nqn.2026-01.example:fabrix-target-tests";
+/// The same disks as an iSCSI target.
+pub const IQN: &str = "iqn.2026-01.example:fabrix-target-tests";
 /// Who the hosts of the tests are, unless a test says otherwise.
 pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001";
 /// Longer than anything takes; whoever waits for so long has found a fault.
@@ -88,6 +90,7 @@ impl Stage {
             .collect();
         let (tell, notices) = channel();
         let tell = Mutex::new(tell);
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = TargetConfig {
             subsystem: SubsystemConfig {
                 nqn: NQN.to_owned(),
@@ -104,7 +107,8 @@ impl Stage {
                 .zip(plan.devices)
                 .map(|(nsid, device)| Export { nsid, device })
                 .collect(),
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            iscsi_name: IQN.to_owned(),
+            listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             notify: Box::new(move |notice| {
                 let _nobody_listens = tell.lock().expect("no panic here").send(notice.clone());

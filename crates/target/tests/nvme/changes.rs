@@ -17,7 +17,7 @@ use fabrix_proto::nvme::log_page::LogId;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_rt::Engine;
-use fabrix_target::{Export, NAMESPACES_MAX, Notice};
+use fabrix_target::{Export, Listen, NAMESPACES_MAX, Notice};
 use zerocopy::IntoBytes;
 
 use crate::bring_up::{page, read_log, u32_at, u64_at};
@@ -231,7 +231,10 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
             .contains("does not listen on 127.0.0.1:1"),
         "{refused}"
     );
-    let in_use = stage.target.open_port(stage.address).expect_err("in use");
+    let in_use = stage
+        .target
+        .open_port(Listen::nvme_tcp(stage.address))
+        .expect_err("in use");
     assert!(in_use.to_string().contains("is in use"), "{in_use}");
     let sizes = disk().remeasure(None).map(|_| ()).expect_err("refused");
     assert_eq!(sizes.kind, OpenErrorKind::Unsupported);
@@ -545,7 +548,10 @@ fn ports_come_and_go_and_discovery_is_told(engine: Engine) {
         "it does not show namespaces"
     );
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let port = stage.target.open_port(any).expect("a port");
+    let port = stage
+        .target
+        .open_port(Listen::nvme_tcp(any))
+        .expect("a port");
     expect_event(&mut host, event, DISCOVERY_CHANGED);
     assert_eq!(discovery_log(&mut host), (generation + 1, 2));
     assert_eq!(stage.target.addresses(), [stage.address, port]);
@@ -560,11 +566,17 @@ fn ports_come_and_go_and_discovery_is_told(engine: Engine) {
     assert_eq!(stage.target.addresses(), [stage.address]);
     assert!(TcpStream::connect(port).is_err(), "nobody listens there");
     assert_eq!(io.read(1, 0, 1), [3; 512], "who is connected stays");
-    let again = stage.target.open_port(port).expect("it is free again");
+    let again = stage
+        .target
+        .open_port(Listen::nvme_tcp(port))
+        .expect("it is free again");
     assert_eq!(again, port);
     drop(Host::admin(port));
     stage.target.drain();
-    let refused = stage.target.open_port(any).expect_err("it drains");
+    let refused = stage
+        .target
+        .open_port(Listen::nvme_tcp(any))
+        .expect_err("it drains");
     assert!(refused.to_string().contains("takes no more"), "{refused}");
 }
 

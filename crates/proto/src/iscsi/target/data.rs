@@ -259,7 +259,12 @@ fn end_sequence(task: &mut Task, ends: bool) {
     if task.unsolicited {
         task.unsolicited = false;
         task.asked = task.received;
-    } else {
+    } else if task
+        .r2ts
+        .first()
+        .is_some_and(|r2t| r2t.end == task.received)
+    {
+        // Immediate data ends a sequence too, maybe after the first R2T was sent: it fulfils none.
         task.r2ts.pop();
     }
 }

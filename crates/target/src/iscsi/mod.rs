@@ -1,0 +1,17 @@
+//! iSCSI for disks: one task per connection, which is one session.
+//!
+//! [`Connection`] logs in and lives, a `session` has commands in progress, `execute` is what a disk does for a command,
+//! `management` ends commands early. What sessions share stands in `units` (about disks) and `sessions` (about each
+//! other). What bytes and commands mean is `proto`'s.
+
+mod connection;
+mod execute;
+mod management;
+mod session;
+mod sessions;
+mod status;
+mod units;
+
+pub(crate) use connection::Connection;
+pub(crate) use sessions::Sessions;
+pub(crate) use units::{UnitState, Units};

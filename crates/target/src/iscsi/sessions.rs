@@ -1,0 +1,105 @@
+//! Which sessions there are: the one thing that iSCSI connections of all shards share about each other.
+//!
+//! Knows names, numbers and where connections live; touched when a session begins or ends, never for an I/O. A session
+//! of the same initiator, ISID and target takes the place of an older one, which ends first.
+//!
+//! Source: RFC 7143, section 6.3.5 "Session Reinstatement, Closure, and Timeout".
+
+use std::num::NonZeroU16;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fabrix_proto::iscsi::login::Leading;
+
+use crate::registry::Place;
+
+/// All sessions of a target.
+pub(crate) struct Sessions {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    list: Vec<Entry>,
+    next_tsih: NonZeroU16,
+}
+
+struct Entry {
+    initiator: Box<str>,
+    isid: [u8; 6],
+    tsih: NonZeroU16,
+    place: Place,
+}
+
+/// What becomes of a session that wants to begin.
+pub(super) enum Entering {
+    /// It has this number.
+    Entered(NonZeroU16),
+    /// An older one is to end first.
+    Occupied(Place),
+    /// All numbers are taken.
+    Full,
+}
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        let (list, next_tsih) = (Vec::new(), NonZeroU16::MIN);
+        Self {
+            inner: Mutex::new(Inner { list, next_tsih }),
+        }
+    }
+
+    /// Sessions now.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().list.len()
+    }
+
+    /// Takes a session in, unless an older one with the same identity is still there. Discovery sessions replace none.
+    pub(super) fn enter(&self, leading: &Leading, place: Place) -> Entering {
+        let mut inner = self.lock();
+        let older =
+            |entry: &&Entry| entry.initiator == leading.initiator && entry.isid == leading.isid;
+        if let Some(older) = inner.list.iter().find(older)
+            && !leading.discovery
+        {
+            return Entering::Occupied(older.place.clone());
+        }
+        let Some(tsih) = inner.free_tsih() else {
+            return Entering::Full;
+        };
+        let initiator = if leading.discovery {
+            // No login has this name, so it stands in nobody's way.
+            Box::default()
+        } else {
+            leading.initiator.clone()
+        };
+        inner.list.push(Entry {
+            initiator,
+            isid: leading.isid,
+            tsih,
+            place,
+        });
+        Entering::Entered(tsih)
+    }
+
+    /// A session has ended.
+    pub(super) fn leave(&self, tsih: NonZeroU16) {
+        self.lock().list.retain(|entry| entry.tsih != tsih);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every change is one step: a thread that panicked has left it whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn free_tsih(&mut self) -> Option<NonZeroU16> {
+        for _ in 0..u16::MAX {
+            let tsih = self.next_tsih;
+            self.next_tsih = tsih.checked_add(1).unwrap_or(NonZeroU16::MIN);
+            if self.list.iter().all(|entry| entry.tsih != tsih) {
+                return Some(tsih);
+            }
+        }
+        None
+    }
+}

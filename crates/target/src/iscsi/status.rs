@@ -1,0 +1,21 @@
+//! A disk's status in SCSI's words: one table.
+
+use fabrix_block::Status as DiskStatus;
+use fabrix_proto::scsi::unit::Failure;
+
+/// How an operation failed; none if it did not.
+pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
+    Some(match status {
+        DiskStatus::Ok => return None,
+        DiskStatus::OutOfRange => Failure::OutOfRange,
+        DiskStatus::ReadOnly => Failure::WriteProtected,
+        DiskStatus::MediaRead => Failure::Read(None),
+        // A degraded disk has lost a flush: no later one can be believed.
+        DiskStatus::MediaWrite | DiskStatus::Degraded => Failure::Write(None),
+        DiskStatus::NoSpace => Failure::NoSpace,
+        DiskStatus::CompareFailed => Failure::Miscompare(0),
+        DiskStatus::NotReady => Failure::Busy,
+        DiskStatus::Aborted => Failure::Aborted,
+        DiskStatus::Unsupported | DiskStatus::Internal => Failure::Internal,
+    })
+}

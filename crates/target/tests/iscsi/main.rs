@@ -1,0 +1,289 @@
+//! The target as initiators see it: every test starts one on shards of its own and speaks to it over sockets, once
+//! over io_uring and once over epoll.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod initiator;
+
+use std::net::SocketAddr;
+
+use common::disk::{Do, Kind, TestDisk};
+use common::{IQN, Plan, Stage, pattern};
+use fabrix_block::exclusive::Exclusive;
+use fabrix_rt::Engine;
+use fabrix_target::Notice;
+use initiator::{Ended, FINAL, Initiator, WRITE};
+
+on_both_engines!(
+    tells_what_it_is,
+    data_come_back_however_they_were_sent,
+    odd_lengths_are_filled_up_and_cut,
+    an_unknown_opcode_is_answered_with_sense,
+    a_name_that_is_not_ours_is_not_found,
+    names_its_targets_to_who_asks,
+    a_session_takes_the_place_of_its_older_self,
+    a_connection_that_is_dropped_leaves_nothing_behind,
+    an_aborted_task_is_not_answered,
+    compare_and_write_says_where_the_blocks_differ,
+    a_reservation_keeps_others_out_on_all_shards,
+    a_disk_that_fails_is_told_in_sense,
+    hosts_and_initiators_see_the_same_blocks,
+    drains_what_has_begun,
+);
+
+const READ_CAPACITY_10: [u8; 10] = [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+fn portal(stage: &Stage) -> SocketAddr {
+    stage.target.portals()[0]
+}
+
+/// A session that has been told that it is new.
+fn session(stage: &Stage, last: u8, digests: bool) -> Initiator {
+    let mut initiator = Initiator::log_in(portal(stage), last, digests);
+    let ended = initiator.command(&[0; 6], 0);
+    assert_eq!(
+        ended.sense.map(|[key, asc, _]| [key, asc]),
+        Some([6, 0x29]),
+        "{ended:?}"
+    );
+    initiator
+}
+
+fn rw(opcode: u8, lba: u32, blocks: u16) -> [u8; 10] {
+    let ([a, b, c, d], [e, f]) = (lba.to_be_bytes(), blocks.to_be_bytes());
+    [opcode, 0, a, b, c, d, 0, e, f, 0]
+}
+
+fn good(ended: &Ended) {
+    assert_eq!((ended.status, ended.residual), (0, 0), "{ended:?}");
+}
+
+fn tells_what_it_is(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = session(&stage, 1, false);
+    let inquiry = initiator.command(&[0x12, 0, 0, 0, 96, 0], 96);
+    assert_eq!(inquiry.data[8..16], *b"FABRIX  ");
+    let capacity = initiator.command(&READ_CAPACITY_10, 8);
+    assert_eq!(capacity.data, [0, 0, 0x7F, 0xFF, 0, 0, 2, 0]);
+    let luns = initiator.command(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256);
+    assert_eq!((luns.data[3], luns.residual), (8, -240));
+    assert_eq!(stage.target.sessions(), 1);
+}
+
+fn data_come_back_however_they_were_sent(engine: Engine) {
+    let stage = Stage::new(engine);
+    for (at, digests) in (0..).zip([false, true]) {
+        let mut initiator = session(&stage, 1, digests);
+        let ways = [
+            (512, 512, 0),
+            (8192, 8192, 0),
+            (8192, 0, 8192),
+            (16384, 4096, 4096),
+        ];
+        // R2T alone; immediate data and R2Ts; unsolicited data and R2Ts, more than one burst.
+        let more = [(65536, 0, 0), (1 << 20, 8192, 0), (1 << 20, 1024, 7168)];
+        for (seed, (bytes, immediate, unsolicited)) in (at..).zip(ways.into_iter().chain(more)) {
+            let data = pattern(bytes, seed);
+            let blocks = u16::try_from(bytes / 512).expect("short");
+            let cdb = rw(0x2A, 8, blocks);
+            good(&initiator.write(&cdb, &data, immediate, unsolicited));
+            let read = initiator.command(&rw(0x28, 8, blocks), bytes);
+            good(&read);
+            assert!(
+                read.data == data,
+                "{bytes} bytes, {immediate} of them at once"
+            );
+        }
+    }
+    stage.until("no more than our session", |stage| {
+        stage.target.sessions() <= 1
+    });
+}
+
+fn odd_lengths_are_filled_up_and_cut(engine: Engine) {
+    let stage = Stage::new(engine);
+    for digests in [false, true] {
+        let mut initiator = session(&stage, 1, digests);
+        good(&initiator.write(&rw(0x2A, 0, 1), &pattern(512, 3), 512, 0));
+        for expected in [1, 2, 3, 5, 511] {
+            let read = initiator.command(&rw(0x28, 0, 1), expected);
+            assert_eq!(read.data, pattern(512, 3)[..expected]);
+            assert_eq!(read.residual, 512 - i64::try_from(expected).expect("short"));
+            // One whole block is written, and the rest of the data is not.
+            let data = pattern(512 + expected, 9);
+            let written = initiator.write(&rw(0x2A, 8, 2), &data, 512 + expected, 0);
+            assert_eq!(
+                written.residual,
+                512 - i64::try_from(expected).expect("short")
+            );
+            let written = initiator.write(&rw(0x2A, 8, 2), &data, 0, 0);
+            assert_eq!(written.status, 0, "{written:?}");
+            let read = initiator.command(&rw(0x28, 8, 2), 1024);
+            assert_eq!(read.data[..512], data[..512]);
+            assert_eq!(read.data[512..], [0; 512]);
+        }
+    }
+}
+
+fn an_unknown_opcode_is_answered_with_sense(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = session(&stage, 1, true);
+    assert_eq!(
+        initiator.command(&[0xC1, 0, 0, 0, 0, 0], 0).sense,
+        Some([5, 0x20, 0])
+    );
+    let written = initiator.write(&[0xC1, 0, 0, 0, 0, 0], &pattern(9000, 1), 8192, 0);
+    assert_eq!(written.sense, Some([5, 0x20, 0]));
+    good(&initiator.command(&[0; 6], 0));
+}
+
+fn a_name_that_is_not_ours_is_not_found(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = Initiator::dial(portal(&stage));
+    let keys = [
+        "InitiatorName=iqn.2026-01.example:a",
+        "TargetName=iqn.2026-01.example:none",
+    ];
+    assert_eq!(initiator.try_login(&keys).bhs[36..38], [2, 3]);
+    stage.notice(|notice| matches!(notice, Notice::Refused { .. }));
+    drop(initiator);
+    stage.until_empty();
+    assert_eq!(stage.target.sessions(), 0);
+}
+
+fn names_its_targets_to_who_asks(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = Initiator::dial(portal(&stage));
+    let keys = [
+        "InitiatorName=iqn.2026-01.example:a",
+        "SessionType=Discovery",
+    ];
+    assert_eq!(initiator.try_login(&keys).bhs[36..38], [0, 0]);
+    let mut bhs = [0; 48];
+    (bhs[0], bhs[1], bhs[19], bhs[27]) = (0x04, FINAL, 7, 1);
+    bhs[20..24].fill(0xFF);
+    initiator.send(bhs, b"SendTargets=All\0");
+    let text = String::from_utf8(initiator.receive().data).expect("text");
+    let address = portal(&stage);
+    assert_eq!(
+        text,
+        format!("TargetName={IQN}\0TargetAddress={address},1\0")
+    );
+}
+
+fn a_session_takes_the_place_of_its_older_self(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut older = session(&stage, 1, false);
+    let mut other = session(&stage, 2, false);
+    let mut newer = session(&stage, 1, false);
+    assert!(older.is_closed());
+    good(&other.command(&[0; 6], 0));
+    good(&newer.command(&[0; 6], 0));
+    assert_eq!(stage.target.sessions(), 2);
+}
+
+fn a_connection_that_is_dropped_leaves_nothing_behind(engine: Engine) {
+    let disk = TestDisk::new(16 << 20);
+    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let mut initiator = session(&stage, 1, false);
+    disk.when(Kind::Read, Do::Keep);
+    disk.when(Kind::Write, Do::Keep);
+    initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
+    initiator.begin(FINAL | WRITE, &rw(0x2A, 0, 8), 4096, &pattern(4096, 1));
+    // One more waits for data that never come.
+    initiator.begin(FINAL | WRITE, &rw(0x2A, 64, 64), 32768, &[]);
+    disk.until_kept(2);
+    drop(initiator);
+    stage.until("the session is ending", |stage| {
+        stage.target.sessions() == 1
+    });
+    disk.release();
+    stage.until_empty();
+    assert_eq!(stage.target.sessions(), 0);
+}
+
+fn an_aborted_task_is_not_answered(engine: Engine) {
+    let disk = TestDisk::new(16 << 20);
+    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let mut initiator = session(&stage, 1, false);
+    disk.when(Kind::Read, Do::Keep);
+    let itt = initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
+    disk.until_kept(1);
+    let mut bhs = [0; 48];
+    (bhs[0], bhs[1], bhs[16]) = (0x42, FINAL | 1, 9);
+    bhs[20..24].copy_from_slice(&itt.to_be_bytes());
+    initiator.send(bhs, &[]);
+    // Who answers this has taken what came before it.
+    good(&initiator.command(&[0; 6], 0));
+    disk.release();
+    let answer = initiator.receive();
+    assert_eq!((answer.opcode(), answer.bhs[2]), (0x22, 0));
+    good(&initiator.command(&[0; 6], 0));
+}
+
+fn compare_and_write_says_where_the_blocks_differ(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = session(&stage, 1, false);
+    let compare = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0];
+    let both = [vec![0; 512], pattern(512, 5)].concat();
+    good(&initiator.write(&compare, &both, 1024, 0));
+    let again = initiator.write(&compare, &both, 0, 0);
+    assert_eq!(again.sense, Some([0xE, 0x1D, 0]));
+    assert_eq!(
+        initiator.command(&rw(0x28, 4, 1), 512).data,
+        pattern(512, 5)
+    );
+}
+
+fn a_reservation_keeps_others_out_on_all_shards(engine: Engine) {
+    let stage = Stage::new(engine);
+    // Connections go to the shards in turn.
+    let (mut one, mut two) = (session(&stage, 1, false), session(&stage, 2, false));
+    let mut key = [0; 24];
+    key[15] = 7;
+    let register = [0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+    good(&one.write(&register, &key, 24, 0));
+    (key[7], key[15]) = (7, 0);
+    good(&one.write(&[0x5F, 1, 1, 0, 0, 0, 0, 0, 24, 0], &key, 24, 0));
+    assert_eq!(two.write(&rw(0x2A, 0, 1), &[1; 512], 512, 0).status, 0x18);
+    good(&two.command(&rw(0x28, 0, 1), 512));
+    good(&one.write(&rw(0x2A, 0, 1), &[1; 512], 512, 0));
+    good(&one.write(&[0x5F, 3, 0, 0, 0, 0, 0, 0, 24, 0], &key, 24, 0));
+    good(&two.write(&rw(0x2A, 0, 1), &[1; 512], 512, 0));
+}
+
+fn a_disk_that_fails_is_told_in_sense(engine: Engine) {
+    let disk = TestDisk::new(16 << 20);
+    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let mut initiator = session(&stage, 1, false);
+    disk.when(Kind::Read, Do::AnswerLater(fabrix_block::Status::MediaRead));
+    let read = initiator.command(&rw(0x28, 0, 1), 512);
+    assert_eq!((read.sense, read.data), (Some([3, 0x11, 0]), vec![]));
+    disk.when(Kind::Write, Do::Answer(fabrix_block::Status::MediaWrite));
+    let written = initiator.write(&rw(0x2A, 0, 1), &[1; 512], 512, 0);
+    assert_eq!(written.sense.map(|[key, ..]| key), Some(3));
+}
+
+fn hosts_and_initiators_see_the_same_blocks(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = session(&stage, 1, false);
+    let (_admin, mut io) = stage.admin_and_io();
+    io.write(1, 0, &pattern(4096, 1));
+    assert!(initiator.command(&rw(0x28, 0, 8), 4096).data == pattern(4096, 1));
+    good(&initiator.write(&rw(0x2A, 0, 8), &pattern(4096, 2), 0, 0));
+    assert!(io.read(1, 0, 8) == pattern(4096, 2));
+}
+
+fn drains_what_has_begun(engine: Engine) {
+    let disk = TestDisk::new(16 << 20);
+    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let mut initiator = session(&stage, 1, false);
+    disk.when(Kind::Read, Do::Keep);
+    initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
+    disk.until_kept(1);
+    stage.target.drain();
+    disk.release();
+    good(&initiator.end(&[]));
+    assert!(initiator.is_closed());
+    stage.until_empty();
+}

@@ -738,7 +738,7 @@ impl Feed {
             Want::Closed => None,
             Want::Header { bytes } => {
                 assert!(
-                    (1..=255).contains(&bytes),
+                    (1..=4096).contains(&bytes),
                     "no header is {bytes} bytes long"
                 );
                 (self.waiting.len() >= bytes)

@@ -4,8 +4,8 @@ mod tcp_wire;
 
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::{CompletionEntry, SglDescriptor, Status};
-use fabrix_proto::nvme::tcp::pdu::{FLAG_DATA_DIGEST, FLAG_LAST};
-use fabrix_proto::nvme::tcp::target::{Event, TargetLimits};
+use fabrix_proto::nvme::tcp::pdu::{Digests, FLAG_DATA_DIGEST, FLAG_LAST};
+use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
 use tcp_wire::adapter::*;
 use tcp_wire::*;
 
@@ -257,6 +257,102 @@ fn a_write_may_be_answered_without_being_fetched() {
     ));
     assert_eq!(only_response(&mut side, 0x11), Status::LBA_OUT_OF_RANGE);
     assert_eq!(side.machine.slots_in_use(), 0);
+}
+
+// ---- in-capsule data that is not small
+
+/// An I/O queue that takes 64 KiB in a capsule.
+fn roomy(digests: Digests) -> Side<Target> {
+    let limits = TargetLimits {
+        in_capsule_bytes: 64 << 10,
+        ..target_limits()
+    };
+    let mut side = ready_target(limits, digests);
+    side.machine.set_queue(false, 32);
+    side
+}
+
+const LARGE: usize = 20_000;
+
+#[test]
+fn large_in_capsule_data_follows_its_command_without_an_r2t() {
+    for (digests, header_bytes) in [(NONE, 72), (BOTH, 76)] {
+        let mut side = roomy(digests);
+        let payload = pattern(20_000, 3);
+        let pdu = inline_capsule(7, &payload, digests);
+        side.feed(&pdu[..header_bytes]);
+        let Event::Command { slot, transfer, .. } = side.event() else {
+            panic!("the command comes before its data");
+        };
+        assert_eq!(transfer, Transfer::Fetch { bytes: 20_000 });
+        fetch(&mut side, slot.0);
+        assert_eq!(side.take_sent(), [], "nothing to ask for");
+        side.feed(&pdu[header_bytes..]);
+        let whole = Event::Fetched { slot, intact: true };
+        assert_eq!(side.event(), whole);
+        assert_eq!(side.memory[usize::from(slot.0)][..LARGE], payload);
+        assert!(answer(&mut side, slot.0, success(), 0));
+        assert_eq!(side.machine.slots_in_use(), 0);
+    }
+}
+
+#[test]
+fn large_in_capsule_data_that_was_damaged_costs_the_command_only() {
+    let mut side = roomy(DATA);
+    let mut pdu = inline_capsule(7, &[1; LARGE], DATA);
+    *pdu.last_mut().expect("a digest") ^= 1;
+    side.feed(&pdu[..72]);
+    side.take_events();
+    fetch(&mut side, 0);
+    side.feed(&pdu[72..]);
+    let damaged = Event::Fetched {
+        slot: Slot(0),
+        intact: false,
+    };
+    assert_eq!(side.event(), damaged);
+    assert!(answer(&mut side, 0, success(), 0));
+    side.feed(&read_capsule(8, 512, DATA));
+    assert!(matches!(side.event(), Event::Command { .. }));
+}
+
+#[test]
+fn large_in_capsule_data_of_a_command_that_was_answered_is_dropped() {
+    for digests in [NONE, BOTH] {
+        let header_bytes = if digests.header { 76 } else { 72 };
+        for at_once in [1, 999, 4096, LARGE + 4] {
+            let mut side = roomy(digests);
+            let pdu = inline_capsule(7, &[1; LARGE], digests);
+            side.feed(&pdu[..header_bytes]);
+            side.take_events();
+            let refused = CompletionEntry::new(Status::LBA_OUT_OF_RANGE, 0);
+            assert!(!answer(&mut side, 0, refused, 0), "its data is on the way");
+            assert_eq!(side.take_sent(), []);
+            for piece in pdu[header_bytes..].chunks(at_once) {
+                side.feed(piece);
+            }
+            assert_eq!(side.event(), Event::Released { slot: Slot(0) });
+            assert!(side.memory[0][..LARGE].iter().all(|byte| *byte == 0));
+            assert_eq!(side.machine.slots_in_use(), 0);
+            assert_eq!(
+                side.take_sent()[..1],
+                [0x05],
+                "the answer comes after the data"
+            );
+            side.feed(&read_capsule(7, 512, digests));
+            assert!(matches!(side.event(), Event::Command { .. }));
+        }
+    }
+}
+
+#[test]
+fn large_in_capsule_data_under_a_command_id_in_use_is_dropped() {
+    let mut side = roomy(NONE);
+    side.feed(&read_capsule(7, 512, NONE));
+    side.take_events();
+    side.feed(&inline_capsule(7, &[1; LARGE], NONE));
+    assert_eq!(side.event(), Event::Released { slot: Slot(1) });
+    assert_eq!(only_response(&mut side, 7), Status::COMMAND_ID_CONFLICT);
+    assert_eq!(side.machine.slots_in_use(), 1, "the first is not touched");
 }
 
 // ---- digests

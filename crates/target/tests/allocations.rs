@@ -43,14 +43,15 @@ fn check(engine: Engine) {
     let admin = stage.admin();
     for (qid, digests) in [(1, Digests::NONE), (2, Digests::BOTH)] {
         let mut io = Host::io_with(stage.address, admin.controller, qid, digests);
-        for blocks in [8, 128] {
-            let mut load = Load::new(&io, blocks);
+        for (blocks, by_r2t) in [(8, false), (128, false), (128, true)] {
+            let mut load = Load::new(&io, blocks, by_r2t);
             load.run(&mut io, WARM_UP);
             let before = stage.ask(0, |_| allocations());
             assert!(before > 0, "the shard's thread is counted");
             load.run(&mut io, COMMANDS);
             let after = stage.ask(0, |_| allocations());
-            let commands = format!("{COMMANDS} commands of {blocks} blocks, {digests:?}");
+            let way = if by_r2t { "by R2T" } else { "in capsules" };
+            let commands = format!("{COMMANDS} commands of {blocks} blocks {way}, {digests:?}");
             assert_eq!(after - before, 0, "allocations in {commands}");
         }
     }
@@ -67,10 +68,9 @@ struct Load {
 }
 
 impl Load {
-    fn new(io: &Host, blocks: u32) -> Self {
+    fn new(io: &Host, blocks: u32, by_r2t: bool) -> Self {
         let bytes = blocks * 512;
         let data = pattern(bytes as usize, 5);
-        let by_r2t = data.len() > 8192;
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
         for id in 0..DEPTH {
             let lba = u64::from(id) * u64::from(blocks);

@@ -20,8 +20,9 @@ use super::SubsystemConfig;
 use super::execute::Data;
 use super::io::Desk;
 
-/// What hosts may send within a command capsule of an I/O queue, in bytes: a 4 KiB write, and an 8 KiB one.
-pub(crate) const IN_CAPSULE_BYTES: u32 = 8192;
+/// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of a write, no R2T and
+/// no waiting for it. It needs no more memory than R2Ts do, which are sent as soon as a write comes.
+pub(crate) const IN_CAPSULE_BYTES: u32 = 128 << 10;
 
 /// What a command of the admin queue means for the rest of the controller.
 #[derive(Clone, Copy, PartialEq, Eq)]

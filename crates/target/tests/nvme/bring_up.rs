@@ -202,8 +202,8 @@ fn check_controller(data: &[u8], controller: u16) {
     assert_eq!(data[768 + NQN.len()], 0, "SUBNQN ends");
     assert_eq!(
         u32_at(data, 1792),
-        (64 + 8192) / 16,
-        "IOCCSZ: 8 KiB in the capsule"
+        (64 + (128 << 10)) / 16,
+        "IOCCSZ: 128 KiB in the capsule"
     );
     assert!(u32_at(data, 1796) >= 1, "IORCSZ");
     assert_eq!(u16_at(data, 1800), 0, "ICDOFF");

@@ -211,8 +211,17 @@ fn many_commands_in_progress_are_all_answered(engine: Engine) {
         for (lba, data) in (0..).step_by(8).zip(&small) {
             ids.push(io.submit(write(lba, 8), Data::Inline(data)));
         }
-        for (lba, data) in (4096..).step_by(128).zip(&large) {
-            ids.push(io.submit(write(lba, 128), Data::Fetch(data)));
+        for ((lba, data), by_r2t) in (4096..)
+            .step_by(128)
+            .zip(&large)
+            .zip([true, false].into_iter().cycle())
+        {
+            let data = if by_r2t {
+                Data::Fetch(data)
+            } else {
+                Data::Inline(data)
+            };
+            ids.push(io.submit(write(lba, 128), data));
         }
         for id in ids.drain(..).rev() {
             assert_eq!(io.finish(id).status, Status::SUCCESS);

@@ -217,6 +217,18 @@ fn io_commands_that_are_wrong_are_answered_and_the_queue_goes_on(engine: Engine)
             Status::COMMAND_SEQUENCE_ERROR,
         ),
         (
+            "128 KiB in the capsule, past the end",
+            SubmissionEntry::write(1, last, 256, false),
+            Data::Inline(&two_mib[..128 << 10]),
+            Status::LBA_OUT_OF_RANGE,
+        ),
+        (
+            "128 KiB in the capsule of an unknown command",
+            SubmissionEntry::new(0x7d),
+            Data::Inline(&two_mib[..128 << 10]),
+            Status::INVALID_OPCODE,
+        ),
+        (
             "a second Connect",
             wish().to_wire().0,
             Data::Inline(&page[..1024]),

@@ -281,7 +281,7 @@ fn h2c_data_for_a_command_that_asked_for_none_ends_the_connection(engine: Engine
 fn descriptors_that_cannot_be_followed_end_the_connection(engine: Engine) {
     let stage = Stage::new(engine);
     let admin = stage.admin();
-    let data = vec![0; 16 << 10];
+    let data = vec![0; 256 << 10];
     let mut qid = 0;
     let mut expect = |fes, what: &str, sgl: SglDescriptor, carried: usize| {
         qid = qid % 8 + 1;
@@ -299,14 +299,14 @@ fn descriptors_that_cannot_be_followed_end_the_connection(engine: Engine) {
     expect(
         LIMIT,
         "more in-capsule data than IOCCSZ",
-        inline(8196),
-        8196,
+        inline((128 << 10) + 4),
+        (128 << 10) + 4,
     );
     expect(
         LIMIT,
-        "in-capsule data of 16 KiB",
-        inline(16 << 10),
-        16 << 10,
+        "in-capsule data of 256 KiB",
+        inline(256 << 10),
+        256 << 10,
     );
     expect(
         HEADER_FIELD,

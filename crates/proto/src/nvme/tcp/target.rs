@@ -6,8 +6,12 @@
 //! because the command never becomes one: a command id in use, a transfer above the limit.
 //!
 //! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once, and answers. An
-//! answer given while granted data is still on its way waits until that data has arrived (a host frees the memory
-//! it is sending from when the answer comes): `answer` returns `false` then, and `Released` follows.
+//! answer given while data is still on its way waits until that data has arrived (a host frees the memory it is
+//! sending from when the answer comes): `answer` returns `false` then, and `Released` follows.
+//!
+//! In-capsule data comes in two ways. Little of it is taken where it lies, and then the command is an event with its
+//! data. More of it follows its event, `Fetch`, as if an R2T had asked for it: the adapter gives it its place before
+//! it arrives.
 //!
 //! `target/capsule.rs` decides what a command moves, `target/data.rs` follows the data, `target/slots.rs` keeps
 //! the table. `host.rs` is the mirror.
@@ -37,7 +41,8 @@ use crate::{Crc32c, Machine, Sink, Slot, Violation, Want};
 pub struct TargetLimits {
     /// Commands in progress at most; one more ends the connection. At least 1, and at least the queue's size.
     pub max_slots: u16,
-    /// In-capsule data of an I/O queue's command, in bytes: what IOCCSZ tells the host, less the 64 of the entry.
+    /// In-capsule data of an I/O queue's command, in bytes: what IOCCSZ tells the host, less the 64 of the entry. Up to
+    /// 8 KiB of it must be received in one piece.
     pub in_capsule_bytes: u32,
     /// Data of one command, in bytes (MDTS); a command that wants more is refused with Invalid Field.
     pub max_data_bytes: u32,
@@ -78,7 +83,8 @@ pub enum Transfer {
         /// How much, in bytes.
         bytes: u32,
     },
-    /// The host has it: `fetch` asks for it.
+    /// It is not here yet: `fetch` asks the host for it, or gives its place to what is already coming. That is to be
+    /// done, or the command answered, before anything more is received.
     Fetch {
         /// How much, in bytes.
         bytes: u32,
@@ -114,7 +120,7 @@ pub enum Event {
     },
     /// A slot that held data is free again without a further answer of the adapter.
     ///
-    /// After an early answer (see `answer`), or after in-capsule data of a command that the machine refused.
+    /// After an early answer (see `answer`), or after in-capsule data of a command that was refused.
     Released {
         /// Which one.
         slot: Slot,
@@ -154,6 +160,8 @@ enum Reading {
     Capsule { slot: Slot, bytes: u32 },
     /// A piece of a write's data.
     Data { slot: Slot, offset: u32, bytes: u32 },
+    /// In-capsule data that nobody wants, and its digest.
+    Unwanted { slot: Slot, bytes: u32 },
     /// Nothing, for ever.
     Closed,
 }
@@ -241,6 +249,11 @@ impl Target {
         };
         let command_id = command.command_id;
         match command.phase {
+            Phase::Owned { .. } if command.is_arriving() => {
+                command.phase = Phase::Answered(entry);
+                self.drop_capsule(slot);
+                false
+            }
             Phase::Owned { sends, .. } => {
                 let expected = if sends { command.bytes } else { 0 };
                 debug_assert!(data_bytes <= expected, "more data than the host expects");
@@ -253,7 +266,7 @@ impl Target {
                 command.phase = Phase::Answered(entry);
                 false
             }
-            Phase::Free | Phase::Arriving | Phase::Refused(_) | Phase::Answered(_) => false,
+            Phase::Free | Phase::Arriving | Phase::Answered(_) => false,
         }
     }
 
@@ -455,13 +468,19 @@ impl Target {
         };
         match verdict {
             Verdict::Run(transfer) if carried == 0 => self.run(entry, transfer).map(Some),
-            Verdict::Run(_) => self.receive_capsule(entry, Phase::Arriving, carried),
-            Verdict::Refuse(status) if carried == 0 => {
-                let command_id = entry.command_id.get();
-                self.complete(command_id, CompletionEntry::new(status, 0), None, out);
+            Verdict::Run(_) if carried <= IN_PLACE_BYTES => self.receive_capsule(entry, carried),
+            Verdict::Run(_) => self.announce_capsule(entry, carried).map(Some),
+            Verdict::Refuse(status) => {
+                let answer = CompletionEntry::new(status, 0);
+                if carried == 0 {
+                    self.complete(entry.command_id.get(), answer, None, out);
+                } else {
+                    let slot = self.take_slot(entry, Phase::Answered(answer), carried)?;
+                    self.expect_capsule(slot, carried);
+                    self.drop_capsule(slot);
+                }
                 Ok(None)
             }
-            Verdict::Refuse(status) => self.receive_capsule(entry, Phase::Refused(status), carried),
         }
     }
 
@@ -501,16 +520,62 @@ impl Target {
         })
     }
 
+    /// In-capsule data that stays where it lies: the command is an event when all of it is there.
     fn receive_capsule(
         &mut self,
         entry: &SubmissionEntry,
-        phase: Phase,
         bytes: u32,
     ) -> Result<Option<Event>, Fault> {
-        let slot = self.take_slot(entry, phase, bytes)?;
+        let slot = self.take_slot(entry, Phase::Arriving, bytes)?;
         self.entry = entry.to_array();
         self.reading = Reading::Capsule { slot, bytes };
         Ok(None)
+    }
+
+    /// In-capsule data that needs a place: the command is an event now.
+    fn announce_capsule(&mut self, entry: &SubmissionEntry, bytes: u32) -> Result<Event, Fault> {
+        let event = self.run(entry, Transfer::Fetch { bytes })?;
+        if let Event::Command { slot, .. } = event {
+            self.expect_capsule(slot, bytes);
+        }
+        Ok(event)
+    }
+
+    /// All data of a command comes now, as if an R2T had asked for it.
+    fn expect_capsule(&mut self, slot: Slot, bytes: u32) {
+        if let Some(command) = self.slots.get(slot) {
+            command.granted = bytes;
+        }
+        self.reading = Reading::Data {
+            slot,
+            offset: 0,
+            bytes,
+        };
+    }
+
+    /// The in-capsule data that is to come now has no place and needs none.
+    fn drop_capsule(&mut self, slot: Slot) {
+        if let Reading::Data { bytes, .. } = self.reading {
+            let bytes = bytes.saturating_add(self.digests.data_bytes());
+            self.reading = Reading::Unwanted { slot, bytes };
+        }
+    }
+
+    fn skip<S: Sink>(
+        &mut self,
+        slot: Slot,
+        left: u32,
+        skipped: usize,
+        out: &mut S,
+    ) -> Option<Event> {
+        let left = left.saturating_sub(u32::try_from(skipped).unwrap_or(left));
+        if left > 0 {
+            self.reading = Reading::Unwanted { slot, bytes: left };
+            return None;
+        }
+        self.reading = Reading::Common;
+        let bytes = self.slots.get(slot)?.granted;
+        self.data_arrived(slot, bytes, true, out)
     }
 
     fn take_slot(
@@ -528,27 +593,13 @@ impl Target {
         })
     }
 
-    /// All in-capsule data is in the slot: the command is the adapter's, or refused.
-    fn capsule_arrived<S: Sink>(
-        &mut self,
-        slot: Slot,
-        bytes: u32,
-        intact: bool,
-        out: &mut S,
-    ) -> Option<Event> {
-        let command = self.slots.get(slot)?;
-        let command_id = command.command_id;
-        if let Phase::Refused(status) = command.phase {
-            self.slots.remove(slot);
-            self.complete(command_id, CompletionEntry::new(status, 0), None, out);
-            return Some(Event::Released { slot });
-        }
-        command.phase = Phase::COMPLETE;
-        let transfer = Transfer::Inline { bytes };
+    /// All in-capsule data is here: the command is the adapter's.
+    fn capsule_arrived(&mut self, slot: Slot, bytes: u32, intact: bool) -> Option<Event> {
+        self.slots.get(slot)?.phase = Phase::COMPLETE;
         Some(Event::Command {
             slot,
             entry: self.entry,
-            transfer,
+            transfer: Transfer::Inline { bytes },
             intact,
         })
     }
@@ -591,6 +642,9 @@ impl Machine for Target {
                 bytes,
                 digest,
             },
+            Reading::Unwanted { bytes, .. } => Want::Header {
+                bytes: bytes.min(SKIPPED_AT_ONCE) as usize,
+            },
             Reading::Closed => Want::Closed,
         }
     }
@@ -607,6 +661,7 @@ impl Machine for Target {
                     fault.violation(WholeHeader::new(&common, bytes).as_slice())
                 })
             }
+            Reading::Unwanted { slot, bytes: left } => Ok(self.skip(slot, left, bytes.len(), out)),
             Reading::Capsule { .. } | Reading::Data { .. } | Reading::Closed => Ok(None),
         }
     }
@@ -615,13 +670,15 @@ impl Machine for Target {
         let event = match self.reading {
             Reading::Capsule { slot, bytes } => {
                 self.reading = Reading::Common;
-                self.capsule_arrived(slot, bytes, intact, out)
+                self.capsule_arrived(slot, bytes, intact)
             }
             Reading::Data { slot, bytes, .. } => {
                 self.reading = Reading::Common;
                 self.data_arrived(slot, bytes, intact, out)
             }
-            Reading::Common | Reading::Rest { .. } | Reading::Closed => None,
+            Reading::Common | Reading::Rest { .. } | Reading::Unwanted { .. } | Reading::Closed => {
+                None
+            }
         };
         Ok(event)
     }
@@ -651,3 +708,7 @@ fn check_initialize_lengths(common: &CommonHeader) -> Result<u32, Fault> {
 
 /// Leaves room in PLEN for header, padding and digests, whatever they are.
 const MAX_DATA_BYTES: u32 = u32::MAX - 1023;
+/// More in-capsule data than this gets a place of its own; the admin queue and Fabrics commands never have more.
+const IN_PLACE_BYTES: u32 = ADMIN_IN_CAPSULE_BYTES;
+/// What is dropped is taken in pieces of this size.
+const SKIPPED_AT_ONCE: u32 = 4096;

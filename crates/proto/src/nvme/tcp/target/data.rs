@@ -16,7 +16,8 @@ use crate::nvme::tcp::{self, Fault, WholeHeader};
 use crate::{Sink, Slot};
 
 impl Target {
-    /// Asks the host for a write's data; `Event::Fetched` follows when all of it is in the slot.
+    /// Asks the host for a write's data, unless it is coming anyway; `Event::Fetched` follows when all of it is in the
+    /// slot.
     ///
     /// Once for a command whose transfer is `Fetch`. After the end of the connection nothing is asked for.
     pub fn fetch<S: Sink>(&mut self, slot: Slot, out: &mut S) {
@@ -34,7 +35,9 @@ impl Target {
             return;
         };
         command.phase = Phase::Fetching;
-        self.grant(slot, out);
+        if !command.is_arriving() {
+            self.grant(slot, out);
+        }
     }
 
     /// Sends the next R2T of a command: the rest of its data, or as much as one R2T may ask for.

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::Slot;
-use crate::nvme::spec::{CompletionEntry, Status};
+use crate::nvme::spec::CompletionEntry;
 
 /// One command in progress.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,17 @@ pub(super) struct Command {
     pub(super) bytes: u32,
     /// How much of a write has arrived.
     pub(super) received: u32,
-    /// How much of a write has been asked for: the end of the last R2T.
+    /// How much of a write has been asked for, the end of the last R2T, or comes unasked in the capsule.
     pub(super) granted: u32,
     /// Whether every data digest so far was right.
     pub(super) intact: bool,
+}
+
+impl Command {
+    /// Data of it is on its way.
+    pub(super) fn is_arriving(&self) -> bool {
+        self.received < self.granted
+    }
 }
 
 /// Where a command stands.
@@ -35,13 +42,11 @@ pub(super) enum Phase {
     Free,
     /// Its in-capsule data is arriving.
     Arriving,
-    /// Its in-capsule data is arriving, and the machine answers with this as soon as it is over.
-    Refused(Status),
     /// The adapter has it: it may ask for the data once if `fetchable`, and it will answer.
     Owned { fetchable: bool, sends: bool },
     /// The adapter has it and waits for the data it asked for.
     Fetching,
-    /// The adapter has answered while data was still on its way: the answer leaves when the data has arrived.
+    /// It was answered while data was still on its way: the answer leaves when the data has arrived.
     Answered(CompletionEntry),
 }
 

@@ -6,7 +6,7 @@ use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fabrix_block::{Channel, Device, OpenError};
+use fabrix_block::{Channel, Device, OpenError, Run};
 use fabrix_rt::Shard;
 
 use crate::iscsi::UnitState;
@@ -83,6 +83,16 @@ impl Channels {
     /// The version with which the namespace at `index` was added.
     pub(crate) fn added(&self, index: usize) -> u64 {
         self.all.borrow()[index].entry.added
+    }
+
+    /// How many blocks the disk at `index` has.
+    pub(crate) fn blocks(&self, index: usize) -> u64 {
+        self.all.borrow()[index].blocks
+    }
+
+    /// How the blocks of the disk at `index` are kept from `lba` on.
+    pub(crate) fn allocation(&self, index: usize, lba: u64) -> Run {
+        self.all.borrow()[index].entry.export.device.allocation(lba)
     }
 
     /// Whether the disk at `index` has these blocks.

@@ -1,13 +1,13 @@
 //! A session's commands: which one waits for what, in a table with an entry per slot of the connection.
 //!
-//! CDBs become answers or jobs through `proto`'s logical unit; what a job asks of its disk is in `execute`. Nothing is
+//! CDBs become answers or jobs through `proto`'s logical unit; what a job asks of its disk is in `job`. Nothing is
 //! allocated for a read or a write: its state is its slot's entry, made with the session.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use fabrix_block::Status as DiskStatus;
+use fabrix_block::{Allocation, Status as DiskStatus};
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::login::Leading;
 use fabrix_proto::iscsi::pdu::Lun;
@@ -16,14 +16,18 @@ use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::cdb::{Command, Direction};
 use fabrix_proto::scsi::pages::Disk;
+use fabrix_proto::scsi::pages::capacity::LbaRun;
 use fabrix_proto::scsi::reservation::{Access, Initiator, Nexus, Request, Reservations};
 use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, Sense, SenseFormat};
 use fabrix_proto::scsi::spec::{Opcode, Status};
-use fabrix_proto::scsi::unit::{Answer, DiskOperation, Failure, Outcome, View, classify_absent};
+use fabrix_proto::scsi::unit::{
+    Answer, DiskOperation, Failure, Outcome, View, classify_absent, copy_status, lba_status,
+};
 use fabrix_rt::{Buf, Completion, Shard, TaskId};
 use fabrix_transport::{Held, Stream};
 
-use super::execute::{Job, Source};
+use super::copy::Copies;
+use super::job::{Job, Source};
 use super::management::Managing;
 use super::units::{Seat, TARGET_PORT, UnitName, Units};
 use crate::local::Local;
@@ -98,11 +102,12 @@ pub(super) struct Session {
     pub(super) tsih: NonZeroU16,
     nexus: Nexus,
     pub(super) units: Arc<Units>,
-    seats: Vec<Seat>,
+    pub(super) seats: Vec<Seat>,
     pub(super) work: Vec<Work>,
     stalled: VecDeque<Slot>,
     pub(super) at_disk: usize,
     pub(super) managing: Vec<Managing>,
+    pub(super) copies: Copies,
     /// Where answers are written that are not blocks.
     page: Box<[u8]>,
 }
@@ -126,6 +131,7 @@ impl Session {
             stalled: VecDeque::with_capacity(slots),
             at_disk: 0,
             managing: Vec::new(),
+            copies: Copies::default(),
             page: vec![0; PAGE_BYTES].into(),
         }
     }
@@ -228,6 +234,14 @@ impl Session {
                 self.begin(desk, slot, at, (operation, cdb), transfer);
             }
             Outcome::Parameters(command) => self.await_list(desk, slot, at, command, transfer),
+            Outcome::LbaStatus { lba, allocation } => {
+                self.lba_status(desk, slot, at, lba, allocation);
+            }
+            Outcome::CopyStatus { list, allocation } => {
+                let status = self.copy_status(self.units.list[at].name(), list);
+                let answer = copy_status(status.as_ref(), allocation, &mut self.page);
+                self.answer_page(desk, slot, Some(at), &answer);
+            }
             other => self.change(desk, slot, at, other, 0),
         }
     }
@@ -289,8 +303,51 @@ impl Session {
                 let job = Job::new(&self.units.list[at], at, operation, moved);
                 self.run(desk, slot, job, Source::None);
             }
+            Outcome::Copy(list) => self.copy(desk, slot, at, &list, moved),
             other => self.change(desk, slot, at, other, moved),
         }
+    }
+
+    /// Asks the disk which of its blocks hold something; runs that it tells in parts are told as one.
+    fn lba_status(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        lba: u64,
+        allocation: u32,
+    ) {
+        let unit = &self.units.list[at];
+        let channels = &desk.local.channels;
+        let same = |at: &usize| channels.added(*at) == unit.added;
+        let Some(index) = channels.index(unit.nsid).filter(same) else {
+            return self.fail(desk, slot, Some(at), Failure::Gone);
+        };
+        let mut runs: Vec<LbaRun> = Vec::new();
+        let (mut next, end) = (lba, unit.disk.blocks.min(channels.blocks(index)));
+        for _ in 0..LBA_QUESTIONS_MAX {
+            if next >= end {
+                break;
+            }
+            let run = channels.allocation(index, next).at_most(end - next);
+            let deallocated = run.allocation == Allocation::Deallocated;
+            let blocks = u32::try_from(run.blocks).unwrap_or(u32::MAX);
+            next += u64::from(blocks);
+            match runs.last_mut() {
+                Some(last) if last.deallocated == deallocated => {
+                    last.blocks = last.blocks.saturating_add(blocks);
+                    if last.blocks == u32::MAX {
+                        break;
+                    }
+                }
+                _ => runs.push(LbaRun {
+                    blocks,
+                    deallocated,
+                }),
+            }
+        }
+        let answer = lba_status(lba, allocation, runs.into_iter(), &mut self.page);
+        self.answer_page(desk, slot, Some(at), &answer);
     }
 
     /// What changes the state of the logical unit.
@@ -383,17 +440,18 @@ impl Session {
 
     /// Whether reservations still allow what was allowed when the command came: its data may have taken long.
     fn may_still(&mut self, job: &Job) -> bool {
-        let Some(at) = self.units.find(job.name) else {
+        match self.units.find(job.name) {
+            Some(at) => !self.is_reserved(at, job.access()),
             // Its disk is gone, which it finds out there.
-            return true;
-        };
+            None => true,
+        }
+    }
+
+    /// Whether somebody else's reservation forbids this of the logical unit at this place.
+    pub(super) fn is_reserved(&mut self, at: usize, access: Access) -> bool {
         let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
         unit.state.refresh(self.tsih, &self.nexus, seat);
-        let access = match job.operation {
-            DiskOperation::Read { .. } | DiskOperation::Verify { .. } => Access::Read,
-            _ => Access::Write,
-        };
-        !seat.standing.conflicts(access)
+        seat.standing.conflicts(access)
     }
 
     /// A slot is free again after an answer or an abort that had to wait.
@@ -546,6 +604,9 @@ pub(super) fn number(lun: Lun) -> Option<u16> {
 
 /// Data-in that is not blocks is at most this long: READ FULL STATUS of 256 registrants with the longest names.
 const PAGE_BYTES: usize = 72 << 10;
+
+/// So often a disk is asked for one GET LBA STATUS.
+const LBA_QUESTIONS_MAX: u32 = 256;
 
 /// The data that the initiator announces is not what the command moves.
 const UNFIT: Answer = Answer::check(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));

@@ -132,7 +132,7 @@ fn disk(config: &SubsystemConfig, device: &dyn Device) -> Disk {
         atomic_write_blocks: geometry.atomic_write_blocks,
         compare_and_write_blocks: u8::try_from(compare).unwrap_or(u8::MAX),
         stores_reservations: false,
-        copies: false,
+        copies: true,
         identity: Identity {
             vendor: "FABRIX".to_owned(),
             product: config.model.clone(),

@@ -128,6 +128,9 @@ pub(crate) struct RemoteArgs {
     /// This host's NQN
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
+    /// This machine's name to iSCSI targets
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
     /// Fail I/O after this long without a connection (reconnecting goes on for ever)
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) fast_io_fail_tmo: Duration,
@@ -220,12 +223,15 @@ pub(crate) enum ListenerVerb {
 /// Arguments of `discover`.
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
-    /// The target: nvme+tcp://ADDR[:PORT]
+    /// The target: nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
+    /// This machine's name to iSCSI targets
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
     /// How to print the log
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
@@ -431,6 +437,7 @@ Disks:
   /path or file:PATH,size=1G      a file (made if size= is given) or a block device; direct=off for buffered
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
   nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
+  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  another one; target_user= and target_password= for mutual CHAP
   Options after a comma: name=..., block=512|4096, ro, inject=delay:5ms, inject=error:0.1%
 Sizes count in 1024: 4k, 1M, 1G.";
 

@@ -244,6 +244,7 @@ impl Served {
         };
         let remote = Remote {
             scheme: "nvme+tcp".to_owned(),
+            account: None,
             host: address.ip().to_string(),
             port: Some(address.port()),
             nqn: Some(self.nqn.clone()),

@@ -72,6 +72,7 @@ fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
         nr_io_queues: 1,
         queue_size: 128,
         hostnqn: None,
+        initiator: None,
         fast_io_fail_tmo: Duration::from_secs(10),
     };
     Opener::new(&remote, args.engine, NQN)?.open(&format!("ram:{}", Size(args.size)), 0, false)

@@ -252,8 +252,13 @@ impl Serve {
     /// a moment after the process is gone, and the port is free only then.
     #[track_caller]
     pub(crate) fn start_again(args: &[&str], port: u16) -> Self {
-        let listen = format!("nvme+tcp://127.0.0.1:{port}");
-        let args = [args, &["--listen", &listen]].concat();
+        Self::start_again_on(args, &format!("nvme+tcp://127.0.0.1:{port}"))
+    }
+
+    /// The same for any address to listen on.
+    #[track_caller]
+    pub(crate) fn start_again_on(args: &[&str], listen: &str) -> Self {
+        let args = [args, &["--listen", listen]].concat();
         let until = Instant::now() + BOUND;
         loop {
             match Self::try_start(&args) {

@@ -10,6 +10,7 @@ mod discovery;
 mod disks;
 mod faults;
 mod harness;
+mod initiator;
 mod iscsi;
 mod lifecycle;
 mod outages;

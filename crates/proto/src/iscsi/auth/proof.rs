@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn our_own_challenge_is_not_answered() {
-        let answer = mutual().answer(Algorithm::Md5, 7, b"sixteen bytes...");
+        let proof = mutual();
+        let answer = proof.answer(Algorithm::Md5, 7, b"sixteen bytes...");
         assert!(matches!(answer, Err(AuthError::Reflected)));
         assert!(mutual().answer(Algorithm::Md5, 7, b"another").is_ok());
     }

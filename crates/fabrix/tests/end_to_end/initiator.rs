@@ -51,7 +51,7 @@ fn what_is_written_over_iscsi_is_read_back_with_and_without_digests() {
         verify(&[
             &format!("{uri},data-digest"),
             "--bs",
-            "1M",
+            "256k",
             "--numjobs",
             "2",
         ]);

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::exclusive::Exclusive;
-use fabrix_block::spec::{Disk, Remote, Size};
+use fabrix_block::spec::{Disk, Remote, Size, without_secrets};
 use fabrix_block::{Device, Durability, Spec};
 use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
 use serde_json::{Value, json};
@@ -151,10 +151,16 @@ impl Served {
                 "namespace {nsid} is {other}; remove it first, or choose another id"
             )));
         }
-        let copy = state.disks.values().filter(|other| *other == text).count();
+        // What is kept is shown to whoever asks.
+        let shown = without_secrets(text);
+        let copy = state
+            .disks
+            .values()
+            .filter(|other| **other == shown)
+            .count();
         let device = self.shelf.open(text, copy)?;
         self.target.add(Export { nsid, device }).map_err(refused)?;
-        state.disks.insert(nsid, text.to_owned());
+        state.disks.insert(nsid, shown);
         Ok(nsid)
     }
 

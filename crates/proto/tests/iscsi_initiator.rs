@@ -758,7 +758,7 @@ fn random_bytes_never_hang_and_never_panic() {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (state >> 33) as u8
+        (state >> 33).to_le_bytes()[0]
     };
     for round in 0..300 {
         let (mut host, itt) = busy(if round % 2 == 0 { A_READ } else { A_WRITE });

@@ -1,6 +1,7 @@
 # Our initiator finds the kernel's iSCSI target (LIO), logs in with and without CHAP, one-way and mutual, and writes and
 # reads its disk without one wrong byte: with the command, unasked and by R2T, with and without digests.
 # modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic
+# log: (iSCSI Login|Security negotiation failed|CHAP|AuthMethod|NON_EXISTENT_LUN|Unable to locate Target IQN)
 LIO_IQN=iqn.2026-01.org.example:lio
 portal=$ADDRESS:3260
 lio=/sys/kernel/config/target

@@ -52,7 +52,7 @@ pub(crate) fn cdb(operation: Operation, extent: Extent, seen: &Seen) -> Option<(
         Operation::Deallocate => (
             build::unmap(),
             Transfer::Write {
-                bytes: build::UNMAP_LIST_BYTES as u32,
+                bytes: build::UNMAP_LIST_BYTES.into(),
             },
         ),
         Operation::CompareAndWrite { .. } => (

@@ -56,7 +56,10 @@ impl Initiator {
             Opcode::READY_TO_TRANSFER => self.ready_to_transfer(basic, out)?,
             _ => self.read_segment(basic, out)?,
         };
-        Ok(told.or(opened.then_some(Event::WindowOpened)))
+        Ok(match told {
+            None if opened => Some(Event::WindowOpened),
+            told => told,
+        })
     }
 
     /// MaxCmdSN only ever grows, and both numbers are ignored where they contradict each other. True when a command

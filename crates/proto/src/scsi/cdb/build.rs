@@ -92,16 +92,16 @@ pub fn synchronize_cache() -> Cdb {
 #[must_use]
 pub fn unmap() -> Cdb {
     let mut cdb = begin(Opcode::UNMAP);
-    cdb[8] = UNMAP_LIST_BYTES as u8;
+    cdb[8] = UNMAP_LIST_BYTES;
     cdb
 }
 
 /// The parameter list of [`unmap`].
 #[must_use]
-pub fn unmap_list(extent: Extent) -> [u8; UNMAP_LIST_BYTES] {
-    let mut list = [0; UNMAP_LIST_BYTES];
-    list[1] = UNMAP_LIST_BYTES as u8 - 2; // UNMAP DATA LENGTH
-    list[3] = UNMAP_LIST_BYTES as u8 - 8; // UNMAP BLOCK DESCRIPTOR DATA LENGTH
+pub fn unmap_list(extent: Extent) -> [u8; 24] {
+    let mut list = [0; 24];
+    list[1] = UNMAP_LIST_BYTES - 2; // UNMAP DATA LENGTH
+    list[3] = UNMAP_LIST_BYTES - 8; // UNMAP BLOCK DESCRIPTOR DATA LENGTH
     list[8..16].copy_from_slice(&extent.lba.to_be_bytes());
     list[16..20].copy_from_slice(&extent.blocks.to_be_bytes());
     list
@@ -122,7 +122,7 @@ fn long(opcode: Opcode, flags: u8, extent: Extent) -> Cdb {
 }
 
 /// Bytes of an UNMAP parameter list with one descriptor.
-pub const UNMAP_LIST_BYTES: usize = 24;
+pub const UNMAP_LIST_BYTES: u8 = 24;
 const EVPD: u8 = 0x01;
 const DBD: u8 = 0x08;
 const FUA: u8 = 0x08;

@@ -82,7 +82,9 @@ impl Outage {
         request: &mut Request,
         most: Duration,
     ) -> bool {
-        let lost_at = *request.lost_at.get_or_insert(self.since.unwrap_or(now));
+        let lost_at = *request
+            .lost_at
+            .get_or_insert_with(|| self.since.unwrap_or(now));
         now.since(lost_at) >= most
     }
 }

@@ -40,7 +40,9 @@ fn a_disk_is_what_its_pages_say(engine: Engine) {
     assert!(!geometry.volatile_cache && !geometry.read_only);
     assert_eq!(geometry.deallocate, Deallocate::No);
     assert!(!disk.compares_and_writes());
-    let data: Vec<u8> = (0..64 << 10).map(|at: u32| (at >> 8).to_le_bytes()[0]).collect();
+    let data: Vec<u8> = (0..64 << 10)
+        .map(|at: u32| (at >> 8).to_le_bytes()[0])
+        .collect();
     assert_eq!(rig.write(100, &data), Status::Ok);
     assert_eq!(rig.read(100, 128), Ok(data));
     let zeroes = Operation::WriteZeroes {

@@ -66,7 +66,7 @@ fn begin(rig: &mut Rig, slot: usize, place: &mut Option<Buf>, number: usize) {
     let (operation, blocks) = match number % 8 {
         0 => (
             Operation::Write { durable },
-            if number % 64 == 0 { 1024 } else { 32 },
+            if number.is_multiple_of(64) { 1024 } else { 32 },
         ),
         1 | 2 => (Operation::Write { durable: true }, 8),
         3 => (zeroes, 8),

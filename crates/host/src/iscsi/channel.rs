@@ -29,7 +29,7 @@ pub struct RemoteUnit {
 impl RemoteUnit {
     /// The disk that `facts` were learned about by following `plan`.
     pub(super) fn new(
-        plan: Plan,
+        plan: &Plan,
         facts: &UnitFacts,
         asked: &Address,
     ) -> Result<Self, ConnectError> {

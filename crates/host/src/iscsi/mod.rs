@@ -98,7 +98,7 @@ pub fn connect(
     let Found::Unit(facts) = found else {
         unreachable!("a session with a target finds a logical unit")
     };
-    RemoteUnit::new(plan.at(portal), &facts, &address).map_err(|error| error.at(&address))
+    RemoteUnit::new(&plan.at(portal), &facts, &address).map_err(|error| error.at(&address))
 }
 
 /// Asks which targets there are.

@@ -52,7 +52,7 @@ impl Plan {
         options: &Options,
     ) -> Result<Self, ConnectError> {
         let mut isid = [ISID_RANDOM, 0, 0, 0, 0, 0];
-        random::fill(&mut isid[1..4]).map_err(no_random)?;
+        random::fill(&mut isid[1..4]).map_err(|error| no_random(&error))?;
         let plan = Self {
             portal,
             target: address.target.as_deref().map(Into::into),
@@ -132,7 +132,7 @@ fn proof(ours: &Account, theirs: Option<&Account>) -> Result<ChapProof, ConnectE
     let target = match theirs {
         Some(theirs) => {
             let mut bytes = [0; 1 + CHALLENGE_BYTES];
-            random::fill(&mut bytes).map_err(no_random)?;
+            random::fill(&mut bytes).map_err(|error| no_random(&error))?;
             let (identifier, challenge) = (bytes[0], &bytes[1..]);
             let issued = Challenges::default().issue(identifier, challenge);
             let challenge = issued.map_err(wrong)?;
@@ -144,7 +144,7 @@ fn proof(ours: &Account, theirs: Option<&Account>) -> Result<ChapProof, ConnectE
     ChapProof::new(initiator, target).map_err(wrong)
 }
 
-fn no_random(error: std::io::Error) -> ConnectError {
+fn no_random(error: &std::io::Error) -> ConnectError {
     let sentence = format!("the kernel gives no random bytes: {error}");
     ConnectError::new(ConnectErrorKind::Local, sentence)
 }

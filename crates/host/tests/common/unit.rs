@@ -43,7 +43,8 @@ pub struct Unit {
     listener: Option<JoinHandle<()>>,
 }
 
-pub const BLOCKS: u64 = 4096;
+const BLOCKS: u64 = 4096;
+const DISK_BYTES: usize = 4096 * 512;
 const TARGET: &str = "iqn.2026-01.example:fake";
 
 pub fn initiator() -> Initiator {
@@ -74,7 +75,7 @@ impl Unit {
         let port = listener.local_addr().expect("bound").port();
         let shared = Arc::new(Shared {
             script: Box::new(script),
-            disk: Mutex::new(vec![0; BLOCKS as usize * 512]),
+            disk: Mutex::new(vec![0; DISK_BYTES]),
             naa: Mutex::new([0x6A; 16]),
             commands: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
@@ -218,15 +219,15 @@ impl Link {
             };
             let mut event = event.map_err(|_| std::io::Error::other("a violation"))?;
             while let Some(taken) = event {
-                event = self.take(taken)?;
+                event = self.take(&taken)?;
             }
             let sent = std::mem::take(&mut self.sent);
             self.socket.write_all(&sent)?;
         }
     }
 
-    fn take(&mut self, event: Event) -> std::io::Result<Option<Event>> {
-        match event {
+    fn take(&mut self, event: &Event) -> std::io::Result<Option<Event>> {
+        match *event {
             Event::Authorize => {
                 let admission = Admission::Admit(Grant {
                     tsih: NonZeroU16::MIN,

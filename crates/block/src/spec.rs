@@ -3,8 +3,8 @@
 //! and a remote disk stays opaque: what its address means is known to those who speak its protocol.
 //!
 //! Grammar: `ram:1G`, `null:1T`, `/path` or `file:PATH`, `raid0:chunk=256k,(A,B)`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
-//! each followed by `,option` or `,option=value`; for iSCSI `USER%SECRET@` may stand before the host. In paths and values a backslash makes `,` `(` `)` and itself
-//! ordinary characters; in the names of an address `%XX` does it.
+//! each followed by `,option` or `,option=value`; for iSCSI `USER%SECRET@` may stand before the host. In paths
+//! and values a backslash makes `,` `(` `)` and itself ordinary characters; in the names of an address `%XX` does it.
 
 mod parse;
 mod size;

@@ -60,7 +60,14 @@ fn record(record: &DiscoveredRecord) -> Value {
 }
 
 fn targets_to_json(targets: &[DiscoveredTarget]) -> Value {
-    let portal = |portal: &DiscoveredPortal| json!({ "address": portal.address, "port": portal.port, "group": portal.group });
+    let portal = |portal: &DiscoveredPortal| {
+        let DiscoveredPortal {
+            address,
+            port,
+            group,
+        } = portal;
+        json!({ "address": address, "port": port, "group": group })
+    };
     let target = |target: &DiscoveredTarget| {
         let portals: Vec<Value> = target.portals.iter().map(portal).collect();
         json!({ "name": target.name, "portals": portals })

@@ -1,8 +1,8 @@
 //! A session without its connection: what is closed, what requests wait for and how long, and when the next try is.
 //!
 //! The second part of `session`. A request that was in progress goes back to waiting only when the kernel has given
-//! its data back; it ends when the connection has been gone for `fast_io_fail`. See `docs/design/host.md`. The mirror of
-//! NVMe's `outage`.
+//! its data back; it ends when the connection has been gone for `fast_io_fail`. See `docs/design/host.md`. The mirror
+//! of NVMe's `outage`.
 
 use std::time::Duration;
 

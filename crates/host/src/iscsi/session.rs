@@ -1,8 +1,8 @@
 //! One session with one target, over one connection: how it comes up, and when it is given up.
 //!
 //! Knows the order of bring-up and the pings. A session belongs to one shard and one channel: shards share nothing, so
-//! nothing is locked. Which bytes travel is `connection`'s business, how requests become commands is in `transfer`, what
-//! becomes of them without a connection in `outage`. The mirror of NVMe's `session`.
+//! nothing is locked. Which bytes travel is `connection`'s business, how requests become commands is in `transfer`,
+//! what becomes of them without a connection in `outage`. The mirror of NVMe's `session`.
 
 use std::any::Any;
 use std::collections::VecDeque;

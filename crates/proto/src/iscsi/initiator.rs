@@ -2,7 +2,8 @@
 //!
 //! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how much of each task's
 //! data has moved. It touches neither the socket nor the data: it names where data goes (`want`) and where it is taken
-//! from (`Sink`). The owner chooses the slot of a task; the slot is free again with `Completed`, or with the connection.
+//! from (`Sink`). The owner chooses the slot of a task; the slot is free again with `Completed`, or with the
+//! connection.
 //!
 //! The target is not trusted: it can end this connection, and nothing more. It cannot make the machine write outside
 //! the data of a task that reads, send outside the data of a task that writes, answer a task twice, or ask for so many

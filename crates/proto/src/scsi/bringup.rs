@@ -91,7 +91,7 @@ impl fmt::Display for BringupError {
             ),
             Self::NotADisk(lun, kind) => write!(
                 f,
-                "LUN {lun} is no disk (peripheral device type {kind:02X}h); leave the number away to take the first disk"
+                "LUN {lun} is no disk (peripheral device type {kind:02X}h); leave the number away to take the first"
             ),
             Self::NoDisk => f.write_str("the target shows no disk to this initiator"),
             Self::Reserved(lun) => write!(

@@ -778,6 +778,7 @@ fn check_any(bench: &mut Bench, entry: &SubmissionEntry) -> Result<bool, TestCas
     let around = Surroundings {
         view: &bench.view,
         health: &health,
+        persistence: Some(false),
         has_io_queues: false,
         now: Nanos(SECOND),
     };

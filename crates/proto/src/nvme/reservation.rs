@@ -203,7 +203,7 @@ impl ReservationRequest {
                 ignore_key,
                 persist,
             } => {
-                let persist = persist.unwrap_or(state.persists());
+                let persist = persist.unwrap_or_else(|| state.persists());
                 self.register(action, ignore_key, persist, state.key_of(nexus))
             }
             ReservationCommand::Acquire { action, kind } => Ok(match action {

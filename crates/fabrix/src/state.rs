@@ -1,8 +1,8 @@
 //! The state directory: reservations that outlive the process, one small file for each disk.
 //!
 //! A file is written anew under another name, synced, renamed, and then its folder is synced: after a crash there is
-//! the old one or the new one, whole. A thread of its own does that, so that no shard waits for a medium. What the bytes
-//! mean, and whether they are to be believed, is the target's.
+//! the old one or the new one, whole. A thread of its own does that, so that no shard waits for a medium. What the
+//! bytes mean, and whether they are to be believed, is the target's.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};

@@ -3,6 +3,7 @@
 //! Knows clap and nothing of what the words do: values come out as plain types, checked where one word is enough
 //! to see that it is wrong.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -89,6 +90,10 @@ pub(crate) struct ServeArgs {
     /// Answer `fabrix ctl` on this socket, which only you may open
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) api: Option<String>,
+    /// Where reservations are stored that outlive this process, for all disks [default: for local files and block
+    /// devices $XDG_STATE_HOME/fabrix, for root /var/lib/fabrix, else ~/.local/state/fabrix; for others nowhere]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
     /// Run a shell command with $uri set to the first disk, and end with its exit status
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,

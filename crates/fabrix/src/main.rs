@@ -12,6 +12,7 @@ mod guard;
 mod report;
 mod served;
 mod shards;
+mod state;
 
 use std::process::ExitCode;
 

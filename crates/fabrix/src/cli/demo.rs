@@ -112,6 +112,7 @@ impl Stage {
                 device: Exclusive::wrap(disk),
             }],
             iscsi_name: "iqn.2026-01.io.fabrix:demo".to_owned(),
+            keeper: None,
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
             max_connections: 64,
             notify: Box::new(|_| {}),

@@ -83,7 +83,9 @@ impl Running {
 
     /// Starts a command with both of its outputs heard.
     pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Self> {
+        // State that no test asks for stays away from the machine's own.
         let command = command
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

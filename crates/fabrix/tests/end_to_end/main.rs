@@ -15,5 +15,6 @@ mod iscsi;
 mod lifecycle;
 mod outages;
 mod reexport;
+mod reservations;
 mod wrong_disk;
 mod wrong_target;

@@ -257,14 +257,12 @@ fn matrix(
         },
     });
     if latency {
-        let reads: Vec<&Run> = report
-            .runs
-            .iter()
-            .rev()
-            .filter(|run| run.name == "4k random read")
-            .take(disks.len())
-            .collect();
-        report.figures.push(views::tails(reads));
+        let reads = report.runs.iter().filter(|run| run.name == "4k random read");
+        let reads: Vec<&Run> = reads.collect();
+        // Those with one request at a time came last.
+        let alone = &reads[reads.len().saturating_sub(disks.len())..];
+        let figure = views::tails(alone.iter().copied());
+        report.figures.push(figure);
     }
     report.tables.push(table);
 }

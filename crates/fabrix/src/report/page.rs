@@ -44,7 +44,7 @@ fn card(part: &Figure) -> String {
         .enumerate()
         .map(|(index, name)| {
             format!(
-                "<span class=\"key {}\"></span>{} ",
+                "<span class=\"item\"><span class=\"key {}\"></span>{}</span> ",
                 figure::class(index),
                 escape(name)
             )

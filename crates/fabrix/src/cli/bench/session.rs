@@ -183,12 +183,15 @@ impl Session {
     pub(crate) fn together(&mut self, parts: &[(&Disk, &Job)], count: u32) -> Option<Vec<Run>> {
         let mut repeats: Vec<Vec<Run>> = parts.iter().map(|_| Vec::new()).collect();
         for _ in 0..count {
-            let once = self.once(parts)?;
+            let Some(once) = self.once(parts) else {
+                break;
+            };
             for (all, run) in repeats.iter_mut().zip(once) {
                 all.push(run);
             }
         }
-        Some(repeats.into_iter().filter_map(middle).collect())
+        let runs: Vec<Run> = repeats.into_iter().filter_map(middle).collect();
+        (runs.len() == parts.len()).then_some(runs)
     }
 
     fn once(&mut self, parts: &[(&Disk, &Job)]) -> Option<Vec<Run>> {
@@ -252,11 +255,12 @@ impl Session {
                 "interrupted: what was measured until then is shown",
             ));
         }
-        if self.trouble.is_some() {
-            return None;
+        if self.trouble.is_none() {
+            found.iter().for_each(|run| self.doubt(run));
         }
-        found.iter().for_each(|run| self.doubt(run));
-        Some(found)
+        // What was measured until then is worth showing, if it is anything at all.
+        let nothing = found.iter().all(|run| run.results.aggregate.total.ios == 0);
+        (self.trouble.is_none() || !nothing).then_some(found)
     }
 
     /// Collects why the figures of a run may be wrong, each reason once.

@@ -8,7 +8,7 @@ use crate::cli::bench::args::CdmArgs;
 use crate::report::figure::{STYLE, words};
 
 const ROW: usize = 66;
-const COLUMN: usize = 250;
+const COLUMN: usize = 280;
 
 /// Draws the card.
 pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
@@ -64,7 +64,7 @@ fn field(left: usize, top: usize, column: usize, score: Option<&Score>) -> Strin
         "<rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{full}\" height=\"{}\" rx=\"6\" fill-opacity=\"0.10\" />\n\
          <rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{:.0}\" height=\"{}\" rx=\"6\" fill-opacity=\"0.35\" />\n\
          <text class=\"title\" x=\"{}\" y=\"{}\">{:.2}</text>\n\
-         <text class=\"value\" x=\"{}\" y=\"{}\">{:.0} IOPS, {:.1} us, median {:.2}</text>\n",
+         <text class=\"value\" x=\"{}\" y=\"{}\">{:.0} IOPS, {:.1} us, median {:.0}</text>\n",
         top + 4,
         ROW - 10,
         top + 4,

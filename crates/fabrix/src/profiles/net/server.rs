@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
-use crate::cli::terminal::{print, say};
+use crate::cli::terminal::say;
 use crate::failure::Failure;
 
 /// More connections at once are closed.
@@ -23,7 +23,7 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
     listener
         .set_nonblocking(true)
         .map_err(|error| Failure::io(format!("{address}: {error}")))?;
-    print(&format!("listening at {bound}\n"))?;
+    say(format_args!("listening at {bound}"));
     let open = Arc::new(AtomicUsize::new(0));
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {

@@ -5,7 +5,8 @@
 //! `region`.
 //!
 //! What the options mean is what they mean in fio, with these differences:
-//! - a job ends after `runtime`, `number_ios`, `loops` or in its steady state, whichever comes first, and sequential jobs start over at
+//! - a job ends after `runtime`, `number_ios`, `loops` or in its steady state, whichever comes first, and sequential
+//! jobs start over at
 //!   the end of their region;
 //! - random jobs draw every address independently (fio's `norandommap`);
 //! - jobs on several disks are dealt out, job `i` to disk `i % disks`, instead of each job visiting all disks;

@@ -55,7 +55,11 @@ impl Steady {
             .and_then(|number| number.parse().ok());
         let limit_percent = limit_percent.filter(|limit: &f64| *limit > 0.0 && limit.is_finite());
         if window.is_zero() {
-            return Err("ss_dur=0 leaves nothing to judge; say how long it must be steady, for example ss_dur=10".into());
+            return Err(
+                "ss_dur=0 leaves nothing to judge; say how long it must be steady, for example \
+             ss_dur=10"
+                    .into(),
+            );
         }
         Ok(Self {
             bandwidth,

@@ -134,13 +134,13 @@ impl Crew {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Vec<Results>, RunError> {
         let mut watch = Watch::new(parts);
-        let mut tallies: Vec<Option<Box<Tally>>> = self.threads.iter().map(|_| None).collect();
+        let mut tallies: Vec<Option<Tally>> = self.threads.iter().map(|_| None).collect();
         let mut next_progress = watch.began + config.progress_every;
         let mut stopping = false;
         while self.ended < tallies.len() {
             let event = self.next_event(watch.wake(next_progress))?;
             if let Some(Event::Ended(worker, tally)) = event {
-                tallies[worker] = Some(tally);
+                tallies[worker] = Some(*tally);
                 watch.ended();
             }
             watch.sample(|part| self.counted(part));
@@ -158,7 +158,7 @@ impl Crew {
                 self.tell_all(|| Command::Stop)?;
             }
         }
-        let mut of_parts: Vec<Vec<Box<Tally>>> = parts.iter().map(|_| Vec::new()).collect();
+        let mut of_parts: Vec<Vec<Tally>> = parts.iter().map(|_| Vec::new()).collect();
         for (part, tally) in self.part_of.iter().zip(tallies) {
             of_parts[*part].extend(tally);
         }

@@ -143,16 +143,16 @@ impl<'a> Watch<'a> {
         }
     }
 
-    pub(super) fn results(self, tallies: &[Vec<Box<Tally>>]) -> Vec<Results> {
+    pub(super) fn results(self, tallies: &[Vec<Tally>]) -> Vec<Results> {
         let end = self.cpu.1.unwrap_or_else(Snapshot::take);
         let begin = self.cpu.0.unwrap_or_else(|| end.clone());
         let machine = end.since(&begin);
-        let result = |(watch, tallies): (PartWatch<'_>, &Vec<Box<Tally>>)| {
+        let result = |(watch, tallies): (PartWatch<'_>, &Vec<Tally>)| {
             let job = watch.part.job;
             let mut sum = Tally::new(job.rate.is_some(), job.verify);
             tallies.iter().for_each(|tally| sum.add(tally));
             let mut cpu = machine;
-            cpu.job_cores = tallies.iter().map(|tally| tally.cores()).sum();
+            cpu.job_cores = tallies.iter().map(Tally::cores).sum();
             Results {
                 job: job.clone(),
                 jobs: tallies

@@ -139,7 +139,8 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
         args.time,
     );
     let mut notes = vec![format!(
-        "the score is the best of {} runs and the latency the least mean; the median stands beside it. MB/s is 10^6 bytes",
+        "the score is the best of {} runs and the latency the least mean; the median stands beside it. MB/s is \
+         10^6 bytes",
         args.count
     )];
     notes.extend(session.fill(&disk, Some(args.size)));

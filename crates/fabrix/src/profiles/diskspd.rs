@@ -103,7 +103,8 @@ fn set(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let mut report = Report {
         profile: "diskspd".into(),
         title: format!("{}: the published DiskSpd set", uris.join(", ")),
-        lead: "DiskSpd workloads of a published test of four striped drives over 100 GbE; columns in MB/s (10^6)".into(),
+        lead: "DiskSpd workloads of a published test of four striped drives over 100 GbE; columns in MB/s \
+         (10^6)".into(),
         ..Report::default()
     };
     session.plan(
@@ -208,7 +209,7 @@ fn set_job(name: &str, disk: &Disk, seconds: Option<Duration>) -> Job {
         rw,
         block_bytes: bytes.min(disk.device.geometry().max_transfer_bytes),
         iodepth: depth,
-        runtime: seconds.unwrap_or(Duration::from_secs(usual)),
+        runtime: seconds.unwrap_or_else(|| Duration::from_secs(usual)),
         ramp: Duration::ZERO,
         ..Job::default()
     }

@@ -35,7 +35,8 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         lead: "4k random reads at each layer; a layer's cost is the difference to the one before it".into(),
         notes: vec![
             format!("each measurement lasted {} s", runtime.as_secs_f64()),
-            "CPU ini is the load generator's, with the host that reaches the disk; CPU tgt is the target's where it runs here".into(),
+            "CPU ini is the load generator's, with the host that reaches the disk; CPU tgt is the target's \
+             where it runs here".into(),
         ],
         ..Report::default()
     };

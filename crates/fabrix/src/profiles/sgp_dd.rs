@@ -119,7 +119,11 @@ impl Words {
         (found.disk, found.writes, found.first) = match (from, to) {
             (Some(from), to) if nowhere(&to) && from != "/dev/zero" => (from, false, skip),
             (from, Some(to)) if nowhere(&from) && to != "/dev/null" => (to, true, seek),
-            (Some(_), Some(_)) => return Err("copying from one disk to another is not supported: if=URI of=/dev/null reads, if=/dev/zero of=URI writes".into()),
+            (from @ Some(_), to @ Some(_)) if !nowhere(&from) && !nowhere(&to) => {
+                return Err("copying from one disk to another is not supported: if=URI \
+             of=/dev/null reads, if=/dev/zero of=URI writes"
+                    .into());
+            }
             _ => return Err("which disk: if=URI reads, of=URI writes".into()),
         };
         Ok(found)

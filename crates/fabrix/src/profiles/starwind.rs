@@ -103,7 +103,8 @@ fn with(mut jobs: Vec<Job>, size: Option<u64>) -> Vec<Job> {
 fn notes(runtime: Duration, reading: Reading) -> Vec<String> {
     let said = match reading {
         Reading::Names => {
-            "50write is half writes and 70% write is 70 % writes, as the names say; the article's job file makes fio write \
+            "50write is half writes and 70% write is 70 % writes, as the names say; the article's job file \
+             makes fio write \
              only and read 70 % (--as-published does the same)"
         }
         Reading::JobFile => {
@@ -158,7 +159,8 @@ fn search(
     let (numjobs, iodepth, iops) =
         *enough.min_by_key(|(numjobs, iodepth, _)| (numjobs * iodepth, *numjobs))?;
     report.notes.push(format!(
-        "the knee: numjobs={numjobs} iodepth={iodepth} makes {iops:.0} IOPS, at least {:.0} % of the best with the least in flight",
+        "the knee: numjobs={numjobs} iodepth={iodepth} makes {iops:.0} IOPS, at least {:.0} % of the best with \
+         the least in flight",
         ENOUGH * 100.0
     ));
     report.tables.push(table);
@@ -257,7 +259,10 @@ fn matrix(
         },
     });
     if latency {
-        let reads = report.runs.iter().filter(|run| run.name == "4k random read");
+        let reads = report
+            .runs
+            .iter()
+            .filter(|run| run.name == "4k random read");
         let reads: Vec<&Run> = reads.collect();
         // Those with one request at a time came last.
         let alone = &reads[reads.len().saturating_sub(disks.len())..];

@@ -52,8 +52,10 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         title: format!("{}: command sizes, both CPUs", disk.label),
         lead: "the method of A. Nezhinsky's report on stgt with sgp_dd, over NVMe/TCP instead of iSER".into(),
         notes: vec![
-            format!("each figure was measured for {} s; MB/s is 10^6 bytes; CPU is percent of one core", runtime.as_secs_f64()),
-            "CPU tgt is known where the target runs in this process (a local disk is served so), and `-` elsewhere".into(),
+            format!("each figure was measured for {} s; MB/s is 10^6 bytes; CPU is percent of one \
+             core", runtime.as_secs_f64()),
+            "CPU tgt is known where the target runs in this process (a local disk is served so), and `-` \
+             elsewhere".into(),
         ],
         ..Report::default()
     };

@@ -240,8 +240,10 @@ mod tests {
 
     #[test]
     fn our_own_file_is_read_with_its_repeats() {
-        let job = json!({"jobname": "x", "read": {"iops": 90.0, "bw_bytes": 1, "lat_ns": {"mean": 5.0}}, "write": {"iops": 0.0}});
-        let run = json!({"name": "x", "disk": "ram:1G", "jobs": [job], "repeats": [{"iops": 90}, {"iops": 100}, {"iops": 110}]});
+        let read = json!({"iops": 90.0, "bw_bytes": 1, "lat_ns": {"mean": 5.0}});
+        let job = json!({"jobname": "x", "read": read, "write": {"iops": 0.0}});
+        let repeats = json!([{"iops": 90}, {"iops": 100}, {"iops": 110}]);
+        let run = json!({"name": "x", "disk": "ram:1G", "jobs": [job], "repeats": repeats});
         let entries =
             entries(&json!({"schema": 1, "runs": [run]}).to_string()).expect("it is ours");
         assert_eq!(

@@ -196,8 +196,10 @@ fn curve(svg: &mut String, class: &str, places: &[(f64, f64)]) {
     put(
         svg,
         format_args!(
-            "<svg x=\"0\" y=\"{TOP}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\" \
-         overflow=\"visible\">\n<polyline class=\"curve {class}\" points=\"{}\" vector-effect=\"non-scaling-stroke\" />\n\
+            "<svg x=\"0\" y=\"{TOP}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 100 100\" \
+             preserveAspectRatio=\"none\" \
+         overflow=\"visible\">\n<polyline class=\"curve {class}\" points=\"{}\" \
+         vector-effect=\"non-scaling-stroke\" />\n\
          </svg>\n",
             BOTTOM - TOP,
             corners.join(" ")

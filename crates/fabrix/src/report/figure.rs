@@ -77,7 +77,8 @@ pub(crate) fn file(figure: &Figure) -> String {
          viewBox=\"0 0 760 {whole}\" \
          font-family=\"system-ui, 'Segoe UI', Roboto, Arial, sans-serif\">\n<style>\n{STYLE}</style>\n\
          <rect class=\"paper\" width=\"760\" height=\"{whole}\" />\n\
-         <text class=\"title\" x=\"20\" y=\"28\">{title}</text>\n<text class=\"value\" x=\"20\" y=\"46\">{unit}</text>\n\
+         <text class=\"title\" x=\"20\" y=\"28\">{title}</text>\n<text class=\"value\" x=\"20\" \
+         y=\"46\">{unit}</text>\n\
          {keys}{inner}</svg>\n"
     )
 }

@@ -84,7 +84,10 @@ fn whole_run(run: &Run) -> Value {
 }
 
 fn repeats(run: &Run) -> Value {
-    let one = |repeat: &Repeat| json!({ "iops": repeat.iops, "bw_bytes": repeat.bw_bytes, "lat_us": { "mean": repeat.mean_us } });
+    let one = |repeat: &Repeat| {
+        let mean = json!({ "mean": repeat.mean_us });
+        json!({ "iops": repeat.iops, "bw_bytes": repeat.bw_bytes, "lat_us": mean })
+    };
     run.repeats.iter().map(one).collect()
 }
 

@@ -63,7 +63,8 @@ fn repeats_are_counted_and_the_middle_one_is_shown() {
 fn a_file_of_jobs_runs_its_stages_on_its_disks() {
     let folder = scratch();
     let file = path_in(&folder, "job.fio");
-    let text = "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\n[fill]\nrw=write\n[check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n";
+    let text = "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\n[fill]\nrw=write\n\
+        [check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n";
     std::fs::write(&file, text).expect("a scratch file");
     let jobs = bench(&[&file])["jobs"].clone();
     assert_eq!(jobs.as_array().map(Vec::len), Some(3));

@@ -95,7 +95,8 @@ pub(crate) struct PlainArgs {
     /// Jobs at once, a thread each
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) numjobs: u32,
-    /// How long to measure; a number without unit counts seconds [default: 10s, without limit with --number-ios or --loops]
+    /// How long to measure; a number without unit counts seconds [default: 10s, without limit with --number-ios or
+    /// --loops]
     #[arg(long, value_parser = parse_time, value_name = "TIME")]
     pub(crate) runtime: Option<Duration>,
     /// End each job after so many I/Os
@@ -313,7 +314,8 @@ pub(crate) struct NetArgs {
     #[arg(short = 't', long, default_value = "2s", value_parser = parse_time, value_name = "TIME")]
     pub(crate) time: Duration,
     /// Streams at once
-    #[arg(short = 'P', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) parallel: u16,
     /// Bytes of one send
     #[arg(short = 'l', long, default_value = "128k", value_parser = parse_bytes, value_name = "SIZE")]

@@ -30,7 +30,8 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
         let name = line.test.name();
         let (kind, queues) = name.split_once(' ').unwrap_or((&name, ""));
         body += &format!(
-            "<text class=\"title\" x=\"20\" y=\"{}\">{kind}</text>\n<text class=\"value\" x=\"20\" y=\"{}\">{queues}</text>\n",
+            "<text class=\"title\" x=\"20\" y=\"{}\">{kind}</text>\n<text class=\"value\" x=\"20\" \
+             y=\"{}\">{queues}</text>\n",
             top + 28,
             top + 46
         );
@@ -43,7 +44,8 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
          viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, 'Segoe UI', Roboto, Arial, sans-serif\">\n\
          <style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"12\" />\n\
          <text class=\"title\" x=\"20\" y=\"34\">{}</text>\n\
-         <text class=\"value\" x=\"20\" y=\"54\">{} region, {} runs of {} s, best of them; bars are logarithmic</text>\n\
+         <text class=\"value\" x=\"20\" y=\"54\">{} region, {} runs of {} s, best of them; bars are \
+         logarithmic</text>\n\
          {body}<text class=\"value\" x=\"20\" y=\"{}\">fabrix {}</text>\n</svg>\n",
         words(uri),
         Size(args.size),
@@ -61,8 +63,10 @@ fn field(left: usize, top: usize, column: usize, score: Option<&Score>) -> Strin
     let full = COLUMN - 20;
     let part = ((score.mb_per_s.max(0.1) / 0.1).log10() / 6.0).clamp(0.0, 1.0);
     format!(
-        "<rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{full}\" height=\"{}\" rx=\"6\" fill-opacity=\"0.10\" />\n\
-         <rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{:.0}\" height=\"{}\" rx=\"6\" fill-opacity=\"0.35\" />\n\
+        "<rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{full}\" height=\"{}\" rx=\"6\" \
+         fill-opacity=\"0.10\" />\n\
+         <rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{:.0}\" height=\"{}\" rx=\"6\" \
+         fill-opacity=\"0.35\" />\n\
          <text class=\"title\" x=\"{}\" y=\"{}\">{:.2}</text>\n\
          <text class=\"value\" x=\"{}\" y=\"{}\">{:.0} IOPS, {:.1} us, median {:.0}</text>\n",
         top + 4,

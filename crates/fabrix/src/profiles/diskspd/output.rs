@@ -52,7 +52,8 @@ pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
     put(
         &mut text,
         format_args!(
-            "\nResults for timespan 1:\n{}\n\nactual test time:\t{seconds:.2}s\nthread count:\t\t{threads}\nproc count:\t\t{}\n\n",
+            "\nResults for timespan 1:\n{}\n\nactual test time:\t{seconds:.2}s\nthread \
+             count:\t\t{threads}\nproc count:\t\t{}\n\n",
             "*".repeat(79),
             cpu.cores
         ),
@@ -88,7 +89,8 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
     put(
         text,
         format_args!(
-            "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: {}s\n\tcool down time: 0s\n",
+            "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
+             {}s\n\tcool down time: 0s\n",
             flags.duration.as_secs(),
             flags.warm_up.as_secs()
         ),

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Export disks over NVMe/TCP and iSCSI until interrupted
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Change what a running `serve --api` serves, while hosts are connected
     Ctl(CtlArgs),
     /// Ask a target which subsystems it offers

@@ -19,6 +19,7 @@ mod handle;
 mod mailbox;
 pub mod net;
 mod op;
+pub mod random;
 mod region;
 mod shard;
 mod sparse;

@@ -30,7 +30,9 @@ use fabrix_rt::{Remote, TaskId};
 
 pub use change::ChangeError;
 pub use export::Export;
+pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
+pub use iscsi::{Chap, Initiators};
 pub use notice::Notice;
 pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
 
@@ -45,6 +47,8 @@ pub struct TargetConfig {
     pub exports: Vec<Export>,
     /// Name of the iSCSI target, in lower case: the same disks, as logical units from 0 on.
     pub iscsi_name: String,
+    /// Who may log in there.
+    pub initiators: Initiators,
     /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
     pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.

@@ -15,6 +15,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
+use fabrix_proto::iscsi::auth::Challenges;
+use fabrix_proto::iscsi::login::Auth;
 use fabrix_proto::nvme::subsystem::Inventory;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
@@ -37,6 +39,8 @@ pub(crate) struct Local {
     served: RefCell<Arc<Snapshot>>,
     /// What admin queues see, and hosts have been told.
     announced: RefCell<Arc<Snapshot>>,
+    /// Of the logins that came here.
+    challenges: RefCell<Challenges>,
 }
 
 impl Local {
@@ -55,10 +59,21 @@ impl Local {
         Arc::clone(&self.announced.borrow().inventory)
     }
 
-    /// The logical units that sessions of this shard see, and whether initiators may be here at all.
-    pub(crate) fn units(&self) -> (Arc<Units>, bool) {
+    /// The logical units that an initiator of this name sees on this shard; nothing if it may not be here.
+    pub(crate) fn view(&self, initiator: &str) -> Option<Arc<Units>> {
+        self.served.borrow().view(initiator)
+    }
+
+    /// What an initiator must prove that logs in now.
+    ///
+    /// # Errors
+    /// A sentence: no challenge can be made.
+    pub(crate) fn demand(&self) -> Result<Auth, String> {
         let served = self.served.borrow();
-        (Arc::clone(&served.units), served.offer.hosts.is_none())
+        let chap = served.offer.initiators.chap.as_ref();
+        chap.map_or(Ok(Auth::None), |chap| {
+            chap.demand(&mut self.challenges.borrow_mut())
+        })
     }
 
     /// Where sessions are told that the target is.
@@ -145,6 +160,7 @@ impl Steward {
             connections: RefCell::new(Vec::new()),
             served: RefCell::new(Arc::clone(&current)),
             announced: RefCell::new(current),
+            challenges: RefCell::default(),
             shared,
         };
         shard.add(Rc::new(RefCell::new(Self {

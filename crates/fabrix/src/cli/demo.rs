@@ -16,7 +16,7 @@ use fabrix_block::Device;
 use fabrix_block::exclusive::Exclusive;
 use fabrix_block::spec::Size;
 use fabrix_rt::ShardConfig;
-use fabrix_target::{Export, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::bench::{run_failure, stop_flag};
@@ -111,6 +111,7 @@ impl Stage {
                 device: Exclusive::wrap(disk),
             }],
             iscsi_name: "iqn.2026-01.io.fabrix:demo".to_owned(),
+            initiators: Initiators::anybody(),
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
             max_connections: 64,
             notify: Box::new(|_| {}),

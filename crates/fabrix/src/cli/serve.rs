@@ -8,16 +8,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabrix_block::Device;
-use fabrix_target::{Export, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::terminal::{print, say};
+use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path};
 use crate::args::{Format, ServeArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
-use crate::served::{Allowed, Served, Shelf, listen_address, start_failure};
+use crate::served::{Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
 
 /// Connections of all hosts together.
@@ -34,17 +35,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|text| listen_address(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let allowed = Allowed::new(&args.allow)?;
+    let allowed = Allowed::new(
+        args.allow.iter().chain(&args.initiator),
+        args.chap.is_some(),
+    )?;
     listen
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;
+    let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
     let shelf = Shelf::new(opener, args.read_only);
     let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let shards = Shards::start(args.engine.cores.as_ref(), args.engine.engine)?;
-    let config = target_config(args, &devices, listen, allowed.hosts());
+    let config = target_config(args, &devices, listen, (allowed.hosts(), initiators));
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
         Err(error) => {
@@ -104,7 +109,7 @@ fn target_config(
     args: &ServeArgs,
     devices: &[Arc<dyn Device>],
     listen: Vec<Listen>,
-    hosts: Option<Vec<String>>,
+    (hosts, initiators): (Option<Vec<String>>, Initiators),
 ) -> TargetConfig {
     let serial = devices
         .first()
@@ -132,6 +137,7 @@ fn target_config(
         },
         exports: devices.iter().zip(1..).map(export).collect(),
         iscsi_name: args.iqn.clone(),
+        initiators,
         listen,
         max_connections: MAX_CONNECTIONS,
         notify: Box::new(|notice| say(notice)),

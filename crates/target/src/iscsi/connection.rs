@@ -8,9 +8,10 @@ use std::cell::RefCell;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU16;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
+use fabrix_proto::iscsi::login::{Admission, Grant};
 use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::iscsi::target::{Event, Scope, Target, TargetLimits};
 use fabrix_proto::{Nanos, Slot};
@@ -19,7 +20,7 @@ use fabrix_transport::{Ended, Stream, StreamSlots, pass};
 
 use super::session::{DISK_SLOTS, Desk, Session};
 use super::sessions::Entering;
-use super::units::PORTAL_GROUP_TAG;
+use super::units::{PORTAL_GROUP_TAG, Units};
 use crate::Notice;
 use crate::local::{Local, Told};
 use crate::registry::Place;
@@ -135,6 +136,7 @@ impl Connection {
     fn event(&mut self, shard: &mut Shard, event: Event) {
         match event {
             Event::Authorize => self.authorize(shard),
+            Event::Proved => self.enter(shard),
             Event::LoginFailed(refusal) => {
                 self.local.shared.notice(&Notice::Refused {
                     peer: self.peer,
@@ -142,7 +144,7 @@ impl Connection {
                 });
                 self.part(shard);
             }
-            Event::LoggedIn => self.logged_in(),
+            Event::LoggedIn => self.logged_in(shard),
             Event::Silent => self.end(shard),
             Event::SendTargets(scope) => self.name_targets(&scope),
             Event::Logout(_) => {
@@ -202,38 +204,62 @@ impl Connection {
 
     /// Somebody wants to log in.
     fn authorize(&mut self, shard: &mut Shard) {
+        let admission = self.admission();
+        let (machine, mut out) = self.stream.speak();
+        if let Some(event) = machine.admit(admission, &mut out) {
+            self.event(shard, event);
+        }
+    }
+
+    /// Whether who wants to log in may, and what it must prove.
+    fn admission(&self) -> Admission {
+        let leading = self.stream.machine().leading();
+        let Some(leading) = leading.filter(|_| self.phase == Phase::Open) else {
+            return Admission::Refuse(LoginStatus::UNAVAILABLE);
+        };
+        let Some(units) = self.local.view(&leading.initiator) else {
+            return Admission::Refuse(LoginStatus::FORBIDDEN);
+        };
+        let wanted = leading.target.as_deref();
+        if wanted.is_some_and(|name| name != units.target.name.to_ascii_lowercase()) {
+            return Admission::Refuse(LoginStatus::NOT_FOUND);
+        }
+        match self.local.demand() {
+            Ok(auth) => Admission::Admit(Grant {
+                portal_group_tag: PORTAL_GROUP_TAG,
+                auth,
+            }),
+            Err(why) => {
+                let peer = self.peer;
+                self.local.shared.notice(&Notice::Refused { peer, why });
+                Admission::Refuse(LoginStatus::TARGET_ERROR)
+            }
+        }
+    }
+
+    /// Who wants to log in has proved what it must: its session begins, after an older one of the same has ended.
+    fn enter(&mut self, shard: &mut Shard) {
         let Some(leading) = self.stream.machine().leading() else {
             return;
         };
-        let (units, anybody) = self.local.units();
-        let known = leading.target.as_deref();
-        let is_ours = known.is_none_or(|name| name == units.target.name.to_ascii_lowercase());
         let place = Place {
             shard: self.local.remote.clone(),
             task: self.task,
         };
-        let admission = if !anybody {
-            Admission::Refuse(LoginStatus::FORBIDDEN)
-        } else if !is_ours {
-            Admission::Refuse(LoginStatus::NOT_FOUND)
-        } else if self.phase != Phase::Open {
-            Admission::Refuse(LoginStatus::UNAVAILABLE)
+        let number = if self.phase != Phase::Open {
+            Err(LoginStatus::UNAVAILABLE)
         } else {
             match self.local.shared.sessions.enter(leading, place) {
                 Entering::Entered(tsih) => {
                     self.tsih = Some(tsih);
-                    Admission::Admit(Grant {
-                        tsih,
-                        portal_group_tag: PORTAL_GROUP_TAG,
-                        auth: Auth::None,
-                    })
+                    Ok(tsih)
                 }
-                Entering::Full => Admission::Refuse(LoginStatus::OUT_OF_RESOURCES),
+                Entering::Full => Err(LoginStatus::OUT_OF_RESOURCES),
                 Entering::Occupied(older) => return self.replace(shard, &older),
             }
         };
         let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.admit(admission, &mut out) {
+        if let Some(event) = machine.enter(number, &mut out) {
             self.event(shard, event);
         }
     }
@@ -249,7 +275,7 @@ impl Connection {
         shard.set_timer(token, at);
     }
 
-    fn logged_in(&mut self) {
+    fn logged_in(&mut self, shard: &mut Shard) {
         let Some(session) = self.stream.machine().session() else {
             return;
         };
@@ -259,8 +285,11 @@ impl Connection {
             session: tsih.get(),
             peer: self.peer,
         });
+        let Some(units) = self.local.view(&leading.initiator) else {
+            // The list has changed since it was asked; the order to look again has not come yet.
+            return self.end(shard);
+        };
         if !leading.discovery {
-            let (units, _) = self.local.units();
             let slots = usize::from(TargetLimits::default().slots());
             self.session = Some(Box::new(Session::new(tsih, leading, units, slots)));
         }
@@ -268,12 +297,12 @@ impl Connection {
 
     /// SendTargets: one target, at all addresses where it listens, the one that was reached first.
     fn name_targets(&mut self, scope: &Scope) {
-        let (units, _) = self.local.units();
-        let name = &units.target.name;
-        let wanted = match scope {
+        let units = self.view();
+        let name = units.as_ref().map(|units| units.target.name.as_str());
+        let name = name.filter(|name| match scope {
             Scope::All | Scope::Session => true,
-            Scope::Named(wanted) => **wanted == *name,
-        };
+            Scope::Named(wanted) => **wanted == *name.to_ascii_lowercase(),
+        });
         let here = self.stream.socket().local_addr().ok();
         let mut portals: Vec<SocketAddr> = here.into_iter().collect();
         for mut portal in self.local.portals() {
@@ -289,7 +318,7 @@ impl Connection {
             .map(|portal| format!("{portal},{PORTAL_GROUP_TAG}"))
             .collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-        let named = wanted.then_some((name.as_str(), &texts[..]));
+        let named = name.map(|name| (name, &texts[..]));
         let (machine, mut out) = self.stream.speak();
         machine.answer_targets(named, &mut out);
     }
@@ -451,14 +480,21 @@ impl Connection {
         shard.flush_later(self.task);
     }
 
+    /// What the initiator of this connection sees; nothing if it may not be here, or has not said who it is.
+    fn view(&self) -> Option<Arc<Units>> {
+        let leading = self.stream.machine().leading()?;
+        self.local.view(&leading.initiator)
+    }
+
     /// The session sees what its shard serves now; one that may no more be here ends.
     fn serve(&mut self, shard: &mut Shard) {
-        let (units, anybody) = self.local.units();
-        if !anybody {
-            return self.end(shard);
+        if self.stream.machine().leading().is_none() {
+            return;
         }
-        if let Some(session) = &mut self.session {
-            session.serve(units);
+        match (self.view(), &mut self.session) {
+            (None, _) => self.end(shard),
+            (Some(units), Some(session)) => session.serve(units),
+            (Some(_), None) => {}
         }
     }
 }
@@ -489,7 +525,7 @@ impl Task for Connection {
         match slot {
             RETRY => self.retry(shard),
             ENTER if self.phase == Phase::Open && self.tsih.is_none() => {
-                self.authorize(shard);
+                self.enter(shard);
                 shard.flush_later(self.task);
             }
             ENTER => {}

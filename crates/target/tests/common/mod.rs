@@ -20,7 +20,9 @@ use fabrix_block::exclusive::Exclusive;
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
-use fabrix_target::{Deadlines, Export, Listen, Notice, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{
+    Deadlines, Export, Initiators, Listen, Notice, SubsystemConfig, Target, TargetConfig,
+};
 
 use host::Host;
 
@@ -39,6 +41,7 @@ pub struct Plan {
     pub arena_bytes: usize,
     pub devices: Vec<Arc<dyn Device>>,
     pub hosts: Option<Vec<String>>,
+    pub initiators: Initiators,
     pub max_connections: usize,
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
@@ -52,6 +55,7 @@ impl Default for Plan {
             arena_bytes: 256 << 20,
             devices: vec![ram("first", 512, 16 << 20)],
             hosts: None,
+            initiators: Initiators::anybody(),
             max_connections: 64,
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
@@ -108,6 +112,7 @@ impl Stage {
                 .map(|(nsid, device)| Export { nsid, device })
                 .collect(),
             iscsi_name: IQN.to_owned(),
+            initiators: plan.initiators,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             notify: Box::new(move |notice| {

@@ -226,7 +226,7 @@ fn read_private(option: &str, path: &Path) -> Result<String, Failure> {
 }
 
 /// The user that this process acts as.
-fn own_uid() -> io::Result<u32> {
+pub(crate) fn own_uid() -> io::Result<u32> {
     Ok(std::fs::metadata("/proc/self")?.uid())
 }
 

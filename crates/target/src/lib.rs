@@ -17,6 +17,7 @@ mod notice;
 mod nvme;
 mod port;
 mod registry;
+mod strangers;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +39,7 @@ pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
 
 use local::{Order, Steward};
 use registry::Registry;
+use strangers::Strangers;
 
 /// What a target serves and to whom.
 pub struct TargetConfig {
@@ -53,6 +55,9 @@ pub struct TargetConfig {
     pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.
     pub max_connections: usize,
+    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A host opens all its
+    /// I/O queues before it says so on the first: fewer than a few hundred would keep large hosts out.
+    pub max_strangers: usize,
     /// Told what happens that an operator wants to know; called on the shard where it happens.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
 }
@@ -167,6 +172,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) sessions: iscsi::Sessions,
     pub(crate) deadlines: Deadlines,
+    pub(crate) strangers: Arc<Strangers>,
     pub(crate) counters: Vec<counters::Counters>,
     started: Instant,
     shards: Vec<Remote>,
@@ -252,6 +258,7 @@ impl Target {
             registry: Registry::new(config.max_connections),
             sessions: iscsi::Sessions::new(),
             deadlines,
+            strangers: Strangers::new(config.max_strangers),
             counters: shards
                 .iter()
                 .map(|_| counters::Counters::default())

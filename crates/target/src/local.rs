@@ -24,6 +24,7 @@ use crate::counters::Counters;
 use crate::export::Channels;
 use crate::iscsi::Units;
 use crate::nvme::Snapshot;
+use crate::strangers::Stranger;
 use crate::{Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
@@ -129,10 +130,20 @@ pub(crate) enum Told {
     Announced,
 }
 
+/// A connection that was accepted.
+pub(crate) struct Arrival {
+    pub(crate) stream: TcpStream,
+    /// What is spoken on it.
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: SocketAddr,
+    /// Kept until it has said who it is.
+    pub(crate) stranger: Stranger,
+}
+
 /// Told to a shard's part of the target.
 pub(crate) enum Order {
-    /// Keep this connection, on which this is spoken.
-    Adopt(TcpStream, Protocol),
+    /// Keep this connection.
+    Adopt(Arrival),
     /// Serve what is exported now.
     Serve(Done),
     /// Tell hosts what is served.
@@ -169,11 +180,11 @@ impl Steward {
     }
 
     /// An order that no mailbox had room for is made good here: the next connection finds what is exported now.
-    fn adopt(&self, shard: &mut Shard, stream: TcpStream, protocol: Protocol) {
+    fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
         self.serve(shard);
-        match protocol {
-            Protocol::NvmeTcp => nvme::Connection::adopt(shard, stream, &self.local),
-            Protocol::Iscsi => iscsi::Connection::adopt(shard, stream, &self.local),
+        match arrival.protocol {
+            Protocol::NvmeTcp => nvme::Connection::adopt(shard, arrival, &self.local),
+            Protocol::Iscsi => iscsi::Connection::adopt(shard, arrival, &self.local),
         }
     }
 
@@ -211,7 +222,7 @@ impl Task for Steward {
             Ok(Order::Adopt(..)) if self.local.shared.is_draining() => {
                 self.local.shared.disconnected()
             }
-            Ok(Order::Adopt(stream, protocol)) => self.adopt(shard, stream, protocol),
+            Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
             Ok(Order::Drain) => self.tell(shard, Told::Drain),

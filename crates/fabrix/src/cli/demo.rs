@@ -114,6 +114,7 @@ impl Stage {
             initiators: Initiators::anybody(),
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
             max_connections: 64,
+            max_strangers: 64,
             notify: Box::new(|_| {}),
         };
         let target = Target::start(config, shards.remotes()).map_err(Failure::io)?;

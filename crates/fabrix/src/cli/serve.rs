@@ -23,6 +23,8 @@ use crate::shards::{Shards, raise_open_files};
 
 /// Connections of all hosts together.
 const MAX_CONNECTIONS: usize = 16_384;
+/// Of those that have not said who they are, so many of one address: eight hosts of 128 processors at once.
+const MAX_STRANGERS: usize = 1024;
 /// What one command may move; a disk that takes less lowers it.
 const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 /// How long connections have to finish what they have begun.
@@ -140,6 +142,7 @@ fn target_config(
         initiators,
         listen,
         max_connections: MAX_CONNECTIONS,
+        max_strangers: MAX_STRANGERS,
         notify: Box::new(|notice| say(notice)),
     }
 }

@@ -5,14 +5,14 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::iscsi::login::{Admission, Grant};
-use fabrix_proto::iscsi::pdu::LoginStatus;
+use fabrix_proto::iscsi::pdu::{AsyncEvent, LoginStatus};
 use fabrix_proto::iscsi::target::{Event, Scope, Target, TargetLimits};
 use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
@@ -22,8 +22,9 @@ use super::session::{DISK_SLOTS, Desk, Session};
 use super::sessions::Entering;
 use super::units::{PORTAL_GROUP_TAG, Units};
 use crate::Notice;
-use crate::local::{Local, Told};
+use crate::local::{Arrival, Local, Told};
 use crate::registry::Place;
+use crate::strangers::Stranger;
 
 /// The connection's own slots of its task.
 const STREAM: StreamSlots = StreamSlots {
@@ -64,10 +65,14 @@ pub(crate) struct Connection {
     stream: Stream<Target>,
     local: Rc<Local>,
     session: Option<Box<Session>>,
+    /// Who it says it is, for the log.
+    claim: Option<Box<str>>,
     /// The session's number, from the moment the login may succeed.
     tsih: Option<NonZeroU16>,
     phase: Phase,
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
+    /// There until it has said who it is.
+    stranger: Option<Stranger>,
     deadline: Option<TimerId>,
     retrying: bool,
     leaving: bool,
@@ -77,8 +82,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Takes over an accepted connection.
-    pub(crate) fn adopt(shard: &mut Shard, stream: TcpStream, local: &Rc<Local>) {
-        let peer = stream.peer_addr().ok();
+    pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
+        let stream = arrival.stream;
         // Answers leave when they are ready: one send carries all of a turn.
         let _only_slower = stream.set_nodelay(true);
         let socket = Socket::from(stream);
@@ -99,9 +104,11 @@ impl Connection {
             stream,
             local: Rc::clone(local),
             session: None,
+            claim: None,
             tsih: None,
             phase: Phase::Open,
-            peer,
+            peer: arrival.peer,
+            stranger: Some(arrival.stranger),
             deadline: None,
             retrying: false,
             leaving: false,
@@ -138,9 +145,13 @@ impl Connection {
             Event::Authorize => self.authorize(shard),
             Event::Proved => self.enter(shard),
             Event::LoginFailed(refusal) => {
+                let claim = self
+                    .claim
+                    .as_deref()
+                    .unwrap_or("an initiator without a name");
                 self.local.shared.notice(&Notice::Refused {
                     peer: self.peer,
-                    why: refusal.sentence.to_owned(),
+                    why: format!("{claim}: {}", refusal.sentence),
                 });
                 self.part(shard);
             }
@@ -204,6 +215,8 @@ impl Connection {
 
     /// Somebody wants to log in.
     fn authorize(&mut self, shard: &mut Shard) {
+        let leading = self.stream.machine().leading();
+        self.claim = leading.map(|leading| leading.initiator.clone());
         let admission = self.admission();
         let (machine, mut out) = self.stream.speak();
         if let Some(event) = machine.admit(admission, &mut out) {
@@ -279,6 +292,7 @@ impl Connection {
         let Some(session) = self.stream.machine().session() else {
             return;
         };
+        self.stranger = None;
         let (leading, tsih) = (&session.leading, session.tsih);
         self.local.shared.notice(&Notice::LoggedIn {
             initiator: leading.initiator.to_string(),
@@ -381,12 +395,18 @@ impl Connection {
         self.set_deadline(shard, at);
     }
 
-    /// Finishes what has begun, then closes.
+    /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
     fn drain(&mut self, shard: &mut Shard) {
         if self.phase != Phase::Open {
             return;
         }
         self.phase = Phase::Draining;
+        if self.session.is_some() {
+            let within = self.local.shared.deadlines.parting.as_secs().max(1);
+            let within_s = u16::try_from(within).unwrap_or(u16::MAX);
+            let (machine, mut out) = self.stream.speak();
+            machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
+        }
         self.await_parting(shard);
         shard.flush_later(self.task);
     }
@@ -554,8 +574,8 @@ impl Task for Connection {
             shard.flush_later(self.task);
         }
         self.arrange_retry(shard);
-        let busy = self.stream.machine().slots_in_use() > 0;
-        if self.phase == Phase::Draining && !busy && self.stream.is_drained() {
+        // A session ends with its logout.
+        if self.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained() {
             self.end(shard);
         }
     }

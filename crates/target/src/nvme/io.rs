@@ -235,9 +235,12 @@ impl IoQueue {
             command: request.command,
         };
         let blocks = request.command.extent().map_or(0, |(_, blocks)| blocks);
-        desk.local
-            .counters()
-            .command(&request.command, u64::from(wanted.bytes(blocks)));
+        let (counters, bytes) = (desk.local.counters(), u64::from(wanted.bytes(blocks)));
+        match request.command {
+            IoCommand::Read { .. } | IoCommand::Compare { .. } => counters.read(bytes),
+            IoCommand::Write { .. } => counters.written(bytes),
+            _ => {}
+        }
         self.wanted[usize::from(slot.0)] = Some(wanted);
         if request.fuse != Fuse::Normal || expected.is_some() {
             return self.fused(desk, slot, wanted, request.fuse, expected, transfer);

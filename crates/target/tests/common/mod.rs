@@ -43,6 +43,7 @@ pub struct Plan {
     pub hosts: Option<Vec<String>>,
     pub initiators: Initiators,
     pub max_connections: usize,
+    pub max_strangers: usize,
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
     pub deadlines: Deadlines,
@@ -57,6 +58,7 @@ impl Default for Plan {
             hosts: None,
             initiators: Initiators::anybody(),
             max_connections: 64,
+            max_strangers: 64,
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
             deadlines: Deadlines::default(),
@@ -115,6 +117,7 @@ impl Stage {
             initiators: plan.initiators,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
+            max_strangers: plan.max_strangers,
             notify: Box::new(move |notice| {
                 let _nobody_listens = tell.lock().expect("no panic here").send(notice.clone());
             }),

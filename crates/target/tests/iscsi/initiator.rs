@@ -55,6 +55,8 @@ impl Initiator {
     pub(crate) fn dial(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).expect("the target listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // What is sent in pieces does not wait for the target's kernel.
+        socket.set_nodelay(true).expect("an option");
         Self {
             socket,
             digests: false,

@@ -119,8 +119,8 @@ impl Allowed {
         }
         if matches!(others, Who::Listed(_)) {
             return Err(Failure::usage(format!(
-                "listening on {address} for {}: names are listed, but none of those; say who may with {say}, or --allow \
-                 any",
+                "listening on {address} for {}: names are listed, but none of those; say who may with {say}, or \
+                 --allow any",
                 kind(protocol)
             )));
         }

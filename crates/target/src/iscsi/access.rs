@@ -65,7 +65,7 @@ impl Chap {
     /// From a name and a secret for each direction; secrets have 12 to 255 bytes.
     ///
     /// # Errors
-    /// A secret or a name has another length; or both secrets are the same, so that one side could answer for the other.
+    /// A secret or a name has another length; or both secrets are the same: then one side could answer for the other.
     pub fn new(
         initiator: (&str, &[u8]),
         target: Option<(&str, &[u8])>,

@@ -255,7 +255,7 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
         let mut bhs = [0; 48];
         (bhs[0], bhs[1]) = (0x05, flags);
         bhs[16..20].copy_from_slice(&itt.to_be_bytes());
-        bhs[20..24].copy_from_slice(&ttt.unwrap_or(r2t.u32(20)).to_be_bytes());
+        bhs[20..24].copy_from_slice(&ttt.unwrap_or_else(|| r2t.u32(20)).to_be_bytes());
         bhs[36..40].copy_from_slice(&data_sn.to_be_bytes());
         bhs[40..44].copy_from_slice(&offset.to_be_bytes());
         initiator.send(bhs, &vec![0xEE; bytes]);

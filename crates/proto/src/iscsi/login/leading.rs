@@ -72,8 +72,8 @@ fn known(text: &str) -> Result<Box<str>, Refusal> {
     name(text).ok_or_else(|| Refusal::initiator_error("a name that is no iSCSI name"))
 }
 
-/// A name of an initiator or a target as it is compared: in lower case. `None` where `text` is no such name: it does not
-/// begin with `iqn.`, `eui.` or `naa.`, is longer than 223 bytes, or has something that could not be printed.
+/// A name of an initiator or a target as it is compared: in lower case. `None` where `text` is no such name: it does
+/// not begin with `iqn.`, `eui.` or `naa.`, is longer than 223 bytes, or has something that could not be printed.
 ///
 /// Source: RFC 7143, section 4.2.7 "Names".
 #[must_use]

@@ -14,7 +14,7 @@ use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::iscsi::target::{Answer as Response, SENSE_CRC_ERROR, Target, Transfer};
 use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::attention::Attention;
-use fabrix_proto::scsi::cdb::{ByteCheck, Command, Direction, Extent};
+use fabrix_proto::scsi::cdb::{Command, Direction};
 use fabrix_proto::scsi::pages::Disk;
 use fabrix_proto::scsi::pages::capacity::LbaRun;
 use fabrix_proto::scsi::reservation::{Access, Initiator, Nexus, Request, Reservations};
@@ -30,7 +30,6 @@ use super::copy::Copies;
 use super::job::{Job, Source};
 use super::management::Managing;
 use super::units::{Seat, TARGET_PORT, UnitName, Units};
-use crate::counters::Counters;
 use crate::local::Local;
 
 /// Slots of the connection's task from here on are disk requests of the command slot that is added.
@@ -409,7 +408,7 @@ impl Session {
             // Not one whole block of data: nothing is to be done, and the residual says so.
             return self.respond(desk, slot, &Response::good(moved));
         }
-        count(desk.local.counters(), &job.operation, unit.disk.block_bytes);
+        job.count_in(desk.local.counters());
         match transfer {
             Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
                 self.set(slot, Work::Fetching(job));
@@ -572,26 +571,6 @@ fn expected(transfer: Transfer) -> (u32, Direction) {
         Transfer::None => (0, Direction::None),
         Transfer::Inline { bytes } | Transfer::Fetch { bytes, .. } => (bytes, Direction::Out),
         Transfer::Send { bytes } => (bytes, Direction::In),
-    }
-}
-
-/// Counts for the health log what a command reads or writes, as NVMe counts it: what moves no data is left out.
-fn count(counters: &Counters, operation: &DiskOperation, block_bytes: u32) {
-    let bytes = |extent: &Extent| u64::from(extent.blocks) * u64::from(block_bytes);
-    match operation {
-        DiskOperation::Read { extent, .. }
-        | DiskOperation::Verify {
-            extent,
-            check: ByteCheck::Data,
-        } => counters.read(bytes(extent)),
-        DiskOperation::Write { extent, .. }
-        | DiskOperation::WriteAndVerify { extent, .. }
-        | DiskOperation::OrWrite { extent, .. } => counters.written(bytes(extent)),
-        DiskOperation::CompareAndWrite { extent, .. } => {
-            counters.read(bytes(extent));
-            counters.written(bytes(extent));
-        }
-        _ => {}
     }
 }
 

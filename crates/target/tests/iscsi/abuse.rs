@@ -236,7 +236,6 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
     let mut witness = session(&stage, 77, false);
     // TTT (none: the one that was given), DataSN, offset, bytes, F; whether the connection survives it.
     let cases: [(Option<u32>, u32, u32, usize, u8, bool); 9] = [
-        (None, 1, 0, 512, 0, false),
         (None, 0, 512, 512, 0, false),
         (None, 0, u32::MAX, 512, 0, false),
         (None, 0, u32::MAX - 511, 512, FINAL, false),
@@ -246,6 +245,8 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
         // Data of a transfer that is not there is read over.
         (Some(0x1234_5678), 0, 0, 512, FINAL, true),
         (Some(0), 0, 0, 512, FINAL, true),
+        // Another DataSN says that data before it were lost: the command fails, and its session goes on.
+        (None, 7, 0, 4096, FINAL, true),
     ];
     for (at, (ttt, data_sn, offset, bytes, flags, survives)) in cases.into_iter().enumerate() {
         let mut initiator = session(&stage, 1, false);
@@ -259,6 +260,10 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
         bhs[36..40].copy_from_slice(&data_sn.to_be_bytes());
         bhs[40..44].copy_from_slice(&offset.to_be_bytes());
         initiator.send(bhs, &vec![0xEE; bytes]);
+        if data_sn != 0 {
+            let failed = initiator.receive();
+            assert_eq!((failed.opcode(), failed.bhs[3]), (0x21, 2), "case {at}");
+        }
         if survives {
             good(&initiator.command(&[0; 6], 0));
         } else {

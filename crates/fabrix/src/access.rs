@@ -111,7 +111,7 @@ impl Allowed {
             Protocol::Iscsi => (
                 &self.initiators,
                 &self.hosts,
-                "--initiator IQN, --chap USER%SECRET",
+                "--allow IQN, --chap USER%SECRET",
             ),
         };
         if *who != Who::Unsaid || protocol == Protocol::Iscsi && self.proved {
@@ -276,7 +276,7 @@ mod tests {
         assert!(check(&[HOST], nvme).is_ok());
         assert!(check(&[INITIATOR], iscsi).is_ok());
         let forgotten = check(&[HOST], Listen::iscsi(loopback)).expect_err("refused");
-        assert!(forgotten.contains("--initiator"), "{forgotten}");
+        assert!(forgotten.contains("--allow IQN"), "{forgotten}");
         let forgotten = check(&[INITIATOR], Listen::nvme_tcp(loopback)).expect_err("refused");
         assert!(forgotten.contains("--allow HOSTNQN"), "{forgotten}");
         let proved = Allowed::new(&[], true).expect("nothing");

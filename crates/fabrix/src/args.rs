@@ -3,6 +3,7 @@
 //! Knows clap and nothing of what the words do: values come out as plain types, checked where one word is enough
 //! to see that it is wrong.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -76,12 +77,9 @@ pub(crate) struct ServeArgs {
         value_parser = parse_iqn
     )]
     pub(crate) iqn: String,
-    /// Host NQN that may connect, or `any`; may be repeated. Needed on any address but loopback
-    #[arg(long, value_name = "HOSTNQN")]
+    /// Host NQN or iSCSI initiator that may connect, or `any`; may be repeated. Needed on any address but loopback
+    #[arg(long, value_name = "HOSTNQN|IQN")]
     pub(crate) allow: Vec<String>,
-    /// The same for iSCSI: the name of an initiator that may log in; may be repeated
-    #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Vec<String>,
     /// What initiators prove with CHAP, 12 bytes of secret at least. Others see a command line: @FILE reads it from a
     /// file that only you may read
     #[arg(long, value_name = "USER%SECRET|@FILE")]
@@ -99,6 +97,10 @@ pub(crate) struct ServeArgs {
     /// Answer `fabrix ctl` on this socket, which only you may open
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) api: Option<String>,
+    /// Where reservations are stored that outlive this process, for all disks [default: for local files and block
+    /// devices $XDG_STATE_HOME/fabrix, for root /var/lib/fabrix, else ~/.local/state/fabrix; for others nowhere]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
     /// Run a shell command with $uri set to the first disk, and end with its exit status
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,
@@ -138,6 +140,9 @@ pub(crate) struct RemoteArgs {
     /// This host's NQN
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
+    /// This machine's name to iSCSI targets
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
     /// Fail I/O after this long without a connection (reconnecting goes on for ever)
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) fast_io_fail_tmo: Duration,
@@ -230,12 +235,15 @@ pub(crate) enum ListenerVerb {
 /// Arguments of `discover`.
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
-    /// The target: nvme+tcp://ADDR[:PORT]
+    /// The target: nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
+    /// This machine's name to iSCSI targets
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
     /// How to print the log
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
@@ -441,6 +449,7 @@ Disks:
   /path or file:PATH,size=1G      a file (made if size= is given) or a block device; direct=off for buffered
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
   nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
+  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  another one; target_user= and target_password= for mutual CHAP
   Options after a comma: name=..., block=512|4096, ro, inject=delay:5ms, inject=error:0.1%
 Sizes count in 1024: 4k, 1M, 1G.";
 

@@ -13,6 +13,7 @@ mod guard;
 mod report;
 mod served;
 mod shards;
+mod state;
 
 use std::process::ExitCode;
 

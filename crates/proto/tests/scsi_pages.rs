@@ -274,7 +274,7 @@ fn mode_sense_10_with_a_long_block_descriptor() {
         data[8..24],
         [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]
     );
-    assert_eq!(data[24..], [0x0A, 0x0A, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(data[24..], [0x0A, 0x0A, 0, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn select(bench: &mut Bench, list: &[u8]) -> Outcome {
     bench.send_list(&[0x15, 0x10, 0, 0, length, 0], list)
 }
 
-const CONTROL_SWP: [u8; 16] = [0, 0, 0, 0, 0x0A, 0x0A, 4, 0x10, 8, 0, 0, 0, 0, 0, 0, 0];
+const CONTROL_SWP: [u8; 16] = [0, 0, 0, 0, 0x0A, 0x0A, 4, 0x10, 8, 0x40, 0, 0, 0, 0, 0, 0];
 
 #[test]
 fn mode_select_changes_what_may_change() {

@@ -10,6 +10,7 @@
 
 mod change;
 mod counters;
+mod disk;
 mod export;
 mod iscsi;
 mod local;
@@ -30,6 +31,7 @@ use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_rt::{Remote, TaskId};
 
 pub use change::ChangeError;
+pub use disk::{Keeper, Receipt};
 pub use export::Export;
 pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
@@ -51,6 +53,8 @@ pub struct TargetConfig {
     pub iscsi_name: String,
     /// Who may log in there.
     pub initiators: Initiators,
+    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are told so.
+    pub keeper: Option<Arc<dyn Keeper>>,
     /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
     pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::{Config, Job, Progress, RUNTIME_MAX, Results, RunError};
 use fabrix_block::Device;
+use fabrix_block::spec::without_secrets;
 use fabrix_rt::{ShardConfig, spawn};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         return hold(args, &device, time);
     }
     if job.rw.writes() && !args.allow_write {
-        guard::refuse_used(&device, &args.uri)?;
+        guard::refuse_used(&device, &without_secrets(&args.uri))?;
     }
     let mut config = config(args);
     config.stop = Some(stop_flag()?);
@@ -36,9 +37,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         show(&bar, &job, progress);
     });
     bar.finish_and_clear();
-    let results = results.map_err(|error| run_failure(&args.uri, &error))?;
+    let results = results.map_err(|error| run_failure(&without_secrets(&args.uri), &error))?;
     print(args, &results)?;
-    Ok(verdict(&args.uri, &results))
+    Ok(verdict(&without_secrets(&args.uri), &results))
 }
 
 fn job(args: &BenchArgs) -> Result<Job, Failure> {
@@ -182,7 +183,7 @@ pub(crate) fn run_failure(name: &str, error: &RunError) -> Failure {
 fn hold(args: &BenchArgs, device: &Arc<dyn Device>, time: Duration) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let device = Arc::clone(device);
-    let (count, uri) = (args.numjobs, args.uri.clone());
+    let (count, uri) = (args.numjobs, without_secrets(&args.uri));
     let (tell, told) = std::sync::mpsc::channel();
     let config = ShardConfig {
         engine: args.engine.engine,

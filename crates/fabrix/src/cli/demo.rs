@@ -72,6 +72,7 @@ fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
         nr_io_queues: 1,
         queue_size: 128,
         hostnqn: None,
+        initiator: None,
         fast_io_fail_tmo: Duration::from_secs(10),
     };
     Opener::new(&remote, args.engine, NQN)?.open(&format!("ram:{}", Size(args.size)), 0, false)
@@ -112,6 +113,7 @@ impl Stage {
             }],
             iscsi_name: "iqn.2026-01.io.fabrix:demo".to_owned(),
             initiators: Initiators::anybody(),
+            keeper: None,
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
             max_connections: 64,
             max_strangers: 64,

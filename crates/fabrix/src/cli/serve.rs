@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabrix_block::Device;
-use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -20,6 +20,7 @@ use crate::disks::Opener;
 use crate::failure::Failure;
 use crate::served::{Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
+use crate::state::State;
 
 /// Connections of all hosts together.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -37,21 +38,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|text| listen_address(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let allowed = Allowed::new(
-        args.allow.iter().chain(&args.initiator),
-        args.chap.is_some(),
-    )?;
+    let allowed = Allowed::new(&args.allow, args.chap.is_some())?;
     listen
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;
     let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
-    let shelf = Shelf::new(opener, args.read_only);
+    let state = State::open(args.state.as_deref())?;
+    let shelf = Shelf::new(opener, args.read_only, state.clone());
     let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let shards = Shards::start(args.engine.cores.as_ref(), args.engine.engine)?;
-    let config = target_config(args, &devices, listen, (allowed.hosts(), initiators));
+    let mut config = target_config(args, &devices, listen, (allowed.hosts(), initiators));
+    config.keeper = state.map(|state| state as Arc<dyn Keeper>);
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
         Err(error) => {
@@ -140,6 +140,7 @@ fn target_config(
         exports: devices.iter().zip(1..).map(export).collect(),
         iscsi_name: args.iqn.clone(),
         initiators,
+        keeper: None,
         listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,

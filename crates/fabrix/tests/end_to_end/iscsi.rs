@@ -66,12 +66,12 @@ fn a_network_is_opened_to_initiators_that_were_named_or_prove_themselves() {
     let with = |more: &[&str]| fabrix(&[&listen[..], more, &["--run", "true"]].concat());
     with(&[])
         .exits(2)
-        .says(&["--initiator", "--chap", "--allow any"]);
+        .says(&["--allow IQN", "--chap", "--allow any"]);
     with(&["--allow", "nqn.2014-08.org.example:host"])
         .exits(2)
-        .says(&["initiators", "--initiator"]);
-    with(&["--initiator", "host"]).exits(2).says(&["`host`"]);
-    with(&["--initiator", "iqn.2026-01.example:one"]).exits(0);
+        .says(&["initiators", "--allow IQN"]);
+    with(&["--allow", "host"]).exits(2).says(&["`host`"]);
+    with(&["--allow", "iqn.2026-01.example:one"]).exits(0);
     with(&["--allow", "any"]).exits(0);
     with(&["--chap", "alice%twelve-bytes"]).exits(0);
     with(&["--iqn", "disks"])
@@ -138,7 +138,7 @@ fn ctl_says_which_initiators_may_log_in() {
     assert_eq!(log_in(portal, "iqn.2026-01.example:one", TARGET), [0, 0]);
     ctl(&["allow", "nqn.2014-08.org.example:host"])
         .exits(2)
-        .says(&["--initiator"]);
+        .says(&["--allow IQN"]);
     ctl(&["allow", "iqn.2026-01.example:TWO"]).exits(0);
     assert_eq!(log_in(portal, "iqn.2026-01.example:one", TARGET), [2, 2]);
     assert_eq!(log_in(portal, "iqn.2026-01.example:two", TARGET), [0, 0]);

@@ -2,8 +2,8 @@
 //!
 //! [`Connection`] logs in and lives, a `session` has commands in progress. A `job` is what disks do for a command,
 //! `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY, `management` ends commands early,
-//! `access` says who may log in. What sessions share stands in `units` (about disks) and `sessions` (about each other).
-//! What bytes and commands mean is `proto`'s.
+//! `access` says who may log in. What initiators are told of disks stands in `units`, and which sessions there are in
+//! `sessions`. What bytes and commands mean is `proto`'s.
 
 mod access;
 mod connection;
@@ -19,4 +19,4 @@ mod units;
 pub use access::{Chap, Initiators};
 pub(crate) use connection::Connection;
 pub(crate) use sessions::Sessions;
-pub(crate) use units::{UnitState, Units};
+pub(crate) use units::Units;

@@ -21,7 +21,7 @@ use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
 use fabrix_target::{
-    Deadlines, Export, Initiators, Listen, Notice, SubsystemConfig, Target, TargetConfig,
+    Deadlines, Export, Initiators, Keeper, Listen, Notice, SubsystemConfig, Target, TargetConfig,
 };
 
 use host::Host;
@@ -47,6 +47,7 @@ pub struct Plan {
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
     pub deadlines: Deadlines,
+    pub keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl Default for Plan {
@@ -62,6 +63,7 @@ impl Default for Plan {
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
             deadlines: Deadlines::default(),
+            keeper: None,
         }
     }
 }
@@ -115,6 +117,7 @@ impl Stage {
                 .collect(),
             iscsi_name: IQN.to_owned(),
             initiators: plan.initiators,
+            keeper: plan.keeper,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             max_strangers: plan.max_strangers,

@@ -78,9 +78,16 @@ pub(crate) struct ServeArgs {
         value_parser = parse_iqn
     )]
     pub(crate) iqn: String,
-    /// Host NQN that may connect, or `any`; may be repeated. Needed on any address but loopback
-    #[arg(long, value_name = "HOSTNQN")]
+    /// Host NQN or iSCSI initiator that may connect, or `any`; may be repeated. Needed on any address but loopback
+    #[arg(long, value_name = "HOSTNQN|IQN")]
     pub(crate) allow: Vec<String>,
+    /// What initiators prove with CHAP, 12 bytes of secret at least. Others see a command line: @FILE reads it from a
+    /// file that only you may read
+    #[arg(long, value_name = "USER%SECRET|@FILE")]
+    pub(crate) chap: Option<String>,
+    /// What is proved to initiators that ask; another secret
+    #[arg(long, value_name = "USER%SECRET|@FILE", requires = "chap")]
+    pub(crate) mutual_chap: Option<String>,
     /// Refuse every write
     #[arg(short, long)]
     pub(crate) read_only: bool,
@@ -189,8 +196,8 @@ pub(crate) enum CtlVerb {
     Listener(ListenerVerb),
     /// Say who may connect from now on; connected hosts that may no more have to go
     Allow {
-        /// Host NQNs, or `any`
-        #[arg(required = true, value_name = "HOSTNQN")]
+        /// Host NQNs, names of iSCSI initiators, or `any`, which speaks for those of which no name is said
+        #[arg(required = true, value_name = "HOSTNQN|IQN")]
         hosts: Vec<String>,
     },
 }

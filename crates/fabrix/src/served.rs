@@ -13,66 +13,11 @@ use fabrix_block::{Device, Durability, Spec};
 use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
 use serde_json::{Value, json};
 
+use crate::access::Allowed;
 use crate::cli::terminal::say;
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
 use crate::state::State;
-
-/// Who may connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Allowed {
-    /// Nobody has said: everybody, and so on loopback only.
-    Loopback,
-    /// Everybody, because somebody said so.
-    Any,
-    /// These host NQNs.
-    Listed(Vec<String>),
-}
-
-impl Allowed {
-    /// From the words of `--allow`: host NQNs, or `any`.
-    pub(crate) fn new(words: &[String]) -> Result<Self, Failure> {
-        if words.iter().any(|host| host == "any") {
-            return Ok(Self::Any);
-        }
-        // A name with a slip of the pen would shut its host out, and nobody would know why.
-        if let Some(wrong) = words.iter().find(|host| !host.starts_with("nqn.")) {
-            return Err(Failure::usage(format!(
-                "`{wrong}` is not a host NQN: those begin with `nqn.`; a Linux host has its own in /etc/nvme/hostnqn"
-            )));
-        }
-        Ok(if words.is_empty() {
-            Self::Loopback
-        } else {
-            Self::Listed(words.to_vec())
-        })
-    }
-
-    /// The list that a target takes.
-    pub(crate) fn hosts(&self) -> Option<Vec<String>> {
-        match self {
-            Self::Loopback | Self::Any => None,
-            Self::Listed(hosts) => Some(hosts.clone()),
-        }
-    }
-
-    /// Opening a disk to a network is said, not assumed.
-    pub(crate) fn check(&self, Listen { protocol, address }: Listen) -> Result<(), Failure> {
-        if protocol == Protocol::Iscsi && matches!(self, Self::Listed(_)) {
-            return Err(Failure::usage(format!(
-                "iscsi://{address} lets every initiator in, and --allow names hosts: a list of initiators is not there \
-                 yet, so say --allow any, or do not listen for iSCSI"
-            )));
-        }
-        if *self != Self::Loopback || address.ip().is_loopback() {
-            return Ok(());
-        }
-        Err(Failure::usage(format!(
-            "listening on {address} opens the disks to a network: say to whom with --allow HOSTNQN, or --allow \
-             any"
-        )))
-    }
-}
 
 /// Opens disks for exporting.
 pub(crate) struct Shelf {
@@ -223,11 +168,13 @@ impl Served {
     /// Says who may connect from now on, in the words of `--allow`; who is connected and may no more has to go.
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
-        let allowed = Allowed::new(words)?;
+        let allowed = state.allowed.changed(words)?;
         for listen in self.listens() {
             allowed.check(listen)?;
         }
         self.target.set_hosts(allowed.hosts()).map_err(refused)?;
+        let initiators = allowed.initiators();
+        self.target.set_initiators(initiators).map_err(refused)?;
         state.allowed = allowed;
         Ok(())
     }
@@ -340,10 +287,8 @@ impl Served {
             "portals": self.target.portals().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "iscsiadm": self.login_commands(),
             "listen": listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "allow": match &state.allowed {
-                Allowed::Loopback | Allowed::Any => vec!["any".to_owned()],
-                Allowed::Listed(hosts) => hosts.clone(),
-            },
+            "allow": state.allowed.words(),
+            "chap": state.allowed.is_proved(),
             "nvme_connect": self.connect_command(),
             "exports": exports.collect::<Vec<_>>(),
         })

@@ -113,7 +113,7 @@ fn open_iscsi_logs_in_without_authentication() {
                     FirstBurstLength=262144 MaxOutstandingR2T=1 MaxConnections=1 \
                     DataPDUInOrder=Yes DataSequenceInOrder=Yes";
     assert_eq!(text, expected);
-    assert_eq!(wire.take_events(), [Event::Authorize, Event::LoggedIn]);
+    assert_eq!(wire.take_events(), LOGIN);
     let session = wire.target.session().expect("logged in");
     assert_eq!(&*session.leading.initiator, "iqn.2026-01.example:host");
     assert_eq!((session.leading.isid, session.leading.cid), (ISID, 7));
@@ -286,10 +286,26 @@ fn the_owner_may_answer_later_refuse_or_send_elsewhere() {
     wire.send(&login_pdu(TO_FULL, &[INITIATOR, TARGET]));
     assert_eq!(wire.event(), Event::Authorize);
     assert!(wire.said().is_empty());
+    let early = wire.with(|target, out| target.enter(Ok(tsih()), out));
+    assert_eq!(early, None);
     let event = wire.with(|target, out| target.admit(grant(Auth::None), out));
-    assert_eq!(event, Some(Event::LoggedIn));
+    assert_eq!(event, Some(Event::Proved));
     let again = wire.with(|target, out| target.admit(grant(Auth::None), out));
     assert_eq!(again, None);
+    assert!(wire.said().is_empty());
+    let event = wire.with(|target, out| target.enter(Ok(tsih()), out));
+    assert_eq!(event, Some(Event::LoggedIn));
+    let again = wire.with(|target, out| target.enter(Ok(tsih()), out));
+    assert_eq!((again, wire.reply().bhs[15]), (None, 2));
+
+    let mut wire = Wire::new(limits());
+    wire.admission = None;
+    wire.send(&login_pdu(TO_FULL, &[INITIATOR, TARGET]));
+    wire.with(|target, out| target.admit(grant(Auth::None), out));
+    let full = Err(LoginStatus::OUT_OF_RESOURCES);
+    let event = wire.with(|target, out| target.enter(full, out));
+    assert!(matches!(event, Some(Event::LoginFailed(_))), "{event:?}");
+    assert_eq!(wire.reply().bhs[36..38], [3, 2]);
 
     let mut wire = wire_with(Admission::Refuse(LoginStatus::NOT_FOUND));
     assert_eq!(
@@ -407,11 +423,7 @@ fn every_byte_of_a_login_may_be_the_last() {
         wire.feed(&whole[..cut]);
         assert!(wire.target.session().is_none() && !wire.is_closed());
         wire.feed(&whole[cut..]);
-        assert_eq!(
-            wire.take_events(),
-            [Event::Authorize, Event::LoggedIn],
-            "cut at {cut}"
-        );
+        assert_eq!(wire.take_events(), LOGIN, "cut at {cut}");
     }
 }
 
@@ -543,6 +555,17 @@ fn a_secret_is_never_proved_to_who_has_not_proved_one() {
     let mut wire = at_proof(true);
     wire.send(&login_pdu(TO_OPERATIONAL, &pairs));
     assert!(wire.reply().data.is_empty());
+}
+
+/// Its owner ends older sessions when it hears of a proof: nobody without one may be the cause.
+#[test]
+fn cve_2026_31476_who_proves_nothing_is_not_said_to_have() {
+    let mut wire = at_proof(false);
+    wire.take_events();
+    let wrong = format!("CHAP_R=0x{}", "00".repeat(16));
+    refused(&mut wire, TO_OPERATIONAL, &["CHAP_N=initiator", &wrong]);
+    let events = wire.take_events();
+    assert!(!events.contains(&Event::Proved), "{events:?}");
 }
 
 #[test]

@@ -652,6 +652,22 @@ fn cve_2026_23216_an_admission_that_comes_too_late_admits_nobody() {
 }
 
 #[test]
+fn cve_2026_23216_a_number_that_comes_too_late_begins_nothing() {
+    let mut wire = Wire::new(limits());
+    wire.admission = None;
+    wire.send(&login_pdu(TO_FULL, &[INITIATOR, TARGET]));
+    let admission = grant(fabrix_proto::iscsi::login::Auth::None);
+    let event = wire.with(|target, out| target.admit(admission, out));
+    assert_eq!(event, Some(Event::Proved));
+    let late = START.plus_ms(15_000);
+    let event = wire.with(|target, out| target.tick(late, out));
+    assert!(matches!(event, Some(Event::LoginFailed(_))));
+    wire.said();
+    assert_eq!(wire.with(|target, out| target.enter(Ok(tsih()), out)), None);
+    assert!(wire.said().is_empty() && wire.target.session().is_none());
+}
+
+#[test]
 fn a_request_while_the_owner_is_asked_is_one_too_many() {
     let mut wire = Wire::new(limits());
     wire.admission = None;

@@ -15,7 +15,9 @@ use crate::disk::DiskState;
 use crate::export::Entry;
 use crate::local::{Done, Order};
 use crate::nvme::Offer;
-use crate::{Export, Listen, NAMESPACES_MAX, Protocol, StartError, Target, listen, port};
+use crate::{
+    Export, Initiators, Listen, NAMESPACES_MAX, Protocol, StartError, Target, listen, port,
+};
 
 /// Why what is exported does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +195,22 @@ impl Target {
             ..self.shared.subsystem.current().offer.clone()
         };
         self.spread(offer)
+    }
+
+    /// Says which initiators may log in from now on, by name; None lets everybody in. What they have to prove stays.
+    /// Sessions of those that may no more end.
+    ///
+    /// # Errors
+    /// A name is not an iSCSI name.
+    pub fn set_initiators(&self, names: Option<Vec<String>>) -> Result<(), ChangeError> {
+        let _one_at_a_time = self.change();
+        let offer = self.shared.subsystem.current().offer.clone();
+        let chap = offer.initiators.chap.clone();
+        let initiators = Initiators { names, chap }.checked();
+        self.spread(Offer {
+            initiators: initiators.map_err(ChangeError::Refused)?,
+            ..offer
+        })
     }
 
     /// Where it listens for hosts now, in the order in which it began to, with the ports that the system chose.

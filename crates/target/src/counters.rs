@@ -1,11 +1,10 @@
-//! What the health log counts: how much hosts have read and written, and how often a medium failed.
+//! What the health log counts: how much hosts and initiators have read and written, and how often a medium failed.
 //!
 //! One set of counters per shard, in cache lines of its own and written by that shard alone, so that counting costs an
 //! addition; read from any shard, when a host asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabrix_proto::nvme::command::IoCommand;
 use fabrix_proto::nvme::log_page::HealthCounters;
 
 /// The counters of one shard. The alignment keeps them away from other shards' lines, prefetched pairs included.
@@ -28,19 +27,16 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Counters {
-    /// A command goes to its disk; `bytes` is how much of the disk it is about.
-    pub(crate) fn command(&self, command: &IoCommand, bytes: u64) {
-        match command {
-            IoCommand::Read { .. } | IoCommand::Compare { .. } => {
-                add(&self.reads, 1);
-                add(&self.read_bytes, bytes);
-            }
-            IoCommand::Write { .. } => {
-                add(&self.writes, 1);
-                add(&self.written_bytes, bytes);
-            }
-            _ => {}
-        }
+    /// A command reads so much of its disk.
+    pub(crate) fn read(&self, bytes: u64) {
+        add(&self.reads, 1);
+        add(&self.read_bytes, bytes);
+    }
+
+    /// A command writes so much of its disk.
+    pub(crate) fn written(&self, bytes: u64) {
+        add(&self.writes, 1);
+        add(&self.written_bytes, bytes);
     }
 
     /// A disk could not read or write what it should have.

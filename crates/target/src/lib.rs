@@ -18,6 +18,7 @@ mod notice;
 mod nvme;
 mod port;
 mod registry;
+mod strangers;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,12 +33,15 @@ use fabrix_rt::{Remote, TaskId};
 pub use change::ChangeError;
 pub use disk::{Keeper, Receipt};
 pub use export::Export;
+pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
+pub use iscsi::{Chap, Initiators};
 pub use notice::Notice;
 pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
 
 use local::{Order, Steward};
 use registry::Registry;
+use strangers::Strangers;
 
 /// What a target serves and to whom.
 pub struct TargetConfig {
@@ -47,12 +51,17 @@ pub struct TargetConfig {
     pub exports: Vec<Export>,
     /// Name of the iSCSI target, in lower case: the same disks, as logical units from 0 on.
     pub iscsi_name: String,
+    /// Who may log in there.
+    pub initiators: Initiators,
     /// Who stores reservations so that they outlive the process; none: they do not, and hosts are told so.
     pub keeper: Option<Arc<dyn Keeper>>,
     /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
     pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.
     pub max_connections: usize,
+    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A host opens all its
+    /// I/O queues before it says so on the first: fewer than a few hundred would keep large hosts out.
+    pub max_strangers: usize,
     /// Told what happens that an operator wants to know; called on the shard where it happens.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
 }
@@ -167,6 +176,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) sessions: iscsi::Sessions,
     pub(crate) deadlines: Deadlines,
+    pub(crate) strangers: Arc<Strangers>,
     pub(crate) counters: Vec<counters::Counters>,
     started: Instant,
     shards: Vec<Remote>,
@@ -252,6 +262,7 @@ impl Target {
             registry: Registry::new(config.max_connections),
             sessions: iscsi::Sessions::new(),
             deadlines,
+            strangers: Strangers::new(config.max_strangers),
             counters: shards
                 .iter()
                 .map(|_| counters::Counters::default())

@@ -15,6 +15,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
+use fabrix_proto::iscsi::auth::Challenges;
+use fabrix_proto::iscsi::login::Auth;
 use fabrix_proto::nvme::subsystem::Inventory;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
@@ -24,6 +26,7 @@ use crate::export::{Channels, Entry};
 use crate::iscsi::Units;
 use crate::nvme::Snapshot;
 use crate::registry::Place;
+use crate::strangers::Stranger;
 use crate::{Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
@@ -39,6 +42,8 @@ pub(crate) struct Local {
     served: RefCell<Arc<Snapshot>>,
     /// What admin queues see, and hosts have been told.
     announced: RefCell<Arc<Snapshot>>,
+    /// Of the logins that came here.
+    challenges: RefCell<Challenges>,
 }
 
 impl Local {
@@ -57,10 +62,21 @@ impl Local {
         Arc::clone(&self.announced.borrow().inventory)
     }
 
-    /// The logical units that sessions of this shard see, and whether initiators may be here at all.
-    pub(crate) fn units(&self) -> (Arc<Units>, bool) {
+    /// The logical units that an initiator of this name sees on this shard; nothing if it may not be here.
+    pub(crate) fn view(&self, initiator: &str) -> Option<Arc<Units>> {
+        self.served.borrow().view(initiator)
+    }
+
+    /// What an initiator must prove that logs in now.
+    ///
+    /// # Errors
+    /// A sentence: no challenge can be made.
+    pub(crate) fn demand(&self) -> Result<Auth, String> {
         let served = self.served.borrow();
-        (Arc::clone(&served.units), served.offer.hosts.is_none())
+        let chap = served.offer.initiators.chap.as_ref();
+        chap.map_or(Ok(Auth::None), |chap| {
+            chap.demand(&mut self.challenges.borrow_mut())
+        })
     }
 
     /// Where sessions are told that the target is.
@@ -134,10 +150,20 @@ pub(crate) enum Told {
     Noticed,
 }
 
+/// A connection that was accepted.
+pub(crate) struct Arrival {
+    pub(crate) stream: TcpStream,
+    /// What is spoken on it.
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: SocketAddr,
+    /// Kept until it has said who it is.
+    pub(crate) stranger: Stranger,
+}
+
 /// Told to a shard's part of the target.
 pub(crate) enum Order {
-    /// Keep this connection, on which this is spoken.
-    Adopt(TcpStream, Protocol),
+    /// Keep this connection.
+    Adopt(Arrival),
     /// Serve what is exported now.
     Serve(Done),
     /// Tell hosts what is served.
@@ -165,6 +191,7 @@ impl Steward {
             connections: RefCell::new(Vec::new()),
             served: RefCell::new(Arc::clone(&current)),
             announced: RefCell::new(current),
+            challenges: RefCell::default(),
             shared,
         };
         shard.add(Rc::new(RefCell::new(Self {
@@ -173,11 +200,11 @@ impl Steward {
     }
 
     /// An order that no mailbox had room for is made good here: the next connection finds what is exported now.
-    fn adopt(&self, shard: &mut Shard, stream: TcpStream, protocol: Protocol) {
+    fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
         self.serve(shard);
-        match protocol {
-            Protocol::NvmeTcp => nvme::Connection::adopt(shard, stream, &self.local),
-            Protocol::Iscsi => iscsi::Connection::adopt(shard, stream, &self.local),
+        match arrival.protocol {
+            Protocol::NvmeTcp => nvme::Connection::adopt(shard, arrival, &self.local),
+            Protocol::Iscsi => iscsi::Connection::adopt(shard, arrival, &self.local),
         }
     }
 
@@ -215,7 +242,7 @@ impl Task for Steward {
             Ok(Order::Adopt(..)) if self.local.shared.is_draining() => {
                 self.local.shared.disconnected()
             }
-            Ok(Order::Adopt(stream, protocol)) => self.adopt(shard, stream, protocol),
+            Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
             Ok(Order::Drain) => self.tell(shard, Told::Drain),

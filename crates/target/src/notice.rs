@@ -15,12 +15,12 @@ pub enum Notice {
         /// The controller's id.
         controller: u16,
         /// From where.
-        peer: Option<SocketAddr>,
+        peer: SocketAddr,
     },
     /// A host was refused in Connect.
     Refused {
         /// From where.
-        peer: Option<SocketAddr>,
+        peer: SocketAddr,
         /// Why, as a sentence.
         why: String,
     },
@@ -40,7 +40,7 @@ pub enum Notice {
         /// The session's number.
         session: u16,
         /// From where.
-        peer: Option<SocketAddr>,
+        peer: SocketAddr,
     },
     /// An iSCSI session, or a login that had been admitted, has ended.
     LoggedOut {
@@ -50,7 +50,7 @@ pub enum Notice {
     /// A peer broke the protocol; its connection was ended.
     Violation {
         /// From where.
-        peer: Option<SocketAddr>,
+        peer: SocketAddr,
         /// What it did.
         what: String,
     },
@@ -68,18 +68,11 @@ pub enum Notice {
     },
     /// A connection was closed because there are as many as allowed.
     TooManyConnections,
-}
-
-/// From where, for a sentence.
-struct Peer(Option<SocketAddr>);
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(address) => write!(f, "{address}"),
-            None => f.write_str("a peer that has gone"),
-        }
-    }
+    /// A connection was closed because its address has as many as allowed that have not said who they are.
+    TooManyStrangers {
+        /// From where.
+        peer: SocketAddr,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -90,13 +83,9 @@ impl fmt::Display for Notice {
                 controller,
                 peer,
             } => {
-                write!(
-                    f,
-                    "{host} connected from {}, controller {controller}",
-                    Peer(*peer)
-                )
+                write!(f, "{host} connected from {}, controller {controller}", peer)
             }
-            Self::Refused { peer, why } => write!(f, "refused {}: {why}", Peer(*peer)),
+            Self::Refused { peer, why } => write!(f, "refused {}: {why}", peer),
             Self::Disconnected {
                 host,
                 controller,
@@ -109,15 +98,11 @@ impl fmt::Display for Notice {
                 session,
                 peer,
             } => {
-                write!(
-                    f,
-                    "{initiator} logged in from {}, session {session}",
-                    Peer(*peer)
-                )
+                write!(f, "{initiator} logged in from {}, session {session}", peer)
             }
             Self::LoggedOut { session } => write!(f, "session {session} has ended"),
             Self::Violation { peer, what } => {
-                write!(f, "ended the connection of {}: {what}", Peer(*peer))
+                write!(f, "ended the connection of {}: {what}", peer)
             }
             Self::Disk { nsid, why } => write!(f, "namespace {nsid}: {why}"),
             Self::AcceptPaused { errno } => write!(
@@ -128,6 +113,10 @@ impl fmt::Display for Notice {
             Self::TooManyConnections => {
                 f.write_str("closed a new connection: there are as many as allowed")
             }
+            Self::TooManyStrangers { peer } => write!(
+                f,
+                "closed a new connection of {peer}: from there as many as allowed have not said who they are"
+            ),
         }
     }
 }

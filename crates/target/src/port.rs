@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
 
-use crate::local::{Done, Order};
+use crate::local::{Arrival, Done, Order};
 use crate::{Listen, Notice, Protocol, Shared};
 
 /// The accept in flight, and the pause after a failed one.
@@ -73,13 +73,30 @@ impl Port {
         );
     }
 
+    /// Takes a connection in if there is room for it; one that is not handed over is closed.
+    fn admit(&mut self, stream: TcpStream) {
+        if !self.shared.may_connect() {
+            return self.shared.notice(&Notice::TooManyConnections);
+        }
+        let Ok(peer) = stream.peer_addr() else {
+            // It has gone already.
+            return;
+        };
+        match self.shared.strangers.meet(peer.ip()) {
+            Some(stranger) => self.hand_over(Arrival {
+                stream,
+                protocol: self.protocol,
+                peer,
+                stranger,
+            }),
+            None => self.shared.notice(&Notice::TooManyStrangers { peer }),
+        }
+    }
+
     /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes the limit.
-    fn hand_over(&mut self, stream: TcpStream) {
+    fn hand_over(&mut self, arrival: Arrival) {
         self.shared.connected();
-        if !self
-            .shared
-            .order(self.next_shard, Order::Adopt(stream, self.protocol))
-        {
+        if !self.shared.order(self.next_shard, Order::Adopt(arrival)) {
             self.shared.disconnected();
         }
         self.next_shard = self.next_shard.wrapping_add(1);
@@ -109,13 +126,9 @@ impl Task for Port {
         match completion.loan {
             Loan::Socket(socket) => {
                 self.pausing = false;
-                if self.shared.may_connect() {
-                    // The descriptor is ours alone, so nothing can fail; a connection lost here is closed.
-                    if let Ok(stream) = socket.into_stream() {
-                        self.hand_over(stream);
-                    }
-                } else {
-                    self.shared.notice(&Notice::TooManyConnections);
+                // The descriptor is ours alone, so nothing can fail; a connection lost here is closed.
+                if let Ok(stream) = socket.into_stream() {
+                    self.admit(stream);
                 }
                 self.accept(shard);
             }

@@ -1,7 +1,7 @@
 //! Answers on the control socket, on a thread of its own that no I/O waits for.
 //!
 //! Knows HTTP through `axum` and turns each request into one call of [`Served`]. The socket belongs to the user who
-//! started `serve`: whoever may open it may change everything.
+//! started `serve`: that user, and root, may change everything, and nobody else gets an answer.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::rejection::{JsonRejection, PathRejection};
-use axum::extract::{self, State};
+use axum::extract::{self, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
@@ -19,6 +19,8 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::own_uid;
+use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
 use crate::served::Served;
 
@@ -38,6 +40,7 @@ impl Server {
         };
         let listener = bind(path).map_err(cannot)?;
         listener.set_nonblocking(true).map_err(cannot)?;
+        let uid = own_uid().map_err(cannot)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()
@@ -46,10 +49,10 @@ impl Server {
         let answer = move || {
             let served = runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener)?;
-                axum::serve(listener, router(served)).await
+                axum::serve(Owners { listener, uid }, router(served)).await
             });
             if let Err(error) = served {
-                crate::cli::terminal::say(format_args!("the control socket is closed: {error}"));
+                say(format_args!("the control socket is closed: {error}"));
             }
         };
         thread.spawn(answer).map_err(cannot)?;
@@ -63,6 +66,35 @@ impl Drop for Server {
     fn drop(&mut self) {
         // A file that somebody else has removed is not ours to put back.
         let _gone = fs::remove_file(&self.path);
+    }
+}
+
+/// Lets in who acts as our user, or as root, and closes all others. The socket's file keeps them out too; a folder that
+/// is shared, a mode that somebody has changed and an inherited descriptor do not open what only its owner may change.
+struct Owners {
+    listener: tokio::net::UnixListener,
+    uid: u32,
+}
+
+impl axum::serve::Listener for Owners {
+    type Io = tokio::net::UnixStream;
+    type Addr = tokio::net::unix::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            // axum's own accepting waits out a want of descriptors.
+            let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
+            let peer = stream.peer_cred().map(|peer| peer.uid());
+            match peer {
+                Ok(uid) if uid == self.uid || uid == 0 => return (stream, address),
+                Ok(uid) => say(format_args!("the control socket: refused user {uid}")),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
     }
 }
 
@@ -120,8 +152,12 @@ fn router(served: Arc<Served>) -> Router {
                 "this path does not take that method",
             )
         })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(served)
 }
+
+/// The longest thing that can be asked: a list of some thousand names.
+const BODY_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

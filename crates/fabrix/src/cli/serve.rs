@@ -8,21 +8,24 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabrix_block::Device;
-use fabrix_target::{Export, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::terminal::{print, say};
+use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path};
 use crate::args::{Format, ServeArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
-use crate::served::{Allowed, Served, Shelf, listen_address, start_failure};
+use crate::served::{Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
 use crate::state::State;
 
 /// Connections of all hosts together.
 const MAX_CONNECTIONS: usize = 16_384;
+/// Of those that have not said who they are, so many of one address: eight hosts of 128 processors at once.
+const MAX_STRANGERS: usize = 1024;
 /// What one command may move; a disk that takes less lowers it.
 const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 /// How long connections have to finish what they have begun.
@@ -35,10 +38,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|text| listen_address(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let allowed = Allowed::new(&args.allow)?;
+    let allowed = Allowed::new(&args.allow, args.chap.is_some())?;
     listen
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;
+    let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
     let state = State::open(args.state.as_deref())?;
     let shelf = Shelf::new(opener, args.read_only, state.clone());
@@ -46,7 +50,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let shards = Shards::start(args.engine.cores.as_ref(), args.engine.engine)?;
-    let mut config = target_config(args, &devices, listen, allowed.hosts());
+    let mut config = target_config(args, &devices, listen, (allowed.hosts(), initiators));
     config.keeper = state.map(|state| state as Arc<dyn Keeper>);
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
@@ -107,7 +111,7 @@ fn target_config(
     args: &ServeArgs,
     devices: &[Arc<dyn Device>],
     listen: Vec<Listen>,
-    hosts: Option<Vec<String>>,
+    (hosts, initiators): (Option<Vec<String>>, Initiators),
 ) -> TargetConfig {
     let serial = devices
         .first()
@@ -135,9 +139,11 @@ fn target_config(
         },
         exports: devices.iter().zip(1..).map(export).collect(),
         iscsi_name: args.iqn.clone(),
+        initiators,
         keeper: None,
         listen,
         max_connections: MAX_CONNECTIONS,
+        max_strangers: MAX_STRANGERS,
         notify: Box::new(|notice| say(notice)),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fabrix_block::Device;
 use fabrix_block::exclusive::Exclusive;
 use fabrix_rt::engine::Engine;
-use fabrix_target::{Export, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 
 use crate::args::{Cores, RemoteArgs};
 use crate::disks::host_options;
@@ -54,7 +54,9 @@ impl Loopback {
             }],
             iscsi_name: "iqn.2026-01.io.fabrix:loopback".to_owned(),
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
+            initiators: Initiators::anybody(),
             keeper: None,
+            max_strangers: 1024,
             max_connections: 1024,
             notify: Box::new(|_| {}),
         };

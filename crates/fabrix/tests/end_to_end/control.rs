@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use crate::harness::{Serve, fabrix};
 
@@ -155,6 +157,32 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_target() {
         std::fs::read_to_string(folder.path().join("file")).expect("still there"),
         "mine"
     );
+}
+
+/// The kernel says who asks, whatever the modes of the file and its folders have become.
+#[test]
+fn cve_2021_27365_the_socket_answers_nobody_but_its_owner() {
+    const NOBODY: u32 = 65534;
+    let folder = folder();
+    let (serve, api) = controlled(&folder);
+    let open = |path: &std::path::Path, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("it is ours");
+    };
+    open(folder.path(), 0o755);
+    open(&folder.path().join("api"), 0o666);
+    let mut client = Command::new(env!("CARGO_BIN_EXE_fabrix"));
+    client.args(["ctl", "--api", &api, "show"]).uid(NOBODY);
+    let Ok(ended) = client.output() else {
+        println!(
+            "SKIPPED: cve_2021_27365: only root can become somebody else, who must be able to run this program"
+        );
+        return;
+    };
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    assert!(ended.stdout.is_empty());
+    fabrix(&["ctl", "--api", &api, "show"]).exits(0);
+    drop(serve);
 }
 
 /// What any HTTP client sends; gives the whole answer.

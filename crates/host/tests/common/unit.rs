@@ -230,11 +230,13 @@ impl Link {
         match *event {
             Event::Authorize => {
                 let admission = Admission::Admit(Grant {
-                    tsih: NonZeroU16::MIN,
                     portal_group_tag: 1,
                     auth: Auth::None,
                 });
                 return Ok(self.with(|target, out| target.admit(admission, out)));
+            }
+            Event::Proved => {
+                return Ok(self.with(|target, out| target.enter(Ok(NonZeroU16::MIN), out)));
             }
             Event::LoggedIn => {
                 self.shared.sessions.fetch_add(1, Ordering::AcqRel);

@@ -161,6 +161,12 @@ impl Credentials {
             _ => Err(PolicyError::NameLength),
         }
     }
+
+    /// Whether both prove themselves with one secret: then either could answer in the other's place.
+    #[must_use]
+    pub fn shares_secret(&self, other: &Self) -> bool {
+        self.secret == other.secret
+    }
 }
 
 /// A challenge of ours, used for one login.
@@ -241,7 +247,7 @@ impl ChapPolicy {
     ) -> Result<Self, PolicyError> {
         if target
             .as_ref()
-            .is_some_and(|target| target.secret == initiator.secret)
+            .is_some_and(|target| target.shares_secret(&initiator))
         {
             return Err(PolicyError::SameSecret);
         }

@@ -1,8 +1,9 @@
 //! The target's side of a login: stages, names, authentication and negotiation, request by request.
 //!
 //! It knows what may be said when, and yields the values of a session. It does not decide who may log in: after the
-//! first request it asks ([`Step::Authorize`]), and goes on with what its owner grants. It builds the text of a
-//! response; the numbers of the PDU are the machine's.
+//! first request it asks ([`Step::Authorize`]), and goes on with what its owner grants. When the initiator has proved
+//! what it must it asks once more ([`Step::Proved`]): only then may an older session be ended for the new one. It
+//! builds the text of a response; the numbers of the PDU are the machine's.
 //!
 //! `login/leading.rs` reads who wants in, `login/security.rs` follows the authentication.
 //!
@@ -17,7 +18,7 @@ use core::num::NonZeroU16;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub use self::leading::{Leading, NAME_BYTES_MAX};
+pub use self::leading::{Leading, NAME_BYTES_MAX, name};
 use self::security::{Given, Security};
 use super::auth::ChapPolicy;
 use super::keys::{Key, Negotiation, Parameters, Purpose, Reply, Wishes};
@@ -40,11 +41,9 @@ pub enum Admission {
     },
 }
 
-/// What an initiator gets when it has proved what it must.
+/// On which terms an initiator may log in.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// TSIH: the session's number, unique among those of this initiator.
-    pub tsih: NonZeroU16,
     /// TargetPortalGroupTag.
     pub portal_group_tag: u16,
     /// What it must prove.
@@ -78,6 +77,8 @@ pub enum Step {
     Respond(Response),
     /// Ask the owner who [`Login::leading`] is, and call [`Login::admit`].
     Authorize,
+    /// The initiator has proved what it must: the owner makes room for its session, and calls [`Login::enter`].
+    Proved,
     /// Send this response: the session begins.
     Complete(Response, Box<Session>),
     /// Send this, and end the connection.
@@ -162,6 +163,8 @@ pub struct Login {
     requests: u8,
     responses: u8,
     declared: bool,
+    /// The last response, while the owner is asked for the session's number.
+    last: Option<Response>,
 }
 
 impl Login {
@@ -181,6 +184,7 @@ impl Login {
             requests: 0,
             responses: 0,
             declared: false,
+            last: None,
         }
     }
 
@@ -190,10 +194,16 @@ impl Login {
         self.leading.as_ref()
     }
 
-    /// Whether the owner has been asked and has not answered.
+    /// Whether the owner has been asked who may log in, and has not answered.
     #[must_use]
-    pub const fn is_waiting(&self) -> bool {
+    pub const fn awaits_admission(&self) -> bool {
         self.leading.is_some() && self.grant.is_none()
+    }
+
+    /// Whether the owner has been asked for the session's number, and has not answered.
+    #[must_use]
+    pub const fn awaits_number(&self) -> bool {
+        self.last.is_some()
     }
 
     /// Takes one request: its header and its data segment.
@@ -218,9 +228,31 @@ impl Login {
         }
     }
 
+    /// Takes the owner's answer to [`Step::Proved`]: the session's number (TSIH), or why there is none.
+    pub fn enter(&mut self, number: Result<NonZeroU16, LoginStatus>) -> Step {
+        let (Some(mut response), Some(leading)) = (self.last.take(), self.leading.clone()) else {
+            let sentence = "a login that has proved nothing yet";
+            return Step::Refuse(Refusal::initiator_error(sentence));
+        };
+        let tsih = match number {
+            Ok(tsih) => tsih,
+            Err(status) => {
+                let sentence = "there is no room for the session";
+                return Step::Refuse(Refusal::new(status, sentence));
+            }
+        };
+        response.tsih = tsih.get();
+        let session = Session {
+            leading,
+            tsih,
+            parameters: self.negotiation.agreed(),
+        };
+        Step::Complete(response, Box::new(session))
+    }
+
     fn step(&mut self, header: &LoginRequest, segment: &[u8]) -> Result<Step, Refusal> {
         self.requests += 1;
-        if self.is_waiting() || self.requests > REQUESTS_MAX {
+        if self.awaits_admission() || self.awaits_number() || self.requests > REQUESTS_MAX {
             let sentence = "a Login Request too many";
             return Err(Refusal::initiator_error(sentence));
         }
@@ -389,14 +421,8 @@ impl Login {
         if next != Stage::FullFeature {
             return Step::Respond(response);
         }
-        response.tsih = grant.tsih.get();
-        let leading = self.leading.clone().expect("asked after the first request");
-        let session = Session {
-            leading,
-            tsih: grant.tsih,
-            parameters: self.negotiation.agreed(),
-        };
-        Step::Complete(response, Box::new(session))
+        self.last = Some(response);
+        Step::Proved
     }
 }
 

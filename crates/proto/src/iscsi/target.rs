@@ -123,6 +123,9 @@ pub enum Transfer {
 pub enum Event {
     /// Somebody wants to log in: `Target::leading` says who, `Target::admit` answers.
     Authorize,
+    /// It has proved what it must. The owner ends an older session of the same initiator and ISID first, and answers
+    /// with `Target::enter`: who proves nothing has no effect on the sessions of others.
+    Proved,
     /// The login has failed; the initiator has been told, and the connection is over.
     LoginFailed(Refusal),
     /// The session begins: `Target::session` has its values.
@@ -257,7 +260,7 @@ impl Target {
         }
     }
 
-    /// Who wants to log in, after [`Event::Authorize`].
+    /// Who wants to log in, after [`Event::Authorize`], or has.
     #[must_use]
     pub fn leading(&self) -> Option<&Leading> {
         match &self.phase {

@@ -193,12 +193,18 @@ pub struct Wire {
     pub admission: Option<Admission>,
 }
 
+/// What a login yields that has one whole text.
+pub const LOGIN: [Event; 3] = [Event::Authorize, Event::Proved, Event::LoggedIn];
 pub const SLOT_BYTES: usize = 1 << 20;
 pub const START: Nanos = Nanos(1_000_000_000);
 
+/// The number that sessions have here.
+pub fn tsih() -> NonZeroU16 {
+    NonZeroU16::new(0x0102).expect("not zero")
+}
+
 pub fn grant(auth: Auth) -> Admission {
     Admission::Admit(Grant {
-        tsih: NonZeroU16::new(0x0102).expect("not zero"),
         portal_group_tag: 1,
         auth,
     })
@@ -289,11 +295,20 @@ impl Wire {
 
     fn take(&mut self, event: Option<Event>) {
         let Some(event) = event else { return };
-        let asked = event == Event::Authorize;
-        self.events.push(event);
-        if asked && let Some(admission) = self.admission.clone() {
-            let event = self.with(|target, out| target.admit(admission, out));
-            self.events.extend(event);
+        self.events.push(event.clone());
+        let Some(admission) = self.admission.clone() else {
+            return;
+        };
+        match event {
+            Event::Authorize => {
+                let event = self.with(|target, out| target.admit(admission, out));
+                self.take(event);
+            }
+            Event::Proved => {
+                let event = self.with(|target, out| target.enter(Ok(tsih()), out));
+                self.take(event);
+            }
+            _ => {}
         }
     }
 
@@ -380,7 +395,7 @@ pub fn logged_in(limits: TargetLimits, pairs: &[&str]) -> Wire {
     let mut wire = Wire::new(limits);
     let all = [&[INITIATOR, TARGET, "SessionType=Normal"], pairs].concat();
     wire.send(&login_pdu(TO_FULL, &all));
-    assert_eq!(wire.take_events(), [Event::Authorize, Event::LoggedIn]);
+    assert_eq!(wire.take_events(), LOGIN);
     let reply = wire.reply();
     assert_eq!(reply.get32(36), 0, "{}", reply.text());
     let on = |pair| pairs.contains(&pair);

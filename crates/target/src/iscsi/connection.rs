@@ -5,13 +5,14 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
-use fabrix_proto::iscsi::pdu::LoginStatus;
+use fabrix_proto::iscsi::login::{Admission, Grant};
+use fabrix_proto::iscsi::pdu::{AsyncEvent, LoginStatus};
 use fabrix_proto::iscsi::target::{Event, Scope, Target, TargetLimits};
 use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
@@ -19,11 +20,12 @@ use fabrix_transport::{Ended, Stream, StreamSlots, pass};
 
 use super::session::{DISK_SLOTS, Desk, Session};
 use super::sessions::Entering;
-use super::units::PORTAL_GROUP_TAG;
+use super::units::{PORTAL_GROUP_TAG, Units};
 use crate::Notice;
 use crate::disk::{ERRAND_AGAIN, Stop};
-use crate::local::{Local, Told};
+use crate::local::{Arrival, Local, Told};
 use crate::registry::Place;
+use crate::strangers::Stranger;
 
 /// The connection's own slots of its task.
 const STREAM: StreamSlots = StreamSlots {
@@ -65,10 +67,14 @@ pub(crate) struct Connection {
     stream: Stream<Target>,
     local: Rc<Local>,
     session: Option<Box<Session>>,
+    /// Who it says it is, for the log.
+    claim: Option<Box<str>>,
     /// The session's number, from the moment the login may succeed.
     tsih: Option<NonZeroU16>,
     phase: Phase,
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
+    /// There until it has said who it is.
+    stranger: Option<Stranger>,
     deadline: Option<TimerId>,
     retrying: bool,
     leaving: bool,
@@ -80,8 +86,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Takes over an accepted connection.
-    pub(crate) fn adopt(shard: &mut Shard, stream: TcpStream, local: &Rc<Local>) {
-        let peer = stream.peer_addr().ok();
+    pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
+        let stream = arrival.stream;
         // Answers leave when they are ready: one send carries all of a turn.
         let _only_slower = stream.set_nodelay(true);
         let socket = Socket::from(stream);
@@ -102,9 +108,11 @@ impl Connection {
             stream,
             local: Rc::clone(local),
             session: None,
+            claim: None,
             tsih: None,
             phase: Phase::Open,
-            peer,
+            peer: arrival.peer,
+            stranger: Some(arrival.stranger),
             deadline: None,
             retrying: false,
             leaving: false,
@@ -140,14 +148,19 @@ impl Connection {
     fn event(&mut self, shard: &mut Shard, event: Event) {
         match event {
             Event::Authorize => self.authorize(shard),
+            Event::Proved => self.enter(shard),
             Event::LoginFailed(refusal) => {
+                let claim = self
+                    .claim
+                    .as_deref()
+                    .unwrap_or("an initiator without a name");
                 self.local.shared.notice(&Notice::Refused {
                     peer: self.peer,
-                    why: refusal.sentence.to_owned(),
+                    why: format!("{claim}: {}", refusal.sentence),
                 });
                 self.part(shard);
             }
-            Event::LoggedIn => self.logged_in(),
+            Event::LoggedIn => self.logged_in(shard),
             Event::Silent => self.end(shard),
             Event::SendTargets(scope) => self.name_targets(&scope),
             Event::Logout(_) => {
@@ -207,35 +220,61 @@ impl Connection {
 
     /// Somebody wants to log in.
     fn authorize(&mut self, shard: &mut Shard) {
+        let leading = self.stream.machine().leading();
+        self.claim = leading.map(|leading| leading.initiator.clone());
+        let admission = self.admission();
+        let (machine, mut out) = self.stream.speak();
+        if let Some(event) = machine.admit(admission, &mut out) {
+            self.event(shard, event);
+        }
+    }
+
+    /// Whether who wants to log in may, and what it must prove.
+    fn admission(&self) -> Admission {
+        let leading = self.stream.machine().leading();
+        let Some(leading) = leading.filter(|_| self.phase == Phase::Open) else {
+            return Admission::Refuse(LoginStatus::UNAVAILABLE);
+        };
+        let Some(units) = self.local.view(&leading.initiator) else {
+            return Admission::Refuse(LoginStatus::FORBIDDEN);
+        };
+        let wanted = leading.target.as_deref();
+        if wanted.is_some_and(|name| name != units.target.name.to_ascii_lowercase()) {
+            return Admission::Refuse(LoginStatus::NOT_FOUND);
+        }
+        match self.local.demand() {
+            Ok(auth) => Admission::Admit(Grant {
+                portal_group_tag: PORTAL_GROUP_TAG,
+                auth,
+            }),
+            Err(why) => {
+                let peer = self.peer;
+                self.local.shared.notice(&Notice::Refused { peer, why });
+                Admission::Refuse(LoginStatus::TARGET_ERROR)
+            }
+        }
+    }
+
+    /// Who wants to log in has proved what it must: its session begins, after an older one of the same has ended.
+    fn enter(&mut self, shard: &mut Shard) {
         let Some(leading) = self.stream.machine().leading() else {
             return;
         };
-        let (units, anybody) = self.local.units();
-        let known = leading.target.as_deref();
-        let is_ours = known.is_none_or(|name| name == units.target.name.to_ascii_lowercase());
         let place = self.local.place(self.task);
-        let admission = if !anybody {
-            Admission::Refuse(LoginStatus::FORBIDDEN)
-        } else if !is_ours {
-            Admission::Refuse(LoginStatus::NOT_FOUND)
-        } else if self.phase != Phase::Open {
-            Admission::Refuse(LoginStatus::UNAVAILABLE)
+        let number = if self.phase != Phase::Open {
+            Err(LoginStatus::UNAVAILABLE)
         } else {
             match self.local.shared.sessions.enter(leading, place) {
                 Entering::Entered(tsih) => {
                     self.tsih = Some(tsih);
-                    Admission::Admit(Grant {
-                        tsih,
-                        portal_group_tag: PORTAL_GROUP_TAG,
-                        auth: Auth::None,
-                    })
+                    Ok(tsih)
                 }
-                Entering::Full => Admission::Refuse(LoginStatus::OUT_OF_RESOURCES),
+                Entering::Full => Err(LoginStatus::OUT_OF_RESOURCES),
                 Entering::Occupied(older) => return self.replace(shard, &older),
             }
         };
         let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.admit(admission, &mut out) {
+        if let Some(event) = machine.enter(number, &mut out) {
             self.event(shard, event);
         }
     }
@@ -251,18 +290,22 @@ impl Connection {
         shard.set_timer(token, at);
     }
 
-    fn logged_in(&mut self) {
+    fn logged_in(&mut self, shard: &mut Shard) {
         let Some(session) = self.stream.machine().session() else {
             return;
         };
+        self.stranger = None;
         let (leading, tsih) = (&session.leading, session.tsih);
         self.local.shared.notice(&Notice::LoggedIn {
             initiator: leading.initiator.to_string(),
             session: tsih.get(),
             peer: self.peer,
         });
+        let Some(units) = self.local.view(&leading.initiator) else {
+            // The list has changed since it was asked; the order to look again has not come yet.
+            return self.end(shard);
+        };
         if !leading.discovery {
-            let (units, _) = self.local.units();
             let slots = usize::from(TargetLimits::default().slots());
             let place = self.local.place(self.task);
             self.session = Some(Box::new(Session::new(place, leading, units, slots)));
@@ -271,12 +314,12 @@ impl Connection {
 
     /// SendTargets: one target, at all addresses where it listens, the one that was reached first.
     fn name_targets(&mut self, scope: &Scope) {
-        let (units, _) = self.local.units();
-        let name = &units.target.name;
-        let wanted = match scope {
+        let units = self.view();
+        let name = units.as_ref().map(|units| units.target.name.as_str());
+        let name = name.filter(|name| match scope {
             Scope::All | Scope::Session => true,
-            Scope::Named(wanted) => **wanted == *name,
-        };
+            Scope::Named(wanted) => **wanted == *name.to_ascii_lowercase(),
+        });
         let here = self.stream.socket().local_addr().ok();
         let mut portals: Vec<SocketAddr> = here.into_iter().collect();
         for mut portal in self.local.portals() {
@@ -292,7 +335,7 @@ impl Connection {
             .map(|portal| format!("{portal},{PORTAL_GROUP_TAG}"))
             .collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-        let named = wanted.then_some((name.as_str(), &texts[..]));
+        let named = name.map(|name| (name, &texts[..]));
         let (machine, mut out) = self.stream.speak();
         machine.answer_targets(named, &mut out);
     }
@@ -355,12 +398,18 @@ impl Connection {
         self.set_deadline(shard, at);
     }
 
-    /// Finishes what has begun, then closes.
+    /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
     fn drain(&mut self, shard: &mut Shard) {
         if self.phase != Phase::Open {
             return;
         }
         self.phase = Phase::Draining;
+        if self.session.is_some() {
+            let within = self.local.shared.deadlines.parting.as_secs().max(1);
+            let within_s = u16::try_from(within).unwrap_or(u16::MAX);
+            let (machine, mut out) = self.stream.speak();
+            machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
+        }
         self.await_parting(shard);
         shard.flush_later(self.task);
     }
@@ -492,14 +541,21 @@ impl Connection {
         shard.flush_later(self.task);
     }
 
+    /// What the initiator of this connection sees; nothing if it may not be here, or has not said who it is.
+    fn view(&self) -> Option<Arc<Units>> {
+        let leading = self.stream.machine().leading()?;
+        self.local.view(&leading.initiator)
+    }
+
     /// The session sees what its shard serves now; one that may no more be here ends.
     fn serve(&mut self, shard: &mut Shard) {
-        let (units, anybody) = self.local.units();
-        if !anybody {
-            return self.end(shard);
+        if self.stream.machine().leading().is_none() {
+            return;
         }
-        if let Some(session) = &mut self.session {
-            session.serve(units);
+        match (self.view(), &mut self.session) {
+            (None, _) => self.end(shard),
+            (Some(units), Some(session)) => session.serve(units),
+            (Some(_), None) => {}
         }
     }
 }
@@ -531,7 +587,7 @@ impl Task for Connection {
             RETRY => self.retry(shard),
             ERRANDS => self.run_errands(shard),
             ENTER if self.phase == Phase::Open && self.tsih.is_none() => {
-                self.authorize(shard);
+                self.enter(shard);
                 shard.flush_later(self.task);
             }
             ENTER => {}
@@ -561,8 +617,8 @@ impl Task for Connection {
         }
         self.arrange_retry(shard);
         self.arrange_errands(shard);
-        let busy = self.stream.machine().slots_in_use() > 0;
-        if self.phase == Phase::Draining && !busy && self.stream.is_drained() {
+        // A session ends with its logout.
+        if self.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained() {
             self.end(shard);
         }
     }

@@ -15,6 +15,7 @@ use fabrix_rt::{Buf, Loan};
 
 use super::session::{Desk, copy};
 use super::units::{Unit, UnitName};
+use crate::counters::Counters;
 use copying::Copying;
 
 /// Where a command's data lies.
@@ -130,6 +131,29 @@ impl Job {
             tries: 0,
             done: 0,
             piece: 0,
+        }
+    }
+
+    /// Counts for the health log what the initiator reads or writes, as NVMe counts it.
+    pub(super) fn count_in(&self, counters: &Counters) {
+        let bytes = |extent: &Extent| u64::from(extent.blocks) * u64::from(self.block_bytes);
+        let Task::Disk(operation) = &self.task else {
+            return;
+        };
+        match operation {
+            DiskOperation::Read { extent, .. }
+            | DiskOperation::Verify {
+                extent,
+                check: ByteCheck::Data,
+            } => counters.read(bytes(extent)),
+            DiskOperation::Write { extent, .. }
+            | DiskOperation::WriteAndVerify { extent, .. }
+            | DiskOperation::OrWrite { extent, .. } => counters.written(bytes(extent)),
+            DiskOperation::CompareAndWrite { extent, .. } => {
+                counters.read(bytes(extent));
+                counters.written(bytes(extent));
+            }
+            _ => {}
         }
     }
 

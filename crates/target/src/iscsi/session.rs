@@ -459,6 +459,7 @@ impl Session {
             // Not one whole block of data: nothing is to be done, and the residual says so.
             return self.respond(desk, slot, &Response::good(moved));
         }
+        job.count_in(desk.local.counters());
         match transfer {
             Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
                 self.set(slot, Work::Fetching(job));

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ use super::io::{DISK_SLOTS, Desk, IoQueue, Owner};
 use super::subsystems::discovery_address;
 use crate::Notice;
 use crate::disk::{ERRAND_AGAIN, Member, Role as MemberRole, Stop};
-use crate::local::{Local, Told};
+use crate::local::{Arrival, Local, Told};
 use crate::registry::{HostName, JoinError, Place};
+use crate::strangers::Stranger;
 
 /// The connection's own slots of its task.
 const STREAM: StreamSlots = StreamSlots {
@@ -77,7 +78,9 @@ pub(crate) struct Connection {
     local: Rc<Local>,
     role: Role,
     phase: Phase,
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
+    /// There until it has said who it is.
+    stranger: Option<Stranger>,
     deadline: Option<TimerId>,
     retrying: bool,
     /// A timer will look at what takes more than one turn.
@@ -90,8 +93,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Takes over an accepted connection.
-    pub(crate) fn adopt(shard: &mut Shard, stream: TcpStream, local: &Rc<Local>) {
-        let peer = stream.peer_addr().ok();
+    pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
+        let stream = arrival.stream;
         // Answers leave when they are ready: one send carries all of a turn.
         let _only_slower = stream.set_nodelay(true);
         let socket = Socket::from(stream);
@@ -114,7 +117,8 @@ impl Connection {
             local: Rc::clone(local),
             role: Role::Unknown { connecting: None },
             phase: Phase::Open,
-            peer,
+            peer: arrival.peer,
+            stranger: Some(arrival.stranger),
             deadline: Some(shard.set_timer(
                 Token {
                     task,
@@ -383,6 +387,7 @@ impl Connection {
             controller
         };
         let (machine, _) = self.stream.speak();
+        self.stranger = None;
         machine.set_queue(connect.is_admin(), connect.queue_entries);
         machine.set_flow_control(!connect.disable_sq_flow_control);
         Ok(controller)

@@ -293,9 +293,12 @@ impl IoQueue {
             return self.abandon(desk, expected);
         }
         let blocks = wanted.command.extent().map_or(0, |(_, blocks)| blocks);
-        desk.local
-            .counters()
-            .command(&wanted.command, u64::from(wanted.bytes(blocks)));
+        let (counters, bytes) = (desk.local.counters(), u64::from(wanted.bytes(blocks)));
+        match wanted.command {
+            IoCommand::Read { .. } | IoCommand::Compare { .. } => counters.read(bytes),
+            IoCommand::Write { .. } => counters.written(bytes),
+            _ => {}
+        }
         self.wanted[usize::from(slot.0)] = Some(wanted);
         if fuse != Fuse::Normal || expected.is_some() {
             return self.fused(desk, slot, wanted, fuse, expected, transfer);

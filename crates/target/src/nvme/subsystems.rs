@@ -16,7 +16,7 @@ use super::DISCOVERY_PORT;
 use crate::TargetConfig;
 use crate::disk::{DiskState, Keeper};
 use crate::export::Entry;
-use crate::iscsi::Units;
+use crate::iscsi::{Initiators, Units};
 
 /// The subsystem's name and who may connect.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(crate) struct Offer {
     /// Where initiators find the same disks.
     pub(crate) portals: Vec<SocketAddr>,
     pub(crate) hosts: Option<Vec<String>>,
+    /// Names in lower case.
+    pub(crate) initiators: Initiators,
 }
 
 /// Everything that is exported at one moment, and what hosts are told of it; immutable, and replaced whole.
@@ -61,6 +63,15 @@ pub(crate) struct Snapshot {
     pub(crate) units: Arc<Units>,
     /// Grows with every change.
     pub(crate) version: u64,
+}
+
+impl Snapshot {
+    /// What an initiator of this name, in lower case, sees; nothing if it may not be here. Logins, SendTargets and
+    /// sessions ask this and nothing else.
+    pub(crate) fn view(&self, initiator: &str) -> Option<Arc<Units>> {
+        let admitted = self.offer.initiators.admit(initiator);
+        admitted.then(|| Arc::clone(&self.units))
+    }
 }
 
 /// The subsystem and what it exports now. Shards keep snapshots of their own and look here when they are told to.
@@ -96,6 +107,7 @@ impl Subsystems {
             addresses: Vec::new(),
             portals: Vec::new(),
             hosts: config.subsystem.hosts.clone(),
+            initiators: config.initiators.checked()?,
         };
         let snapshot = Snapshot {
             inventory: inventory(&config.subsystem, &offer, 0)?,

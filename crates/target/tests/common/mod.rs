@@ -21,7 +21,7 @@ use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
 use fabrix_target::{
-    Deadlines, Export, Keeper, Listen, Notice, SubsystemConfig, Target, TargetConfig,
+    Deadlines, Export, Initiators, Keeper, Listen, Notice, SubsystemConfig, Target, TargetConfig,
 };
 
 use host::Host;
@@ -41,7 +41,9 @@ pub struct Plan {
     pub arena_bytes: usize,
     pub devices: Vec<Arc<dyn Device>>,
     pub hosts: Option<Vec<String>>,
+    pub initiators: Initiators,
     pub max_connections: usize,
+    pub max_strangers: usize,
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
     pub deadlines: Deadlines,
@@ -55,7 +57,9 @@ impl Default for Plan {
             arena_bytes: 256 << 20,
             devices: vec![ram("first", 512, 16 << 20)],
             hosts: None,
+            initiators: Initiators::anybody(),
             max_connections: 64,
+            max_strangers: 64,
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
             deadlines: Deadlines::default(),
@@ -112,9 +116,11 @@ impl Stage {
                 .map(|(nsid, device)| Export { nsid, device })
                 .collect(),
             iscsi_name: IQN.to_owned(),
+            initiators: plan.initiators,
             keeper: plan.keeper,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
+            max_strangers: plan.max_strangers,
             notify: Box::new(move |notice| {
                 let _nobody_listens = tell.lock().expect("no panic here").send(notice.clone());
             }),

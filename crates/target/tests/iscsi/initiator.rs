@@ -55,6 +55,8 @@ impl Initiator {
     pub(crate) fn dial(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).expect("the target listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // What is sent in pieces does not wait for the target's kernel.
+        socket.set_nodelay(true).expect("an option");
         Self {
             socket,
             digests: false,
@@ -93,20 +95,61 @@ impl Initiator {
 
     /// One login request from the operational to the full-feature phase, and its answer.
     pub(crate) fn try_login(&mut self, keys: &[&str]) -> Pdu {
-        let mut text = Vec::new();
-        for key in keys {
-            text.extend(key.as_bytes());
-            text.push(0);
-        }
-        let mut bhs = [0; 48];
-        (bhs[0], bhs[1]) = (0x43, 0x87);
-        bhs[8..14].copy_from_slice(&[0x80, 0, 0, 1, 0, 0]);
-        bhs[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
-        self.send(bhs, &text);
+        self.login_step(0x87, keys)
+    }
+
+    /// One login request, and its answer; `flags` say from which stage to which.
+    pub(crate) fn login_step(&mut self, flags: u8, keys: &[&str]) -> Pdu {
+        self.login_text(flags, &text(keys));
         self.receive()
     }
 
-    pub(crate) fn send(&mut self, mut bhs: [u8; 48], data: &[u8]) {
+    /// One login request, without waiting for its answer.
+    pub(crate) fn login_text(&mut self, flags: u8, text: &[u8]) {
+        let mut bhs = [0; 48];
+        (bhs[0], bhs[1]) = (0x43, flags);
+        bhs[8..14].copy_from_slice(&[0x80, 0, 0, 1, 0, 0]);
+        bhs[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        self.send(bhs, text);
+    }
+
+    /// Asks for all targets, in a discovery session.
+    pub(crate) fn send_targets(&mut self) -> String {
+        let mut bhs = [0; 48];
+        (bhs[0], bhs[1], bhs[19]) = (0x04, FINAL, 7);
+        bhs[20..24].fill(0xFF);
+        bhs[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        self.cmd_sn += 1;
+        self.send(bhs, b"SendTargets=All\0");
+        String::from_utf8(self.receive().data).expect("text")
+    }
+
+    /// Leaves: the session is closed.
+    pub(crate) fn log_out(&mut self) {
+        let mut bhs = [0; 48];
+        (bhs[0], bhs[1], bhs[16]) = (0x46, FINAL, 8);
+        bhs[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        self.send(bhs, &[]);
+    }
+
+    /// The CmdSN of the next command.
+    pub(crate) fn cmd_sn(&mut self) -> &mut u32 {
+        &mut self.cmd_sn
+    }
+
+    pub(crate) fn send(&mut self, bhs: [u8; 48], data: &[u8]) {
+        let bytes = self.bytes(bhs, data);
+        self.socket.write_all(&bytes).expect("the target reads");
+    }
+
+    /// The same to a target that may have closed already.
+    pub(crate) fn try_send(&mut self, bhs: [u8; 48], data: &[u8]) {
+        let bytes = self.bytes(bhs, data);
+        let _it_has_closed = self.socket.write_all(&bytes);
+    }
+
+    /// The bytes of a PDU.
+    pub(crate) fn bytes(&self, mut bhs: [u8; 48], data: &[u8]) -> Vec<u8> {
         let length = u32::try_from(data.len()).expect("short").to_be_bytes();
         bhs[5..8].copy_from_slice(&length[1..]);
         let mut bytes = bhs.to_vec();
@@ -120,7 +163,7 @@ impl Initiator {
             padded.extend(digest.to_le_bytes());
         }
         bytes.extend(padded);
-        self.socket.write_all(&bytes).expect("the target reads");
+        bytes
     }
 
     pub(crate) fn receive(&mut self) -> Pdu {
@@ -247,6 +290,12 @@ impl Initiator {
             }
         }
     }
+}
+
+/// Keys and values as they travel.
+pub(crate) fn text(keys: &[&str]) -> Vec<u8> {
+    let ended = |key: &&str| [key.as_bytes(), &[0]].concat();
+    keys.iter().flat_map(ended).collect()
 }
 
 fn ended(pdu: &Pdu, data: Vec<u8>) -> Ended {

@@ -1,6 +1,8 @@
 //! The target as initiators see it: every test starts one on shards of its own and speaks to it over sockets, once
 //! over io_uring and once over epoll.
 
+mod abuse;
+mod access;
 #[path = "../common/mod.rs"]
 mod common;
 mod initiator;
@@ -9,9 +11,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use common::disk::{Do, Kind, TestDisk};
+use common::host::Data;
 use common::{IQN, Plan, Stage, pattern, ram};
 use fabrix_block::Device;
 use fabrix_block::exclusive::Exclusive;
+use fabrix_proto::nvme::admin::GetLogPage;
+use fabrix_proto::nvme::log_page::LogId;
+use fabrix_proto::nvme::spec::SubmissionEntry;
 use fabrix_rt::Engine;
 use fabrix_target::Notice;
 use initiator::{Ended, FINAL, Initiator, WRITE};
@@ -36,6 +42,8 @@ on_both_engines!(
     a_disk_that_fails_is_told_in_sense,
     hosts_and_initiators_see_the_same_blocks,
     drains_what_has_begun,
+    drains_without_who_does_not_leave,
+    what_initiators_read_and_write_is_in_the_health_log,
 );
 
 const READ_CAPACITY_10: [u8; 10] = [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -166,11 +174,7 @@ fn names_its_targets_to_who_asks(engine: Engine) {
         "SessionType=Discovery",
     ];
     assert_eq!(initiator.try_login(&keys).bhs[36..38], [0, 0]);
-    let mut bhs = [0; 48];
-    (bhs[0], bhs[1], bhs[19], bhs[27]) = (0x04, FINAL, 7, 1);
-    bhs[20..24].fill(0xFF);
-    initiator.send(bhs, b"SendTargets=All\0");
-    let text = String::from_utf8(initiator.receive().data).expect("text");
+    let text = initiator.send_targets();
     let address = portal(&stage);
     assert_eq!(
         text,
@@ -438,8 +442,63 @@ fn drains_what_has_begun(engine: Engine) {
     initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
     disk.until_kept(1);
     stage.target.drain();
+    // It is asked to leave, and what it has begun is answered.
+    let asked = initiator.receive();
+    assert_eq!((asked.opcode(), asked.bhs[36], asked.bhs[43]), (0x32, 1, 2));
     disk.release();
     good(&initiator.end(&[]));
+    initiator.log_out();
+    let answer = initiator.receive();
+    assert_eq!((answer.opcode(), answer.bhs[2]), (0x26, 0));
+    drop(initiator);
+    stage.until_empty();
+}
+
+fn drains_without_who_does_not_leave(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = session(&stage, 1, false);
+    let mut discovery = Initiator::dial(portal(&stage));
+    let keys = [
+        "InitiatorName=iqn.2026-01.example:a",
+        "SessionType=Discovery",
+    ];
+    assert_eq!(discovery.try_login(&keys).bhs[36..38], [0, 0]);
+    stage.target.drain();
+    assert!(discovery.is_closed());
+    assert_eq!(initiator.receive().opcode(), 0x32);
+    // A command is refused; the rest is the deadline's.
+    assert_eq!(initiator.command(&[0; 6], 0).status, 8);
     assert!(initiator.is_closed());
     stage.until_empty();
+}
+
+fn what_initiators_read_and_write_is_in_the_health_log(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut initiator = session(&stage, 1, false);
+    let mut admin = stage.admin();
+    let log = GetLogPage {
+        page: LogId::HEALTH,
+        nsid: u32::MAX,
+        offset: 0,
+        bytes: 512,
+        specific: 0,
+        retain_event: false,
+        command_set: 0,
+    };
+    let mut counted = |at: usize| {
+        let page = admin
+            .run(SubmissionEntry::get_log_page(log), Data::Expect(512))
+            .data;
+        u128::from_le_bytes(page[at..at + 16].try_into().expect("sixteen"))
+    };
+    let before = [64, 80].map(&mut counted);
+    good(&initiator.write(&rw(0x2A, 0, 8), &pattern(4096, 1), 4096, 0));
+    good(&initiator.command(&rw(0x28, 0, 8), 4096));
+    good(&initiator.command(&rw(0x28, 8, 1), 512));
+    // What is refused is not counted.
+    assert_ne!(initiator.command(&rw(0x28, 0x7FFF, 8), 4096).status, 0);
+    let after = [64, 80].map(&mut counted);
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [2, 1]);
+    // Units of 1000 blocks of 512 bytes, rounded up.
+    assert_eq!([32, 48].map(&mut counted), [1, 1]);
 }

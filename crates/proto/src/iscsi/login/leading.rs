@@ -38,12 +38,12 @@ impl Leading {
                 return Err(Refusal::new(LoginStatus::SESSION_TYPE, sentence));
             }
         };
-        let target = value(text, "TargetName")?.map(name).transpose()?;
+        let target = value(text, "TargetName")?.map(known).transpose()?;
         if target.is_none() && !discovery {
             return Err(missing("no TargetName in a normal session"));
         }
         Ok(Self {
-            initiator: name(initiator)?,
+            initiator: known(initiator)?,
             target,
             discovery,
             isid: header.isid,
@@ -68,17 +68,22 @@ fn value<'a>(text: &'a [u8], key: &str) -> Result<Option<&'a str>, Refusal> {
     Ok(found)
 }
 
-/// A name as it is compared: in lower case, without anything that could not be printed.
-fn name(value: &str) -> Result<Box<str>, Refusal> {
-    let name = value.to_ascii_lowercase();
+fn known(text: &str) -> Result<Box<str>, Refusal> {
+    name(text).ok_or_else(|| Refusal::initiator_error("a name that is no iSCSI name"))
+}
+
+/// A name of an initiator or a target as it is compared: in lower case. `None` where `text` is no such name: it does
+/// not begin with `iqn.`, `eui.` or `naa.`, is longer than 223 bytes, or has something that could not be printed.
+///
+/// Source: RFC 7143, section 4.2.7 "Names".
+#[must_use]
+pub fn name(text: &str) -> Option<Box<str>> {
+    let name = text.to_ascii_lowercase();
     let known = ["iqn.", "eui.", "naa."]
         .iter()
         .any(|prefix| name.starts_with(prefix));
-    if !known || name.len() > NAME_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let sentence = "a name that is no iSCSI name";
-        return Err(Refusal::initiator_error(sentence));
-    }
-    Ok(name.into_boxed_str())
+    let printable = name.bytes().all(|byte| byte.is_ascii_graphic());
+    (known && printable && name.len() <= NAME_BYTES_MAX).then(|| name.into_boxed_str())
 }
 
 /// The most bytes of an iSCSI name.

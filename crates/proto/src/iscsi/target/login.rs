@@ -1,4 +1,4 @@
-//! The login phase of a connection: requests in, responses out, the owner asked once.
+//! The login phase of a connection: requests in, responses out, the owner asked twice.
 //!
 //! It knows the PDUs of the login; what is said in them is `iscsi::login`'s business. Everything that goes wrong here
 //! ends with a Login Response that says so, and the end of the connection.
@@ -6,6 +6,7 @@
 //! Source: RFC 7143, sections 6.3, 11.12 and 11.13.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU16;
 
 use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::{U16, U32};
@@ -26,10 +27,29 @@ impl Target {
         let Phase::Login(login) = &mut self.phase else {
             return None;
         };
-        if self.reading == Reading::Closed || !login.is_waiting() {
+        if self.reading == Reading::Closed || !login.awaits_admission() {
             return None;
         }
         let step = login.admit(admission);
+        self.take_step(step, out)
+    }
+
+    /// Answers [`Event::Proved`]: the session begins with this number (TSIH), unique among all sessions of the target,
+    /// or there is no room for it.
+    ///
+    /// Yields `LoggedIn` or `LoginFailed`; nothing when the login is over meanwhile.
+    pub fn enter<S: Sink>(
+        &mut self,
+        number: Result<NonZeroU16, LoginStatus>,
+        out: &mut S,
+    ) -> Option<Event> {
+        let Phase::Login(login) = &mut self.phase else {
+            return None;
+        };
+        if self.reading == Reading::Closed || !login.awaits_number() {
+            return None;
+        }
+        let step = login.enter(number);
         self.take_step(step, out)
     }
 
@@ -81,6 +101,7 @@ impl Target {
                 None
             }
             Step::Authorize => Some(Event::Authorize),
+            Step::Proved => Some(Event::Proved),
             Step::Complete(response, session) => {
                 self.send_login(&response, LoginStatus::SUCCESS, out);
                 self.log_in(session);

@@ -1,0 +1,108 @@
+//! Who may log in, and what is proved: names, and CHAP in one direction or both.
+//!
+//! Knows configuration and the kernel's random bytes; how a proof goes is `proto`'s. A name is not a proof: anybody can
+//! say one. It keeps apart who is honest, and CHAP keeps out who is not.
+
+use fabrix_proto::iscsi::auth::{
+    Algorithm, Challenges, ChapPolicy, Credentials, PolicyError, Secret,
+};
+use fabrix_proto::iscsi::login::{Auth, name};
+use fabrix_rt::random;
+
+/// Who may log in to the iSCSI target.
+#[derive(Clone, Debug)]
+pub struct Initiators {
+    /// Names of the initiators that may; None lets everybody in who proves what is to be proved.
+    pub names: Option<Vec<String>>,
+    /// What is to be proved.
+    pub chap: Option<Chap>,
+}
+
+impl Initiators {
+    /// Everybody, without a proof.
+    #[must_use]
+    pub const fn anybody() -> Self {
+        Self {
+            names: None,
+            chap: None,
+        }
+    }
+
+    /// The same list, with names as they are compared.
+    ///
+    /// # Errors
+    /// A sentence that says which name is none.
+    pub(crate) fn checked(&self) -> Result<Self, String> {
+        let compared = |text: &String| {
+            let name = name(text).ok_or_else(|| {
+                format!("`{text}` is not an iSCSI name: those begin with `iqn.`, `eui.` or `naa.`")
+            })?;
+            Ok::<_, String>(name.into_string())
+        };
+        let names = self.names.as_ref();
+        let names = names.map(|names| names.iter().map(compared).collect::<Result<_, _>>());
+        Ok(Self {
+            names: names.transpose()?,
+            chap: self.chap.clone(),
+        })
+    }
+
+    /// Whether an initiator of this name, in lower case, may log in.
+    pub(crate) fn admit(&self, initiator: &str) -> bool {
+        let names = self.names.as_ref();
+        names.is_none_or(|names| names.iter().any(|name| name == initiator))
+    }
+}
+
+/// What an initiator proves, and what is proved to an initiator that asks (mutual CHAP). Secrets are never printed.
+#[derive(Clone, Debug)]
+pub struct Chap {
+    initiator: Credentials,
+    target: Option<Credentials>,
+}
+
+impl Chap {
+    /// From a name and a secret for each direction; secrets have 12 to 255 bytes.
+    ///
+    /// # Errors
+    /// A secret or a name has another length; or both secrets are the same: then one side could answer for the other.
+    pub fn new(
+        initiator: (&str, &[u8]),
+        target: Option<(&str, &[u8])>,
+    ) -> Result<Self, PolicyError> {
+        let credentials =
+            |(name, secret): (&str, &[u8])| Credentials::new(name, Secret::new(secret)?);
+        let initiator = credentials(initiator)?;
+        let target = target.map(credentials).transpose()?;
+        match target
+            .as_ref()
+            .is_some_and(|target| target.shares_secret(&initiator))
+        {
+            true => Err(PolicyError::SameSecret),
+            false => Ok(Self { initiator, target }),
+        }
+    }
+
+    /// What one login must prove, with a challenge of its own.
+    ///
+    /// # Errors
+    /// A sentence: the kernel gives no random bytes, or has given these before.
+    pub(crate) fn demand(&self, challenges: &mut Challenges) -> Result<Auth, String> {
+        let mut bytes = [0; 1 + CHALLENGE_BYTES];
+        random::fill(&mut bytes).map_err(|error| format!("no random bytes: {error}"))?;
+        let [identifier, challenge @ ..] = bytes;
+        let policy = challenges
+            .issue(identifier, &challenge)
+            .and_then(|challenge| {
+                let (initiator, target) = (self.initiator.clone(), self.target.clone());
+                ChapPolicy::new(&Algorithm::ALL, initiator, target, challenge)
+            });
+        match policy {
+            Ok(policy) => Ok(Auth::Chap(Box::new(policy))),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// As long as a challenge must be; LIO's own initiators take no more than 32.
+const CHALLENGE_BYTES: usize = 16;

@@ -1,0 +1,4 @@
+//! Offers arbitrary keys to the negotiation; the body is in `fabrix_fuzz::iscsi`.
+
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fabrix_fuzz::iscsi::iscsi_keys(data));

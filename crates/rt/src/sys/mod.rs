@@ -15,6 +15,7 @@ pub(crate) mod file;
 pub(crate) mod gather;
 pub(crate) mod mmap;
 pub(crate) mod socket;
+mod stream;
 pub(crate) mod uring;
 
 use std::io;

@@ -5,7 +5,7 @@
 
 use crate::process::{cargo, cargo_name, command, root, run, works};
 use crate::tally::{Tally, parse_allowed};
-use crate::{count, deps, interop, no_os, tidy};
+use crate::{conformance, count, deps, interop, no_os, tidy};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -67,6 +67,13 @@ fn run_all(checks: &[Check]) -> Result<bool, String> {
     let started = Instant::now();
     let (tally, failure) = run_tests();
     summary.tests(&tally, started.elapsed(), failure);
+    println!("== conformance");
+    let started = Instant::now();
+    let outcome = conformance::run_all();
+    if let Err(why) = &outcome {
+        println!("SKIPPED: conformance: {why}");
+    }
+    summary.conformance(started.elapsed(), outcome);
     println!("== interop");
     let started = Instant::now();
     let outcome = interop::run_scripts(&interop::Options::Core);
@@ -279,6 +286,38 @@ impl Summary {
         }
     }
 
+    /// The test suite of others. What it skips as its list says is counted and allowed; that it cannot be had is a
+    /// skip.
+    fn conformance(
+        &mut self,
+        time: Duration,
+        outcome: Result<Result<conformance::Counts, String>, String>,
+    ) {
+        let word = match outcome {
+            Ok(Ok(counts)) => {
+                self.passed += counts.passed;
+                self.failed += counts.failed;
+                self.skipped += counts.skipped;
+                if counts.failed > 0 {
+                    let which = format!("{} tests of conformance: see above", counts.failed);
+                    self.failures.push(which);
+                    "FAILED"
+                } else {
+                    "ok"
+                }
+            }
+            Ok(Err(why)) => {
+                self.fail(format!("conformance: {why}"));
+                "FAILED"
+            }
+            Err(why) => {
+                self.skip("conformance", &why);
+                "skipped"
+            }
+        };
+        self.times.push(("conformance".to_owned(), time, word));
+    }
+
     /// Real peers. What keeps them all from running is a skip: a machine without their packages.
     fn interop(&mut self, time: Duration, outcome: Result<interop::Counts, String>) {
         let word = match outcome {
@@ -321,10 +360,10 @@ impl Summary {
     fn print(&self) {
         println!();
         for (name, time, word) in &self.times {
-            println!("{name:10} {:7.1} s  {word}", time.as_secs_f64());
+            println!("{name:11} {:7.1} s  {word}", time.as_secs_f64());
         }
         let total: Duration = self.times.iter().map(|(_, time, _)| *time).sum();
-        println!("{:10} {:7.1} s\n", "together", total.as_secs_f64());
+        println!("{:11} {:7.1} s\n", "together", total.as_secs_f64());
         for failure in &self.failures {
             println!("failed: {failure}");
         }
@@ -400,6 +439,22 @@ mod tests {
         let mut strict = Summary::with(true, Vec::new());
         strict.interop(Duration::ZERO, Err("no QEMU".to_owned()));
         assert_eq!(strict.last_line(), "0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_test_suite_counts_its_listed_skips_and_fails_where_it_does_not_end() {
+        let mut summary = Summary::with(true, Vec::new());
+        let (passed, failed, skipped) = (5, 0, 2);
+        let counts = conformance::Counts {
+            passed,
+            failed,
+            skipped,
+        };
+        summary.conformance(Duration::ZERO, Ok(Ok(counts)));
+        assert_eq!(summary.last_line(), "5 passed, 0 failed, 2 skipped");
+        summary.conformance(Duration::ZERO, Ok(Err("no end".to_owned())));
+        summary.conformance(Duration::ZERO, Err("no package".to_owned()));
+        assert_eq!(summary.last_line(), "5 passed, 2 failed, 2 skipped");
     }
 
     #[test]

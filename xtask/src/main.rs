@@ -4,6 +4,7 @@
 //! here. It depends on none of our crates, and no crate depends on it: it judges them from outside.
 
 mod ci;
+mod conformance;
 mod count;
 mod deps;
 mod interop;
@@ -26,6 +27,7 @@ cargo xtask COMMAND
   no-os   the protocol crate compiles without an operating system
   count   instructions per command of the protocol, against what they were; --record writes them down
   perf    our speed against bare sockets on this machine, in turns
+  conformance  libiscsi's test suite against our iSCSI target
   interop real peers in emulated machines: Linux's host and target against ours
 
 cargo xtask interop [NAME | --all | --list]
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
             println!("{outcome}");
             true
         })),
+        "conformance" => Ok(conformance::run()),
         "tidy" => Ok(tidy::check().map(holds)),
         "deps" => Ok(deps::check().map(holds)),
         "no-os" => Ok(no_os::check().map(holds)),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Channel, Device, Geometry, Identity, OpenError};
+use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 use gate::Gate;
 
 /// A disk that compares and writes in one step.
@@ -62,6 +62,10 @@ impl Device for Exclusive {
             self.geometry().clone(),
             &self.gate,
         ))
+    }
+
+    fn allocation(&self, lba: u64) -> Run {
+        self.inner.allocation(lba)
     }
 
     fn notes(&self) -> &[String] {

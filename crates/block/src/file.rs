@@ -19,9 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fabrix_rt::{Allocate, Shard};
+use fabrix_rt::{Allocate, Shard, Stretch, stretch};
 
-use crate::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
+use crate::{Allocation, Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Run};
 
 /// How a file is to be opened.
 #[derive(Clone, Debug)]
@@ -123,6 +123,23 @@ impl Device for FileDisk {
             self.geometry.clone(),
             Arc::clone(&self.state),
         ))
+    }
+
+    /// A hole is deallocated as far as whole blocks lie in it. Block devices cannot tell.
+    fn allocation(&self, lba: u64) -> Run {
+        let unknown = Run::to_the_end(Allocation::Mapped, lba, self.geometry.blocks);
+        let block = u64::from(self.geometry.block_bytes);
+        match stretch(&self.file, self.geometry.offset(lba)) {
+            Ok(Stretch::Hole { end }) => match (end / block).saturating_sub(lba) {
+                0 => unknown.at_most(1),
+                blocks => Run {
+                    allocation: Allocation::Deallocated,
+                    ..unknown.at_most(blocks)
+                },
+            },
+            Ok(Stretch::Data { end }) => unknown.at_most(end.div_ceil(block).saturating_sub(lba)),
+            Err(_) => unknown,
+        }
     }
 
     fn notes(&self) -> &[String] {

@@ -8,6 +8,7 @@
 //! The disks: [`null`], [`ram`], [`file`](mod@file), [`raid0`]. What stands between them and a front end:
 //! [`filter`] and [`exclusive`]. The text form of a disk, [`spec`], and its stable names, [`identity`].
 
+pub mod allocation;
 pub mod exclusive;
 pub mod file;
 pub mod filter;
@@ -24,6 +25,7 @@ mod task;
 #[cfg(test)]
 mod testing;
 
+pub use allocation::{Allocation, Run};
 pub use geometry::{Deallocate, Durability, Geometry};
 pub use identity::Identity;
 pub use local::{dress, open_local, open_local_as};
@@ -53,6 +55,15 @@ pub trait Device: Send + Sync {
     /// reach the disk: a remote disk whose target does. All others are put behind [`exclusive::Exclusive`].
     fn compares_and_writes(&self) -> bool {
         false
+    }
+
+    /// How the blocks from `lba` on are kept, and for how many of them that holds: at least one, and none behind the
+    /// end of the disk. A disk that cannot tell says that all of them are [`Allocation::Mapped`].
+    ///
+    /// Any thread may ask. Below a file the file system is asked, which may have to read its own tables first: so this
+    /// is for administration, not for the way of every I/O. What is written meanwhile may already be in the answer.
+    fn allocation(&self, lba: u64) -> Run {
+        Run::to_the_end(Allocation::Mapped, lba, self.geometry().blocks)
     }
 
     /// What the user should be told once, in sentences: for example that a size was rounded down.

@@ -25,6 +25,8 @@ impl NullDisk {
     pub fn new(block_bytes: u32, blocks: u64, identity: Identity) -> Arc<Self> {
         let geometry = Geometry {
             deallocate: Deallocate::Zeroes,
+            // Nothing is kept of any write, at any moment.
+            atomic_write_blocks: MAX_TRANSFER_BYTES / block_bytes,
             ..Geometry::new(block_bytes, blocks)
         };
         Arc::new(Self { geometry, identity })

@@ -15,7 +15,7 @@ use fabrix_rt::Shard;
 
 use crate::geometry::{Deallocate, Durability, Geometry};
 use crate::spec::{CHUNK_BYTES, MEMBERS_MAX, Size};
-use crate::{Channel, Device, Identity, OpenError, OpenErrorKind};
+use crate::{Allocation, Channel, Device, Identity, OpenError, OpenErrorKind, Run};
 
 /// Several disks as one.
 pub struct Raid0 {
@@ -167,6 +167,17 @@ impl Device for Raid0 {
             self.layout,
             self.geometry.clone(),
         ))
+    }
+
+    /// One chunk at a time: the next one is another member's.
+    fn allocation(&self, lba: u64) -> Run {
+        let mut pieces = self.layout.pieces(lba, u32::MAX);
+        match pieces.next() {
+            Some(piece) => self.members[piece.member]
+                .allocation(piece.lba)
+                .at_most(piece.blocks.into()),
+            None => Run::to_the_end(Allocation::Mapped, lba, self.geometry.blocks),
+        }
     }
 
     fn notes(&self) -> &[String] {

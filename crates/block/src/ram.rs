@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use fabrix_rt::{HugePages, Loan, LocalRegion, Region, Shard};
+use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard};
 
 use crate::geometry::{Deallocate, Geometry};
 use crate::{
-    Channel, Device, Identity, OpenError, OpenErrorKind, Operation, Payload, Request, Status,
-    Submit,
+    Allocation, Channel, Device, Identity, OpenError, OpenErrorKind, Operation, Payload, Request,
+    Run, Status, Submit,
 };
 
 /// A disk of memory.
@@ -20,6 +20,9 @@ pub struct RamDisk {
     geometry: Geometry,
     identity: Identity,
     region: Arc<Region>,
+    /// Which blocks hold something. Marked after they are written and unmarked before they are zeroed, so that of two
+    /// shards that do both at once none leaves a block that holds something and is not marked.
+    written: Arc<Bitmap>,
 }
 
 impl RamDisk {
@@ -40,10 +43,13 @@ impl RamDisk {
             .map_err(std::io::Error::other)
             .and_then(|bytes| Region::new(bytes, huge_pages))
             .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
+        let written = Bitmap::new(geometry.blocks)
+            .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
         Ok(Arc::new(Self {
             geometry,
             identity,
             region,
+            written,
         }))
     }
 }
@@ -68,7 +74,17 @@ impl Device for RamDisk {
             geometry: self.geometry.clone(),
             pages: Region::local(&self.region),
             streams: self.geometry.bytes() >= STREAMED_BYTES,
+            written: Arc::clone(&self.written),
         }))
+    }
+
+    fn allocation(&self, lba: u64) -> Run {
+        let (written, blocks) = self.written.run(lba);
+        let allocation = match written {
+            true => Allocation::Mapped,
+            false => Allocation::Deallocated,
+        };
+        Run { allocation, blocks }
     }
 }
 
@@ -77,6 +93,7 @@ struct RamChannel {
     pages: LocalRegion,
     /// The disk is so much larger than the caches that what is written is not worth a place in them.
     streams: bool,
+    written: Arc<Bitmap>,
 }
 
 impl Channel for RamChannel {
@@ -88,7 +105,8 @@ impl Channel for RamChannel {
             Operation::Read => self.read(request),
             Operation::Write { .. } => self.write(request),
             Operation::Flush => request.done(Status::Ok),
-            Operation::WriteZeroes { .. } | Operation::Deallocate => self.zero(request),
+            Operation::WriteZeroes { deallocate, .. } => self.zero(request, deallocate),
+            Operation::Deallocate => self.zero(request, true),
             Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
         }
     }
@@ -117,13 +135,20 @@ impl RamChannel {
             } else {
                 region.write(offset, &source[..bytes]);
             }
+            self.written.set(request.lba, request.blocks.into());
         }
         request.done(Status::Ok)
     }
 
-    fn zero<'a>(&self, request: Request<'a>) -> Submit<'a> {
+    fn zero<'a>(&self, request: Request<'a>, deallocate: bool) -> Submit<'a> {
         let (offset, bytes) = self.range(&request);
+        if deallocate {
+            self.written.clear(request.lba, request.blocks.into());
+        }
         self.pages.region().zero(offset, bytes);
+        if !deallocate {
+            self.written.set(request.lba, request.blocks.into());
+        }
         request.done(Status::Ok)
     }
 
@@ -175,6 +200,35 @@ mod tests {
                     "these are the pages, not a copy"
                 );
             });
+        });
+    }
+
+    #[test]
+    fn tells_which_blocks_hold_something() {
+        let disk = ram_disk(1000);
+        let run = |lba| {
+            let run = disk.allocation(lba);
+            (run.allocation, run.blocks)
+        };
+        on_both_engines(|front| {
+            let mut channel = front.open(&disk);
+            let zero = Operation::WriteZeroes {
+                deallocate: false,
+                durable: false,
+            };
+            assert_eq!(run(0), (Allocation::Deallocated, 1000));
+            assert_eq!(front.write(&mut channel, 60, &[1; 512 * 100]), Status::Ok);
+            assert_eq!(run(0), (Allocation::Deallocated, 60));
+            assert_eq!(run(61), (Allocation::Mapped, 99));
+            assert_eq!(run(160), (Allocation::Deallocated, 840));
+            front.ask(&mut channel, Operation::Deallocate, 70, 1, Payload::None);
+            assert_eq!(run(60), (Allocation::Mapped, 10));
+            assert_eq!(run(70), (Allocation::Deallocated, 1));
+            // Zeroes that were written are something.
+            front.ask(&mut channel, zero, 70, 1, Payload::None);
+            assert_eq!(run(60), (Allocation::Mapped, 100));
+            front.ask(&mut channel, Operation::Deallocate, 0, 1000, Payload::None);
+            assert_eq!(run(999), (Allocation::Deallocated, 1));
         });
     }
 

@@ -3,8 +3,8 @@
 //! and a remote disk stays opaque: what its address means is known to those who speak its protocol.
 //!
 //! Grammar: `ram:1G`, `null:1T`, `/path` or `file:PATH`, `raid0:chunk=256k,(A,B)`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
-//! each followed by `,option` or `,option=value`. In paths and values a backslash makes `,` `(` `)` and itself
-//! ordinary characters; in the names of an address `%XX` does it.
+//! each followed by `,option` or `,option=value`; for iSCSI `USER%SECRET@` may stand before the host. In paths
+//! and values a backslash makes `,` `(` `)` and itself ordinary characters; in the names of an address `%XX` does it.
 
 mod parse;
 mod size;
@@ -118,6 +118,8 @@ pub enum On {
 pub struct Remote {
     /// The protocol: `nvme+tcp`, `iscsi`, ...
     pub scheme: String,
+    /// Who proves who it is, where the protocol has that in its addresses.
+    pub account: Option<Account>,
     /// A name, an IPv4 address, or an IPv6 address without its brackets.
     pub host: String,
     /// The TCP port, if it is not the protocol's own.
@@ -128,6 +130,50 @@ pub struct Remote {
     pub nsid: Option<u32>,
     /// Whatever else the protocol understands, in the order given; a bare option has an empty value.
     pub options: Vec<(String, String)>,
+}
+
+/// A user, and the secret that proves it; the secret is never printed, not even in the canonical text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The user's name.
+    pub user: String,
+    /// The secret, if it was given.
+    pub secret: Option<String>,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Account({})", self.user)
+    }
+}
+
+/// Whether the value of an option of a remote disk is a secret.
+fn is_secret(key: &str) -> bool {
+    key.ends_with("password")
+}
+
+/// A text without the secrets that may be in it, for messages and reports.
+#[must_use]
+pub fn without_secrets(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for (index, part) in text.split_inclusive([',', '&', '?']).enumerate() {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let account = part.split_once("://").and_then(|(scheme, rest)| {
+            let (user, host) = rest.split_once('@')?;
+            let (user, _secret) = user.split_once('%')?;
+            Some(format!("{scheme}://{user}@{host}"))
+        });
+        match account {
+            Some(shown) => plain.push_str(&shown),
+            None if index > 0 && is_secret(key) && !value.is_empty() => {
+                plain.push_str(key);
+                plain.push_str("=...");
+                plain.extend(value.chars().last().filter(|last| ",&?".contains(*last)));
+            }
+            None => plain.push_str(part),
+        }
+    }
+    plain
 }
 
 /// What is wrong with a text, as a sentence that starts with the wrong part.
@@ -173,7 +219,7 @@ impl From<SpecError> for OpenError {
     }
 }
 
-/// The canonical text: parsing it gives the same value back.
+/// The canonical text: parsing it gives the same value back, but for secrets.
 impl Display for Spec {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.disk {
@@ -253,10 +299,15 @@ impl Display for Inject {
 
 impl Display for Remote {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme)?;
+        if let Some(account) = &self.account {
+            f.write_str(&account.user)?;
+            f.write_str("@")?;
+        }
         if self.host.contains(':') {
-            write!(f, "{}://[{}]", self.scheme, self.host)?;
+            write!(f, "[{}]", self.host)?;
         } else {
-            write!(f, "{}://{}", self.scheme, self.host)?;
+            f.write_str(&self.host)?;
         }
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
@@ -268,7 +319,7 @@ impl Display for Remote {
         if let Some(nsid) = self.nsid {
             write!(f, "/{nsid}")?;
         }
-        for (key, value) in &self.options {
+        for (key, value) in self.options.iter().filter(|(key, _)| !is_secret(key)) {
             write!(f, ",{key}{}", if value.is_empty() { "" } else { "=" })?;
             write_escaped(f, value)?;
         }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use fabrix_block::filter::named::Named;
 use fabrix_block::raid0::Raid0;
-use fabrix_block::spec::{Disk, Remote};
+use fabrix_block::spec::{Account, Disk, Remote};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
+use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Nqn, Options};
 
 use crate::args::RemoteArgs;
@@ -19,6 +20,7 @@ use crate::failure::{Failure, Kind};
 /// Opens disks by their text.
 pub(crate) struct Opener {
     options: Options,
+    initiator: String,
     /// What makes identities differ from those of other machines and other exports.
     scope: String,
 }
@@ -39,6 +41,7 @@ impl Opener {
         options.engine = engine;
         Ok(Self {
             options,
+            initiator: initiator_name(remote.initiator.as_deref())?,
             scope: format!("{}/{scope}", machine_id()),
         })
     }
@@ -97,24 +100,112 @@ impl Opener {
     }
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
-        let address = address(remote)?;
+        let (mut options, secrets) = self.remote_options(remote)?;
+        options.notify = Arc::new(|sentence| say(sentence));
+        if remote.scheme == ISCSI {
+            let initiator = initiator(&self.initiator, remote, secrets)?;
+            let disk = iscsi::connect(&unit(remote)?, &initiator, &options);
+            return Ok(Arc::new(disk.map_err(Failure::from)?));
+        }
+        let disk = fabrix_host::connect(&address(remote)?, &options).map_err(Failure::from)?;
+        Ok(Arc::new(disk))
+    }
+
+    /// The options of one remote disk: those of the program, and what its text adds.
+    fn remote_options(&self, remote: &Remote) -> Result<(Options, Secrets), Failure> {
         let mut options = self.options.clone();
+        let mut secrets = Secrets::default();
         for (key, value) in &remote.options {
             match (key.as_str(), value.as_str()) {
                 ("hdr-digest", "") => options.header_digest = true,
                 ("data-digest", "") => options.data_digest = true,
+                ("target_user", user) if remote.scheme == ISCSI => secrets.user = user.to_owned(),
+                ("target_password", secret) if remote.scheme == ISCSI => {
+                    secrets.secret = secret.to_owned();
+                }
                 _ => {
+                    let more = if remote.scheme == ISCSI {
+                        ", target_user and target_password"
+                    } else {
+                        ""
+                    };
                     return Err(Failure::usage(format!(
-                        "{address}: `{key}` is not an option of a remote disk; there are hdr-digest and data-digest"
+                        "{remote}: `{key}` is not an option of a remote disk; there are hdr-digest, data-digest{more}"
                     )));
                 }
             }
         }
-        options.notify = Arc::new(|sentence| say(sentence));
-        let disk = fabrix_host::connect(&address, &options).map_err(Failure::from)?;
-        Ok(Arc::new(disk))
+        Ok((options, secrets))
     }
 }
+
+/// What an iSCSI target is to prove (mutual CHAP), as an address says it.
+#[derive(Default)]
+struct Secrets {
+    user: String,
+    secret: String,
+}
+
+/// Who we are to the target of an address.
+fn initiator(name: &str, remote: &Remote, theirs: Secrets) -> Result<Initiator, Failure> {
+    let ours = match &remote.account {
+        Some(Account {
+            user,
+            secret: Some(secret),
+        }) => Some(iscsi::Account {
+            user: user.clone(),
+            secret: secret.clone(),
+        }),
+        Some(account) => {
+            return Err(Failure::usage(format!(
+                "{remote}: the secret of {} is missing; write iscsi://USER%SECRET@HOST",
+                account.user
+            )));
+        }
+        None => None,
+    };
+    let theirs = match (theirs.user.is_empty(), theirs.secret.is_empty()) {
+        (true, true) => None,
+        (false, false) => Some(iscsi::Account {
+            user: theirs.user,
+            secret: theirs.secret,
+        }),
+        _ => {
+            return Err(Failure::usage(format!(
+                "{remote}: target_user and target_password go together"
+            )));
+        }
+    };
+    Ok(Initiator {
+        name: name.to_owned(),
+        ours,
+        theirs,
+    })
+}
+
+/// Where a logical unit is, or a target to be asked.
+pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
+    let lun = remote.nsid.map(u16::try_from).transpose();
+    Ok(iscsi::Address {
+        host: remote.host.clone(),
+        port: remote.port.unwrap_or(iscsi::DEFAULT_PORT),
+        target: remote.nqn.clone(),
+        lun: lun.map_err(|_| Failure::usage(format!("{remote}: a LUN is at most 16383")))?,
+    })
+}
+
+/// Asks the target of an address which targets there are.
+pub(crate) fn discover_iscsi(
+    remote: &Remote,
+    name: Option<&str>,
+    options: &Options,
+) -> Result<Vec<iscsi::DiscoveredTarget>, Failure> {
+    let initiator = initiator(&initiator_name(name)?, remote, Secrets::default())?;
+    Ok(iscsi::discover(&unit(remote)?, &initiator, options)?)
+}
+
+/// The scheme of iSCSI's addresses.
+pub(crate) const ISCSI: &str = "iscsi";
 
 /// What an unnamed disk is recognised by: where it is, and not with which options it was opened this time.
 fn place(spec: &Spec) -> String {
@@ -145,7 +236,7 @@ fn place(spec: &Spec) -> String {
 pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
     if remote.scheme != "nvme+tcp" {
         return Err(Failure::usage(format!(
-            "{}://{}: this version reaches remote disks over nvme+tcp only",
+            "{}://{}: this version reaches remote disks over nvme+tcp and iscsi only",
             remote.scheme, remote.host
         )));
     }
@@ -171,6 +262,32 @@ pub(crate) fn host_options(name: Option<&str>) -> Result<Options, Failure> {
     let host = Nqn::new(&name)
         .map_err(|error| Failure::usage(format!("the host NQN `{name}` is not one: {error}")))?;
     Ok(Options::new(host, identity.uuid))
+}
+
+/// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the machine's id.
+fn initiator_name(name: Option<&str>) -> Result<String, Failure> {
+    let system = std::fs::read_to_string("/etc/iscsi/initiatorname.iscsi").ok();
+    let system = system.as_deref().and_then(|text| {
+        let mut lines = text.lines().map(str::trim);
+        lines.find_map(|line| line.strip_prefix("InitiatorName="))
+    });
+    let made = || {
+        let identity = Identity::derive("host", &format!("{}/initiator", machine_id()), "host");
+        format!(
+            "iqn.2026-01.io.fabrix:{}",
+            identity.serial.to_ascii_lowercase()
+        )
+    };
+    let name = name.or(system).map_or_else(made, str::to_owned);
+    let has_form = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|kind| name.starts_with(kind));
+    if !has_form || name.len() > 223 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::usage(format!(
+            "the initiator's name `{name}` is not one: write iqn.2026-01.com.example:me"
+        )));
+    }
+    Ok(name)
 }
 
 /// What distinguishes this machine from others; the same after every start.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::exclusive::Exclusive;
-use fabrix_block::spec::{Disk, Remote, Size};
+use fabrix_block::spec::{Disk, Remote, Size, without_secrets};
 use fabrix_block::{Device, Durability, Spec};
 use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::terminal::say;
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
+use crate::state::State;
 
 /// Who may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,16 +78,24 @@ impl Allowed {
 pub(crate) struct Shelf {
     opener: Opener,
     read_only: bool,
+    state: Option<Arc<State>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(opener: Opener, read_only: bool) -> Self {
-        Self { opener, read_only }
+    pub(crate) fn new(opener: Opener, read_only: bool, state: Option<Arc<State>>) -> Self {
+        Self {
+            opener,
+            read_only,
+            state,
+        }
     }
 
     /// Opens a disk and puts in front of it what exporting needs; `copy` counts equal texts before it.
     pub(crate) fn open(&self, text: &str, copy: usize) -> Result<Arc<dyn Device>, Failure> {
         let device = self.opener.open(text, copy, self.read_only)?;
+        if let (true, Some(state)) = (is_remote(text), &self.state) {
+            state.is_remote(device.identity());
+        }
         if device.geometry().durability == Durability::None && !is_remote(text) {
             say(format_args!(
                 "{text}: what is written there is gone when this process ends"
@@ -106,11 +115,11 @@ pub(crate) struct Served {
     nqn: String,
     iqn: String,
     shelf: Shelf,
-    state: Mutex<State>,
+    state: Mutex<Now>,
 }
 
 /// What the target does not remember. Locked while something changes, so that changes come one after another.
-struct State {
+struct Now {
     disks: BTreeMap<u32, String>,
     allowed: Allowed,
 }
@@ -130,11 +139,11 @@ impl Served {
             nqn: nqn.to_owned(),
             iqn: iqn.to_owned(),
             shelf,
-            state: Mutex::new(State { disks, allowed }),
+            state: Mutex::new(Now { disks, allowed }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Now> {
         // The state is changed after the target was: a thread that panicked has left it as it was.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,10 +160,16 @@ impl Served {
                 "namespace {nsid} is {other}; remove it first, or choose another id"
             )));
         }
-        let copy = state.disks.values().filter(|other| *other == text).count();
+        // What is kept is shown to whoever asks.
+        let shown = without_secrets(text);
+        let copy = state
+            .disks
+            .values()
+            .filter(|other| **other == shown)
+            .count();
         let device = self.shelf.open(text, copy)?;
         self.target.add(Export { nsid, device }).map_err(refused)?;
-        state.disks.insert(nsid, text.to_owned());
+        state.disks.insert(nsid, shown);
         Ok(nsid)
     }
 
@@ -244,6 +259,7 @@ impl Served {
         };
         let remote = Remote {
             scheme: "nvme+tcp".to_owned(),
+            account: None,
             host: address.ip().to_string(),
             port: Some(address.port()),
             nqn: Some(self.nqn.clone()),

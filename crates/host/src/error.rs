@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io;
 
+use fabrix_proto::iscsi::initiator::LoginFailure;
+use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::nvme::bringup::{BringupError, BringupErrorKind};
-
-use crate::Address;
+use fabrix_proto::scsi::bringup::BringupError as UnitError;
 
 /// What kind of trouble it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl ConnectError {
     }
 
     /// The same, saying which target it was about.
-    pub(crate) fn at(self, address: &Address) -> Self {
+    pub(crate) fn at(self, address: &impl fmt::Display) -> Self {
         Self {
             kind: self.kind,
             sentence: format!("{address}: {}", self.sentence),
@@ -106,6 +107,39 @@ impl From<BringupError> for ConnectError {
             BringupErrorKind::Unsupported => ConnectErrorKind::Unsupported,
             BringupErrorKind::Timeout => ConnectErrorKind::Timeout,
             BringupErrorKind::Broken => ConnectErrorKind::Protocol,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<LoginFailure> for ConnectError {
+    fn from(failure: LoginFailure) -> Self {
+        let kind = match &failure {
+            // What the target cannot do now it may be able to do soon.
+            LoginFailure::Refused(
+                LoginStatus::UNAVAILABLE
+                | LoginStatus::OUT_OF_RESOURCES
+                | LoginStatus::TARGET_ERROR
+                | LoginStatus::TOO_MANY_CONNECTIONS,
+            ) => ConnectErrorKind::Closed,
+            LoginFailure::Refused(_) | LoginFailure::Moved { .. } | LoginFailure::NotProved(_) => {
+                ConnectErrorKind::Refused
+            }
+            LoginFailure::NoDigest(_) => ConnectErrorKind::Unsupported,
+            LoginFailure::Broken(_) => ConnectErrorKind::Protocol,
+        };
+        Self::new(kind, failure.to_string())
+    }
+}
+
+impl From<UnitError> for ConnectError {
+    fn from(error: UnitError) -> Self {
+        let kind = match error {
+            UnitError::NoUnit(_) | UnitError::NoDisk | UnitError::Reserved(_) => {
+                ConnectErrorKind::Refused
+            }
+            UnitError::NotADisk(..) => ConnectErrorKind::Unsupported,
+            UnitError::Failed { .. } | UnitError::Broken(_) => ConnectErrorKind::Protocol,
         };
         Self::new(kind, error.to_string())
     }

@@ -8,8 +8,14 @@
 //! connection is lost, and what is not, stands in `docs/design/host.md`.
 
 mod error;
+pub mod iscsi;
 mod nvme;
+mod outage;
+mod probe;
+mod request;
 mod resolve;
+mod timers;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -130,7 +136,7 @@ impl Options {
 pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, ConnectError> {
     options.check()?;
     let subsystem = match &address.subsystem {
-        Some(name) => Subsystem::named(name, resolve(address)?)?,
+        Some(name) => Subsystem::named(name, resolve(&address.host, address.port)?)?,
         None => only_subsystem(address, &discover(address, options)?)?,
     };
     let options = Arc::new(options.clone());
@@ -144,8 +150,8 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
         options: Arc::clone(&options),
         expected: None,
     };
-    let (portal, facts) =
-        first_that_answers(&subsystem.portals, &plan).map_err(|error| error.at(address))?;
+    let asked = first_that_answers(&subsystem.portals, |address| plan.probe(address));
+    let (portal, facts) = asked.map_err(|error| error.at(address))?;
     RemoteDisk::new(
         Plan {
             address: portal,
@@ -163,7 +169,7 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
 /// No such host, nobody listens, or not a discovery service.
 pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, ConnectError> {
     options.check()?;
-    let portals = resolve(address)?;
+    let portals = resolve(&address.host, address.port)?;
     let plan = Plan {
         address: portals[0],
         subsystem: Nqn::discovery(),
@@ -174,7 +180,8 @@ pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, Co
         }),
         expected: None,
     };
-    let (_, facts) = first_that_answers(&portals, &plan).map_err(|error| error.at(address))?;
+    let asked = first_that_answers(&portals, |address| plan.probe(address));
+    let (_, facts) = asked.map_err(|error| error.at(address))?;
     match &facts.found {
         Found::Discovery(log) => Ok(log.clone()),
         Found::Io { .. } | Found::Queue { .. } => {

@@ -5,11 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 
-use fabrix_proto::nvme::bringup::Facts;
-
-use crate::nvme::{self, Plan};
 use crate::{
     Address, ConnectError, ConnectErrorKind, DiscoveredRecord, DiscoveredSubtype,
     DiscoveredTransport, DiscoveryLog, Nqn,
@@ -32,12 +28,12 @@ impl Subsystem {
 }
 
 /// The addresses of a host, at least one.
-pub(crate) fn resolve(address: &Address) -> Result<Vec<SocketAddr>, ConnectError> {
+pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
     let unknown = |why: &dyn fmt::Display| {
-        let sentence = format!("cannot find the host `{}`: {why}", address.host);
+        let sentence = format!("cannot find the host `{host}`: {why}");
         ConnectError::new(ConnectErrorKind::Unreachable, sentence)
     };
-    let found = (address.host.as_str(), address.port).to_socket_addrs();
+    let found = (host, port).to_socket_addrs();
     let found: Vec<SocketAddr> = found.map_err(|error| unknown(&error))?.collect();
     if found.is_empty() {
         return Err(unknown(&"it has no address"));
@@ -46,17 +42,14 @@ pub(crate) fn resolve(address: &Address) -> Result<Vec<SocketAddr>, ConnectError
 }
 
 /// Asks one portal after the other until one says something, and tells which.
-pub(crate) fn first_that_answers(
+pub(crate) fn first_that_answers<T>(
     portals: &[SocketAddr],
-    plan: &Plan,
-) -> Result<(SocketAddr, Arc<Facts>), ConnectError> {
+    mut probe: impl FnMut(SocketAddr) -> Result<T, ConnectError>,
+) -> Result<(SocketAddr, T), ConnectError> {
     let mut silent = None;
     for &address in portals {
-        match nvme::probe(Plan {
-            address,
-            ..plan.clone()
-        }) {
-            Ok(facts) => return Ok((address, facts)),
+        match probe(address) {
+            Ok(found) => return Ok((address, found)),
             Err(error) if error.says_nothing_about_the_target() => {
                 silent.get_or_insert(error);
             }
@@ -83,7 +76,7 @@ pub(crate) fn only_subsystem(
     match names.as_slice() {
         [one] => Ok(Subsystem {
             name: (*one).clone(),
-            portals: portals(&resolve(address)?, &records),
+            portals: portals(&resolve(&address.host, address.port)?, &records),
         }),
         [] => Err(ConnectError::new(
             ConnectErrorKind::Refused,

@@ -326,8 +326,7 @@ fn what_cannot_be_carried_is_answered_and_its_data_read_over() {
 #[test]
 fn data_that_is_not_the_next_piece_ends_the_connection() {
     type Change = fn(Pdu) -> Pdu;
-    let changes: [(&str, Change, u8); 6] = [
-        ("DataSN", |pdu| pdu.put32(36, 1), 4),
+    let changes: [(&str, Change, u8); 5] = [
         ("offset behind", |pdu| pdu.put32(40, 4096), 4),
         ("offset far", |pdu| pdu.put32(40, u32::MAX - 100), 4),
         ("no data", |pdu| pdu.data(&[]), 9),
@@ -345,6 +344,27 @@ fn data_that_is_not_the_next_piece_ends_the_connection() {
         let reject = wire.reply();
         assert_eq!((reject.bhs[0], reject.bhs[2]), (0x3F, reason), "{what}");
         assert!(wire.take_events().is_empty());
+    }
+}
+
+/// RFC 7143, section 7.9: what a wrong DataSN says is missing was damaged, so the command fails and nothing else does.
+#[test]
+fn data_with_a_wrong_number_fail_their_command_and_leave_the_connection() {
+    for numbers in [[0, 0], [1, 0], [27, 28], [u32::MAX, 0]] {
+        let mut wire = logged_in(limits(), &[]);
+        wire.send(&command_pdu(WRITE, 9, FIRST, 8192));
+        let slot = wire.command();
+        wire.fetch(slot);
+        let ttt = wire.reply().get32(20);
+        wire.send(&data_out(0, 9, ttt, (numbers[0], 0), &[1; 4096]));
+        wire.send(&data_out(0x80, 9, ttt, (numbers[1], 4096), &[1; 4096]));
+        let event = wire.event();
+        let damaged = Event::Fetched {
+            slot,
+            intact: false,
+        };
+        assert_eq!(event, damaged, "{numbers:?}");
+        assert!(!wire.is_closed());
     }
 }
 

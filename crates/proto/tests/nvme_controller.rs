@@ -484,7 +484,7 @@ fn features_say_what_can_be_done_with_them() {
         assert_eq!(bench.run(&saved), failed(Status::FEATURE_NOT_SAVEABLE));
     }
     // Message-based transports have no interrupts, and nothing offers host behaviour support.
-    for unknown in [0x00, 0x03, 0x08, 0x09, 0x0C, 0x10, 0x16, 0x80, 0x82, 0xC0] {
+    for unknown in [0x00, 0x03, 0x08, 0x09, 0x0C, 0x10, 0x16, 0x80, 0x84, 0xC0] {
         assert_eq!(
             bench.run(&get(FeatureId(unknown), 0)),
             failed(Status::INVALID_FIELD)
@@ -778,6 +778,7 @@ fn check_any(bench: &mut Bench, entry: &SubmissionEntry) -> Result<bool, TestCas
     let around = Surroundings {
         view: &bench.view,
         health: &health,
+        persistence: Some(false),
         has_io_queues: false,
         now: Nanos(SECOND),
     };

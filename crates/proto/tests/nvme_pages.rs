@@ -69,8 +69,8 @@ fn the_controller_tells_the_truth_at_the_offsets_hosts_read() {
     assert_eq!((u32_at(id, 516), u32_at(id, 540)), (1024, 1024), "NN, MNAN");
     assert_eq!(
         u16_at(id, 520),
-        0b0101_1101,
-        "ONCS: compare, DSM, zeroes, select, timestamp"
+        0b0111_1101,
+        "ONCS: compare, DSM, zeroes, select, reservations, timestamp"
     );
     assert_eq!(u16_at(id, 522), 1, "FUSES");
     assert_eq!(
@@ -247,7 +247,7 @@ fn answers_the_forms_that_belong_to_the_command_set() {
     let independent = bench.read(&identify(Cns::INDEPENDENT_NAMESPACE, 5));
     assert_eq!(
         independent[..16],
-        [0x12, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+        [0x12, 1, 0xFE, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
     );
     assert_eq!(
         bench.read(&identify(Cns::COMMAND_SET_NAMESPACE, 1)),
@@ -308,7 +308,7 @@ fn lists_the_pages_it_supports() {
     let supported: Vec<_> = (0..256_usize)
         .filter(|id| u32_at(&page, id * 4) == 1)
         .collect();
-    assert_eq!(supported, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 0x80]);
     for (id, dword) in (0..=255).zip(page.chunks(4)) {
         let refused = bench.run(&log(LogId(id), 0, 4)) == failed(Status::INVALID_LOG_PAGE);
         assert_eq!(refused, dword[0] == 0, "page {id:#x}");
@@ -393,7 +393,19 @@ fn the_effects_page_is_truthful() {
     assert_eq!(set(0), admin);
     assert_eq!(
         set(1024),
-        [(0, 1), (1, 3), (2, 1), (5, 1), (8, 3), (9, 3), (0x7F, 1)]
+        [
+            (0, 1),
+            (1, 3),
+            (2, 1),
+            (5, 1),
+            (8, 3),
+            (9, 3),
+            (0x0D, 1),
+            (0x0E, 1),
+            (0x11, 1),
+            (0x15, 1),
+            (0x7F, 1)
+        ]
     );
     let mut zoned = log(LogId::COMMAND_EFFECTS, 0, 4096);
     zoned.cdw14 = (2 << 24).into();

@@ -8,11 +8,11 @@
 mod scsi_common;
 
 use fabrix_proto::scsi::additional::AdditionalSense;
-use fabrix_proto::scsi::pages::capacity::{lun_bytes, parse_lun};
+use fabrix_proto::scsi::pages::capacity::{LbaRun, lun_bytes, parse_lun};
 use fabrix_proto::scsi::pages::mode::ModeParameters;
 use fabrix_proto::scsi::pages::{Deallocate, Naa};
 use fabrix_proto::scsi::sense::{Sense, SenseFormat};
-use fabrix_proto::scsi::unit::Outcome;
+use fabrix_proto::scsi::unit::{Answer, Outcome, lba_status};
 use scsi_common::{BLOCKS, Bench, GOOD, Numbers, disk, sense};
 
 fn vital(bench: &mut Bench, page: u8) -> Vec<u8> {
@@ -120,7 +120,7 @@ fn block_limits_are_those_that_commands_are_refused_by() {
         "transfer: most, optimal; prefetch"
     );
     assert_eq!(words[5..9], [1 << 20, 256, 8, 1 << 31], "unmap");
-    assert_eq!(words[9..11], [0, 1 << 20], "write same");
+    assert_eq!(words[9..11], [0, 0xFFFF], "write same");
     assert_eq!(words[11..16], [8, 0, 0, 0, 0], "atomic");
 }
 
@@ -274,7 +274,7 @@ fn mode_sense_10_with_a_long_block_descriptor() {
         data[8..24],
         [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]
     );
-    assert_eq!(data[24..], [0x0A, 0x0A, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(data[24..], [0x0A, 0x0A, 0, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn select(bench: &mut Bench, list: &[u8]) -> Outcome {
     bench.send_list(&[0x15, 0x10, 0, 0, length, 0], list)
 }
 
-const CONTROL_SWP: [u8; 16] = [0, 0, 0, 0, 0x0A, 0x0A, 4, 0x10, 8, 0, 0, 0, 0, 0, 0, 0];
+const CONTROL_SWP: [u8; 16] = [0, 0, 0, 0, 0x0A, 0x0A, 4, 0x10, 8, 0x40, 0, 0, 0, 0, 0, 0];
 
 #[test]
 fn mode_select_changes_what_may_change() {
@@ -459,11 +459,33 @@ fn defects_and_block_status() {
     let twelve = bench.read(&[0xB7, 0x18, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0]);
     assert_eq!(twelve, [0, 0x18, 0, 0, 0, 0, 0, 0]);
     let mut status = [0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 64, 0, 0];
-    let data = bench.read(&status);
-    assert_eq!(data[..8], [0, 0, 0, 20, 0, 0, 0, 0]);
+    let asked = Outcome::LbaStatus {
+        lba: 16,
+        allocation: 64,
+    };
+    assert_eq!(bench.send(&status), asked);
+    let run = |blocks, deallocated| LbaRun {
+        blocks,
+        deallocated,
+    };
+    let runs = [run(8, false), run(0x100, true), run(1, false), run(1, true)];
+    let mut page = [0xEE; 128];
     assert_eq!(
-        data[8..24],
-        [0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0xFF, 0xF0, 0, 0, 0, 0]
+        lba_status(16, 64, runs.into_iter(), &mut page),
+        Answer::data(56)
+    );
+    assert_eq!(page[..8], [0, 0, 0, 4 + 48, 0, 0, 0, 0]);
+    assert_eq!(
+        page[8..24],
+        [0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 8, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        page[24..40],
+        [0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 1, 0, 1, 0, 0, 0]
+    );
+    assert_eq!(
+        page[40..56],
+        [0, 0, 0, 0, 0, 0, 1, 24, 0, 0, 0, 1, 0, 0, 0, 0]
     );
     status[2..10].copy_from_slice(&BLOCKS.to_be_bytes());
     assert_eq!(bench.sense(&status).code, AdditionalSense::LBA_OUT_OF_RANGE);

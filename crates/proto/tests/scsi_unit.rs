@@ -10,12 +10,14 @@ mod scsi_common;
 use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::cdb::{ByteCheck, Command, Extent};
-use fabrix_proto::scsi::copy::{CopyList, Designator, Segment};
+use fabrix_proto::scsi::copy::{CopyList, CopyProgress, CopyStatus, Designator, Segment};
 use fabrix_proto::scsi::pages::mode::ModeParameters;
 use fabrix_proto::scsi::reservation::{Kind, Notice, Refusal, Request};
 use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, Sense, SenseKey};
 use fabrix_proto::scsi::spec::Status;
-use fabrix_proto::scsi::unit::{Answer, DiskOperation, Failure, Outcome, View, classify_absent};
+use fabrix_proto::scsi::unit::{
+    Answer, DiskOperation, Failure, Outcome, View, classify_absent, copy_status,
+};
 use scsi_common::{BLOCKS, Bench, CONFLICT, GOOD, Numbers, cdb10, cdb16, disk, nexus, sense};
 
 const TUR: [u8; 6] = [0; 6];
@@ -96,7 +98,7 @@ fn lengths_above_the_block_limits_are_pointed_at() {
     let twelve = [0xA8, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0];
     assert_eq!(bench.sense(&twelve), Sense::field_in_cdb(6, None));
     assert_eq!(
-        bench.sense(&cdb16(0x93, 0, 0, (1 << 20) + 1)),
+        bench.sense(&cdb16(0x93, 0, 0, 1 << 16)),
         Sense::field_in_cdb(10, None)
     );
     let mut compare = cdb16(0x89, 0, 0, 0);
@@ -574,6 +576,7 @@ fn extended_copy_names_its_disks_and_is_checked_against_them() {
         blocks: 2048,
     };
     assert_eq!(copies.segments, [segment]);
+    assert_eq!((copies.list, copies.kept), (1, true));
     assert!(copies.devices[0].names(&bench.disk));
     let stranger = Designator {
         id: vec![0; 8],
@@ -587,6 +590,26 @@ fn extended_copy_names_its_disks_and_is_checked_against_them() {
     list[68..76].copy_from_slice(&(BLOCKS - 1).to_be_bytes());
     let beyond = copied(&mut bench, &list).check(&[Some(&bench.disk)]);
     assert_eq!(beyond.unwrap_err().key, SenseKey::COPY_ABORTED);
+}
+
+#[test]
+fn what_became_of_a_copy_is_told_and_not_kept_where_the_list_says_so() {
+    let mut bench = Bench::new();
+    let mut list = copy_list();
+    list[1] = 0x10;
+    assert!(!copied(&mut bench, &list).kept);
+    let status = CopyStatus {
+        list: 1,
+        progress: CopyProgress::Failed,
+        segments: 3,
+        bytes: (5 << 32) + 1024,
+    };
+    let mut page = [0; 64];
+    let answer = copy_status(Some(&status), 64, &mut page);
+    assert_eq!(answer, Answer::data(12));
+    assert_eq!(page[..12], [0, 0, 0, 8, 2, 0, 3, 1, 0x01, 0x40, 0, 1]);
+    let unknown = copy_status(None, 64, &mut page);
+    assert_eq!(unknown, Answer::check(Sense::field_in_cdb(2, None)));
 }
 
 #[test]
@@ -657,8 +680,12 @@ fn extended_copy_is_bounded_by_what_it_reports() {
         AdditionalSense::PARAMETER_LIST_LENGTH_ERROR
     );
     let mut status = ask;
-    status[1] = 0;
-    assert_eq!(bench.sense(&status), Sense::field_in_cdb(2, None));
+    (status[1], status[2]) = (0, 9);
+    let asked = Outcome::CopyStatus {
+        list: 9,
+        allocation: 64,
+    };
+    assert_eq!(bench.send(&status), asked);
 }
 
 #[test]
@@ -724,7 +751,8 @@ fn arbitrary_commands_and_lists_never_leave_the_disk() {
             Outcome::Disk(operation) => assert!(inside(&bench, &cdb, &operation)),
             Outcome::Reserve(request) => drop(bench.apply(&nexus("a"), &request)),
             Outcome::Mode(mode) => bench.mode = mode,
-            Outcome::Parameters(_) | Outcome::Copy(_) => {}
+            Outcome::LbaStatus { lba, .. } => assert!(lba < bench.disk.blocks),
+            Outcome::Parameters(_) | Outcome::Copy(_) | Outcome::CopyStatus { .. } => {}
         }
         if round % 64 == 0 {
             bench.reservations = Default::default();

@@ -8,6 +8,7 @@
 //!
 //! This crate knows no protocol and no disk. All `unsafe` of the whole project stands in `sys/`.
 
+mod bitmap;
 mod buf;
 pub mod counting;
 pub mod driver;
@@ -18,8 +19,10 @@ mod handle;
 mod mailbox;
 pub mod net;
 mod op;
+pub mod random;
 mod region;
 mod shard;
+mod sparse;
 mod spawn;
 mod spin;
 mod sys;
@@ -29,6 +32,7 @@ mod timer;
 mod token;
 pub mod topology;
 
+pub use bitmap::Bitmap;
 pub use buf::Buf;
 pub use engine::{Engine, Features, Refused};
 pub use gather::Gather;
@@ -37,6 +41,7 @@ pub use mailbox::{Full, Remote};
 pub use op::{Allocate, Completion, Loan, Op};
 pub use region::{HugePages, Lent, LocalRegion, Region};
 pub use shard::{Shard, ShardConfig, StartError, Task, Wait};
+pub use sparse::{Stretch, stretch};
 pub use spawn::{ShardThread, spawn};
 pub use spin::SpinPolicy;
 pub use time::Nanos;

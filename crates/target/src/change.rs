@@ -11,8 +11,8 @@ use std::{fmt, thread};
 
 use fabrix_block::Device;
 
+use crate::disk::DiskState;
 use crate::export::Entry;
-use crate::iscsi::UnitState;
 use crate::local::{Done, Order};
 use crate::nvme::Offer;
 use crate::{Export, Listen, NAMESPACES_MAX, Protocol, StartError, Target, listen, port};
@@ -71,7 +71,9 @@ impl Target {
             Err(at) => {
                 self.check_transfers(&export)?;
                 let added = version;
-                let state = UnitState::new(&*export.device);
+                let keeper = self.shared.subsystem.keeper.as_ref();
+                let state = DiskState::new(&*export.device, keeper)
+                    .map_err(|why| format!("namespace {nsid} is not served: {why}"))?;
                 entries.insert(
                     at,
                     Entry {

@@ -6,10 +6,10 @@ use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fabrix_block::{Channel, Device, OpenError};
+use fabrix_block::{Channel, Device, OpenError, Run};
 use fabrix_rt::Shard;
 
-use crate::iscsi::UnitState;
+use crate::disk::DiskState;
 
 /// One disk and the namespace id it is exported under.
 #[derive(Clone)]
@@ -27,8 +27,15 @@ pub(crate) struct Entry {
     /// The version with which its namespace was added. A command that was checked against another disk of the same id
     /// knows by it that this one is not meant.
     pub(crate) added: u64,
-    /// What iSCSI sessions share about it.
-    pub(crate) state: Arc<UnitState>,
+    /// What connections of all protocols share about it.
+    pub(crate) state: Arc<DiskState>,
+}
+
+impl Entry {
+    /// What all connections share about it, and its namespace.
+    pub(crate) fn state(&self) -> (u32, Arc<DiskState>) {
+        (self.export.nsid, Arc::clone(&self.state))
+    }
 }
 
 /// A shard's channels to the exported disks, opened when the first connection of the shard needs them.
@@ -83,6 +90,23 @@ impl Channels {
     /// The version with which the namespace at `index` was added.
     pub(crate) fn added(&self, index: usize) -> u64 {
         self.all.borrow()[index].entry.added
+    }
+
+    /// How many blocks the disk at `index` has.
+    pub(crate) fn blocks(&self, index: usize) -> u64 {
+        self.all.borrow()[index].blocks
+    }
+
+    /// How the blocks of the disk at `index` are kept from `lba` on.
+    pub(crate) fn allocation(&self, index: usize, lba: u64) -> Run {
+        self.all.borrow()[index].entry.export.device.allocation(lba)
+    }
+
+    /// What all connections share about each of the disks, by namespace, in order.
+    pub(crate) fn states(&self) -> Vec<(u32, Arc<DiskState>)> {
+        let all = self.all.borrow();
+        let entries = all.iter().map(|access| &access.entry);
+        entries.map(Entry::state).collect()
     }
 
     /// Whether the disk at `index` has these blocks.

@@ -10,6 +10,7 @@
 
 mod change;
 mod counters;
+mod disk;
 mod export;
 mod iscsi;
 mod local;
@@ -29,6 +30,7 @@ use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_rt::{Remote, TaskId};
 
 pub use change::ChangeError;
+pub use disk::{Keeper, Receipt};
 pub use export::Export;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 pub use notice::Notice;
@@ -45,6 +47,8 @@ pub struct TargetConfig {
     pub exports: Vec<Export>,
     /// Name of the iSCSI target, in lower case: the same disks, as logical units from 0 on.
     pub iscsi_name: String,
+    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are told so.
+    pub keeper: Option<Arc<dyn Keeper>>,
     /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
     pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.

@@ -19,9 +19,11 @@ use fabrix_proto::nvme::subsystem::Inventory;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
-use crate::export::Channels;
+use crate::disk::DiskState;
+use crate::export::{Channels, Entry};
 use crate::iscsi::Units;
 use crate::nvme::Snapshot;
+use crate::registry::Place;
 use crate::{Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
@@ -29,7 +31,7 @@ pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
     pub(crate) channels: Channels,
     /// This shard, as others reach it.
-    pub(crate) remote: Remote,
+    remote: Remote,
     /// Which of the target's shards this is.
     index: usize,
     connections: RefCell<Vec<TaskId>>,
@@ -64,6 +66,22 @@ impl Local {
     /// Where sessions are told that the target is.
     pub(crate) fn portals(&self) -> Vec<SocketAddr> {
         self.announced.borrow().offer.portals.clone()
+    }
+
+    /// Where others reach a connection of this shard.
+    pub(crate) fn place(&self, task: TaskId) -> Place {
+        Place {
+            shard: self.remote.clone(),
+            index: self.index,
+            task,
+        }
+    }
+
+    /// What all share about the disks that hosts have been told of, by namespace.
+    pub(crate) fn disks(&self) -> Vec<(u32, Arc<DiskState>)> {
+        let announced = self.announced.borrow();
+        let entries = announced.offer.entries.iter();
+        entries.map(Entry::state).collect()
     }
 
     /// A connection lives here from now on. Its port has counted it.
@@ -112,6 +130,8 @@ pub(crate) enum Told {
     Served,
     /// What admin queues see has changed, and hosts are to be told.
     Announced,
+    /// Something happened to a disk of which hosts are to be told.
+    Noticed,
 }
 
 /// Told to a shard's part of the target.

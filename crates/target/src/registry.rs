@@ -8,13 +8,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fabrix_proto::nvme::log_page::ErrorRecord;
-use fabrix_rt::{Remote, TaskId};
+use fabrix_rt::{Full, Remote, TaskId};
 
 /// Where a connection lives: its shard and its task there.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) shard: Remote,
+    /// Which of the target's shards that is.
+    pub(crate) index: usize,
     pub(crate) task: TaskId,
+}
+
+impl Place {
+    /// Whether this is the same connection: tasks have numbers of their own within their shard.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.index, self.task) == (other.index, other.task)
+    }
+
+    /// Tells the connection something; dropped if it is gone by then.
+    ///
+    /// # Errors
+    /// Its shard's mailbox has no room now.
+    pub(crate) fn tell<T: Send + 'static>(&self, message: T) -> Result<(), Full> {
+        self.shard.send(self.task, Box::new(message))
+    }
 }
 
 /// Who the host said it is, in Connect.

@@ -18,7 +18,7 @@ const ALWAYS: [Tool; 5] = [
     ("strip", "binutils"),
 ];
 /// What scripts may ask for.
-const TOOLS: [Tool; 14] = [
+const TOOLS: [Tool; 15] = [
     ("nvme", "nvme-cli"),
     ("fio", "fio"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -33,6 +33,7 @@ const TOOLS: [Tool; 14] = [
     ("cmp", "diffutils"),
     ("curl", "curl"),
     ("valgrind", "valgrind"),
+    ("iscsi-test-cu", "libiscsi-bin"),
 ];
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";

@@ -58,6 +58,44 @@ fn creates_a_sparse_file_once_and_finds_it_again() {
 }
 
 #[test]
+fn tells_holes_from_what_was_written() {
+    let folder = folder();
+    let options = options(folder.path());
+    let disk = FileDisk::open(options).expect("a new file");
+    on_both_engines(|front| {
+        let mut channel = front.open(&disk);
+        front.ask(
+            &mut channel,
+            Operation::Deallocate,
+            0,
+            u32::try_from(BLOCKS).expect("few"),
+            Payload::None,
+        );
+        let written = front.buf(8192, 1);
+        let (status, _) = front.ask(
+            &mut channel,
+            Operation::Write { durable: true },
+            1024,
+            16,
+            Payload::Owned(written),
+        );
+        assert_eq!(status, Status::Ok);
+        let run = |lba| {
+            let run = disk.allocation(lba);
+            (run.allocation, run.blocks)
+        };
+        if run(0) == (Allocation::Mapped, BLOCKS) {
+            println!("SKIPPED: tells_holes_from_what_was_written: no holes in this file system");
+            return;
+        }
+        assert_eq!(run(8), (Allocation::Deallocated, 1016));
+        assert_eq!(run(1024), (Allocation::Mapped, 16));
+        assert_eq!(run(1039), (Allocation::Mapped, 1));
+        assert_eq!(run(1040), (Allocation::Deallocated, BLOCKS - 1040));
+    });
+}
+
+#[test]
 fn refuses_a_file_of_another_size_and_leaves_it_alone() {
     let folder = folder();
     let path = folder.path().join("precious");

@@ -12,7 +12,9 @@ use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
 use crate::slots::Slots;
 use crate::spec::{Effect, Inject, On};
 use crate::task::{Closing, Hold};
-use crate::{Channel, Device, Geometry, Identity, OpenError, Operation, Request, Status, Submit};
+use crate::{
+    Channel, Device, Geometry, Identity, OpenError, Operation, Request, Run, Status, Submit,
+};
 
 /// A disk with faults.
 pub struct Fault {
@@ -66,6 +68,10 @@ impl Device for Fault {
         Ok(Box::new(FaultChannel {
             hold: Hold::new(shard, make),
         }))
+    }
+
+    fn allocation(&self, lba: u64) -> Run {
+        self.inner.allocation(lba)
     }
 
     fn notes(&self) -> &[String] {

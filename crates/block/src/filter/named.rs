@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Channel, Device, Geometry, Identity, OpenError};
+use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 
 /// A disk under another name.
 pub struct Named {
@@ -31,6 +31,10 @@ impl Device for Named {
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         self.inner.open(shard)
+    }
+
+    fn allocation(&self, lba: u64) -> Run {
+        self.inner.allocation(lba)
     }
 
     fn notes(&self) -> &[String] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabrix_rt::Shard;
 
 use crate::{
-    Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Request, Status, Submit,
+    Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Request, Run, Status, Submit,
 };
 
 /// A disk that is not to be written.
@@ -39,6 +39,10 @@ impl Device for ReadOnly {
         Ok(Box::new(ReadOnlyChannel {
             inner: self.inner.open(shard)?,
         }))
+    }
+
+    fn allocation(&self, lba: u64) -> Run {
+        self.inner.allocation(lba)
     }
 
     fn notes(&self) -> &[String] {

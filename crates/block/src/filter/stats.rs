@@ -10,7 +10,9 @@ use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
-use crate::{Channel, Device, Geometry, Identity, OpenError, Operation, Request, Status, Submit};
+use crate::{
+    Channel, Device, Geometry, Identity, OpenError, Operation, Request, Run, Status, Submit,
+};
 
 /// A disk whose requests are counted.
 pub struct Stats {
@@ -232,6 +234,10 @@ impl Device for Stats {
         Ok(Box::new(StatsChannel {
             hold: Hold::new(shard, make),
         }))
+    }
+
+    fn allocation(&self, lba: u64) -> Run {
+        self.inner.allocation(lba)
     }
 
     fn notes(&self) -> &[String] {

@@ -67,6 +67,25 @@ proptest! {
 }
 
 #[test]
+fn asks_the_member_that_has_the_block_which_of_them_hold_something() {
+    on_both_engines(|front| {
+        // Chunks of 8 blocks: the second is the first of the second member.
+        let array = array(4096, vec![ram_disk(64), slow(ram_disk(64))]);
+        let mut channel = front.open(&array);
+        assert_eq!(front.write(&mut channel, 10, &[1; 512 * 8]), Status::Ok);
+        let run = |lba| {
+            let run = array.allocation(lba);
+            (run.allocation, run.blocks)
+        };
+        assert_eq!(run(0), (Allocation::Deallocated, 8));
+        assert_eq!(run(8), (Allocation::Deallocated, 2));
+        assert_eq!(run(10), (Allocation::Mapped, 6));
+        assert_eq!(run(16), (Allocation::Mapped, 2));
+        assert_eq!(run(18), (Allocation::Deallocated, 6));
+    });
+}
+
+#[test]
 fn promises_what_the_weakest_member_does() {
     let members = vec![ram_disk(1350), null_disk(1344)];
     let array = Raid0::new(64 << 10, members, identity("array")).expect("an array");

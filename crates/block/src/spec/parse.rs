@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use super::{
-    CHUNK_BYTES, Common, DEFAULT_CHUNK_BYTES, DURATION_UNITS, Disk, Effect, Inject, MEMBERS_MAX,
-    On, Remote, Spec, SpecError, is_plain_path, parse_size,
+    Account, CHUNK_BYTES, Common, DEFAULT_CHUNK_BYTES, DURATION_UNITS, Disk, Effect, Inject,
+    MEMBERS_MAX, On, Remote, Spec, SpecError, is_plain_path, parse_size, without_secrets,
 };
 
 pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
@@ -30,7 +30,7 @@ fn spec_at_depth(text: &str, depth: usize) -> Result<Spec, SpecError> {
         .map_err(Fault::Here)
         .and_then(|parts| spec_of(text, &parts, depth))
         .map_err(|fault| match fault {
-            Fault::Here(sentence) => SpecError(format!("{text}: {sentence}")),
+            Fault::Here(sentence) => SpecError(format!("{}: {sentence}", without_secrets(text))),
             Fault::InMember(error) => error,
         })
 }
@@ -187,6 +187,7 @@ fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec, String> {
     let mut options = Options::read(rest)?;
     options.read_query(query)?;
     let (authority, path) = address.split_once('/').unwrap_or((address, ""));
+    let (account, authority) = account(scheme, authority)?;
     let (host, port) = host_and_port(authority)?;
     let (nqn, nsid) = path.split_once('/').unwrap_or((path, ""));
     let nqn = if nqn.is_empty() {
@@ -208,6 +209,7 @@ fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec, String> {
     let options = options.rest()?;
     let remote = Remote {
         scheme: scheme.to_ascii_lowercase(),
+        account,
         host,
         port,
         nqn,
@@ -218,6 +220,31 @@ fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec, String> {
         disk: Disk::Remote(remote),
         common,
     })
+}
+
+/// `USER%SECRET@`, as libiscsi writes it, where a protocol has it; what is left is the machine.
+fn account<'a>(scheme: &str, authority: &'a str) -> Result<(Option<Account>, &'a str), String> {
+    let Some((account, machine)) = authority.rsplit_once('@') else {
+        return Ok((None, authority));
+    };
+    if !scheme.eq_ignore_ascii_case("iscsi") {
+        return Err(format!(
+            "`{machine}`: an address of {scheme} has no user; `@` is not the name or address of a machine"
+        ));
+    }
+    let (user, secret) = match account.split_once('%') {
+        Some((user, secret)) => (
+            user,
+            Some(percent_decode(secret).map_err(|_| "in a secret, a % is written %25".to_owned())?),
+        ),
+        None => (account, None),
+    };
+    let is_user_byte = |c: u8| is_host_byte(c) || b":+~".contains(&c);
+    if user.is_empty() || !user.bytes().all(is_user_byte) {
+        return Err(format!("`{user}` is not the name of a user"));
+    }
+    let user = user.to_owned();
+    Ok((Some(Account { user, secret }), machine))
 }
 
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
@@ -533,8 +560,8 @@ fn percent_decode(text: &str) -> Result<String, String> {
 }
 
 /// What can be written, for those who wrote something else.
-const KINDS: &str =
-    "ram:1G, null:1T, /path, file:PATH, raid0:(A,B) or nvme+tcp://HOST[:4420][/NQN[/NSID]]";
+const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]] or \
+     iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]";
 
 /// Arrays in arrays: enough for any sense, and little enough for any stack.
 const DEPTH_MAX: usize = 4;

@@ -230,6 +230,7 @@ fn any_remote() -> impl Strategy<Value = Disk> {
         let options = options.into_iter().collect();
         Disk::Remote(Remote {
             scheme: "nvme+tcp".to_owned(),
+            account: None,
             host,
             port,
             nqn,
@@ -270,4 +271,30 @@ fn any_inject() -> impl Strategy<Value = Inject> {
         Just(On::Zeroes)
     ];
     (effect, on).prop_map(|(effect, on)| Inject { effect, on })
+}
+
+#[test]
+fn a_secret_is_read_and_never_shown() {
+    let text = "iscsi://me%a%2Fsecret@box:3261/iqn.2026-01.example:a/0,target_user=it,target_password=another";
+    let spec = parse(text);
+    let shown = format!("{spec} {spec:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+    let Disk::Remote(remote) = spec.disk else {
+        panic!("a remote disk")
+    };
+    let account = remote.account.expect("an account");
+    assert_eq!(
+        (account.user.as_str(), account.secret.as_deref()),
+        ("me", Some("a/secret"))
+    );
+    assert_eq!((remote.nsid, remote.port), (Some(0), Some(3261)));
+    let wrong = Spec::parse("iscsi://me%secret@box:0/x")
+        .expect_err("port 0")
+        .to_string();
+    assert!(
+        wrong.contains("iscsi://me@box:0/x") && !wrong.contains("secret"),
+        "{wrong}"
+    );
+    let shown = super::without_secrets("iscsi://h/n?target_password=secret&x=1,ro");
+    assert_eq!(shown, "iscsi://h/n?target_password=...&x=1,ro");
 }

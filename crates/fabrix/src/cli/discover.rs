@@ -1,9 +1,10 @@
-//! `fabrix discover`: a target's discovery log, as a table or as data.
+//! `fabrix discover`: a target's discovery log, or the list of an iSCSI target, as a table or as data.
 
 use std::process::ExitCode;
 
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk;
+use fabrix_host::iscsi::{DiscoveredPortal, DiscoveredTarget};
 use fabrix_host::{
     DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
 };
@@ -11,18 +12,26 @@ use serde_json::{Value, json};
 
 use super::terminal::print;
 use crate::args::{DiscoverArgs, Format};
-use crate::disks::{address, host_options};
+use crate::disks::{ISCSI, address, discover_iscsi, host_options};
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
     let Disk::Remote(remote) = spec.disk else {
         return Err(Failure::usage(format!(
-            "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT]",
+            "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]",
             args.uri
         )));
     };
     let options = host_options(args.hostnqn.as_deref())?;
+    if remote.scheme == ISCSI {
+        let targets = discover_iscsi(&remote, args.initiator.as_deref(), &options)?;
+        match args.output {
+            Format::Json => print(&format!("{}\n", targets_to_json(&targets)))?,
+            Format::Text => print(&targets_to_text(&targets))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let log = fabrix_host::discover(&address(&remote)?, &options)?;
     match args.output {
         Format::Json => print(&format!("{}\n", to_json(&log)))?,
@@ -48,6 +57,44 @@ fn record(record: &DiscoveredRecord) -> Value {
         "cntlid": record.controller_id,
         "asqsz": record.admin_queue_entries,
     })
+}
+
+fn targets_to_json(targets: &[DiscoveredTarget]) -> Value {
+    let portal = |portal: &DiscoveredPortal| {
+        let DiscoveredPortal {
+            address,
+            port,
+            group,
+        } = portal;
+        json!({ "address": address, "port": port, "group": group })
+    };
+    let target = |target: &DiscoveredTarget| {
+        let portals: Vec<Value> = target.portals.iter().map(portal).collect();
+        json!({ "name": target.name, "portals": portals })
+    };
+    let targets: Vec<Value> = targets.iter().map(target).collect();
+    json!({ "schema": 1, "targets": targets })
+}
+
+fn targets_to_text(targets: &[DiscoveredTarget]) -> String {
+    let mut text = target_line("address", "port", "group", "target");
+    for target in targets {
+        for portal in &target.portals {
+            let (port, group) = (portal.port.to_string(), portal.group.to_string());
+            text.push_str(&target_line(&portal.address, &port, &group, &target.name));
+        }
+        if target.portals.is_empty() {
+            text.push_str(&target_line("(here)", "", "", &target.name));
+        }
+    }
+    if targets.is_empty() {
+        text.push_str("(nothing is offered to this initiator)\n");
+    }
+    text
+}
+
+fn target_line(address: &str, port: &str, group: &str, target: &str) -> String {
+    format!("{address:<24} {port:<6} {group:<6} {target}\n")
 }
 
 fn to_text(log: &DiscoveryLog) -> String {

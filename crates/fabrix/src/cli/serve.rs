@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabrix_block::Device;
-use fabrix_target::{Export, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -19,6 +19,7 @@ use crate::disks::Opener;
 use crate::failure::Failure;
 use crate::served::{Allowed, Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
+use crate::state::State;
 
 /// Connections of all hosts together.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -39,12 +40,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
-    let shelf = Shelf::new(opener, args.read_only);
+    let state = State::open(args.state.as_deref())?;
+    let shelf = Shelf::new(opener, args.read_only, state.clone());
     let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let shards = Shards::start(args.engine.cores.as_ref(), args.engine.engine)?;
-    let config = target_config(args, &devices, listen, allowed.hosts());
+    let mut config = target_config(args, &devices, listen, allowed.hosts());
+    config.keeper = state.map(|state| state as Arc<dyn Keeper>);
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
         Err(error) => {
@@ -132,6 +135,7 @@ fn target_config(
         },
         exports: devices.iter().zip(1..).map(export).collect(),
         iscsi_name: args.iqn.clone(),
+        keeper: None,
         listen,
         max_connections: MAX_CONNECTIONS,
         notify: Box::new(|notice| say(notice)),

@@ -83,7 +83,9 @@ impl Running {
 
     /// Starts a command with both of its outputs heard.
     pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Self> {
+        // State that no test asks for stays away from the machine's own.
         let command = command
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -252,8 +254,13 @@ impl Serve {
     /// a moment after the process is gone, and the port is free only then.
     #[track_caller]
     pub(crate) fn start_again(args: &[&str], port: u16) -> Self {
-        let listen = format!("nvme+tcp://127.0.0.1:{port}");
-        let args = [args, &["--listen", &listen]].concat();
+        Self::start_again_on(args, &format!("nvme+tcp://127.0.0.1:{port}"))
+    }
+
+    /// The same for any address to listen on.
+    #[track_caller]
+    pub(crate) fn start_again_on(args: &[&str], listen: &str) -> Self {
+        let args = [args, &["--listen", listen]].concat();
         let until = Instant::now() + BOUND;
         loop {
             match Self::try_start(&args) {

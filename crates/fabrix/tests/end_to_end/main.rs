@@ -4,15 +4,18 @@
 //! privilege, and what a machine lacks is said with a line that begins with SKIPPED. One program with a module per
 //! topic, so that it is linked once.
 
+mod bench;
 mod control;
 mod demo;
 mod discovery;
 mod disks;
 mod faults;
 mod harness;
+mod initiator;
 mod iscsi;
 mod lifecycle;
 mod outages;
 mod reexport;
+mod reservations;
 mod wrong_disk;
 mod wrong_target;

@@ -2,20 +2,16 @@
 //!
 //! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen from one shard,
 //! whose losses are `outage`'s and whose requests are `transfer`'s; `queue` is one connection of it. `command` and
-//! `seen` are tables: requests to commands, and what Identify said to a disk's geometry. `bring` says who we are;
-//! `probe` connects once for those who want to know first.
+//! `seen` are tables: requests to commands, and what Identify said to a disk's geometry. `bring` says who we are.
 
 mod bring;
 mod channel;
 mod command;
 mod outage;
-mod probe;
 mod queue;
 mod seen;
 mod session;
-mod timers;
 mod transfer;
 
 pub use channel::RemoteDisk;
-pub(crate) use probe::probe;
 pub(crate) use session::Plan;

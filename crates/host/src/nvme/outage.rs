@@ -6,46 +6,14 @@
 use std::time::Duration;
 
 use fabrix_block::Status as DiskStatus;
-use fabrix_rt::{Nanos, Shard};
+use fabrix_rt::Shard;
 use fabrix_transport::Ended;
 
-use super::queue::Request;
-use super::session::{Outcome, Session, State};
-use super::timers::Timer;
-use super::transfer::finish;
+use super::session::{Session, State};
 use crate::ConnectError;
-
-/// How long there has been no connection, and how eagerly one is sought.
-pub(crate) struct Outage {
-    /// None while there is one.
-    since: Option<Nanos>,
-    /// The pause before the next try.
-    pause: Duration,
-    /// What the user was told last about this outage.
-    told: Option<String>,
-}
-
-impl Outage {
-    /// There is no connection yet.
-    pub(crate) fn begin(now: Nanos) -> Self {
-        Self {
-            since: Some(now),
-            pause: FIRST_PAUSE,
-            told: None,
-        }
-    }
-
-    /// The controller has done something useful: if it is lost, the first try comes soon again.
-    pub(crate) fn has_lived(&mut self) {
-        self.pause = FIRST_PAUSE;
-    }
-
-    fn next_pause(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LAST_PAUSE);
-        pause
-    }
-}
+use crate::probe::Outcome;
+use crate::request::{Request, finish};
+use crate::timers::Timer;
 
 impl Session {
     /// The controller is lost: everything of it is closed, and requests wait for the next one.
@@ -53,12 +21,7 @@ impl Session {
         if !matches!(self.state, State::Rising | State::Live) {
             return;
         }
-        let now = shard.now();
-        self.outage.since.get_or_insert(now);
-        if error.is_lasting() {
-            self.outage.pause = LAST_PAUSE;
-        }
-        self.tell(&error);
+        self.tell(shard, &error);
         if matches!(self.outcome, Outcome::Waiting) {
             self.outcome = Outcome::Failed(error);
         }
@@ -67,19 +30,18 @@ impl Session {
     }
 
     /// Tells the user of a disk why it has no connection; once for each reason.
-    fn tell(&mut self, error: &ConnectError) {
-        let sentence = error.to_string();
-        if self.plan.expected.is_some() && self.outage.told.as_ref() != Some(&sentence) {
+    fn tell(&mut self, shard: &Shard, error: &ConnectError) {
+        let news = self.outage.lost(shard.now(), error);
+        if let Some(sentence) = news.filter(|_| self.plan.expected.is_some()) {
             (self.plan.options.notify)(&format!("{}: {sentence}; reconnecting", self.plan.address));
-            self.outage.told = Some(sentence);
+            self.outage.told(sentence);
         }
     }
 
     /// There is a connection.
     pub(crate) fn connected_again(&mut self, shard: &mut Shard) {
-        self.outage.since = None;
         self.timers.cancel(shard, Timer::Fail);
-        if self.outage.told.take().is_some() {
+        if self.outage.over() {
             (self.plan.options.notify)(&format!("{}: connected again", self.plan.address));
         }
     }
@@ -92,13 +54,13 @@ impl Session {
         }
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if self.parting == Some(index) {
-                queue.part(shard);
+                queue.wire().part(shard);
             } else {
                 queue.close();
             }
         }
         match self.parting {
-            Some(index) if self.queues[index].has_parted() => self.part_now(shard),
+            Some(index) if self.queues[index].wire().has_parted() => self.part_now(shard),
             Some(_) => self.set_timer(shard, Timer::Part, PARTING),
             None => {}
         }
@@ -113,8 +75,8 @@ impl Session {
         completed: &Result<(), Ended>,
     ) {
         if self.parting == Some(index) {
-            self.queues[index].part(shard);
-            if completed.is_err() || self.queues[index].has_parted() {
+            self.queues[index].wire().part(shard);
+            if completed.is_err() || self.queues[index].wire().has_parted() {
                 self.part_now(shard);
             }
         } else {
@@ -130,7 +92,7 @@ impl Session {
         if let Some(index) = self.parting.take()
             && let Some(queue) = self.queues.get_mut(index)
         {
-            queue.shut();
+            queue.wire().shut();
         }
     }
 
@@ -181,29 +143,24 @@ impl Session {
 
     /// A request must wait for another controller: whether it first had to so long ago that it ends instead.
     pub(crate) fn has_lost_its_time(&self, shard: &Shard, request: &mut Request) -> bool {
-        let since = self.outage.since.unwrap_or_else(|| shard.now());
-        let lost_at = *request.lost_at.get_or_insert(since);
-        shard.now().since(lost_at) >= self.plan.options.fast_io_fail
+        let most = self.plan.options.fast_io_fail;
+        self.outage.has_lost_its_time(shard.now(), request, most)
     }
 
     /// Sees to it that what waits for a connection does not wait longer than `fast_io_fail`.
     pub(crate) fn wait_for_connection(&mut self, shard: &mut Shard) {
-        if let Some(since) = self.outage.since
-            && !self.lost_too_long(shard)
-        {
-            let at = since + self.plan.options.fast_io_fail;
-            self.timers.set(shard, self.task, Timer::Fail, at);
-        } else {
-            self.fail_waiting(shard);
+        match self.outage.too_long_at(self.plan.options.fast_io_fail) {
+            Some(at) if !self.lost_too_long(shard) => {
+                self.timers.set(shard, self.task, Timer::Fail, at);
+            }
+            _ => self.fail_waiting(shard),
         }
     }
 
     /// True when the connection has been gone for longer than requests wait.
     pub(crate) fn lost_too_long(&self, shard: &Shard) -> bool {
         let most = self.plan.options.fast_io_fail;
-        self.outage
-            .since
-            .is_some_and(|at| shard.now().since(at) >= most)
+        self.outage.is_too_long(shard.now(), most)
     }
 
     /// Ends all that waits, if it has waited long enough; what the kernel still holds follows when it comes back.
@@ -216,8 +173,5 @@ impl Session {
     }
 }
 
-/// The first try after a loss comes soon; then the pauses double up to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// A goodbye may take so long to leave.
 const PARTING: Duration = Duration::from_millis(200);

@@ -18,10 +18,13 @@ use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId};
 use fabrix_transport::Ended;
 
 use super::bring;
-use super::outage::Outage;
-use super::queue::{Carried, Ending, Position, Queue, Request, is_overdue};
+use super::queue::{Carried, Queue};
 use super::seen::Seen;
-use super::timers::{Timer, Timers};
+use crate::outage::Outage;
+use crate::probe::{self, Outcome};
+use crate::request::Request;
+use crate::timers::{Timer, Timers};
+use crate::wire::{Ending, Position, is_overdue};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// What a session connects to and expects there.
@@ -50,13 +53,36 @@ pub(crate) enum State {
     Over,
 }
 
-/// What became of a first connection, for those who wait for it.
-#[derive(Default)]
-pub(crate) enum Outcome {
-    #[default]
-    Waiting,
-    Ready(Arc<Facts>),
-    Failed(ConnectError),
+impl Plan {
+    /// Connects to `address`, learns what is there, disconnects.
+    ///
+    /// # Errors
+    /// Why not, as a sentence. It comes within `bringup_timeout`, whatever the target does.
+    pub(crate) fn probe(&self, address: SocketAddr) -> Result<Arc<Facts>, ConnectError> {
+        let plan = Self {
+            address,
+            ..self.clone()
+        };
+        probe::probe(self.options.engine, |shard, task| {
+            Session::new(shard, task, plan)
+        })
+    }
+}
+
+impl probe::Session for Session {
+    type Found = Arc<Facts>;
+
+    fn rise(&mut self, shard: &mut Shard) {
+        self.rise(shard);
+    }
+
+    fn outcome(&mut self) -> Outcome<Arc<Facts>> {
+        std::mem::take(&mut self.outcome)
+    }
+
+    fn over(&mut self, shard: &mut Shard) {
+        self.over(shard);
+    }
 }
 
 /// The message of a channel that is gone.
@@ -86,7 +112,7 @@ pub(crate) struct Session {
     /// The controller ends its queues: what it has begun it finishes, what is new waits for the next connection.
     pub(crate) leaving: bool,
     forsaken: bool,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Outcome<Arc<Facts>>,
 }
 
 #[derive(Default)]
@@ -484,7 +510,7 @@ impl Task for Session {
                 let sentence = "the target ends its queues and does not close them";
                 self.lose(shard, ConnectError::new(ConnectErrorKind::Closed, sentence));
             }
-            Some(Timer::Reconnect | Timer::Bringup | Timer::Step) | None => {}
+            Some(Timer::Reconnect | Timer::Bringup | Timer::Step | Timer::Again) | None => {}
         }
     }
 

@@ -5,18 +5,17 @@
 
 use std::time::Duration;
 
-use fabrix_block::{
-    Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus, Submit,
-};
+use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_proto::nvme::tcp::host::HostTransfer;
-use fabrix_rt::{Buf, Completion, Loan, Shard};
+use fabrix_rt::{Buf, Shard};
 
 use super::command;
-use super::queue::{Carried, Queue, Request};
+use super::queue::{Carried, Queue};
 use super::session::{Session, State};
-use super::timers::Timer;
+use crate::request::{Request, finish};
+use crate::timers::Timer;
 
 impl Session {
     /// Takes a request of the disk's user.
@@ -87,55 +86,18 @@ impl Session {
         shard: &mut Shard,
         request: BlockRequest<'a>,
     ) -> Result<Request, BlockRequest<'a>> {
-        let (operation, lba, blocks) = (request.operation, request.lba, request.blocks);
-        let mut ours = Request {
-            operation,
-            lba,
-            blocks,
-            token: request.token,
-            data: None,
-            returns_data: false,
-            is_sole: true,
-            kept: None,
-            retries: 0,
-            lost_at: None,
-        };
-        match request.payload {
-            Payload::Owned(buf) if moves_payload(operation) => {
-                ours.is_sole = buf.is_unique();
-                ours.returns_data = true;
-                ours.data = Some(buf);
-            }
-            Payload::Borrowed(source) if moves_payload(operation) => {
-                let Some(mut buf) = shard.take_buf(source.len()) else {
+        let range = match request.operation {
+            Operation::Deallocate => {
+                let Some(mut range) = shard.take_buf(command::RANGE_BYTES as usize) else {
                     return Err(request);
                 };
-                buf.bytes_mut().copy_from_slice(source);
-                ours.data = Some(buf);
+                command::fill_range(&mut range, (request.lba, request.blocks));
+                Some(range)
             }
-            Payload::Lend => {
-                let bytes = request.bytes(self.geometry());
-                let buf = usize::try_from(bytes)
-                    .ok()
-                    .and_then(|bytes| shard.take_buf(bytes));
-                let Some(buf) = buf else { return Err(request) };
-                ours.returns_data = true;
-                ours.data = Some(buf);
-            }
-            Payload::Owned(_) | Payload::Borrowed(_) | Payload::None => {
-                if operation == Operation::Deallocate {
-                    let range = shard.take_buf(command::RANGE_BYTES as usize);
-                    let Some(mut range) = range else {
-                        return Err(request);
-                    };
-                    command::fill_range(&mut range, (lba, blocks));
-                    ours.data = Some(range);
-                }
-                if let Payload::Owned(buf) = request.payload {
-                    ours.kept = Some(buf);
-                }
-            }
-        }
+            _ => None,
+        };
+        let mut ours = Request::take(shard, request, self.geometry())?;
+        ours.data = ours.data.or(range);
         Ok(ours)
     }
 
@@ -353,10 +315,7 @@ impl Session {
         }
     }
 
-    /// Ends a request; at once, unless its data is still being sent and would come back with two holders.
-    ///
-    /// An honest target answers a write when it has all of its data, but what waits behind that data in the same send
-    /// keeps the whole send alive.
+    /// Ends a request; at once, unless its data is still being sent.
     fn end(
         &mut self,
         shard: &mut Shard,
@@ -364,8 +323,7 @@ impl Session {
         request: Request,
         status: DiskStatus,
     ) {
-        let is_shared = request.data.as_ref().is_some_and(|data| !data.is_unique());
-        if request.is_sole && request.returns_data && is_shared {
+        if request.is_being_sent() {
             return self.queues[index].put(slot, Carried::Ended { request, status });
         }
         self.queues[index].free(slot);
@@ -383,26 +341,6 @@ impl Session {
             self.send_waiting(shard);
         }
     }
-}
-
-/// Whether an operation's payload travels with its command.
-fn moves_payload(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Read | Operation::Write { .. } | Operation::CompareAndWrite { .. }
-    )
-}
-
-/// Tells the user of the disk.
-pub(crate) fn finish(shard: &mut Shard, request: Request, status: DiskStatus) {
-    let data = if request.returns_data {
-        request.data
-    } else {
-        request.kept
-    };
-    let result = status.to_result();
-    let loan = data.map_or(Loan::None, Loan::Buf);
-    shard.complete(request.token, Completion { result, loan });
 }
 
 /// How long a controller may take from ending its queues to closing their connections.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
-use fabrix_host::{Nqn, Options, RemoteDisk};
+use fabrix_host::{Nqn, Options};
 use fabrix_rt::{
     Buf, Completion, Engine, Loan, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token, Wait,
 };
@@ -80,11 +80,11 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(engine: Engine, disk: &RemoteDisk) -> Self {
+    pub fn new(engine: Engine, disk: &dyn Device) -> Self {
         Self::with_spin(engine, disk, SpinPolicy::default())
     }
 
-    pub fn with_spin(engine: Engine, disk: &RemoteDisk, spin: SpinPolicy) -> Self {
+    pub fn with_spin(engine: Engine, disk: &dyn Device, spin: SpinPolicy) -> Self {
         let config = ShardConfig {
             engine,
             arena_bytes: 256 << 20,

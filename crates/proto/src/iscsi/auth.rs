@@ -7,6 +7,10 @@
 //! Source: RFC 7143, section 12.1.3 "Challenge Handshake Authentication Protocol (CHAP)"; RFC 1994; the IANA
 //! registry of CHAP algorithms.
 
+mod proof;
+
+pub use proof::ChapProof;
+
 use core::fmt;
 
 use alloc::boxed::Box;

@@ -411,7 +411,7 @@ fn both(value: &str, wish: bool, agreed: &mut bool) -> Reply {
     Reply::Boolean(*agreed)
 }
 
-fn in_range(value: &str, (lowest, highest): (u32, u32)) -> Option<u32> {
+pub(super) fn in_range(value: &str, (lowest, highest): (u32, u32)) -> Option<u32> {
     number(value).filter(|value| (lowest..=highest).contains(value))
 }
 
@@ -454,8 +454,9 @@ fn outstanding(value: &str, wish: u16, agreed: &mut u16) -> Reply {
 pub const R2TS_MAX: u16 = 8;
 /// MaxRecvDataSegmentLength before it is declared, and in both directions of every login, in bytes.
 pub const SEGMENT_BYTES_DEFAULT: u32 = 8192;
-const BYTES_MIN: u32 = 512;
-const LENGTHS: (u32, u32) = (BYTES_MIN, DATA_SEGMENT_MAX);
+/// The smallest length that can be agreed on, in bytes.
+pub(super) const BYTES_MIN: u32 = 512;
+pub(super) const LENGTHS: (u32, u32) = (BYTES_MIN, DATA_SEGMENT_MAX);
 /// The initiator may come back after so many seconds.
 const TIME2WAIT_S: u16 = 2;
 

@@ -41,11 +41,12 @@ use self::tasks::TaskTable;
 pub use self::text::Scope;
 use self::text::TextExchange;
 use self::timers::Timers;
+use super::framing::Fault;
 use super::keys::{Parameters, Wishes};
 use super::login::{Leading, Login, Refusal, Session};
 use super::pdu::{BHS_BYTES, BasicHeader, Digests, Lun, RejectReason, TaskAttribute, TaskFunction};
 use super::serial::Window;
-use crate::{Breach, Crc32c, Machine, Nanos, Sink, Slot, Violation, Want};
+use crate::{Crc32c, Machine, Nanos, Sink, Slot, Violation, Want};
 
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -227,32 +228,6 @@ struct Piece {
     bytes: u32,
     /// F of the PDU: the sequence ends here.
     ends: bool,
-}
-
-/// A broken rule before the header it stood in is quoted.
-#[derive(Clone, Copy, Debug)]
-struct Fault {
-    breach: Breach,
-    offset: u32,
-    found: u32,
-    sentence: &'static str,
-}
-
-impl Fault {
-    const fn new(breach: Breach, offset: u32, found: u32, sentence: &'static str) -> Self {
-        Self {
-            breach,
-            offset,
-            found,
-            sentence,
-        }
-    }
-
-    fn violation(self, header: &[u8]) -> Violation {
-        Violation::new(self.breach, self.offset, self.sentence)
-            .found(u64::from(self.found))
-            .with_header(header)
-    }
 }
 
 /// What every step yields.

@@ -51,7 +51,7 @@ impl TextError {
             Self::NoEqualsSign => "a text with a pair without `=`",
             Self::Key => "a text with a key that is empty, too long or not printable",
             Self::Value => "a text with a value that is too long or not printable",
-            Self::TooManyPairs => "a text with more than 64 pairs",
+            Self::TooManyPairs => "a text with more pairs than are taken",
             Self::TooLong => "a text of more bytes or PDUs than are taken",
         }
     }
@@ -78,15 +78,21 @@ pub struct Pair<'a> {
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
-    count: usize,
+    left: usize,
 }
 
-/// The pairs of `text`; ends after the first error.
+/// The pairs of `text`, at most [`PAIRS_MAX`]; ends after the first error.
 #[must_use]
 pub const fn pairs(text: &[u8]) -> Pairs<'_> {
+    pairs_of(text, PAIRS_MAX)
+}
+
+/// The pairs of `text`, at most `most`; ends after the first error.
+#[must_use]
+pub const fn pairs_of(text: &[u8], most: usize) -> Pairs<'_> {
     Pairs {
         rest: text,
-        count: 0,
+        left: most,
     }
 }
 
@@ -100,13 +106,13 @@ impl<'a> Iterator for Pairs<'a> {
         let Some(end) = text.iter().position(|byte| *byte == 0) else {
             return Some(Err(TextError::NotTerminated));
         };
-        if self.count == PAIRS_MAX {
+        if self.left == 0 {
             return Some(Err(TextError::TooManyPairs));
         }
         let pair = parse_pair(&text[..end]);
         if pair.is_ok() {
             self.rest = &text[end + 1..];
-            self.count += 1;
+            self.left -= 1;
         }
         Some(pair)
     }
@@ -129,14 +135,34 @@ fn parse_pair(bytes: &[u8]) -> Result<Pair<'_>, TextError> {
 }
 
 /// A text on its way in, perhaps over several PDUs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TextBuffer {
     bytes: Vec<u8>,
     pdus: u8,
     whole: bool,
+    bytes_max: usize,
+    pdus_max: u8,
+}
+
+impl Default for TextBuffer {
+    fn default() -> Self {
+        Self::with_limits(TEXT_BYTES_MAX, TEXT_PDUS_MAX)
+    }
 }
 
 impl TextBuffer {
+    /// A buffer for texts of so many bytes and PDUs; the default takes [`TEXT_BYTES_MAX`] and [`TEXT_PDUS_MAX`].
+    #[must_use]
+    pub const fn with_limits(bytes_max: usize, pdus_max: u8) -> Self {
+        Self {
+            bytes: Vec::new(),
+            pdus: 0,
+            whole: false,
+            bytes_max,
+            pdus_max,
+        }
+    }
+
     /// Takes the data segment of one PDU; `continues` is its C bit. True when the text is whole.
     ///
     /// # Errors
@@ -146,7 +172,7 @@ impl TextBuffer {
             self.clear();
         }
         self.pdus += 1;
-        if self.pdus > TEXT_PDUS_MAX || self.bytes.len() + segment.len() > TEXT_BYTES_MAX {
+        if self.pdus > self.pdus_max || self.bytes.len() + segment.len() > self.bytes_max {
             return Err(TextError::TooLong);
         }
         self.bytes.extend_from_slice(segment);
@@ -162,7 +188,7 @@ impl TextBuffer {
 
     /// Forgets all of it.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::with_limits(self.bytes_max, self.pdus_max);
     }
 }
 

@@ -10,8 +10,10 @@ use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::reservation::ReservationCommand;
 use super::spec::{Direction, Opcode, Status, SubmissionEntry};
 use super::subsystem::{Authorized, Namespace};
+use crate::scsi::reservation::Access;
 
 /// Most ranges of one Dataset Management command.
 pub const RANGES_MAX: usize = 256;
@@ -98,6 +100,8 @@ pub enum IoCommand {
         /// How many.
         blocks: u32,
     },
+    /// Registers, acquires, releases or reports reservations.
+    Reservation(ReservationCommand),
 }
 
 /// An I/O command that passed every check, with the namespace it is for.
@@ -156,6 +160,7 @@ impl<'v> IoRequest<'v> {
         let least = self.data_bytes();
         let most = match self.command {
             IoCommand::DatasetManagement { .. } => RANGE_LIST_BYTES,
+            IoCommand::Reservation(command) => command.data_bytes_most(),
             _ => least,
         };
         if (least..=most).contains(&sgl_bytes) {
@@ -171,7 +176,11 @@ fn is_supported(opcode: Opcode, limits: &IoLimits) -> bool {
         | Opcode::READ
         | Opcode::WRITE
         | Opcode::WRITE_ZEROES
-        | Opcode::DATASET_MANAGEMENT => true,
+        | Opcode::DATASET_MANAGEMENT
+        | Opcode::RESERVATION_REGISTER
+        | Opcode::RESERVATION_REPORT
+        | Opcode::RESERVATION_ACQUIRE
+        | Opcode::RESERVATION_RELEASE => true,
         Opcode::COMPARE => limits.compare,
         Opcode::VERIFY => limits.verify,
         _ => false,
@@ -236,6 +245,10 @@ impl IoCommand {
                 }
             }
             Opcode::DATASET_MANAGEMENT => Self::dataset_management(entry)?,
+            Opcode::RESERVATION_REGISTER
+            | Opcode::RESERVATION_REPORT
+            | Opcode::RESERVATION_ACQUIRE
+            | Opcode::RESERVATION_RELEASE => Self::Reservation(ReservationCommand::parse(entry)?),
             _ => return Err(Status::INVALID_OPCODE),
         })
     }
@@ -262,7 +275,22 @@ impl IoCommand {
             | Self::Compare { lba, blocks }
             | Self::WriteZeroes { lba, blocks, .. }
             | Self::Verify { lba, blocks } => Some((lba, blocks)),
-            Self::Flush | Self::DatasetManagement { .. } => None,
+            Self::Flush | Self::DatasetManagement { .. } | Self::Reservation(_) => None,
+        }
+    }
+
+    /// What the command does, as far as reservations of others care.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "Command Behavior in the Presence of a Reservation".
+    #[must_use]
+    pub const fn access(&self) -> Access {
+        match self {
+            Self::Read { .. } | Self::Compare { .. } | Self::Verify { .. } => Access::Read,
+            Self::Flush
+            | Self::Write { .. }
+            | Self::WriteZeroes { .. }
+            | Self::DatasetManagement { .. } => Access::Write,
+            Self::Reservation(_) => Access::Always,
         }
     }
 
@@ -281,6 +309,9 @@ impl IoCommand {
     }
 
     fn check(&self, namespace: &Namespace, limits: &IoLimits) -> Result<(), Status> {
+        if let Self::Reservation(command) = self {
+            return command.check(namespace, limits.max_transfer_bytes);
+        }
         if let Some((lba, blocks)) = self.extent() {
             if !namespace.contains(lba, u64::from(blocks)) {
                 return Err(Status::LBA_OUT_OF_RANGE);
@@ -307,6 +338,7 @@ impl IoCommand {
             | Self::Compare { blocks, .. } => blocks.saturating_mul(namespace.block_bytes),
             Self::DatasetManagement { ranges, .. } => u32::from(ranges) * RANGE_BYTES,
             Self::Flush | Self::WriteZeroes { .. } | Self::Verify { .. } => 0,
+            Self::Reservation(command) => command.data_bytes(),
         }
     }
 }

@@ -39,6 +39,10 @@ impl FeatureId {
     pub const KEEP_ALIVE_TIMER: Self = Self(0x0F);
     /// Host Identifier.
     pub const HOST_IDENTIFIER: Self = Self(0x81);
+    /// Reservation Notification Mask.
+    pub const RESERVATION_MASK: Self = Self(0x82);
+    /// Reservation Persistence.
+    pub const RESERVATION_PERSISTENCE: Self = Self(0x83);
 
     /// Bytes of data Get Features returns for the current value.
     #[must_use]

@@ -241,6 +241,8 @@ pub const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 pub const ONCS_WRITE_ZEROES: u16 = 1 << 3;
 /// ONCS bit 4: the select and save fields of Get and Set Features.
 pub const ONCS_SAVE_AND_SELECT: u16 = 1 << 4;
+/// ONCS bit 5: reservations.
+pub const ONCS_RESERVATIONS: u16 = 1 << 5;
 /// ONCS bit 6: the Timestamp feature.
 pub const ONCS_TIMESTAMP: u16 = 1 << 6;
 /// ONCS bit 7: Verify.
@@ -392,6 +394,10 @@ pub const DLFEAT_READS_ZEROES: u8 = 0b001;
 pub const DLFEAT_WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
 /// NSATTR bit 0: the namespace is write protected.
 pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
+/// RESCAP bit 0: reservations outlive the power, if a host wants that (PTPLS).
+pub const RESCAP_PERSIST: u8 = 1 << 0;
+/// RESCAP bits 6:1: all six types; bit 7: Ignore Existing Key as from version 1.3 on.
+pub const RESCAP_TYPES: u8 = 0xFE;
 /// NSTAT bit 0: the namespace is ready.
 pub const NSTAT_READY: u8 = 1 << 0;
 

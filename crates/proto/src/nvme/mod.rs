@@ -3,8 +3,8 @@
 //! Layout first, meaning second: [`spec`], [`identify`] and [`log_page`] say where the bytes are; [`command`],
 //! [`admin`], [`features`] and [`fabrics`] turn entries into typed commands and back; [`subsystem`] is what is
 //! exported, as plain data, under names checked by [`nqn`]; [`controller`] answers the admin queue of one
-//! association, and [`bringup`] is its mirror on the host. [`tcp`] carries all of it. Nothing here reads or writes
-//! user data.
+//! association, and [`bringup`] is its mirror on the host. [`reservation`] is how hosts ask for reservations, whose
+//! state serves other protocols too. [`tcp`] carries all of it. Nothing here reads or writes user data.
 
 pub mod admin;
 pub mod bringup;
@@ -15,6 +15,7 @@ pub mod features;
 pub mod identify;
 pub mod log_page;
 pub mod nqn;
+pub mod reservation;
 pub mod spec;
 pub mod subsystem;
 pub mod tcp;

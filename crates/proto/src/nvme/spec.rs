@@ -345,6 +345,14 @@ impl Opcode {
     pub const DATASET_MANAGEMENT: Self = Self(0x09);
     /// Verify.
     pub const VERIFY: Self = Self(0x0C);
+    /// Reservation Register.
+    pub const RESERVATION_REGISTER: Self = Self(0x0D);
+    /// Reservation Report.
+    pub const RESERVATION_REPORT: Self = Self(0x0E);
+    /// Reservation Acquire.
+    pub const RESERVATION_ACQUIRE: Self = Self(0x11);
+    /// Reservation Release.
+    pub const RESERVATION_RELEASE: Self = Self(0x15);
 }
 
 /// Opcode of the admin command set.
@@ -474,10 +482,14 @@ impl Status {
     pub const SGL_TYPE_INVALID: Self = generic(0x11);
     /// SGL Offset Invalid.
     pub const SGL_OFFSET_INVALID: Self = generic(0x16);
+    /// Host Identifier Inconsistent Format: 64 bits were asked for where identifiers have 128.
+    pub const HOST_ID_INCONSISTENT: Self = generic(0x18);
     /// Keep Alive Timeout Expired.
     pub const KEEP_ALIVE_EXPIRED: Self = generic(0x19).retry();
     /// Keep Alive Timeout Invalid.
     pub const KEEP_ALIVE_INVALID: Self = generic(0x1A);
+    /// Command Aborted due to Preempt and Abort.
+    pub const ABORTED_PREEMPT: Self = generic(0x1B);
     /// Namespace is Write Protected.
     pub const NAMESPACE_WRITE_PROTECTED: Self = generic(0x20);
     /// Command Interrupted: the controller could not finish it now.
@@ -490,6 +502,8 @@ impl Status {
     pub const CAPACITY_EXCEEDED: Self = generic(0x81);
     /// Namespace Not Ready.
     pub const NAMESPACE_NOT_READY: Self = generic(0x82).retry();
+    /// Reservation Conflict.
+    pub const RESERVATION_CONFLICT: Self = generic(0x83);
 
     /// Abort Command Limit Exceeded.
     pub const ABORT_LIMIT_EXCEEDED: Self = specific(0x03);
@@ -605,14 +619,17 @@ impl Status {
             (0, 0x0F) => "Data SGL Length Invalid",
             (0, 0x11) => "SGL Descriptor Type Invalid",
             (0, 0x16) => "SGL Offset Invalid",
+            (0, 0x18) => "Host Identifier Inconsistent Format",
             (0, 0x19) => "Keep Alive Timeout Expired",
             (0, 0x1A) => "Keep Alive Timeout Invalid",
+            (0, 0x1B) => "Command Aborted due to Preempt and Abort",
             (0, 0x20) => "Namespace is Write Protected",
             (0, 0x21) => "Command Interrupted",
             (0, 0x22) => "Transient Transport Error",
             (0, 0x80) => "LBA Out of Range",
             (0, 0x81) => "Capacity Exceeded",
             (0, 0x82) => "Namespace Not Ready",
+            (0, 0x83) => "Reservation Conflict",
             (1, 0x03) => "Abort Command Limit Exceeded",
             (1, 0x05) => "Asynchronous Event Request Limit Exceeded",
             (1, 0x09) => "Invalid Log Page",

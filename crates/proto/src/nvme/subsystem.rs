@@ -58,6 +58,8 @@ pub struct Namespace {
     pub volatile_cache: bool,
     /// Whether blocks can be deallocated.
     pub deallocate: Deallocate,
+    /// Reservations can outlive the power.
+    pub stores_reservations: bool,
 }
 
 impl Namespace {
@@ -81,6 +83,7 @@ impl Namespace {
             read_only: false,
             volatile_cache: false,
             deallocate: Deallocate::No,
+            stores_reservations: false,
         }
     }
 

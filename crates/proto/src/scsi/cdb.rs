@@ -5,6 +5,7 @@
 //! refused with a pointer to it, which [`table`] decides; fields whose values are restricted are refused in `parse`.
 //! Source: SPC-4 and SBC-3, the chapters of commands.
 
+pub mod build;
 mod parse;
 pub mod table;
 

@@ -1,8 +1,8 @@
 //! EXTENDED COPY with one-byte list identifiers: block to block, between disks named by their designators.
 //!
 //! The list is read and checked here; who the disks are and whether they may be reached is the executor's to find,
-//! which then asks [`CopyList::check`] before it moves the first block. A copy is answered when it has ended, so none
-//! is remembered.
+//! which then asks [`CopyList::check`] before it moves the first block. A copy is answered when it has ended; what
+//! became of it is remembered, where the list says so, until somebody has asked.
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY OPERATING PARAMETERS command".
 
 use alloc::vec::Vec;
@@ -42,6 +42,10 @@ pub struct Segment {
 /// What EXTENDED COPY asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyList {
+    /// LIST IDENTIFIER, by which the initiator asks for what became of it.
+    pub list: u8,
+    /// What became of it is remembered (LIST ID USAGE 00b).
+    pub kept: bool,
     /// The disks.
     pub devices: Vec<Designator>,
     /// The copies, in order; their disks exist in the list.
@@ -65,6 +69,45 @@ impl CopyList {
             }
         }
         Ok(())
+    }
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyStatus {
+    /// LIST IDENTIFIER.
+    pub list: u8,
+    /// Whether it goes on, and how it ended.
+    pub progress: CopyProgress,
+    /// Segments that are done.
+    pub segments: u16,
+    /// Bytes that are written.
+    pub bytes: u64,
+}
+
+/// COPY MANAGER STATUS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyProgress {
+    /// 00h.
+    Copying,
+    /// 01h.
+    Done,
+    /// 02h: it ended with an error.
+    Failed,
+}
+
+impl CopyStatus {
+    /// Writes what RECEIVE COPY STATUS returns; of what does not fit its counter in bytes, the KiB.
+    ///
+    /// Source: SPC-4, "RECEIVE COPY STATUS(LID1) command".
+    pub fn write(&self, out: &mut DataIn<'_>) {
+        out.u32(8); // AVAILABLE DATA
+        out.u8(self.progress as u8);
+        out.u16(self.segments);
+        let kib = u32::try_from(self.bytes >> 10).unwrap_or(u32::MAX);
+        let (units, count) = u32::try_from(self.bytes).map_or((1, kib), |bytes| (0, bytes));
+        out.u8(units); // TRANSFER COUNT UNITS
+        out.u32(count);
     }
 }
 
@@ -132,7 +175,12 @@ pub fn parse(list: &[u8]) -> Result<CopyList, Sense> {
     let segments = rest.get(..segment_bytes).ok_or_else(length_error)?;
     let devices = parse_devices(devices)?;
     let segments = parse_segments(segments, devices.len())?;
-    Ok(CopyList { devices, segments })
+    Ok(CopyList {
+        list: header[0],
+        kept: header[1] & LIST_ID_USAGE == 0,
+        devices,
+        segments,
+    })
 }
 
 /// Source: SPC-4, "Identification Descriptor CSCD descriptor format".
@@ -239,6 +287,8 @@ fn length_error() -> Sense {
     Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR)
 }
 
+/// LIST ID USAGE, in byte 1 of the list.
+const LIST_ID_USAGE: u8 = 0b11 << 3;
 const DEVICES_MAX: usize = 16;
 const SEGMENTS_MAX: usize = 16;
 const LIST_BYTES_MAX: usize = DEVICES_MAX * DEVICE_BYTES + SEGMENTS_MAX * SEGMENT_BYTES;

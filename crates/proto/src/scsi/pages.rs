@@ -174,5 +174,6 @@ impl Disk {
 pub const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// Most block descriptors of one UNMAP.
 pub const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// Most blocks of one WRITE SAME.
-pub const WRITE_SAME_BLOCKS_MAX: u32 = 1 << 20;
+/// Most blocks of one WRITE SAME: what the 10-byte command can say. libiscsi takes a larger limit for a promise that as
+/// many blocks can be written and read at once.
+pub const WRITE_SAME_BLOCKS_MAX: u32 = 0xFFFF;

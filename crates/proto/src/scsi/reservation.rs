@@ -240,6 +240,8 @@ pub enum Request {
         /// Who gets it, and through which port.
         to: Nexus,
     },
+    /// Whether all of this shall outlive the power from now on: what NVMe says apart from registering.
+    Persist(bool),
     /// RESERVE of SPC-2.
     LegacyReserve,
     /// RELEASE of SPC-2.
@@ -312,6 +314,13 @@ impl Reservations {
     #[must_use]
     pub fn registrants(&self) -> &[Registrant] {
         &self.registrants
+    }
+
+    /// The key of `nexus`, if it is registered.
+    #[must_use]
+    pub fn key_of(&self, nexus: &Nexus) -> Option<u64> {
+        let mine = self.registrants.iter().find(|entry| entry.is(nexus));
+        mine.map(|entry| entry.key)
     }
 
     /// The persistent reservation's type.

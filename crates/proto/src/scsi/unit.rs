@@ -18,7 +18,7 @@ pub use failure::Failure;
 use super::additional::AdditionalSense;
 use super::attention::{Attention, Attentions};
 use super::cdb::{ByteCheck, Command, CommandEntry, Extent, Features};
-use super::copy::CopyList;
+use super::copy::{CopyList, CopyStatus};
 use super::data_in::DataIn;
 use super::pages::mode::ModeParameters;
 use super::pages::{Disk, Target, capacity, inquiry};
@@ -177,8 +177,44 @@ pub enum Outcome {
     Reserve(Request),
     /// The mode parameters are to be these. Other nexuses get [`Attention::ModeParametersChanged`]; then GOOD.
     Mode(ModeParameters),
-    /// Blocks are to be copied.
+    /// Blocks are to be copied; then GOOD, or [`Failure::CopyAborted`].
     Copy(CopyList),
+    /// The disk is to be asked how its blocks from `lba` on are provisioned; the answer is [`lba_status`].
+    LbaStatus {
+        /// A block of the disk.
+        lba: u64,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
+    /// What became of a copy; the answer is [`copy_status`].
+    CopyStatus {
+        /// LIST IDENTIFIER.
+        list: u8,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
+}
+
+/// The answer to GET LBA STATUS: the runs from `lba` on, of which [`capacity::lba_runs`] are taken.
+pub fn lba_status(
+    lba: u64,
+    allocation: u32,
+    runs: impl Iterator<Item = capacity::LbaRun>,
+    page: &mut [u8],
+) -> Answer {
+    let mut out = DataIn::new(page, allocation);
+    capacity::write_lba_status(lba, runs.take(capacity::lba_runs(allocation)), &mut out);
+    Answer::data(out.finish())
+}
+
+/// The answer to RECEIVE COPY STATUS(LID1): what is known of the copy, if it is known.
+pub fn copy_status(status: Option<&CopyStatus>, allocation: u32, page: &mut [u8]) -> Answer {
+    let Some(status) = status else {
+        return Answer::check(Sense::field_in_cdb(2, None));
+    };
+    let mut out = DataIn::new(page, allocation);
+    status.write(&mut out);
+    Answer::data(out.finish())
 }
 
 /// What a logical unit is at this moment, for one nexus.
@@ -228,6 +264,13 @@ impl View<'_> {
             Command::Reserve => Ok(Outcome::Reserve(Request::LegacyReserve)),
             Command::Release => Ok(Outcome::Reserve(Request::LegacyRelease)),
             Command::StartStopUnit { flush: true, .. } => Ok(Outcome::Disk(DiskOperation::Flush)),
+            Command::GetLbaStatus { lba, allocation } if lba < self.disk.blocks => {
+                Ok(Outcome::LbaStatus { lba, allocation })
+            }
+            Command::GetLbaStatus { .. } => Err(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE)),
+            Command::ReceiveCopyStatus { list, allocation } => {
+                Ok(Outcome::CopyStatus { list, allocation })
+            }
             _ if command.parameter_bytes().is_some() => self.await_parameters(command),
             _ => {
                 let mut out = DataIn::new(page, command.allocation());

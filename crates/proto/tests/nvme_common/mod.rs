@@ -163,6 +163,7 @@ impl Bench {
         let around = Surroundings {
             view: &self.view,
             health: &self.health,
+            persistence: Some(false),
             has_io_queues: self.has_io_queues,
             now: self.now,
         };

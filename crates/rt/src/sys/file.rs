@@ -39,6 +39,26 @@ pub(crate) fn allocate(
     Ok(())
 }
 
+/// Where the next byte is that a file keeps, from `offset` on; none up to its end.
+pub(crate) fn next_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
+    match seek(file, offset, libc::SEEK_DATA) {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Where the next hole of a file is, from `offset` on: at its end at the latest.
+pub(crate) fn next_hole(file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
+    seek(file, offset, libc::SEEK_HOLE)
+}
+
+fn seek(file: BorrowedFd<'_>, offset: u64, whence: libc::c_int) -> io::Result<u64> {
+    // SAFETY: takes three numbers and touches no memory.
+    // WHY UNSAFE: std seeks to positions only.
+    let found = unsafe { libc::lseek64(file.as_raw_fd(), to_offset(offset)?, whence) };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
 /// fallocate's flags.
 pub(crate) fn mode(how: Allocate) -> libc::c_int {
     libc::FALLOC_FL_KEEP_SIZE

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
 
 use super::check;
 
@@ -174,6 +175,28 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         unmap(self.start, self.bytes.next_multiple_of(PAGE_BYTES));
+    }
+}
+
+/// Words of zeroes that all threads change at once, in memory that is given when it is first written.
+#[derive(Debug)]
+pub(crate) struct Words(Mapping);
+
+impl Words {
+    /// So many words. Errors: as for a mapping.
+    pub(crate) fn new(words: usize) -> io::Result<Self> {
+        let bytes = words.max(1).saturating_mul(size_of::<AtomicU64>());
+        Mapping::new(bytes).map(Self)
+    }
+
+    /// One of them. Panics unless there is such a word.
+    pub(crate) fn get(&self, index: usize) -> &AtomicU64 {
+        let offset = index.saturating_mul(size_of::<AtomicU64>());
+        let word = self.0.pointer(offset, size_of::<AtomicU64>());
+        // SAFETY: the range was checked, a mapping starts at a page, and nobody else can reach this one: every
+        // access to it is this atomic one, and the reference lives no longer than the mapping.
+        // WHY UNSAFE: memory of the kernel's has no type.
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 }
 

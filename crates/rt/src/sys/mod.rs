@@ -14,6 +14,7 @@ pub(crate) mod epoll;
 pub(crate) mod file;
 pub(crate) mod gather;
 pub(crate) mod mmap;
+pub(crate) mod random;
 pub(crate) mod socket;
 mod stream;
 pub(crate) mod uring;

@@ -21,6 +21,7 @@ use super::session::{DISK_SLOTS, Desk, Session};
 use super::sessions::Entering;
 use super::units::PORTAL_GROUP_TAG;
 use crate::Notice;
+use crate::disk::{ERRAND_AGAIN, Stop};
 use crate::local::{Local, Told};
 use crate::registry::Place;
 
@@ -32,6 +33,7 @@ const STREAM: StreamSlots = StreamSlots {
 const DEADLINE: u32 = 2;
 const RETRY: u32 = 3;
 const ENTER: u32 = 4;
+const ERRANDS: u32 = 5;
 
 /// Events taken at once: then other connections have their turn.
 const EVENTS_AT_ONCE: usize = 128;
@@ -70,6 +72,8 @@ pub(crate) struct Connection {
     deadline: Option<TimerId>,
     retrying: bool,
     leaving: bool,
+    /// A timer will look at what takes more than one turn.
+    errands_awaited: bool,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
 }
@@ -104,6 +108,7 @@ impl Connection {
             deadline: None,
             retrying: false,
             leaving: false,
+            errands_awaited: false,
             has_more: false,
         }));
         local.joined(task);
@@ -208,10 +213,7 @@ impl Connection {
         let (units, anybody) = self.local.units();
         let known = leading.target.as_deref();
         let is_ours = known.is_none_or(|name| name == units.target.name.to_ascii_lowercase());
-        let place = Place {
-            shard: self.local.remote.clone(),
-            task: self.task,
-        };
+        let place = self.local.place(self.task);
         let admission = if !anybody {
             Admission::Refuse(LoginStatus::FORBIDDEN)
         } else if !is_ours {
@@ -262,7 +264,8 @@ impl Connection {
         if !leading.discovery {
             let (units, _) = self.local.units();
             let slots = usize::from(TargetLimits::default().slots());
-            self.session = Some(Box::new(Session::new(tsih, leading, units, slots)));
+            let place = self.local.place(self.task);
+            self.session = Some(Box::new(Session::new(place, leading, units, slots)));
         }
     }
 
@@ -365,7 +368,7 @@ impl Connection {
     /// Whether what a draining connection waits for is not its initiator's part.
     fn waits_for_others(&self) -> bool {
         let session = self.session.as_ref();
-        session.is_some_and(|session| session.at_disk > 0 || session.is_stalled())
+        session.is_some_and(|it| it.at_disk > 0 || it.is_stalled() || it.has_errands())
     }
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.
@@ -389,7 +392,7 @@ impl Connection {
         if let Some(timer) = self.deadline.take() {
             shard.cancel_timer(timer);
         }
-        if let Some(session) = self.session.take() {
+        if let Some(mut session) = self.session.take() {
             session.leave();
         }
         if let Some(tsih) = self.tsih.take() {
@@ -437,6 +440,44 @@ impl Connection {
             };
             let at = shard.now() + RETRY_AFTER;
             shard.set_timer(token, at);
+        }
+    }
+
+    /// Makes sure that what takes more than one turn is looked at again.
+    fn arrange_errands(&mut self, shard: &mut Shard) {
+        let has_errands = self.session.as_ref().is_some_and(|it| it.has_errands());
+        if has_errands && !self.errands_awaited {
+            self.errands_awaited = true;
+            let token = Token {
+                task: self.task,
+                slot: ERRANDS,
+            };
+            let at = shard.now() + ERRAND_AGAIN;
+            shard.set_timer(token, at);
+        }
+    }
+
+    /// Looks at what takes more than one turn, unless nobody waits for it any more.
+    fn run_errands(&mut self, shard: &mut Shard) {
+        self.errands_awaited = false;
+        if self.phase >= Phase::Parting {
+            return;
+        }
+        if let Some((session, mut desk)) = self.at_work(shard) {
+            session.run_errands(&mut desk);
+        }
+        self.leave_if_asked(shard);
+        shard.flush_later(self.task);
+    }
+
+    /// Another connection wants commands of this one to end.
+    fn stop(&mut self, shard: &mut Shard, stop: Stop) {
+        if let Some((session, mut desk)) = self.at_work(shard) {
+            session.stop(&mut desk, stop);
+        }
+        self.leave_if_asked(shard);
+        if self.phase < Phase::Ending {
+            shard.flush_later(self.task);
         }
     }
 
@@ -488,6 +529,7 @@ impl Task for Connection {
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         match slot {
             RETRY => self.retry(shard),
+            ERRANDS => self.run_errands(shard),
             ENTER if self.phase == Phase::Open && self.tsih.is_none() => {
                 self.authorize(shard);
                 shard.flush_later(self.task);
@@ -518,6 +560,7 @@ impl Task for Connection {
             shard.flush_later(self.task);
         }
         self.arrange_retry(shard);
+        self.arrange_errands(shard);
         let busy = self.stream.machine().slots_in_use() > 0;
         if self.phase == Phase::Draining && !busy && self.stream.is_drained() {
             self.end(shard);
@@ -525,11 +568,15 @@ impl Task for Connection {
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        let message = match message.downcast::<Stop>() {
+            Ok(stop) => return self.stop(shard, *stop),
+            Err(other) => other,
+        };
         match message.downcast_ref() {
             Some(Told::Drain) => self.drain(shard),
             Some(Told::Close) => self.end(shard),
             Some(Told::Served) => self.serve(shard),
-            Some(Told::Quiesced | Told::Announced) => {}
+            Some(Told::Quiesced | Told::Announced | Told::Noticed) => {}
             None => debug_assert!(false, "connections are told these things only"),
         }
     }

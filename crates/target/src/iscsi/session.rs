@@ -1,13 +1,12 @@
 //! A session's commands: which one waits for what, in a table with an entry per slot of the connection.
 //!
-//! CDBs become answers or jobs through `proto`'s logical unit; what a job asks of its disk is in `execute`. Nothing is
+//! CDBs become answers or jobs through `proto`'s logical unit; what a job asks of its disk is in `job`. Nothing is
 //! allocated for a read or a write: its state is its slot's entry, made with the session.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use fabrix_block::Status as DiskStatus;
+use fabrix_block::{Allocation, Status as DiskStatus};
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::login::Leading;
 use fabrix_proto::iscsi::pdu::Lun;
@@ -16,17 +15,23 @@ use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::cdb::{Command, Direction};
 use fabrix_proto::scsi::pages::Disk;
-use fabrix_proto::scsi::reservation::{Access, Initiator, Nexus, Request, Reservations};
+use fabrix_proto::scsi::pages::capacity::LbaRun;
+use fabrix_proto::scsi::reservation::{Access, Initiator, Nexus, Reservations};
 use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, Sense, SenseFormat};
 use fabrix_proto::scsi::spec::{Opcode, Status};
-use fabrix_proto::scsi::unit::{Answer, DiskOperation, Failure, Outcome, View, classify_absent};
+use fabrix_proto::scsi::unit::{
+    Answer, DiskOperation, Failure, Outcome, View, classify_absent, copy_status, lba_status,
+};
 use fabrix_rt::{Buf, Completion, Shard, TaskId};
 use fabrix_transport::{Held, Stream};
 
-use super::execute::{Job, Source};
+use super::copy::Copies;
+use super::job::{Job, Source};
 use super::management::Managing;
-use super::units::{Seat, TARGET_PORT, UnitName, Units};
+use super::units::{TARGET_PORT, Unit, UnitName, Units};
+use crate::disk::{Asked, Errand, Member, Role, Seat, Trouble};
 use crate::local::Local;
+use crate::registry::Place;
 
 /// Slots of the connection's task from here on are disk requests of the command slot that is added.
 pub(super) const DISK_SLOTS: u32 = 16;
@@ -89,43 +94,48 @@ pub(super) enum Work {
     Stalled(Job),
     /// The disk.
     AtDisk(Job),
-    /// The disk, and then to be forgotten.
-    Aborted,
+    /// A change of reservations, of a command that moved so much.
+    Changing(UnitName, Box<Errand>, u32),
+    /// The disk, and then to be answered so, or to be forgotten.
+    Aborted(Option<Status>),
 }
 
 /// The commands in progress of one session, and what it is towards each logical unit.
 pub(super) struct Session {
-    pub(super) tsih: NonZeroU16,
-    nexus: Nexus,
+    /// This session, as disks know it.
+    pub(super) me: Member,
     pub(super) units: Arc<Units>,
-    seats: Vec<Seat>,
+    pub(super) seats: Vec<Seat>,
     pub(super) work: Vec<Work>,
     stalled: VecDeque<Slot>,
     pub(super) at_disk: usize,
     pub(super) managing: Vec<Managing>,
+    pub(super) copies: Copies,
+    /// How many slots wait for a change of reservations.
+    changing: usize,
     /// Where answers are written that are not blocks.
     page: Box<[u8]>,
 }
 
 impl Session {
-    pub(super) fn new(
-        tsih: NonZeroU16,
-        leading: &Leading,
-        units: Arc<Units>,
-        slots: usize,
-    ) -> Self {
+    pub(super) fn new(place: Place, leading: &Leading, units: Arc<Units>, slots: usize) -> Self {
         Self {
-            tsih,
-            nexus: Nexus {
-                initiator: Initiator::iscsi(&leading.initiator, leading.isid),
-                port: TARGET_PORT,
+            me: Member {
+                place,
+                nexus: Nexus {
+                    initiator: Initiator::iscsi(&leading.initiator, leading.isid),
+                    port: TARGET_PORT,
+                },
+                role: Role::Session,
             },
-            seats: units.list.iter().map(Seat::new).collect(),
+            seats: units.list.iter().map(Unit::seat).collect(),
             units,
             work: (0..slots).map(|_| Work::Idle).collect(),
             stalled: VecDeque::with_capacity(slots),
             at_disk: 0,
             managing: Vec::new(),
+            copies: Copies::default(),
+            changing: 0,
             page: vec![0; PAGE_BYTES].into(),
         }
     }
@@ -140,7 +150,7 @@ impl Session {
         let seats = units.list.iter().map(|unit| {
             let at = self.units.find(unit.name());
             let Some((at, mut seat)) = at.and_then(|at| Some((at, old[at].take()?))) else {
-                return Seat::new(unit);
+                return unit.seat();
             };
             if self.units.list[at].disk.blocks != unit.disk.blocks {
                 seat.attentions.add(Attention::CapacityChanged);
@@ -152,12 +162,15 @@ impl Session {
         });
         self.seats = seats.collect();
         self.units = units;
+        for seat in old.iter_mut().flatten() {
+            seat.leave(&self.me);
+        }
     }
 
     /// The session is over: disks that it has used forget it.
-    pub(super) fn leave(&self) {
-        for unit in &self.units.list {
-            unit.state.leave(self.tsih, &self.nexus);
+    pub(super) fn leave(&mut self) {
+        for seat in &mut self.seats {
+            seat.leave(&self.me);
         }
     }
 
@@ -205,7 +218,7 @@ impl Session {
         }
         let unit = &self.units.list[at];
         let seat = &mut self.seats[at];
-        unit.state.refresh(self.tsih, &self.nexus, seat);
+        seat.refresh(&self.me);
         let asks_reservations = cdb[0] == Opcode::PERSISTENT_RESERVE_IN.0;
         let reservations = asks_reservations.then(|| unit.state.reservations());
         let view = View {
@@ -228,6 +241,14 @@ impl Session {
                 self.begin(desk, slot, at, (operation, cdb), transfer);
             }
             Outcome::Parameters(command) => self.await_list(desk, slot, at, command, transfer),
+            Outcome::LbaStatus { lba, allocation } => {
+                self.lba_status(desk, slot, at, lba, allocation);
+            }
+            Outcome::CopyStatus { list, allocation } => {
+                let status = self.copy_status(self.units.list[at].name(), list);
+                let answer = copy_status(status.as_ref(), allocation, &mut self.page);
+                self.answer_page(desk, slot, Some(at), &answer);
+            }
             other => self.change(desk, slot, at, other, 0),
         }
     }
@@ -269,7 +290,7 @@ impl Session {
         data: &Source,
     ) {
         let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
-        unit.state.refresh(self.tsih, &self.nexus, seat);
+        seat.refresh(&self.me);
         let view = View {
             disk: &unit.disk,
             mode: seat.mode,
@@ -289,21 +310,65 @@ impl Session {
                 let job = Job::new(&self.units.list[at], at, operation, moved);
                 self.run(desk, slot, job, Source::None);
             }
+            Outcome::Copy(list) => self.copy(desk, slot, at, &list, moved),
             other => self.change(desk, slot, at, other, moved),
         }
     }
 
+    /// Asks the disk which of its blocks hold something; runs that it tells in parts are told as one.
+    fn lba_status(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        lba: u64,
+        allocation: u32,
+    ) {
+        let unit = &self.units.list[at];
+        let channels = &desk.local.channels;
+        let same = |at: &usize| channels.added(*at) == unit.added;
+        let Some(index) = channels.index(unit.nsid).filter(same) else {
+            return self.fail(desk, slot, Some(at), Failure::Gone);
+        };
+        let mut runs: Vec<LbaRun> = Vec::new();
+        let (mut next, end) = (lba, unit.disk.blocks.min(channels.blocks(index)));
+        for _ in 0..LBA_QUESTIONS_MAX {
+            if next >= end {
+                break;
+            }
+            let run = channels.allocation(index, next).at_most(end - next);
+            let deallocated = run.allocation == Allocation::Deallocated;
+            let blocks = u32::try_from(run.blocks).unwrap_or(u32::MAX);
+            next += u64::from(blocks);
+            match runs.last_mut() {
+                Some(last) if last.deallocated == deallocated => {
+                    last.blocks = last.blocks.saturating_add(blocks);
+                    if last.blocks == u32::MAX {
+                        break;
+                    }
+                }
+                _ => runs.push(LbaRun {
+                    blocks,
+                    deallocated,
+                }),
+            }
+        }
+        let answer = lba_status(lba, allocation, runs.into_iter(), &mut self.page);
+        self.answer_page(desk, slot, Some(at), &answer);
+    }
+
     /// What changes the state of the logical unit.
     fn change(&mut self, desk: &mut Desk<'_>, slot: Slot, at: usize, outcome: Outcome, moved: u32) {
-        let state = &self.units.list[at].state;
+        let unit = &self.units.list[at];
         let answer = match outcome {
-            // The commands of others, on other shards, cannot be aborted yet; to say GOOD would let them write later.
-            Outcome::Reserve(Request::Preempt { abort: true, .. }) => {
-                Answer::check(Sense::field_in_cdb(1, Some(4)))
+            Outcome::Reserve(request) => {
+                let errand = Errand::reserve(&unit.state, &self.me, Asked::Request(request));
+                self.set(slot, Work::Changing(unit.name(), Box::new(errand), moved));
+                self.changing += 1;
+                return self.go_on_changing(desk, slot);
             }
-            Outcome::Reserve(request) => state.reserve(&self.nexus, &request),
             Outcome::Mode(mode) => {
-                state.set_mode(self.tsih, mode);
+                unit.state.set_mode(&self.me, mode);
                 Answer::GOOD
             }
             _ => Answer::check(Sense::illegal(
@@ -314,6 +379,49 @@ impl Session {
             return self.respond(desk, slot, &Response::good(moved));
         }
         self.answer_page(desk, slot, Some(at), &answer);
+    }
+
+    /// Slots that wait for changes: somebody must call [`run_errands`](Self::run_errands).
+    pub(super) fn has_errands(&self) -> bool {
+        self.changing > 0 || self.managing.iter().any(Managing::has_errands)
+    }
+
+    /// Looks again at what takes more than one turn.
+    pub(super) fn run_errands(&mut self, desk: &mut Desk<'_>) {
+        for index in 0..self.work.len() {
+            if self.changing == 0 {
+                break;
+            }
+            let slot = Slot(u16::try_from(index).expect("slots have numbers of 16 bits"));
+            if matches!(self.work[index], Work::Changing(..)) {
+                self.go_on_changing(desk, slot);
+            }
+        }
+        self.answer_managed(desk);
+    }
+
+    /// Answers a change of reservations when it holds and the commands that it ends are quiet.
+    fn go_on_changing(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+        let Work::Changing(name, errand, moved) = &mut self.work[usize::from(slot.0)] else {
+            return;
+        };
+        let (at, moved) = (self.units.find(*name), *moved);
+        let Some(outcome) = errand.poll() else {
+            return;
+        };
+        self.end_changing(slot);
+        let answer = match outcome {
+            Ok(()) => return self.respond(desk, slot, &Response::good(moved)),
+            Err(Trouble::Refused(refusal)) => Answer::reserved(Err(refusal)),
+            Err(Trouble::NotStored) => Failure::Internal.answer(),
+        };
+        self.answer_page(desk, slot, at, &answer);
+    }
+
+    /// A slot waits for a change no more.
+    pub(super) fn end_changing(&mut self, slot: Slot) {
+        self.changing -= 1;
+        self.set(slot, Work::Idle);
     }
 
     /// A command that is a disk's: it waits for its data, or begins.
@@ -383,17 +491,16 @@ impl Session {
 
     /// Whether reservations still allow what was allowed when the command came: its data may have taken long.
     fn may_still(&mut self, job: &Job) -> bool {
-        let Some(at) = self.units.find(job.name) else {
+        match self.units.find(job.name) {
+            Some(at) => !self.is_reserved(at, job.access()),
             // Its disk is gone, which it finds out there.
-            return true;
-        };
-        let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
-        unit.state.refresh(self.tsih, &self.nexus, seat);
-        let access = match job.operation {
-            DiskOperation::Read { .. } | DiskOperation::Verify { .. } => Access::Read,
-            _ => Access::Write,
-        };
-        !seat.standing.conflicts(access)
+            None => true,
+        }
+    }
+
+    /// Whether somebody else's reservation forbids this of the logical unit at this place.
+    pub(super) fn is_reserved(&mut self, at: usize, access: Access) -> bool {
+        self.seats[at].conflicts(&self.me, access)
     }
 
     /// A slot is free again after an answer or an abort that had to wait.
@@ -418,7 +525,10 @@ impl Session {
                     None => self.run(desk, slot, job, Source::None),
                 }
             }
-            Work::Aborted => self.let_go(desk, slot),
+            Work::Aborted(None) => self.let_go(desk, slot),
+            Work::Aborted(Some(status)) => {
+                self.respond(desk, slot, &Response::status(status.0, 0));
+            }
             other => self.set(slot, other),
         }
         self.retry(desk);
@@ -546,6 +656,9 @@ pub(super) fn number(lun: Lun) -> Option<u16> {
 
 /// Data-in that is not blocks is at most this long: READ FULL STATUS of 256 registrants with the longest names.
 const PAGE_BYTES: usize = 72 << 10;
+
+/// So often a disk is asked for one GET LBA STATUS.
+const LBA_QUESTIONS_MAX: u32 = 256;
 
 /// The data that the initiator announces is not what the command moves.
 const UNFIT: Answer = Answer::check(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));

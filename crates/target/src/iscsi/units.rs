@@ -1,23 +1,18 @@
-//! Disks as logical units: what initiators are told of them, and what all sessions share about each.
+//! Disks as logical units: what initiators are told of them.
 //!
-//! A [`Units`] is a snapshot, immutable and replaced whole. A [`UnitState`] is the state of one disk: reservations,
-//! mode parameters, and what other sessions have to be told. It has a lock, taken when something changes, and a
-//! version: a session that has seen the present version needs no lock.
+//! A [`Units`] is a snapshot, immutable and replaced whole. What connections share about each disk, and change, is in
+//! [`disk`](crate::disk).
 
-use std::num::NonZeroU16;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fabrix_block::{Deallocate as DiskDeallocate, Device};
-use fabrix_proto::scsi::attention::{Attention, Attentions};
-use fabrix_proto::scsi::pages::mode::ModeParameters;
+use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::pages::{
     Deallocate, Disk, Identity, Naa, Target, TargetPort, TaskManagement,
 };
-use fabrix_proto::scsi::reservation::{Nexus, Request, Reservations, Standing};
-use fabrix_proto::scsi::unit::Answer;
 
 use crate::SubsystemConfig;
+use crate::disk::{DiskState, Seat};
 use crate::export::Entry;
 
 /// TargetPortalGroupTag: there is one group.
@@ -45,7 +40,7 @@ pub(super) struct Unit {
     /// The version with which it was added: another disk of this number has another.
     pub(super) added: u64,
     pub(super) disk: Disk,
-    pub(super) state: Arc<UnitState>,
+    pub(super) state: Arc<DiskState>,
 }
 
 impl Units {
@@ -84,9 +79,19 @@ impl Unit {
         Self {
             nsid: entry.export.nsid,
             added: entry.added,
-            disk: disk(config, &*entry.export.device),
+            disk: Disk {
+                stores_reservations: entry.state.stores(),
+                ..disk(config, &*entry.export.device)
+            },
             state: Arc::clone(&entry.state),
         }
+    }
+
+    /// A session's view before it has used the unit: it is to be told that it is new.
+    pub(super) fn seat(&self) -> Seat {
+        let mut seat = Seat::new(&self.state);
+        seat.attentions.add(Attention::PowerOn);
+        seat
     }
 
     /// Another disk has another name.
@@ -132,7 +137,7 @@ fn disk(config: &SubsystemConfig, device: &dyn Device) -> Disk {
         atomic_write_blocks: geometry.atomic_write_blocks,
         compare_and_write_blocks: u8::try_from(compare).unwrap_or(u8::MAX),
         stores_reservations: false,
-        copies: false,
+        copies: true,
         identity: Identity {
             vendor: "FABRIX".to_owned(),
             product: config.model.clone(),
@@ -142,160 +147,5 @@ fn disk(config: &SubsystemConfig, device: &dyn Device) -> Disk {
             eui64: None,
             uuid: Some(identity.uuid),
         },
-    }
-}
-
-/// What all sessions, on whatever shard, share about one disk.
-pub(crate) struct UnitState {
-    /// Counts changes.
-    version: AtomicU64,
-    inner: Mutex<Shared>,
-}
-
-struct Shared {
-    reservations: Reservations,
-    mode: ModeParameters,
-    members: Vec<Member>,
-}
-
-/// A session that uses the disk.
-struct Member {
-    tsih: NonZeroU16,
-    nexus: Nexus,
-    /// What it is to be told, because of what others did.
-    attentions: Attentions,
-}
-
-/// A session's own view of the state of one disk.
-pub(super) struct Seat {
-    /// Up to which version it knows the state; zero: it is no member yet.
-    version: u64,
-    pub(super) mode: ModeParameters,
-    pub(super) standing: Standing,
-    pub(super) attentions: Attentions,
-}
-
-impl Seat {
-    /// A session's view before it has used the disk.
-    pub(super) fn new(unit: &Unit) -> Self {
-        let mut attentions = Attentions::new();
-        attentions.add(Attention::PowerOn);
-        Self {
-            version: 0,
-            mode: ModeParameters::new(&unit.disk),
-            standing: Standing::default(),
-            attentions,
-        }
-    }
-}
-
-impl UnitState {
-    pub(crate) fn new(device: &dyn Device) -> Arc<Self> {
-        Arc::new(Self {
-            version: AtomicU64::new(1),
-            inner: Mutex::new(Shared {
-                reservations: Reservations::new(),
-                mode: ModeParameters {
-                    write_cache: device.geometry().volatile_cache,
-                    descriptor_sense: false,
-                    write_protect: false,
-                },
-                members: Vec::new(),
-            }),
-        })
-    }
-
-    /// Brings a session's view up to date. Every command passes here: without a change it is one comparison.
-    pub(super) fn refresh(&self, tsih: NonZeroU16, nexus: &Nexus, seat: &mut Seat) {
-        if self.version.load(Ordering::Acquire) == seat.version {
-            return;
-        }
-        let mut inner = self.lock();
-        let told = inner.member(tsih, nexus);
-        while let Some(attention) = told.take() {
-            seat.attentions.add(attention);
-        }
-        seat.mode = inner.mode;
-        seat.standing = inner.reservations.standing(nexus);
-        // Changes are made under the lock, so this is the version of what was just read.
-        seat.version = self.version.load(Ordering::Acquire);
-    }
-
-    /// A session is gone: what SPC-2 reserved for it ends, what is persistent stays.
-    pub(super) fn leave(&self, tsih: NonZeroU16, nexus: &Nexus) {
-        let mut inner = self.lock();
-        inner.members.retain(|member| member.tsih != tsih);
-        inner.reservations.nexus_lost(nexus);
-        self.change();
-    }
-
-    /// The reservations, for those who ask about them.
-    pub(super) fn reservations(&self) -> Reservations {
-        self.lock().reservations.clone()
-    }
-
-    /// Does what a nexus asks for, and tells those who have to know.
-    pub(super) fn reserve(&self, nexus: &Nexus, request: &Request) -> Answer {
-        let mut inner = self.lock();
-        let outcome = inner.reservations.apply(nexus, request);
-        if let Ok(change) = &outcome {
-            for (registrant, notice) in &change.notices {
-                let concerned = inner.members.iter_mut();
-                for member in concerned.filter(|member| registrant.is(&member.nexus)) {
-                    member.attentions.add((*notice).into());
-                }
-            }
-            self.change();
-        }
-        Answer::reserved(outcome.as_ref().map_err(|refusal| *refusal))
-    }
-
-    /// The mode parameters are these from now on, for all.
-    pub(super) fn set_mode(&self, tsih: NonZeroU16, mode: ModeParameters) {
-        let mut inner = self.lock();
-        inner.mode = mode;
-        inner.tell(Attention::ModeParametersChanged, Some(tsih));
-        self.change();
-    }
-
-    /// The logical unit is reset: everybody is told, and reservations of SPC-2 end.
-    pub(super) fn reset(&self) {
-        let mut inner = self.lock();
-        inner.reservations.reset();
-        inner.tell(Attention::DeviceReset, None);
-        self.change();
-    }
-
-    fn change(&self) {
-        self.version.fetch_add(1, Ordering::Release);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        // Reservations are changed whole or not at all, and the rest is one step.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    /// What a session is to be told; it becomes a member if it is none.
-    fn member(&mut self, tsih: NonZeroU16, nexus: &Nexus) -> &mut Attentions {
-        let found = self.members.iter().position(|member| member.tsih == tsih);
-        let at = found.unwrap_or_else(|| {
-            self.members.push(Member {
-                tsih,
-                nexus: nexus.clone(),
-                attentions: Attentions::new(),
-            });
-            self.members.len() - 1
-        });
-        &mut self.members[at].attentions
-    }
-
-    fn tell(&mut self, attention: Attention, except: Option<NonZeroU16>) {
-        for member in &mut self.members {
-            if Some(member.tsih) != except {
-                member.attentions.add(attention);
-            }
-        }
     }
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fabrix_proto::nvme::fabrics::{Connect, ConnectRefusal, FabricsCommand};
+use fabrix_proto::nvme::reservation;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::Refused;
 use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
@@ -19,9 +20,10 @@ use fabrix_transport::{Ended, Stream, StreamSlots, pass};
 
 use super::DISCOVERY_PORT;
 use super::admin::{Admin, After};
-use super::io::{DISK_SLOTS, Desk, IoQueue};
+use super::io::{DISK_SLOTS, Desk, IoQueue, Owner};
 use super::subsystems::discovery_address;
 use crate::Notice;
+use crate::disk::{ERRAND_AGAIN, Member, Role as MemberRole, Stop};
 use crate::local::{Local, Told};
 use crate::registry::{HostName, JoinError, Place};
 
@@ -33,6 +35,7 @@ const STREAM: StreamSlots = StreamSlots {
 const DEADLINE: u32 = 2;
 const RETRY: u32 = 3;
 const TELL: u32 = 4;
+const ERRANDS: u32 = 5;
 
 /// Events taken at once: then other connections have their turn.
 const EVENTS_AT_ONCE: usize = 128;
@@ -77,6 +80,8 @@ pub(crate) struct Connection {
     peer: Option<SocketAddr>,
     deadline: Option<TimerId>,
     retrying: bool,
+    /// A timer will look at what takes more than one turn.
+    errands_awaited: bool,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
     /// What others are to be told, as soon as their mailboxes have room.
@@ -118,6 +123,7 @@ impl Connection {
                 at,
             )),
             retrying: false,
+            errands_awaited: false,
             has_more: false,
             untold: Vec::new(),
         }));
@@ -314,16 +320,22 @@ impl Connection {
             id: connect.host_id,
         };
         let subsystem = connect.subsystem.as_str();
+        let member = Member {
+            place: self.local.place(self.task),
+            nexus: reservation::nexus(connect.host_id),
+            role: if connect.is_admin() {
+                MemberRole::Controller
+            } else {
+                MemberRole::Queue
+            },
+        };
         let controller = if connect.is_admin() {
-            let place = Place {
-                shard: self.local.remote.clone(),
-                task: self.task,
-            };
             let most_queues = if view.is_discovery() {
                 0
             } else {
                 shared.subsystem.config.max_io_queues
             };
+            let place = member.place.clone();
             let admitted = shared.registry.admit(host, subsystem, most_queues, place);
             let controller = admitted.ok_or(ConnectRefusal::status(
                 Status::CONNECT_CONTROLLER_BUSY,
@@ -334,6 +346,7 @@ impl Connection {
                 &connect,
                 view,
                 &shared.subsystem.config,
+                (member, self.local.disks()),
                 Nanos(shard.now().0),
             );
             self.role = Role::Admin(Box::new(admin));
@@ -344,10 +357,7 @@ impl Connection {
             });
             controller
         } else {
-            let place = Place {
-                shard: self.local.remote.clone(),
-                task: self.task,
-            };
+            let place = member.place.clone();
             let (controller, qid) = (connect.controller_id, connect.queue_id);
             shared
                 .registry
@@ -357,7 +367,12 @@ impl Connection {
             let queue = IoQueue::new(
                 view,
                 limits,
-                (controller, qid),
+                Owner {
+                    name: (controller, qid),
+                    host_id: connect.host_id,
+                    me: member,
+                },
+                self.local.channels.states(),
                 usize::from(shared.subsystem.config.max_queue_entries),
             );
             self.role = Role::Io {
@@ -536,8 +551,10 @@ impl Connection {
     /// Whether what a draining connection waits for is not its host's part.
     fn waits_for_others(&self) -> bool {
         match &self.role {
-            Role::Io { queue, .. } => queue.at_disk() > 0 || queue.is_stalled(),
-            Role::Admin(admin) => admin.has_ending_queues(),
+            Role::Io { queue, .. } => {
+                queue.at_disk() > 0 || queue.is_stalled() || queue.has_errands()
+            }
+            Role::Admin(admin) => admin.has_ending_queues() || admin.has_errands(),
             Role::Unknown { .. } => false,
         }
     }
@@ -575,7 +592,9 @@ impl Connection {
     /// at once.
     fn serve(&mut self, shard: &mut Shard) {
         if let Role::Io { queue, .. } = &mut self.role
-            && queue.refresh(&self.local.served()).is_err()
+            && queue
+                .refresh(&self.local.served(), self.local.channels.states())
+                .is_err()
         {
             self.end(shard);
         }
@@ -613,10 +632,16 @@ impl Connection {
         if self.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
             return;
         }
+        if let Role::Admin(admin) = &mut self.role {
+            admin.leave();
+        }
         if let Role::Io {
-            controller, qid, ..
+            controller,
+            qid,
+            ref mut queue,
         } = self.role
         {
+            queue.leave();
             // Once: after this the queue id may be another connection's.
             self.role = Role::Unknown { connecting: None };
             let admin = self.local.shared.registry.leave(controller, qid, self.task);
@@ -668,6 +693,71 @@ impl Connection {
         shard.flush_later(self.task);
     }
 
+    /// Makes sure that what takes more than one turn is looked at again.
+    fn arrange_errands(&mut self, shard: &mut Shard) {
+        let has_errands = match &self.role {
+            Role::Io { queue, .. } => queue.has_errands(),
+            Role::Admin(admin) => admin.has_errands(),
+            Role::Unknown { .. } => false,
+        };
+        if has_errands && !self.errands_awaited {
+            self.errands_awaited = true;
+            let token = Token {
+                task: self.task,
+                slot: ERRANDS,
+            };
+            let at = shard.now() + ERRAND_AGAIN;
+            shard.set_timer(token, at);
+        }
+    }
+
+    /// Looks at what takes more than one turn, unless nobody waits for it any more.
+    fn run_errands(&mut self, shard: &mut Shard) {
+        self.errands_awaited = false;
+        if self.phase >= Phase::Parting {
+            return;
+        }
+        let (role, mut desk) = self.at_work(shard);
+        match role {
+            Role::Io { queue, .. } => queue.run_errands(&mut desk),
+            Role::Admin(admin) => admin.run_errands(&mut desk),
+            Role::Unknown { .. } => {}
+        }
+        shard.flush_later(self.task);
+    }
+
+    /// Another connection wants commands of this one to end.
+    fn stop(&mut self, shard: &mut Shard, stop: Stop) {
+        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
+            queue.stop(&mut desk, stop);
+        }
+        if self.phase < Phase::Ending {
+            shard.flush_later(self.task);
+        }
+    }
+
+    /// Something happened to a disk of which the host is to be told.
+    fn noticed(&mut self, shard: &mut Shard) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        if let (Role::Admin(admin), mut desk) = self.at_work(shard) {
+            admin.hear(&mut desk);
+        }
+        shard.flush_later(self.task);
+    }
+
+    /// What the connection is, and what it works with.
+    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> (&'a mut Role, Desk<'a>) {
+        let desk = Desk {
+            shard,
+            stream: &mut self.stream,
+            local: &self.local,
+            task: self.task,
+        };
+        (&mut self.role, desk)
+    }
+
     /// Makes sure that what a busy disk refused is tried again.
     fn arrange_retry(&mut self, shard: &mut Shard) {
         if let Role::Io { queue, .. } = &self.role
@@ -712,6 +802,7 @@ impl Task for Connection {
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         match slot {
             RETRY => return self.retry(shard),
+            ERRANDS => return self.run_errands(shard),
             TELL => {
                 self.tell_again(shard);
                 return self.leave_when_quiet(shard);
@@ -755,12 +846,17 @@ impl Task for Connection {
             shard.flush_later(self.task);
         }
         self.arrange_retry(shard);
+        self.arrange_errands(shard);
         if self.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
             self.end(shard);
         }
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        let message = match message.downcast::<Stop>() {
+            Ok(stop) => return self.stop(shard, *stop),
+            Err(other) => other,
+        };
         match message.downcast_ref() {
             Some(Told::Drain) => self.drain(shard),
             Some(Told::Close) => self.end(shard),
@@ -772,6 +868,7 @@ impl Task for Connection {
             }
             Some(Told::Served) => self.serve(shard),
             Some(Told::Announced) => self.announce(shard),
+            Some(Told::Noticed) => self.noticed(shard),
             None => debug_assert!(false, "connections are told these things only"),
         }
     }

@@ -150,6 +150,7 @@ impl IoQueue {
                 self.compare(desk, slot, wanted, (lba, blocks), data)
             }
             IoCommand::Verify { lba, blocks } => self.verify(desk, slot, wanted, (lba, blocks)),
+            IoCommand::Reservation(command) => self.reserve(desk, slot, &wanted, command, &data),
             IoCommand::DatasetManagement { ranges, deallocate } => {
                 self.dataset(desk, slot, wanted, (ranges, deallocate), data);
             }

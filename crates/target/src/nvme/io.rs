@@ -18,7 +18,9 @@ use fabrix_rt::{Buf, Completion, Shard, TaskId};
 use fabrix_transport::{Held, Stream};
 
 use super::execute::Data;
+use super::reserve::{Stopping, seats};
 use super::status::nvme_status;
+use crate::disk::{DiskState, Errand, Member, Seat};
 use crate::local::Local;
 
 /// Slots of the connection's task from here on are disk requests of the command slot that is added.
@@ -136,6 +138,10 @@ pub(crate) enum Work {
     },
     /// The disk, for both halves: this is the second.
     Pair { first: Slot },
+    /// A change of reservations.
+    Reserving(Box<Errand>),
+    /// The disk, and then to be answered that it was aborted; with the first half, if it is a pair.
+    Aborted { first: Option<Slot> },
 }
 
 /// The commands in progress of one I/O queue.
@@ -151,20 +157,50 @@ pub(crate) struct IoQueue {
     /// The first half of a fused pair, whose second half must be the next command.
     pub(crate) expecting: Option<Slot>,
     pub(crate) at_disk: usize,
+    /// This queue, as disks know it.
+    pub(super) me: Member,
+    /// Whose queue it is: HOSTID.
+    pub(super) host_id: [u8; 16],
+    /// What it is to each disk, by namespace, in order.
+    pub(super) seats: Vec<(u32, Seat)>,
+    /// How many slots wait for a change of reservations.
+    pub(super) reserving: usize,
+    pub(super) stopping: Vec<Stopping>,
+}
+
+/// Who has a queue.
+pub(crate) struct Owner {
+    /// Controller and queue id.
+    pub(crate) name: (u16, u16),
+    /// HOSTID.
+    pub(crate) host_id: [u8; 16],
+    /// The connection, as disks know it.
+    pub(crate) me: Member,
 }
 
 impl IoQueue {
     /// A queue of a host that may see `view`, on a connection with `slots` slots.
-    pub(crate) fn new(view: Authorized, limits: IoLimits, name: (u16, u16), slots: usize) -> Self {
+    pub(crate) fn new(
+        view: Authorized,
+        limits: IoLimits,
+        owner: Owner,
+        states: Vec<(u32, Arc<DiskState>)>,
+        slots: usize,
+    ) -> Self {
         Self {
             view,
             limits,
             work: (0..slots).map(|_| Work::Idle).collect(),
             wanted: vec![None; slots],
-            name,
+            name: owner.name,
             stalled: VecDeque::with_capacity(slots),
             expecting: None,
             at_disk: 0,
+            me: owner.me,
+            host_id: owner.host_id,
+            seats: seats(states),
+            reserving: 0,
+            stopping: Vec::new(),
         }
     }
 
@@ -172,8 +208,13 @@ impl IoQueue {
     ///
     /// # Errors
     /// Its host may not be here any more.
-    pub(crate) fn refresh(&mut self, inventory: &Arc<Inventory>) -> Result<(), Refused> {
+    pub(crate) fn refresh(
+        &mut self,
+        inventory: &Arc<Inventory>,
+        states: Vec<(u32, Arc<DiskState>)>,
+    ) -> Result<(), Refused> {
         self.view = self.view.refresh(inventory)?;
+        self.take_seats(states);
         Ok(())
     }
 
@@ -193,6 +234,18 @@ impl IoQueue {
 
     pub(crate) fn take(&mut self, slot: Slot) -> Work {
         std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
+    }
+
+    /// All slots.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..=u16::MAX).take(self.work.len()).map(Slot)
+    }
+
+    /// Whether the command of a slot that is in use is about this namespace.
+    pub(super) fn is_about(&self, slot: Slot, nsid: u32) -> bool {
+        let at = usize::from(slot.0);
+        let idle = matches!(self.work[at], Work::Idle);
+        !idle && self.wanted[at].is_some_and(|wanted| wanted.nsid == nsid)
     }
 
     pub(crate) fn peek(&mut self, slot: Slot) -> &mut Work {
@@ -234,13 +287,18 @@ impl IoQueue {
             block_bytes: request.namespace.block_bytes,
             command: request.command,
         };
-        let blocks = request.command.extent().map_or(0, |(_, blocks)| blocks);
+        let fuse = request.fuse;
+        if self.conflicts(&wanted) {
+            desk.answer(slot, Status::RESERVATION_CONFLICT);
+            return self.abandon(desk, expected);
+        }
+        let blocks = wanted.command.extent().map_or(0, |(_, blocks)| blocks);
         desk.local
             .counters()
-            .command(&request.command, u64::from(wanted.bytes(blocks)));
+            .command(&wanted.command, u64::from(wanted.bytes(blocks)));
         self.wanted[usize::from(slot.0)] = Some(wanted);
-        if request.fuse != Fuse::Normal || expected.is_some() {
-            return self.fused(desk, slot, wanted, request.fuse, expected, transfer);
+        if fuse != Fuse::Normal || expected.is_some() {
+            return self.fused(desk, slot, wanted, fuse, expected, transfer);
         }
         match transfer {
             Transfer::Fetch { bytes } => self.fetch(desk, slot, bytes, Work::Fetching(wanted)),
@@ -311,7 +369,13 @@ impl IoQueue {
     pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
         let data = desk.fetched(slot);
         match self.take(slot) {
+            Work::Fetching(wanted) if intact && self.conflicts(&wanted) => {
+                desk.answer(slot, Status::RESERVATION_CONFLICT);
+            }
             Work::Fetching(wanted) if intact => self.execute(desk, slot, wanted, data),
+            Work::Half { wanted, mate, .. } if intact && self.conflicts(&wanted) => {
+                self.break_pair(desk, slot, mate, Status::RESERVATION_CONFLICT);
+            }
             Work::Half { wanted, mate, .. } if intact => {
                 let data = data.keep(desk);
                 self.set(slot, Work::Half { wanted, data, mate });
@@ -332,14 +396,11 @@ impl IoQueue {
         completion: Completion,
     ) {
         self.at_disk -= 1;
-        let work = self.take(slot);
-        self.finish(
-            desk,
-            slot,
-            work,
-            DiskStatus::from_result(completion.result),
-            completion.loan,
-        );
+        let status = DiskStatus::from_result(completion.result);
+        match self.take(slot) {
+            Work::Aborted { first } => self.aborted(desk, slot, first),
+            work => self.finish(desk, slot, work, status, completion.loan),
+        }
         self.retry(desk);
     }
 

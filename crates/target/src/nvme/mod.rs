@@ -1,13 +1,14 @@
 //! NVMe over TCP for disks: one task per connection.
 //!
 //! [`Connection`] is born unknown, and its Connect command makes it an admin queue (`admin`) or an I/O queue (`io`).
-//! The two files where the protocol meets disks are `io` and `status`.
+//! `reserve` is what reservations do to them. The two files where the protocol meets disks are `io` and `status`.
 
 mod admin;
 mod connection;
 mod execute;
 mod fused;
 mod io;
+mod reserve;
 mod status;
 mod subsystems;
 

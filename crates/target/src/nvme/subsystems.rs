@@ -14,8 +14,9 @@ use fabrix_proto::nvme::subsystem::{
 
 use super::DISCOVERY_PORT;
 use crate::TargetConfig;
+use crate::disk::{DiskState, Keeper};
 use crate::export::Entry;
-use crate::iscsi::{UnitState, Units};
+use crate::iscsi::Units;
 
 /// The subsystem's name and who may connect.
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ pub(crate) struct Subsystems {
     pub(crate) config: SubsystemConfig,
     /// Name of the iSCSI target.
     pub(crate) iscsi_name: String,
+    /// Who stores reservations.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
     current: Mutex<Arc<Snapshot>>,
 }
 
@@ -78,13 +81,18 @@ impl Subsystems {
     pub(crate) fn new(config: &TargetConfig) -> Result<Self, String> {
         let mut exports = config.exports.clone();
         exports.sort_by_key(|export| export.nsid);
-        let entries = exports.into_iter().map(|export| Entry {
-            state: UnitState::new(&*export.device),
-            export,
-            added: 0,
+        let keeper = config.keeper.as_ref();
+        let entries = exports.into_iter().map(|export| {
+            let state = DiskState::new(&*export.device, keeper)
+                .map_err(|why| format!("namespace {} is not served: {why}", export.nsid))?;
+            Ok(Entry {
+                state,
+                export,
+                added: 0,
+            })
         });
         let offer = Offer {
-            entries: entries.collect(),
+            entries: entries.collect::<Result<_, String>>()?,
             addresses: Vec::new(),
             portals: Vec::new(),
             hosts: config.subsystem.hosts.clone(),
@@ -98,6 +106,7 @@ impl Subsystems {
         Ok(Self {
             config: config.subsystem.clone(),
             iscsi_name: config.iscsi_name.clone(),
+            keeper: config.keeper.clone(),
             current: Mutex::new(Arc::new(snapshot)),
         })
     }
@@ -153,7 +162,10 @@ fn inventory(
         namespaces: offer
             .entries
             .iter()
-            .map(|entry| namespace(entry.export.nsid, &*entry.export.device))
+            .map(|entry| Namespace {
+                stores_reservations: entry.state.stores(),
+                ..namespace(entry.export.nsid, &*entry.export.device)
+            })
             .collect(),
         hosts,
         controller_ids: 1..=CNTLID_MAX,

@@ -20,7 +20,9 @@ use fabrix_block::exclusive::Exclusive;
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
-use fabrix_target::{Deadlines, Export, Listen, Notice, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{
+    Deadlines, Export, Keeper, Listen, Notice, SubsystemConfig, Target, TargetConfig,
+};
 
 use host::Host;
 
@@ -43,6 +45,7 @@ pub struct Plan {
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
     pub deadlines: Deadlines,
+    pub keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl Default for Plan {
@@ -56,6 +59,7 @@ impl Default for Plan {
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
             deadlines: Deadlines::default(),
+            keeper: None,
         }
     }
 }
@@ -108,6 +112,7 @@ impl Stage {
                 .map(|(nsid, device)| Export { nsid, device })
                 .collect(),
             iscsi_name: IQN.to_owned(),
+            keeper: plan.keeper,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             notify: Box::new(move |notice| {

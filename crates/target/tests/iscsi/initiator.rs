@@ -19,6 +19,8 @@ pub(crate) struct Initiator {
     digests: bool,
     cmd_sn: u32,
     itt: u32,
+    /// To which logical unit commands go.
+    pub(crate) lun: u8,
 }
 
 /// One PDU that came.
@@ -58,6 +60,7 @@ impl Initiator {
             digests: false,
             cmd_sn: 1,
             itt: 0,
+            lun: 0,
         }
     }
 
@@ -142,6 +145,14 @@ impl Initiator {
         taken
     }
 
+    /// Whether something has come that nobody has taken yet.
+    pub(crate) fn has_something(&self) -> bool {
+        self.socket.set_nonblocking(true).expect("a socket");
+        let came = self.socket.peek(&mut [0]).is_ok();
+        self.socket.set_nonblocking(false).expect("a socket");
+        came
+    }
+
     /// The target says nothing more and closes.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.socket.read(&mut [0; 1]), Ok(0) | Err(_))
@@ -157,7 +168,7 @@ impl Initiator {
     ) -> u32 {
         self.itt += 1;
         let mut bhs = [0; 48];
-        (bhs[0], bhs[1]) = (0x01, flags);
+        (bhs[0], bhs[1], bhs[9]) = (0x01, flags, self.lun);
         bhs[16..20].copy_from_slice(&self.itt.to_be_bytes());
         let expected = u32::try_from(expected).expect("short");
         bhs[20..24].copy_from_slice(&expected.to_be_bytes());

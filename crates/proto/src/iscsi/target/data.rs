@@ -91,7 +91,15 @@ impl Target {
         }
         let end = sequence_end(task, ttt)?;
         let piece = check_piece(task, &header, slot, end)?;
-        task.data_sn = if piece.ends { 0 } else { task.data_sn + 1 };
+        // Data are missing, so they were damaged: the command fails when the rest has come, the connection goes on.
+        // Source: RFC 7143, section 7.9 (a data PDU with an out-of-order DataSN at a target).
+        let data_sn = header.data_sn.get();
+        task.intact &= data_sn == task.data_sn;
+        task.data_sn = if piece.ends {
+            0
+        } else {
+            data_sn.wrapping_add(1)
+        };
         if matches!(task.phase, Phase::Owned) {
             self.reading = Reading::Payload(piece);
         } else {
@@ -220,11 +228,6 @@ fn sequence_end(task: &Task, ttt: u32) -> Result<u32, Fault> {
 fn check_piece(task: &Task, header: &DataOut, slot: Slot, end: u32) -> Result<Piece, Fault> {
     let (offset, bytes) = (header.buffer_offset.get(), header.data_bytes.get());
     let ends = header.flags & FINAL != 0;
-    if header.data_sn.get() != task.data_sn {
-        let sentence = "DataSN of a Data-Out is not the next";
-        let found = header.data_sn.get();
-        return Err(Fault::new(Breach::Sequence, 36, found, sentence));
-    }
     if offset != task.received {
         let sentence = "Data-Out does not continue where the last one ended";
         return Err(Fault::new(Breach::DataRange, 40, offset, sentence));

@@ -2,14 +2,14 @@
 //!
 //! Source: RFC 7143, sections 11.4.8 to 11.4.10 and 11.17.
 
+use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::{FromZeros, IntoBytes};
 
 use super::Target;
-use crate::iscsi::pdu::{
-    self, BHS_BYTES, BasicHeader, FINAL, NO_TAG, Opcode, Reject, RejectReason, Sequence, U24,
-    padding,
-};
+use crate::iscsi::framing::{self, IntoBytesHeader};
+use crate::iscsi::pdu::{BasicHeader, FINAL, NO_TAG, Opcode, Reject, RejectReason, Sequence};
+
+pub(super) use crate::iscsi::framing::segment_length;
 use crate::{Breach, Sink, Violation};
 
 impl Target {
@@ -30,24 +30,12 @@ impl Target {
     }
 
     pub(super) fn send_header<S: Sink>(&self, header: &impl IntoBytesHeader, out: &mut S) {
-        let bytes = header.as_header();
-        out.bytes(bytes);
-        if self.digests().header {
-            out.bytes(&(self.crc32c)(bytes).to_le_bytes());
-        }
+        framing::send_header(header, self.digests(), self.crc32c, out);
     }
 
     /// A PDU with data of our own: short, and by value.
     pub(super) fn send<S: Sink>(&self, header: &impl IntoBytesHeader, data: &[u8], out: &mut S) {
-        self.send_header(header, out);
-        if data.is_empty() {
-            return;
-        }
-        let mut padded = data.to_vec();
-        padded.resize(data.len() + padding(data.len()), 0);
-        let digest = self.digests().data.then(|| (self.crc32c)(&padded));
-        padded.extend(digest.iter().flat_map(|digest| digest.to_le_bytes()));
-        out.bytes(&padded);
+        framing::send(header, data, self.digests(), self.crc32c, out);
     }
 
     /// Reject: the PDU that is being read was not taken.
@@ -101,20 +89,4 @@ impl Target {
         };
         self.send_reject_of(reason, violation.header(), out);
     }
-}
-
-/// Any header of 48 bytes.
-pub(super) trait IntoBytesHeader {
-    fn as_header(&self) -> &[u8];
-}
-
-impl<T: IntoBytes + zerocopy::Immutable> IntoBytesHeader for T {
-    fn as_header(&self) -> &[u8] {
-        debug_assert_eq!(size_of::<T>(), BHS_BYTES);
-        self.as_bytes()
-    }
-}
-
-pub(super) fn segment_length(data: &[u8]) -> U24 {
-    U24::new(u32::try_from(data.len()).unwrap_or(pdu::DATA_SEGMENT_MAX))
 }

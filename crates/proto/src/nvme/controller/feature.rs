@@ -3,10 +3,13 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Controller, Kind, Outcome, Surroundings, means_controller};
+use crate::nvme::admin::NSID_ALL;
 use crate::nvme::features::{
     CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, FeatureId, Kept, Select, Timestamp, TimestampData,
 };
 use crate::nvme::spec::Status;
+use crate::nvme::subsystem::Namespace;
+use crate::scsi::reservation::Notice;
 
 /// EXHID of the Host Identifier feature: 16 bytes, the only form over fabrics.
 const EXTENDED_HOST_ID: u32 = 1 << 0;
@@ -25,7 +28,9 @@ impl Controller {
                 | FeatureId::NUMBER_OF_QUEUES
                 | FeatureId::WRITE_ATOMICITY
                 | FeatureId::TIMESTAMP
-                | FeatureId::HOST_IDENTIFIER,
+                | FeatureId::HOST_IDENTIFIER
+                | FeatureId::RESERVATION_MASK
+                | FeatureId::RESERVATION_PERSISTENCE,
                 Kind::Io,
             ) => true,
             _ => false,
@@ -34,8 +39,8 @@ impl Controller {
 
     pub(super) fn get_feature(
         &self,
-        feature: FeatureId,
-        select: Select,
+        (feature, select): (FeatureId, Select),
+        nsid: u32,
         argument: u32,
         around: &Surroundings<'_>,
         page: &mut [u8],
@@ -58,6 +63,14 @@ impl Controller {
                 Err(Status::INVALID_FIELD)
             }
             (_, FeatureId::HOST_IDENTIFIER) => fill(page, &self.host_id),
+            (Select::Current, FeatureId::RESERVATION_MASK) => {
+                named(nsid, around)?;
+                Ok(Outcome::result(self.mask(nsid).into()))
+            }
+            (Select::Current, FeatureId::RESERVATION_PERSISTENCE) => {
+                named(nsid, around)?;
+                Ok(Outcome::result((around.persistence == Some(true)).into()))
+            }
             (Select::Current, _) => Ok(Outcome::result(self.value(feature, argument)?.into())),
             (_, _) => Ok(Outcome::result(
                 self.default_value(feature, argument)?.into(),
@@ -79,7 +92,10 @@ impl Controller {
     /// Nothing is saved, so this is the saved value as well.
     fn default_value(&self, feature: FeatureId, argument: u32) -> Result<u32, Status> {
         match feature {
-            FeatureId::ASYNC_EVENT_CONFIGURATION | FeatureId::KEEP_ALIVE_TIMER => Ok(0),
+            FeatureId::ASYNC_EVENT_CONFIGURATION
+            | FeatureId::KEEP_ALIVE_TIMER
+            | FeatureId::RESERVATION_MASK
+            | FeatureId::RESERVATION_PERSISTENCE => Ok(0),
             FeatureId::NUMBER_OF_QUEUES => {
                 let zero_based = u32::from(self.max_io_queues.saturating_sub(1));
                 Ok(zero_based << 16 | zero_based)
@@ -117,11 +133,39 @@ impl Controller {
                     .map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
                 self.timestamp = Timestamp::set(around.now, data);
             }
+            FeatureId::RESERVATION_MASK => self.set_mask(nsid, value, around)?,
+            FeatureId::RESERVATION_PERSISTENCE => return set_persistence(nsid, value, around),
             // Over fabrics Connect has said it.
             FeatureId::HOST_IDENTIFIER => return Err(Status::COMMAND_SEQUENCE_ERROR),
             _ => self.kept.set(feature, value)?,
         }
         Ok(Outcome::result(0))
+    }
+
+    fn mask(&self, nsid: u32) -> u32 {
+        let found = self.masks.iter().find(|(of, _)| *of == nsid);
+        found.map_or(0, |(_, mask)| *mask)
+    }
+
+    /// Whether the host does not want to hear of this.
+    pub(super) fn masks_notice(&self, nsid: u32, notice: Notice) -> bool {
+        self.mask(nsid) & mask_bit(notice) != 0
+    }
+
+    fn set_mask(&mut self, nsid: u32, value: u32, around: &Surroundings<'_>) -> Result<(), Status> {
+        if value & !MASK_BITS != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        if nsid == NSID_ALL {
+            let all = around.view.namespaces().iter();
+            self.masks = all.map(|namespace| (namespace.nsid, value)).collect();
+        } else {
+            named(nsid, around)?;
+            self.masks.retain(|(of, _)| *of != nsid);
+            self.masks.push((nsid, value));
+        }
+        self.masks.retain(|(_, mask)| *mask != 0);
+        Ok(())
     }
 
     /// Answers with all there are; the host connects as many as it wants of them.
@@ -141,6 +185,40 @@ impl Controller {
     }
 }
 
+/// Source: NVM Express Base Specification 2.x, "Reservation Persistence".
+fn set_persistence(nsid: u32, value: u32, around: &Surroundings<'_>) -> Result<Outcome, Status> {
+    let persist = match value {
+        0 => false,
+        1 => true,
+        _ => return Err(Status::INVALID_FIELD),
+    };
+    if nsid != NSID_ALL {
+        let namespace = named(nsid, around)?;
+        if persist && !namespace.stores_reservations {
+            return Err(Status::INVALID_FIELD);
+        }
+    }
+    Ok(Outcome::Persist { nsid, persist })
+}
+
+/// The one namespace that a feature of namespaces is asked of.
+fn named<'v>(nsid: u32, around: &Surroundings<'v>) -> Result<&'v Namespace, Status> {
+    if nsid == NSID_ALL {
+        return Err(Status::INVALID_FIELD);
+    }
+    let namespace = around.view.namespace(nsid);
+    namespace.ok_or(Status::INVALID_NAMESPACE)
+}
+
+/// Bit of the Reservation Notification Mask: REGPRE, RESREL, RESPRE.
+const fn mask_bit(notice: Notice) -> u32 {
+    match notice {
+        Notice::RegistrationPreempted => 1 << 1,
+        Notice::ReservationReleased => 1 << 2,
+        Notice::ReservationPreempted => 1 << 3,
+    }
+}
+
 fn fill(page: &mut [u8], data: &[u8]) -> Result<Outcome, Status> {
     let page = page.get_mut(..data.len()).ok_or(Status::INTERNAL_ERROR)?;
     page.copy_from_slice(data);
@@ -154,9 +232,14 @@ const fn capabilities(feature: FeatureId) -> u32 {
     match feature {
         FeatureId::VOLATILE_WRITE_CACHE | FeatureId::HOST_IDENTIFIER => 0,
         FeatureId::ERROR_RECOVERY => CAPABILITY_NAMESPACE,
+        FeatureId::RESERVATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
+            CAPABILITY_NAMESPACE | CAPABILITY_CHANGEABLE
+        }
         _ => CAPABILITY_CHANGEABLE,
     }
 }
 
+/// All bits of the Reservation Notification Mask.
+const MASK_BITS: u32 = 0b1110;
 /// WCE of the Volatile Write Cache feature: the cache is on, and stays so.
 const WCE: u32 = 1;

@@ -17,9 +17,9 @@ use crate::nvme::identify::{
     FUSES_COMPARE_AND_WRITE, IDENTIFY_BYTES, IdentifyController, IdentifyNamespace,
     IdentifyNvmController, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED, NMIC_SHARED,
     NSATTR_WRITE_PROTECTED, NSFEAT_ATOMIC, NSFEAT_OPTIMAL, NSTAT_READY, NamespaceList,
-    OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP,
-    ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH,
-    VWC_PRESENT, fill_ascii,
+    OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
+    ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, RESCAP_PERSIST,
+    RESCAP_TYPES, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT, fill_ascii,
 };
 use crate::nvme::log_page::ERROR_ENTRIES;
 use crate::nvme::nqn::DISCOVERY_NQN;
@@ -167,6 +167,7 @@ impl Controller {
     fn optional_commands(&self, view: &Authorized) -> u16 {
         ONCS_WRITE_ZEROES
             | ONCS_SAVE_AND_SELECT
+            | ONCS_RESERVATIONS
             | ONCS_TIMESTAMP
             | flag(self.limits.io.compare, ONCS_COMPARE)
             | flag(self.limits.io.verify, ONCS_VERIFY)
@@ -215,6 +216,7 @@ fn fill_namespace(id: &mut IdentifyNamespace, namespace: &Namespace) {
     id.utilization = U64::new(namespace.blocks);
     id.features = NSFEAT_ATOMIC | NSFEAT_OPTIMAL;
     id.sharing = NMIC_SHARED;
+    id.reservations = reservations(namespace);
     id.deallocation = deallocation(namespace.deallocate);
     id.atomic_write_unit = blocks(namespace.atomic_write_blocks);
     id.atomic_write_unit_power_fail = blocks(namespace.atomic_power_fail_blocks);
@@ -249,9 +251,18 @@ const fn attributes(namespace: &Namespace) -> u8 {
     }
 }
 
+const fn reservations(namespace: &Namespace) -> u8 {
+    if namespace.stores_reservations {
+        RESCAP_TYPES | RESCAP_PERSIST
+    } else {
+        RESCAP_TYPES
+    }
+}
+
 fn fill_independent(id: &mut IndependentNamespace, namespace: &Namespace) {
     id.features = NSFEAT_ATOMIC | NSFEAT_OPTIMAL;
     id.sharing = NMIC_SHARED;
+    id.reservations = reservations(namespace);
     id.attributes = attributes(namespace);
     id.status = NSTAT_READY;
 }

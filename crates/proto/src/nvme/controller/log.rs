@@ -1,10 +1,12 @@
 //! Get Log Page: which pages a controller has, and when reading one clears an event.
 
+use zerocopy::IntoBytes;
+
 use super::{Controller, Kind, Outcome, Surroundings, means_controller};
 use crate::nvme::admin::GetLogPage;
 use crate::nvme::identify::CSI_NVM;
 use crate::nvme::log_page::{
-    self, ErrorRing, KnownCommands, LARGE_PAGE_BYTES, LogId, SMALL_PAGE_BYTES,
+    self, ErrorRing, KnownCommands, LARGE_PAGE_BYTES, LogId, NotificationPage, SMALL_PAGE_BYTES,
     SUPPORTED_PAGES_BYTES, Window,
 };
 use crate::nvme::spec::Status;
@@ -16,6 +18,7 @@ const IO_PAGES: &[LogId] = &[
     LogId::FIRMWARE_SLOT,
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
+    LogId::RESERVATION,
 ];
 
 const DISCOVERY_PAGES: &[LogId] = &[LogId::DISCOVERY];
@@ -56,6 +59,7 @@ impl Controller {
             LogId::ERROR => ErrorRing::PAGE_BYTES,
             LogId::HEALTH | LogId::FIRMWARE_SLOT => SMALL_PAGE_BYTES,
             LogId::DISCOVERY => log_page::discovery_bytes(around.view),
+            LogId::RESERVATION => NotificationPage::BYTES,
             _ => LARGE_PAGE_BYTES,
         }
     }
@@ -88,6 +92,7 @@ impl Controller {
                 log_page::command_effects(window, KnownCommands { compare, verify });
             }
             LogId::DISCOVERY => log_page::discovery(window, around.view),
+            LogId::RESERVATION => window.put(0, self.events.notification().as_bytes()),
             _ => return Err(Status::INVALID_LOG_PAGE),
         }
         Ok(())

@@ -20,6 +20,8 @@ mod keep_alive;
 mod log;
 mod properties;
 
+use alloc::vec::Vec;
+
 use super::admin::{AdminCommand, NSID_ALL};
 use super::command::IoLimits;
 use super::fabrics::{CONNECT_DATA_BYTES, Connect, FabricsCommand};
@@ -28,6 +30,7 @@ use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
 use super::spec::{FabricsType, Status, SubmissionEntry};
 use super::subsystem::Authorized;
+use crate::scsi::reservation::Notice;
 use crate::{Nanos, Slot};
 use events::Events;
 use keep_alive::KeepAlive;
@@ -64,6 +67,9 @@ pub struct Surroundings<'a> {
     pub view: &'a Authorized,
     /// What the health log shows.
     pub health: &'a HealthCounters,
+    /// Whether reservations of the namespace that the command names outlive the power (PTPL); none if there is no such
+    /// namespace. Looked at by the Reservation Persistence feature alone.
+    pub persistence: Option<bool>,
     /// Whether I/O queues are connected: their number cannot be negotiated any more.
     pub has_io_queues: bool,
     /// The time.
@@ -104,6 +110,14 @@ pub enum Outcome {
     /// the slots of [`Controller::release_held`] with [`Status::ABORT_REQUESTED`], and call
     /// [`Controller::quiesced`]: the host polls CSTS until then.
     Quiesce(Quiesce),
+    /// Make reservations of this namespace (FFFFFFFFh: of all that can) outlive the power, or not; answer it with
+    /// success when that is on the medium.
+    Persist {
+        /// Which namespace.
+        nsid: u32,
+        /// Whether they shall.
+        persist: bool,
+    },
 }
 
 impl Outcome {
@@ -147,6 +161,8 @@ pub struct Controller {
     events: Events,
     errors: ErrorRing,
     kept: Kept,
+    /// Reservation Notification Mask of the namespaces where it is not zero.
+    masks: Vec<(u32, u32)>,
     timestamp: Timestamp,
 }
 
@@ -198,6 +214,7 @@ impl Controller {
             events: Events::new(kind),
             errors: ErrorRing::default(),
             kept: Kept::default(),
+            masks: Vec::new(),
             timestamp: Timestamp::reset(now),
         }
     }
@@ -292,6 +309,7 @@ impl Controller {
     fn reset(&mut self, now: Nanos) {
         self.events.reset();
         self.kept = Kept::default();
+        self.masks.clear();
         self.timestamp = Timestamp::reset(now);
     }
 
@@ -317,9 +335,9 @@ impl Controller {
             AdminCommand::GetFeatures {
                 feature,
                 select,
+                nsid,
                 argument,
-                ..
-            } => self.get_feature(feature, select, argument, around, page),
+            } => self.get_feature((feature, select), nsid, argument, around, page),
             AdminCommand::SetFeatures { save: true, .. } => Err(Status::FEATURE_NOT_SAVEABLE),
             AdminCommand::SetFeatures {
                 feature,
@@ -408,6 +426,13 @@ impl Controller {
     /// A namespace was added, removed, resized or otherwise changed.
     pub fn namespace_changed(&mut self, nsid: u32) {
         self.events.namespace_changed(nsid);
+    }
+
+    /// Another host, or an initiator, changed a reservation that this host had to do with.
+    pub fn reservation_notice(&mut self, nsid: u32, notice: Notice) {
+        if self.kind == Kind::Io && !self.masks_notice(nsid, notice) {
+            self.events.reservation_notice(nsid, notice);
+        }
     }
 
     /// What the discovery log shows this host has changed.

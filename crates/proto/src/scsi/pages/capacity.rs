@@ -26,14 +26,34 @@ pub fn write_16(disk: &Disk, out: &mut DataIn<'_>) {
     out.zeroes(17);
 }
 
-/// One descriptor: from `lba` on, blocks are mapped, or nobody knows. A disk that can tell says so elsewhere.
-pub fn write_lba_status(disk: &Disk, lba: u64, out: &mut DataIn<'_>) {
-    let rest = disk.blocks.saturating_sub(lba);
-    out.u32(4 + 16);
+/// Blocks that follow each other and are provisioned alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LbaRun {
+    /// How many.
+    pub blocks: u32,
+    /// They are deallocated; else they are mapped, or nobody knows.
+    pub deallocated: bool,
+}
+
+/// A descriptor for each run; the first begins at `lba`.
+pub fn write_lba_status(lba: u64, runs: impl Iterator<Item = LbaRun>, out: &mut DataIn<'_>) {
     out.u32(0);
-    out.u64(lba);
-    out.u32(u32::try_from(rest).unwrap_or(u32::MAX));
-    out.u32(0); // PROVISIONING STATUS 0h
+    out.u32(0);
+    let mut at = lba;
+    for run in runs {
+        out.u64(at);
+        out.u32(run.blocks);
+        out.put(&[u8::from(run.deallocated), 0, 0, 0]); // PROVISIONING STATUS 0h or 1h
+        at += u64::from(run.blocks);
+    }
+    out.close_u32(0);
+}
+
+/// How many descriptors an initiator that gives so many bytes can take; the first one always is worth writing.
+#[must_use]
+pub fn lba_runs(allocation: u32) -> usize {
+    let most = allocation.saturating_sub(LBA_STATUS_HEADER_BYTES) / LBA_RUN_BYTES;
+    usize::try_from(most.clamp(1, LBA_RUNS_MAX)).unwrap_or(1)
 }
 
 /// No defects: the format and the lists asked for, and nothing in them.
@@ -78,6 +98,10 @@ pub fn parse_lun(bytes: [u8; 8]) -> Option<u16> {
 
 /// Largest logical unit number.
 pub const LUN_MAX: u16 = 0x3FFF;
+const LBA_STATUS_HEADER_BYTES: u32 = 8;
+const LBA_RUN_BYTES: u32 = 16;
+/// Bounds the work of one GET LBA STATUS.
+const LBA_RUNS_MAX: u32 = 256;
 const ADDRESS_METHOD: u16 = 0xC000;
 const FLAT: u16 = 0x4000;
 const LBPME: u8 = 0x80;

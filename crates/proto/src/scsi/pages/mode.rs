@@ -275,7 +275,10 @@ impl Layout {
     fn page(&self, mode: &ModeParameters) -> [u8; PAGE_BYTES] {
         let mut page = self.settings(mode);
         match (self.code, self.subpage) {
-            (CONTROL, 0) => page[3] |= UNRESTRICTED_REORDERING,
+            (CONTROL, 0) => {
+                page[3] |= UNRESTRICTED_REORDERING;
+                page[5] |= TAS;
+            }
             (INFORMATIONAL_EXCEPTIONS, 0) => page[2] |= DEXCPT,
             _ => {}
         }
@@ -325,6 +328,8 @@ const PAGE_BYTES: usize = 40;
 const ERROR_RECOVERY: u8 = 0x01;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0A;
+/// TAS: who loses a command because of another nexus is told so (TASK ABORTED), and does not wait for a timeout.
+const TAS: u8 = 0x40;
 const POWER_CONDITION: u8 = 0x1A;
 const INFORMATIONAL_EXCEPTIONS: u8 = 0x1C;
 const ALL_PAGES: u8 = 0x3F;

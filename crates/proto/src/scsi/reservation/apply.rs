@@ -30,6 +30,10 @@ impl Reservations {
             Request::Clear { key } => self.clear(nexus, key),
             Request::Preempt { .. } => self.preempt(nexus, request),
             Request::Move { .. } => self.relocate(nexus, request),
+            Request::Persist(persist) => {
+                self.persist = persist;
+                Ok(Change::default())
+            }
             Request::LegacyReserve | Request::LegacyRelease => Ok(Change::default()),
         }?;
         change.store = persisted || self.persist;

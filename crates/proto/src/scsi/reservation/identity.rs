@@ -7,6 +7,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use sha2::{Digest, Sha256};
+
 /// An initiator port's TransportID.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Initiator(Arc<[u8]>);
@@ -51,6 +53,26 @@ impl Initiator {
         bytes.extend_from_slice(&[NO_SPECIFIC_PROTOCOL, 0, 0, 0]);
         bytes.extend_from_slice(&host);
         Self::close(bytes)
+    }
+
+    /// The name as an NVMe host identifier, for a report to NVMe hosts: a host's own, and for others sixteen bytes that
+    /// follow from their name. Those stand for nobody who could connect: they are a UUID of version 8.
+    /// Source: RFC 9562, section 5.8.
+    #[must_use]
+    pub fn host_id(&self) -> [u8; 16] {
+        let own = match *self.0 {
+            [NO_SPECIFIC_PROTOCOL, ..] => self.0.get(HEADER_BYTES..),
+            _ => None,
+        };
+        if let Some(id) = own.and_then(|body| body.first_chunk::<16>()) {
+            return *id;
+        }
+        let hash: [u8; 32] = Sha256::digest(&self.0).into();
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash[..16]);
+        id[6] = id[6] & 0x0F | 0x80;
+        id[8] = id[8] & 0x3F | 0x80;
+        id
     }
 
     /// Ends the name with zeroes to a multiple of four, and writes the length.

@@ -1,7 +1,6 @@
 //! Commands that are answered from facts alone.
 
 use super::{Attention, Attentions, Sense, SenseFormat, View};
-use crate::scsi::additional::AdditionalSense;
 use crate::scsi::cdb::{Command, Reporting, SelectReport};
 use crate::scsi::copy;
 use crate::scsi::data_in::DataIn;
@@ -31,7 +30,6 @@ impl View<'_> {
             Command::ReadCapacity16 { .. } => capacity::write_16(disk, out),
             Command::ReportLuns { select, .. } => self.write_luns(select, attentions, out),
             Command::ModeSense(asked) => return self.mode.write(&asked, disk, out),
-            Command::GetLbaStatus { lba, .. } => return self.write_lba_status(lba, out),
             Command::ReadDefectData { long, lists, .. } => {
                 capacity::write_defects(long, lists, out);
             }
@@ -46,8 +44,6 @@ impl View<'_> {
             }
             Command::ReportOperationCodes { .. } => return self.write_codes(command, out),
             Command::ReceiveCopyParameters { .. } => copy::write_parameters(disk, out),
-            // No copy is remembered: each has ended when it is answered, and said then how.
-            Command::ReceiveCopyStatus { .. } => return Err(Sense::field_in_cdb(2, None)),
             _ => {}
         }
         Ok(())
@@ -67,14 +63,6 @@ impl View<'_> {
             SelectReport::Units => capacity::write_luns(self.luns, out),
             SelectReport::WellKnown => capacity::write_luns(&[], out),
         }
-    }
-
-    fn write_lba_status(&self, lba: u64, out: &mut DataIn<'_>) -> Result<(), Sense> {
-        if lba >= self.disk.blocks {
-            return Err(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE));
-        }
-        capacity::write_lba_status(self.disk, lba, out);
-        Ok(())
     }
 
     fn write_codes(&self, command: &Command, out: &mut DataIn<'_>) -> Result<(), Sense> {

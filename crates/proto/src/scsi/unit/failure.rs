@@ -28,6 +28,8 @@ pub enum Failure {
     Busy,
     /// It was aborted.
     Aborted,
+    /// A disk of a copy failed, or does not let us.
+    CopyAborted,
     /// A fault of ours, or of the way to the disk.
     Internal,
 }
@@ -51,6 +53,10 @@ impl Failure {
             Self::Gone => Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED),
             Self::Busy => return Answer::status(Status::BUSY),
             Self::Aborted => Sense::new(SenseKey::ABORTED_COMMAND, AdditionalSense::NONE),
+            Self::CopyAborted => Sense::new(
+                SenseKey::COPY_ABORTED,
+                AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,
+            ),
             Self::Internal => Sense::new(
                 SenseKey::HARDWARE_ERROR,
                 AdditionalSense::INTERNAL_TARGET_FAILURE,

@@ -1,25 +1,49 @@
 //! Connecting once, now, and waiting for it: what a command line needs before it knows what a disk is.
 //!
-//! Runs a shard on the calling thread until the controller has been asked everything, and leaves nothing behind.
+//! Runs a shard on the calling thread until the target has been asked everything, and leaves nothing behind.
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_proto::nvme::bringup::Facts;
-use fabrix_rt::{Shard, ShardConfig, SpinPolicy, Wait};
+use fabrix_rt::{Engine, Shard, ShardConfig, SpinPolicy, Task, TaskId, Wait};
 
-use super::session::{Outcome, Plan, Session};
 use crate::{ConnectError, ConnectErrorKind};
+
+/// What became of a first connection, for those who wait for it.
+#[derive(Default)]
+pub(crate) enum Outcome<Found> {
+    #[default]
+    Waiting,
+    Ready(Found),
+    Failed(ConnectError),
+}
+
+/// A session that can be asked once.
+pub(crate) trait Session: Task {
+    /// What it learns.
+    type Found;
+
+    /// Begins to connect.
+    fn rise(&mut self, shard: &mut Shard);
+
+    /// What has become of it since it was asked last.
+    fn outcome(&mut self) -> Outcome<Self::Found>;
+
+    /// Nobody uses it any more.
+    fn over(&mut self, shard: &mut Shard);
+}
 
 /// Connects, learns what is there, disconnects.
 ///
 /// # Errors
-/// Why not, as a sentence. It comes within `bringup_timeout`, whatever the target does.
-pub(crate) fn probe(plan: Plan) -> Result<Arc<Facts>, ConnectError> {
+/// Why not, as a sentence. It comes within the session's own time for bring-up, whatever the target does.
+pub(crate) fn probe<S: Session + 'static>(
+    engine: Engine,
+    make: impl FnOnce(&Shard, TaskId) -> S,
+) -> Result<S::Found, ConnectError> {
     let config = ShardConfig {
-        engine: plan.options.engine,
+        engine,
         arena_bytes: ARENA_BYTES,
         spin: SpinPolicy::Never,
         ..ShardConfig::default()
@@ -28,13 +52,13 @@ pub(crate) fn probe(plan: Plan) -> Result<Arc<Facts>, ConnectError> {
         ConnectError::new(ConnectErrorKind::Local, format!("cannot start: {error}"))
     })?;
     let task = shard.reserve();
-    let session = Rc::new(RefCell::new(Session::new(&shard, task, plan)));
+    let session = Rc::new(RefCell::new(make(&shard, task)));
     shard.install(task, Rc::clone(&session) as Rc<RefCell<_>>);
     session.borrow_mut().rise(&mut shard);
     let outcome = loop {
-        match std::mem::take(&mut session.borrow_mut().outcome) {
+        match session.borrow_mut().outcome() {
             Outcome::Waiting => {}
-            Outcome::Ready(facts) => break Ok(facts),
+            Outcome::Ready(found) => break Ok(found),
             Outcome::Failed(error) => break Err(error),
         }
         shard.turn(Wait::AtMost(TURN));

@@ -11,17 +11,19 @@ pub(crate) enum Timer {
     Reconnect,
     /// Bring-up takes too long.
     Bringup,
-    /// The controller is to be asked again whether it is ready.
+    /// The target is to be asked again whether it is ready.
     Step,
     /// Requests have waited long enough for a connection.
     Fail,
     /// A goodbye has had its time.
     Part,
-    /// A controller that ends its queues has had time to close its connections.
+    /// A target that wants us to leave has had time to end what is in progress.
     Leave,
+    /// A target that was busy may be asked again.
+    Again,
 }
 
-const KINDS: [Timer; 7] = [
+const KINDS: [Timer; 8] = [
     Timer::Tick,
     Timer::Reconnect,
     Timer::Bringup,
@@ -29,6 +31,7 @@ const KINDS: [Timer; 7] = [
     Timer::Fail,
     Timer::Part,
     Timer::Leave,
+    Timer::Again,
 ];
 
 /// Task slots of timers have this bit, those of connections do not.

@@ -1,0 +1,243 @@
+//! One connection with a target, which is a session's only one, and the requests in its slots.
+//!
+//! Knows its machine and what each slot carries; does not know how a session comes up (`session`) nor what is done with
+//! requests when the connection is lost (`outage`). All tables are made when it is opened. The mirror of NVMe's
+//! `queue`.
+
+use std::net::SocketAddr;
+
+use fabrix_block::{Operation, Status as DiskStatus};
+use fabrix_proto::Slot;
+use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
+use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::scsi::cdb::build::Cdb;
+use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
+use fabrix_transport::{Ended, Held, Out, pass};
+
+use crate::request::{Request, held_buf};
+use crate::wire::{Ending, Position, Wire};
+
+/// What a slot carries.
+pub(crate) enum Carried {
+    /// A request.
+    Request(Request),
+    /// A request that was done, and is being made durable: the disk has a cache and does not obey FUA.
+    Flushing(Request),
+    /// A request that was answered while its data is still being sent: it ends when the data is its caller's alone.
+    Ended {
+        request: Request,
+        status: DiskStatus,
+    },
+    /// A command of the session itself: bring-up.
+    Own,
+}
+
+/// A command to be sent: to which logical unit, what, and how its data moves.
+pub(crate) struct Command {
+    pub(crate) lun: Lun,
+    pub(crate) cdb: Cdb,
+    pub(crate) transfer: Transfer,
+}
+
+pub(crate) struct Connection {
+    wire: Wire<Initiator>,
+    /// Until TCP has connected.
+    login: Option<LoginConfig>,
+    places: Vec<Place>,
+    free: Vec<Slot>,
+    /// How many places carry an ended request.
+    ended: usize,
+}
+
+#[derive(Default)]
+struct Place {
+    carried: Option<Carried>,
+    sent_at: Nanos,
+}
+
+impl Connection {
+    /// Opens a connection, to log in with `slots` commands in progress at most.
+    ///
+    /// # Errors
+    /// No socket can be had.
+    pub(crate) fn open(
+        shard: &mut Shard,
+        task: TaskId,
+        position: Position,
+        address: SocketAddr,
+        (login, slots): (LoginConfig, u16),
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            wire: Wire::open(shard, task, position, address)?,
+            login: Some(login),
+            places: (0..slots).map(|_| Place::default()).collect(),
+            free: (0..slots).rev().map(Slot).collect(),
+            ended: 0,
+        })
+    }
+
+    /// An operation of this connection has ended.
+    ///
+    /// # Errors
+    /// The connection is over, or never came to be.
+    pub(crate) fn completed(
+        &mut self,
+        task: TaskId,
+        ending: Ending,
+        completion: Completion,
+    ) -> Result<(), Ended> {
+        if self.wire.completed(ending, completion)?
+            && let Some(login) = self.login.take()
+        {
+            let slots = self.places.len();
+            let most = u16::try_from(slots).unwrap_or(u16::MAX);
+            let machine = Initiator::new(most, login, pass::crc32c);
+            let (machine, mut out) = self.wire.begin(task, machine, slots).speak();
+            machine.start(&mut out);
+        }
+        Ok(())
+    }
+
+    /// The connection itself, to end it and to ask how far that is.
+    pub(crate) fn wire(&mut self) -> &mut Wire<Initiator> {
+        &mut self.wire
+    }
+
+    /// The next event, if one is there.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub(crate) fn next(&mut self) -> Result<Option<Event>, Ended> {
+        self.wire.next()
+    }
+
+    /// The machine and where it puts what is to be sent, once TCP has connected.
+    pub(crate) fn speak(&mut self) -> Option<(&mut Initiator, Out<'_>)> {
+        Some(self.wire.stream.as_mut()?.speak())
+    }
+
+    /// The machine, to ask it.
+    pub(crate) fn machine(&self) -> Option<&Initiator> {
+        Some(self.wire.stream.as_ref()?.machine())
+    }
+
+    /// Ends the connection at once, with a reset when commands are in progress.
+    pub(crate) fn close(&mut self) {
+        let is_busy = self.is_busy();
+        self.wire.close(is_busy);
+    }
+
+    /// How many slots are free.
+    pub(crate) fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Whether anything is in progress.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.free.len() < self.places.len()
+    }
+
+    /// Sends a command, with its data if it has any.
+    ///
+    /// # Errors
+    /// There is no slot, no connection, or the target takes no command now: everything is given back.
+    pub(crate) fn send(
+        &mut self,
+        now: Nanos,
+        command: &Command,
+        data: Option<Buf>,
+        carried: Carried,
+    ) -> Result<(), (Carried, Option<Buf>)> {
+        let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
+            return Err((carried, data));
+        };
+        stream.hold(slot, data.map_or(Held::Nothing, |buf| Held::Buf(buf, 0)));
+        let (machine, mut out) = stream.speak();
+        let Command { lun, cdb, transfer } = command;
+        if machine.command(slot, *lun, cdb, *transfer, &mut out) {
+            let place = &mut self.places[usize::from(slot.0)];
+            place.carried = Some(carried);
+            place.sent_at = now;
+            return Ok(());
+        }
+        let data = held_buf(stream.release(slot));
+        self.free.push(slot);
+        Err((carried, data))
+    }
+
+    /// Takes what a slot carried, and its data; the slot is free only after [`free`](Self::free).
+    pub(crate) fn take(&mut self, slot: Slot) -> (Option<Carried>, Option<Buf>) {
+        let stream = self.wire.stream.as_mut();
+        let data = stream.and_then(|stream| held_buf(stream.release(slot)));
+        (self.places[usize::from(slot.0)].carried.take(), data)
+    }
+
+    /// Gives a slot away whose content was taken.
+    pub(crate) fn free(&mut self, slot: Slot) {
+        debug_assert!(
+            self.places[usize::from(slot.0)].carried.is_none(),
+            "{slot:?} is in use"
+        );
+        self.free.push(slot);
+    }
+
+    /// Keeps a request that has ended in its slot, until its data is its caller's alone.
+    pub(crate) fn keep_ended(&mut self, slot: Slot, request: Request, status: DiskStatus) {
+        self.ended += 1;
+        self.places[usize::from(slot.0)].carried = Some(Carried::Ended { request, status });
+    }
+
+    /// A request that has ended and whose data is its caller's alone by now.
+    pub(crate) fn next_ended(&mut self) -> Option<(Request, DiskStatus)> {
+        if self.ended == 0 {
+            return None;
+        }
+        let is_over = |place: &Place| match &place.carried {
+            Some(Carried::Ended { request, .. }) => !request.is_being_sent(),
+            _ => false,
+        };
+        let index = self.places.iter().position(is_over)?;
+        let Some(Carried::Ended { request, status }) = self.places[index].carried.take() else {
+            return None;
+        };
+        self.ended -= 1;
+        self.free.push(slot_at(index));
+        Some((request, status))
+    }
+
+    /// When the command was sent that has waited longest for its answer.
+    pub(crate) fn oldest(&self) -> Option<Nanos> {
+        let waits = |place: &&Place| !matches!(&place.carried, None | Some(Carried::Ended { .. }));
+        let sent = self.places.iter().filter(waits).map(|place| place.sent_at);
+        sent.min()
+    }
+
+    /// Takes the next request out of a connection that has ended, with its data: to be tried again, or, with a
+    /// status, to be ended. None: there is no more.
+    ///
+    /// What was answered has ended. A compare-and-write without an answer is not tried again: it may have happened, and
+    /// then its comparison would fail.
+    pub(crate) fn abandon(&mut self) -> Option<(Request, Option<DiskStatus>)> {
+        for index in 0..self.places.len() {
+            let (carried, data) = match &self.places[index].carried {
+                None => continue,
+                Some(_) => self.take(slot_at(index)),
+            };
+            let (mut request, status) = match carried {
+                Some(Carried::Request(request) | Carried::Flushing(request)) => {
+                    let once = matches!(request.operation, Operation::CompareAndWrite { .. });
+                    (request, once.then_some(DiskStatus::Aborted))
+                }
+                Some(Carried::Ended { request, status }) => (request, Some(status)),
+                Some(Carried::Own) | None => continue,
+            };
+            request.data = request.data.or(data);
+            return Some((request, status));
+        }
+        None
+    }
+}
+
+fn slot_at(index: usize) -> Slot {
+    Slot(u16::try_from(index).expect("a connection has at most 4096 slots"))
+}

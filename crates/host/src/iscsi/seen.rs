@@ -1,0 +1,257 @@
+//! A logical unit as it was first seen: what it is as a disk, and what every later session must find again.
+//!
+//! Pure tables over what `fabrix_proto::scsi::bringup` learned. A geometry is a promise to those who opened the disk; a
+//! target that comes back and no longer keeps it is not used. The mirror of NVMe's `seen`.
+
+use fabrix_block::{Deallocate, Durability, Geometry, Identity};
+use fabrix_proto::scsi::bringup::UnitFacts;
+
+use crate::{ConnectError, ConnectErrorKind};
+
+/// A logical unit as it was first seen.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) geometry: Geometry,
+    /// Whether it obeys FUA.
+    pub(crate) fua: bool,
+    /// Whether zeroes may be written by unmapping.
+    pub(crate) zeroes_unmap: bool,
+    /// Blocks of one COMPARE AND WRITE; 0: it has none.
+    pub(crate) compare_and_write_blocks: u32,
+    /// Blocks of one UNMAP; 0: it has none.
+    pub(crate) unmap_blocks: u32,
+    /// Blocks of one WRITE SAME.
+    pub(crate) write_same_blocks: u32,
+    pub(crate) facts: UnitFacts,
+}
+
+impl Seen {
+    /// What the facts say.
+    ///
+    /// Errors: it is no disk for us.
+    pub(crate) fn new(facts: &UnitFacts) -> Result<Self, ConnectError> {
+        if !BLOCK_BYTES.contains(&facts.block_bytes) {
+            let sentence = format!(
+                "LUN {}: blocks of {} bytes; supported are 512 and 4096",
+                facts.lun, facts.block_bytes
+            );
+            return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
+        }
+        let geometry = geometry(facts);
+        let write_same = u32::try_from(facts.write_same_blocks).unwrap_or(u32::MAX);
+        Ok(Self {
+            fua: facts.fua,
+            zeroes_unmap: facts.write_same_unmaps && facts.unmapped_read_zeroes,
+            compare_and_write_blocks: facts.compare_and_write_blocks.into(),
+            unmap_blocks: if facts.unmaps { facts.unmap_blocks } else { 0 },
+            write_same_blocks: match write_same {
+                0 => UNSAID_WRITE_SAME_BLOCKS,
+                said => said.min(MOST_WRITE_SAME_BLOCKS),
+            },
+            geometry,
+            facts: facts.clone(),
+        })
+    }
+
+    /// The names under which hosts recognise the disk: derived from its own, so that every path to it gives the same,
+    /// or from `place` where it has none.
+    pub(crate) fn identity(&self, name: &str, place: &str) -> Identity {
+        let names = &self.facts.names;
+        let hex =
+            |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+        let seed = match (names.is_empty(), self.facts.serial.is_empty()) {
+            (false, _) => format!(
+                "{}/{}/{}",
+                hex(&names.uuid),
+                hex(&names.naa),
+                hex(&names.eui64)
+            ),
+            (true, false) => format!("{}/{}", self.facts.model, self.facts.serial),
+            (true, true) => place.to_owned(),
+        };
+        let derived = Identity::derive(name, &seed, &self.facts.model);
+        let uuid = if names.uuid == [0; 16] {
+            derived.uuid
+        } else {
+            names.uuid
+        };
+        let serial = match self.facts.serial.len() {
+            1..=SERIAL_BYTES_MAX => self.facts.serial.clone(),
+            _ => derived.serial,
+        };
+        Identity {
+            uuid,
+            serial,
+            ..derived
+        }
+    }
+
+    /// Whether the disk found after a reconnect is the one that was lost, and keeps its promises.
+    pub(crate) fn check(&self, facts: &UnitFacts) -> Result<(), ConnectError> {
+        let now = Self::new(facts)?;
+        let (old, new) = (&self.geometry, &now.geometry);
+        let sentence = if !self.is_same_disk(facts) {
+            "the LUN has another identity than before: it is another disk"
+        } else if old.block_bytes != new.block_bytes {
+            "the disk has another block size than before"
+        } else if new.blocks < old.blocks {
+            "the disk is smaller than before"
+        } else if new.max_transfer_bytes < old.max_transfer_bytes {
+            "the target takes less data in a command than before"
+        } else if new.volatile_cache && !old.volatile_cache {
+            "the disk has a volatile write cache, which it had not before"
+        } else if self.fua && !now.fua && old.volatile_cache {
+            "the disk no longer obeys FUA"
+        } else if new.deallocate < old.deallocate || now.unmap_blocks < self.unmap_blocks {
+            "the disk promises less about unmapped blocks than before"
+        } else if now.compare_and_write_blocks < self.compare_and_write_blocks {
+            "the disk no longer compares and writes so much"
+        } else {
+            return Ok(());
+        };
+        Err(ConnectError::new(
+            ConnectErrorKind::Refused,
+            format!("{sentence}; restart what uses it to take it as it is now"),
+        ))
+    }
+
+    fn is_same_disk(&self, facts: &UnitFacts) -> bool {
+        let by_serial = !self.facts.names.is_empty() || self.facts.serial == facts.serial;
+        self.facts.names == facts.names && by_serial
+    }
+}
+
+fn geometry(facts: &UnitFacts) -> Geometry {
+    let block_bytes = facts.block_bytes;
+    let plain = Geometry::new(block_bytes, facts.blocks);
+    // Hints that no disk could mean are no hints.
+    let hint = |blocks: u32| {
+        blocks
+            .checked_mul(block_bytes)
+            .filter(|bytes| *bytes <= MOST_HINT)
+    };
+    let most = match facts.max_transfer_blocks {
+        0 => plain.max_transfer_bytes,
+        blocks => blocks
+            .saturating_mul(block_bytes)
+            .min(plain.max_transfer_bytes),
+    };
+    Geometry {
+        physical_block_bytes: hint(facts.physical_blocks).unwrap_or(block_bytes),
+        optimal_io_bytes: hint(facts.optimal_blocks).unwrap_or(0),
+        max_transfer_bytes: most,
+        volatile_cache: facts.write_cache,
+        // A flush is passed on, and the target answers for it; without a cache every write is on the medium when it
+        // is answered. A target that keeps nothing has no way to say so.
+        durability: Durability::Device,
+        read_only: facts.read_only,
+        deallocate: match (
+            facts.unmaps && facts.unmap_blocks > 0,
+            facts.unmapped_read_zeroes,
+        ) {
+            (false, _) => Deallocate::No,
+            (true, false) => Deallocate::Undefined,
+            (true, true) => Deallocate::Zeroes,
+        },
+        ..plain
+    }
+}
+
+/// The block sizes that a disk may have here.
+const BLOCK_BYTES: [u32; 2] = [512, 4096];
+/// No physical block, and no stripe worth asking for, is larger.
+const MOST_HINT: u32 = 64 << 20;
+/// A serial number that NVMe hosts can be shown.
+const SERIAL_BYTES_MAX: usize = 20;
+/// Blocks of one WRITE SAME where the target does not say: as Linux has it.
+const UNSAID_WRITE_SAME_BLOCKS: u32 = 0xFFFF;
+/// One command should not keep a target busy for long.
+const MOST_WRITE_SAME_BLOCKS: u32 = 1 << 20;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use fabrix_proto::scsi::bringup::Names;
+
+    pub(crate) fn seen(change: impl FnOnce(&mut UnitFacts)) -> Seen {
+        Seen::new(&facts(change)).expect("a disk")
+    }
+
+    fn facts(change: impl FnOnce(&mut UnitFacts)) -> UnitFacts {
+        let mut facts = UnitFacts {
+            model: "a model".to_owned(),
+            serial: "a serial".to_owned(),
+            names: Names {
+                naa: [7; 16],
+                ..Names::default()
+            },
+            blocks: 1000,
+            block_bytes: 512,
+            physical_blocks: 8,
+            max_transfer_blocks: 256,
+            compare_and_write_blocks: 255,
+            unmap_blocks: 64,
+            unmaps: true,
+            write_same_unmaps: true,
+            unmapped_read_zeroes: true,
+            ..UnitFacts::default()
+        };
+        change(&mut facts);
+        facts
+    }
+
+    fn again(change: impl FnOnce(&mut UnitFacts)) -> Result<(), String> {
+        let checked = seen(|_| {}).check(&facts(change));
+        checked.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_same_disk_is_taken_again_and_may_have_grown() {
+        assert_eq!(again(|_| {}), Ok(()));
+        assert_eq!(again(|facts| facts.blocks = 2000), Ok(()));
+        assert_eq!(again(|facts| facts.serial = "another".to_owned()), Ok(()));
+    }
+
+    #[test]
+    fn a_disk_that_keeps_fewer_promises_is_refused_with_the_reason() {
+        let check = |change: fn(&mut UnitFacts), word: &str| {
+            let sentence = again(change).expect_err(word);
+            assert!(sentence.contains(word), "{sentence}");
+        };
+        check(|facts| facts.names.naa = [8; 16], "identity");
+        check(|facts| facts.block_bytes = 4096, "block size");
+        check(|facts| facts.blocks = 999, "smaller");
+        check(|facts| facts.max_transfer_blocks = 8, "less data");
+        check(|facts| facts.write_cache = true, "cache");
+        check(|facts| facts.unmapped_read_zeroes = false, "unmapped");
+        check(|facts| facts.compare_and_write_blocks = 1, "compares");
+    }
+
+    #[test]
+    fn a_disk_without_names_is_known_by_its_serial() {
+        let nameless = |serial: &str| {
+            facts(|facts| {
+                facts.names = Names::default();
+                facts.serial = serial.to_owned();
+            })
+        };
+        let seen = Seen::new(&nameless("one")).expect("a disk");
+        assert!(seen.check(&nameless("one")).is_ok());
+        assert!(seen.check(&nameless("two")).is_err());
+    }
+
+    #[test]
+    fn absurd_hints_and_blocks_are_not_passed_on() {
+        let seen = seen(|facts| {
+            facts.optimal_blocks = u32::MAX;
+            facts.max_transfer_blocks = u32::MAX;
+            facts.write_same_blocks = u64::MAX;
+        });
+        assert_eq!(seen.geometry.optimal_io_bytes, 0);
+        assert_eq!(seen.geometry.max_transfer_bytes, 1 << 20);
+        assert_eq!(seen.write_same_blocks, MOST_WRITE_SAME_BLOCKS);
+        let large = Seen::new(&facts(|facts| facts.block_bytes = 65_536));
+        let sentence = large.err().expect("64 KiB blocks").to_string();
+        assert!(sentence.contains("65536"), "{sentence}");
+    }
+}

@@ -1,0 +1,114 @@
+//! A request of a disk's user, from `submit` to its ending: what every kind of remote disk keeps of it.
+//!
+//! Knows the buffer that travels with it and who gets it back; does not know any protocol.
+
+use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
+use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Token};
+use fabrix_transport::Held;
+
+/// A request of a disk's user on its way through a connection, or waiting for one.
+pub(crate) struct Request {
+    pub(crate) operation: Operation,
+    /// The first block that is not done yet.
+    pub(crate) lba: u64,
+    /// How many are left; one command may cover fewer.
+    pub(crate) blocks: u32,
+    pub(crate) token: Token,
+    /// What its command moves: a write's source, a read's destination, a range; in the slot meanwhile.
+    pub(crate) data: Option<Buf>,
+    /// The data goes back to the caller with the ending.
+    pub(crate) returns_data: bool,
+    /// The data has no holder but us: it goes back as it came, with no holder but the caller.
+    pub(crate) is_sole: bool,
+    /// A buffer that came with an operation that moves none.
+    pub(crate) kept: Option<Buf>,
+    /// How often it was sent again because the transport spoiled it, or the target had something else to say first.
+    pub(crate) retries: u8,
+    /// When it first lost its connection.
+    pub(crate) lost_at: Option<Nanos>,
+}
+
+impl Request {
+    /// A request of ours, with its data in a buffer; the request itself when there is no memory for one.
+    pub(crate) fn take<'a>(
+        shard: &mut Shard,
+        request: BlockRequest<'a>,
+        geometry: &Geometry,
+    ) -> Result<Self, BlockRequest<'a>> {
+        let mut ours = Self {
+            operation: request.operation,
+            lba: request.lba,
+            blocks: request.blocks,
+            token: request.token,
+            data: None,
+            returns_data: false,
+            is_sole: true,
+            kept: None,
+            retries: 0,
+            lost_at: None,
+        };
+        match request.payload {
+            Payload::Owned(buf) if moves_payload(request.operation) => {
+                ours.is_sole = buf.is_unique();
+                ours.returns_data = true;
+                ours.data = Some(buf);
+            }
+            Payload::Borrowed(source) if moves_payload(request.operation) => {
+                let Some(mut buf) = shard.take_buf(source.len()) else {
+                    return Err(request);
+                };
+                buf.bytes_mut().copy_from_slice(source);
+                ours.data = Some(buf);
+            }
+            Payload::Lend => {
+                let bytes = request.bytes(geometry);
+                let buf = usize::try_from(bytes)
+                    .ok()
+                    .and_then(|bytes| shard.take_buf(bytes));
+                let Some(buf) = buf else { return Err(request) };
+                ours.returns_data = true;
+                ours.data = Some(buf);
+            }
+            Payload::Owned(buf) => ours.kept = Some(buf),
+            Payload::Borrowed(_) | Payload::None => {}
+        }
+        Ok(ours)
+    }
+
+    /// Whether it has ended and must still wait, because its data is being sent and would come back with two holders.
+    ///
+    /// An honest target answers a write when it has all of its data, but what waits behind that data in the same send
+    /// keeps the whole send alive.
+    pub(crate) fn is_being_sent(&self) -> bool {
+        let is_shared = self.data.as_ref().is_some_and(|data| !data.is_unique());
+        self.is_sole && self.returns_data && is_shared
+    }
+}
+
+/// Whether an operation's payload travels with its command.
+pub(crate) fn moves_payload(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Read | Operation::Write { .. } | Operation::CompareAndWrite { .. }
+    )
+}
+
+/// Tells the user of the disk.
+pub(crate) fn finish(shard: &mut Shard, request: Request, status: DiskStatus) {
+    let data = if request.returns_data {
+        request.data
+    } else {
+        request.kept
+    };
+    let result = status.to_result();
+    let loan = data.map_or(Loan::None, Loan::Buf);
+    shard.complete(request.token, Completion { result, loan });
+}
+
+/// The buffer that a slot held.
+pub(crate) fn held_buf(held: Held) -> Option<Buf> {
+    match held {
+        Held::Buf(buf, _) => Some(buf),
+        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) => None,
+    }
+}

@@ -1,0 +1,342 @@
+//! An iSCSI target made of `proto`'s machine: a listener, a thread for each connection, a disk in memory, and a script
+//! that says how it misbehaves. Without a script it is honest.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use fabrix_host::iscsi::{Address, Initiator};
+use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
+use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
+use fabrix_proto::{Machine, Nanos, Sink, Slot, Want};
+use fabrix_transport::pass::crc32c;
+
+/// What the fake does with a command.
+pub enum Reply {
+    /// What it should.
+    Usual,
+    /// This, at once.
+    Say(Answer),
+    /// It cuts the connection.
+    Cut,
+}
+
+type Script = dyn Fn(usize, &[u8; 16]) -> Reply + Send + Sync;
+
+struct Shared {
+    script: Box<Script>,
+    disk: Mutex<Vec<u8>>,
+    naa: Mutex<[u8; 16]>,
+    /// Commands that read or write, over all connections.
+    commands: AtomicUsize,
+    sessions: AtomicUsize,
+    stopping: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+pub struct Unit {
+    shared: Arc<Shared>,
+    port: u16,
+    listener: Option<JoinHandle<()>>,
+}
+
+const BLOCKS: u64 = 4096;
+const DISK_BYTES: usize = 4096 * 512;
+const TARGET: &str = "iqn.2026-01.example:fake";
+
+pub fn initiator() -> Initiator {
+    Initiator {
+        name: "iqn.2026-01.example:host".to_owned(),
+        ours: None,
+        theirs: None,
+    }
+}
+
+pub fn address(unit: &Unit) -> Address {
+    Address {
+        host: "127.0.0.1".to_owned(),
+        port: unit.port,
+        target: Some(TARGET.to_owned()),
+        lun: None,
+    }
+}
+
+impl Unit {
+    pub fn honest() -> Self {
+        Self::with(|_, _| Reply::Usual)
+    }
+
+    /// `script` is asked with the number of each command that reads or writes, from 0, and its CDB.
+    pub fn with(script: impl Fn(usize, &[u8; 16]) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let shared = Arc::new(Shared {
+            script: Box::new(script),
+            disk: Mutex::new(vec![0; DISK_BYTES]),
+            naa: Mutex::new([0x6A; 16]),
+            commands: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            open: Mutex::new(Vec::new()),
+        });
+        let all = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || accept(&listener, &all));
+        Self {
+            shared,
+            port,
+            listener: Some(thread),
+        }
+    }
+
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.load(Ordering::Acquire)
+    }
+
+    /// From now on it is another disk.
+    pub fn rename(&self, name: u8) {
+        *self.shared.naa.lock().expect("no panic") = [name; 16];
+    }
+
+    /// Cuts all connections.
+    pub fn cut(&self) {
+        for socket in self.shared.open.lock().expect("no panic").drain(..) {
+            let _gone = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        self.cut();
+        let _wakes = TcpStream::connect(("127.0.0.1", self.port));
+        if let Some(thread) = self.listener.take() {
+            let _over = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for socket in listener.incoming().flatten() {
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        let ours = socket.try_clone().expect("a socket");
+        shared.open.lock().expect("no panic").push(ours);
+        let shared = Arc::clone(shared);
+        std::thread::spawn(move || {
+            let mut link = Link::new(socket, shared);
+            // It ends when the socket does.
+            let _over = link.serve();
+            let _closed = link.socket.shutdown(Shutdown::Both);
+        });
+    }
+}
+
+/// What is to be sent, by value.
+struct Out<'a> {
+    sent: &'a mut Vec<u8>,
+    memory: &'a [Vec<u8>],
+}
+
+impl Sink for Out<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.sent.extend_from_slice(bytes);
+    }
+
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
+        let (start, end) = (offset as usize, (offset + bytes) as usize);
+        let mut payload = self.memory[usize::from(slot.0)][start..end].to_vec();
+        payload.resize(payload.len().next_multiple_of(4), 0);
+        self.sent.extend_from_slice(&payload);
+        if digest {
+            self.sent.extend_from_slice(&crc32c(&payload).to_le_bytes());
+        }
+    }
+}
+
+struct Link {
+    socket: TcpStream,
+    shared: Arc<Shared>,
+    target: Target,
+    memory: Vec<Vec<u8>>,
+    cdbs: Vec<[u8; 16]>,
+    sent: Vec<u8>,
+}
+
+impl Link {
+    fn new(socket: TcpStream, shared: Arc<Shared>) -> Self {
+        let limits = TargetLimits {
+            window: 32,
+            ..TargetLimits::default()
+        };
+        let slots = usize::from(limits.slots());
+        Self {
+            socket,
+            shared,
+            target: Target::new(limits, crc32c, Nanos(0)),
+            memory: vec![vec![0; 1 << 20]; slots],
+            cdbs: vec![[0; 16]; slots],
+            sent: Vec::new(),
+        }
+    }
+
+    fn with<R>(&mut self, call: impl FnOnce(&mut Target, &mut Out<'_>) -> R) -> R {
+        let mut out = Out {
+            sent: &mut self.sent,
+            memory: &self.memory,
+        };
+        call(&mut self.target, &mut out)
+    }
+
+    fn serve(&mut self) -> std::io::Result<()> {
+        let mut input = vec![0; 1 << 20];
+        loop {
+            let want = self.target.want();
+            let event = match want {
+                Want::Closed => return Ok(()),
+                Want::Header { bytes } => {
+                    self.socket.read_exact(&mut input[..bytes])?;
+                    let header = input[..bytes].to_vec();
+                    self.with(|target, out| target.header(&header, out))
+                }
+                Want::Payload {
+                    slot,
+                    offset,
+                    bytes,
+                    digest,
+                } => {
+                    let (start, bytes) = (offset as usize, bytes as usize);
+                    let trailer = bytes.next_multiple_of(4) - bytes + if digest { 4 } else { 0 };
+                    let place = &mut self.memory[usize::from(slot.0)][start..start + bytes];
+                    self.socket.read_exact(place)?;
+                    self.socket.read_exact(&mut input[..trailer])?;
+                    self.with(|target, out| target.payload(true, out))
+                }
+            };
+            let mut event = event.map_err(|_| std::io::Error::other("a violation"))?;
+            while let Some(taken) = event {
+                event = self.take(&taken)?;
+            }
+            let sent = std::mem::take(&mut self.sent);
+            self.socket.write_all(&sent)?;
+        }
+    }
+
+    fn take(&mut self, event: &Event) -> std::io::Result<Option<Event>> {
+        match *event {
+            Event::Authorize => {
+                let admission = Admission::Admit(Grant {
+                    tsih: NonZeroU16::MIN,
+                    portal_group_tag: 1,
+                    auth: Auth::None,
+                });
+                return Ok(self.with(|target, out| target.admit(admission, out)));
+            }
+            Event::LoggedIn => {
+                self.shared.sessions.fetch_add(1, Ordering::AcqRel);
+            }
+            Event::Command {
+                slot,
+                cdb,
+                transfer,
+                ..
+            } => {
+                self.cdbs[usize::from(slot.0)] = cdb;
+                if matches!(cdb[0], 0x88..=0x8A | 0x35 | 0x42 | 0x93) {
+                    let number = self.shared.commands.fetch_add(1, Ordering::AcqRel);
+                    match (self.shared.script)(number, &cdb) {
+                        Reply::Usual => {}
+                        Reply::Say(answer) => {
+                            self.with(|target, out| target.answer(slot, &answer, out));
+                            return Ok(None);
+                        }
+                        Reply::Cut => return Err(std::io::Error::other("cut")),
+                    }
+                }
+                match transfer {
+                    Transfer::Fetch { .. } => self.with(|target, out| target.fetch(slot, out)),
+                    _ => self.carry_out(slot),
+                }
+            }
+            Event::Fetched { slot, .. } => self.carry_out(slot),
+            Event::Logout(_) => self.with(|target, out| target.answer_logout(out)),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Does what an honest disk does.
+    fn carry_out(&mut self, slot: Slot) {
+        let cdb = self.cdbs[usize::from(slot.0)];
+        let memory = &mut self.memory[usize::from(slot.0)];
+        let mut disk = self.shared.disk.lock().expect("no panic");
+        let place = |blocks: u32| {
+            let lba = u64::from_be_bytes(*cdb[2..10].first_chunk().expect("8"));
+            let start = usize::try_from(lba).expect("small") * 512;
+            start..start + blocks as usize * 512
+        };
+        let blocks = u32::from_be_bytes(*cdb[10..14].first_chunk().expect("4"));
+        let moved = match cdb[0] {
+            0x88 => {
+                let from = &disk[place(blocks)];
+                memory[..from.len()].copy_from_slice(from);
+                from.len()
+            }
+            0x8A => {
+                let to = &mut disk[place(blocks)];
+                to.copy_from_slice(&memory[..to.len()]);
+                to.len()
+            }
+            0x93 => {
+                disk[place(blocks)].fill(0);
+                512
+            }
+            0x42 => 24,
+            0x00 | 0x35 => 0,
+            _ => {
+                let naa = *self.shared.naa.lock().expect("no panic");
+                let page = page(&cdb, naa);
+                memory[..page.len()].copy_from_slice(&page);
+                page.len()
+            }
+        };
+        drop(disk);
+        let moved = u32::try_from(moved).expect("small");
+        self.with(|target, out| target.answer(slot, &Answer::good(moved), out));
+    }
+}
+
+/// What the disk says of itself.
+fn page(cdb: &[u8; 16], naa: [u8; 16]) -> Vec<u8> {
+    match (cdb[0], cdb[1] & 1, cdb[2]) {
+        (0xA0, ..) => [&[0, 0, 0, 8, 0, 0, 0, 0][..], &[0; 8]].concat(),
+        (0x12, 0, _) => {
+            let mut data = vec![0; 36];
+            (data[2], data[4]) = (6, 31);
+            data[8..20].copy_from_slice(b"FAKE    disk");
+            data[20..36].fill(b' ');
+            data
+        }
+        (0x12, _, 0x00) => vec![0, 0x00, 0, 3, 0x00, 0x83, 0xB0],
+        (0x12, _, 0x83) => [&[0, 0x83, 0, 20, 1, 3, 0, 16][..], &naa].concat(),
+        (0x12, _, 0xB0) => {
+            let mut data = vec![0; 64];
+            (data[1], data[3]) = (0xB0, 60);
+            data
+        }
+        (0x9E, ..) => {
+            let mut data = vec![0; 32];
+            data[..8].copy_from_slice(&(BLOCKS - 1).to_be_bytes());
+            data[8..12].copy_from_slice(&512_u32.to_be_bytes());
+            data
+        }
+        // No cache, and FUA.
+        _ => vec![
+            23, 0, 0x10, 0, 0x08, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ],
+    }
+}

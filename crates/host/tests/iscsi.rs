@@ -1,0 +1,132 @@
+//! A disk behind an iSCSI target that is slow, busy, reserved, cut off, or lies.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Notes, Reply, Rig, Unit, address, initiator, options};
+use fabrix_block::{Deallocate, Device, Operation, Payload, Status};
+use fabrix_host::iscsi::{RemoteUnit, connect};
+use fabrix_host::{ConnectErrorKind, Options};
+use fabrix_proto::iscsi::target::Answer;
+use fabrix_rt::Engine;
+
+on_both_engines!(
+    a_disk_is_what_its_pages_say,
+    attentions_and_busy_targets_are_not_the_users_trouble,
+    a_reservation_ends_the_request_and_is_told,
+    success_without_all_the_data_is_no_success,
+    a_command_that_lost_its_connection_is_sent_again,
+    another_disk_after_a_reconnect_is_not_used,
+    requests_fail_when_the_target_has_been_gone_for_long,
+);
+
+fn open(engine: Engine, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
+    let (options, notes) = options(engine);
+    let options = Options {
+        fast_io_fail: Duration::from_secs(2),
+        ..options
+    };
+    let disk = connect(&address(unit), &initiator(), &options).expect("an honest target");
+    let rig = Rig::new(engine, &disk);
+    (disk, rig, notes)
+}
+
+fn a_disk_is_what_its_pages_say(engine: Engine) {
+    let unit = Unit::honest();
+    let (disk, mut rig, _) = open(engine, &unit);
+    let geometry = disk.geometry();
+    assert_eq!((geometry.block_bytes, geometry.blocks), (512, 4096));
+    assert!(!geometry.volatile_cache && !geometry.read_only);
+    assert_eq!(geometry.deallocate, Deallocate::No);
+    assert!(!disk.compares_and_writes());
+    let data: Vec<u8> = (0..64 << 10)
+        .map(|at: u32| (at >> 8).to_le_bytes()[0])
+        .collect();
+    assert_eq!(rig.write(100, &data), Status::Ok);
+    assert_eq!(rig.read(100, 128), Ok(data));
+    let zeroes = Operation::WriteZeroes {
+        deallocate: true,
+        durable: true,
+    };
+    assert_eq!(rig.call(zeroes, (100, 8), Payload::None).0, Status::Ok);
+    assert_eq!(rig.read(100, 8), Ok(vec![0; 4096]));
+    assert_eq!(
+        rig.call(Operation::Flush, (0, 0), Payload::None).0,
+        Status::Ok
+    );
+    let unmapped = rig.call(Operation::Deallocate, (0, 8), Payload::None).0;
+    assert_eq!(unmapped, Status::Unsupported);
+}
+
+fn attentions_and_busy_targets_are_not_the_users_trouble(engine: Engine) {
+    let attention = [0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x29, 0, 0, 0, 0, 0];
+    let unit = Unit::with(move |number, _| match number {
+        0 => Reply::Say(Answer::check_condition(&attention)),
+        1 => Reply::Say(Answer::status(0x08, 0)),
+        2 => Reply::Say(Answer::status(0x28, 0)),
+        _ => Reply::Usual,
+    });
+    let (_disk, mut rig, _) = open(engine, &unit);
+    assert_eq!(rig.read(0, 8), Ok(vec![0; 4096]));
+    // One that is busy for ever ends in time.
+    let busy = Unit::with(|_, _| Reply::Say(Answer::status(0x08, 0)));
+    let (_disk, mut rig, _) = open(engine, &busy);
+    assert_eq!(rig.read(0, 8), Err(Status::NotReady));
+}
+
+fn a_reservation_ends_the_request_and_is_told(engine: Engine) {
+    let unit = Unit::with(|_, _| Reply::Say(Answer::status(0x18, 0)));
+    let (_disk, mut rig, notes) = open(engine, &unit);
+    assert_eq!(rig.write(0, &[1; 512]), Status::Aborted);
+    assert_eq!(rig.write(0, &[1; 512]), Status::Aborted);
+    let told = notes.all();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(notes.say("reserved by another initiator"), "{told:?}");
+}
+
+fn success_without_all_the_data_is_no_success(engine: Engine) {
+    let unit = Unit::with(|_, _| Reply::Say(Answer::good(0)));
+    let (_disk, mut rig, _) = open(engine, &unit);
+    assert_eq!(rig.read(0, 8), Err(Status::MediaRead));
+    assert_eq!(rig.write(0, &[1; 512 << 10]), Status::MediaWrite);
+}
+
+fn a_command_that_lost_its_connection_is_sent_again(engine: Engine) {
+    let unit = Unit::with(|number, _| match number {
+        0 | 2 | 5 => Reply::Cut,
+        _ => Reply::Usual,
+    });
+    let (_disk, mut rig, notes) = open(engine, &unit);
+    assert_eq!(rig.write(7, &[9; 4096]), Status::Ok);
+    assert_eq!(rig.read(7, 8), Ok(vec![9; 4096]));
+    assert!(notes.say("reconnecting") && notes.say("connected again"));
+    assert!(unit.sessions() >= 4, "one to ask, three and more to work");
+}
+
+fn another_disk_after_a_reconnect_is_not_used(engine: Engine) {
+    let unit = Unit::honest();
+    let (_disk, mut rig, notes) = open(engine, &unit);
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    unit.rename(0x6B);
+    unit.cut();
+    assert_eq!(rig.write(0, &[2; 512]), Status::NotReady);
+    assert!(notes.say("another disk"), "{:?}", notes.all());
+    unit.rename(0x6A);
+    rig.until("the same disk again", |_| notes.say("connected again"));
+    assert_eq!(rig.read(0, 1), Ok(vec![1; 512]));
+}
+
+fn requests_fail_when_the_target_has_been_gone_for_long(engine: Engine) {
+    let unit = Unit::honest();
+    let at = address(&unit);
+    let (_disk, mut rig, _) = open(engine, &unit);
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    drop(unit);
+    assert_eq!(rig.write(0, &[2; 512]), Status::NotReady);
+    let (options, _) = options(engine);
+    let error = connect(&at, &initiator(), &options)
+        .err()
+        .expect("nobody listens");
+    assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+}

@@ -1,0 +1,415 @@
+//! The initiator's side of one iSCSI connection: a login, then commands out, data both ways, answers in.
+//!
+//! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how much of each task's
+//! data has moved. It touches neither the socket nor the data: it names where data goes (`want`) and where it is taken
+//! from (`Sink`). The owner chooses the slot of a task; the slot is free again with `Completed`, or with the
+//! connection.
+//!
+//! The target is not trusted: it can end this connection, and nothing more. It cannot make the machine write outside
+//! the data of a task that reads, send outside the data of a task that writes, answer a task twice, or ask for so many
+//! small pieces, or so many answers to pings, that we would drown in what we owe it.
+//!
+//! StatSN is followed and not insisted on: TCP loses nothing, and at error recovery level 0 a gap could not be
+//! repaired. There is no task management: a task without an answer costs the connection, and the login that follows
+//! has the same ISID, which ends the old session with all its tasks (RFC 7143, section 6.3.5).
+//!
+//! `initiator/read.rs` is how bytes become PDUs, `initiator/login.rs` the login, `initiator/data.rs` follows data,
+//! `initiator/control.rs` is everything else, `initiator/tasks.rs` is the table. `target.rs` is the mirror.
+//!
+//! Source: RFC 7143.
+
+mod control;
+mod data;
+mod login;
+mod read;
+mod targets;
+mod tasks;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use zerocopy::byteorder::big_endian::{U16, U32};
+use zerocopy::{FromBytes, FromZeros};
+
+use self::login::{Login, Request};
+pub use self::login::{LoginConfig, LoginFailure};
+pub use self::targets::{DiscoveredPortal, DiscoveredTarget};
+use self::tasks::{Task, TaskTable};
+use super::framing::{self, Fault};
+use super::keys::Parameters;
+use super::pdu::{
+    AsyncEvent, BHS_BYTES, BasicHeader, COMMAND_READ, COMMAND_WRITE, Digests, FINAL, IMMEDIATE,
+    LoginRequest, Lun, Opcode, ScsiCommand, TaskAttribute, U24,
+};
+use super::serial::precedes;
+use super::text::{TextBuffer, TextError};
+use crate::{Crc32c, Machine, Sink, Slot, Violation, Want};
+
+/// How a task's data moves, seen from the initiator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// It has none.
+    None,
+    /// The slot's data goes to the target.
+    Write {
+        /// How much, in bytes.
+        bytes: u32,
+    },
+    /// The target's data goes to the slot.
+    Read {
+        /// How much at most, in bytes.
+        bytes: u32,
+    },
+}
+
+/// What happened, for the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The session has begun: commands may be sent, as far as the target's window goes.
+    LoggedIn,
+    /// There will be no session; the connection is over.
+    LoginFailed(Box<LoginFailure>),
+    /// A task was answered, and its slot is free. Sense data, if there are any, are in [`Initiator::sense`].
+    Completed {
+        /// Which one.
+        slot: Slot,
+        /// How it ended.
+        ending: Ending,
+    },
+    /// The target takes commands again, after one was refused for want of room.
+    WindowOpened,
+    /// Our ping was answered.
+    Pong,
+    /// The answer to [`Initiator::send_targets`] is in [`Initiator::targets`].
+    Text,
+    /// The target says something unasked.
+    Said(AsyncEvent),
+    /// The target has ended tasks that were not asked to end (event 5): none of them will be answered.
+    TasksEnded,
+    /// The target did not take a PDU of ours, for this reason.
+    Rejected(u8),
+    /// Our logout was answered; the connection is over.
+    LoggedOut,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// `false`: the target could not carry it out, and `status` means nothing.
+    pub delivered: bool,
+    /// SCSI status.
+    pub status: u8,
+    /// How much data has moved, less what the target says has not; a command that ended well with less than it has is
+    /// the owner's to refuse.
+    pub data_bytes: u32,
+    /// `false`: data of this task, or its sense data, did not match their digest.
+    pub intact: bool,
+}
+
+/// The initiator's side of one connection.
+pub struct Initiator {
+    crc32c: Crc32c,
+    reading: Reading,
+    /// The header of the PDU that is being read.
+    bhs: [u8; BHS_BYTES],
+    phase: Phase,
+    parameters: Parameters,
+    cmd_sn: u32,
+    max_cmd_sn: u32,
+    exp_stat_sn: u32,
+    /// A command was refused because the window was closed.
+    shut_out: bool,
+    tasks: TaskTable,
+    sense: [u8; SENSE_BYTES_MAX],
+    sense_bytes: usize,
+    text: TextBuffer,
+    /// Pings of the target that are still answered before the next [`Initiator::renew`].
+    pings_left: u8,
+    tags: u16,
+}
+
+/// Where the connection is.
+enum Phase {
+    Login(Box<Login>),
+    FullFeature,
+}
+
+/// What the next bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// A basic header segment.
+    Basic,
+    /// The header digest.
+    Digest,
+    /// A data segment that the machine reads itself, with its padding and digest.
+    Segment { bytes: usize },
+    /// A piece of a read's data.
+    Data(Piece),
+    /// Nothing, for ever.
+    Closed,
+}
+
+/// A piece of a read's data on its way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    slot: Slot,
+    offset: u32,
+    bytes: u32,
+    /// SCSI status and residual, where the PDU bears them.
+    status: Option<(u8, u32)>,
+}
+
+/// What every step yields.
+type Outcome = Result<Option<Event>, Fault>;
+
+impl Initiator {
+    /// A connection on which no byte has passed; `start` sends the first. At most 4096 slots are used.
+    #[must_use]
+    pub fn new(max_slots: u16, login: LoginConfig, crc32c: Crc32c) -> Self {
+        Self {
+            crc32c,
+            reading: Reading::Basic,
+            bhs: [0; BHS_BYTES],
+            phase: Phase::Login(Box::new(Login::new(login))),
+            parameters: Parameters::default(),
+            cmd_sn: 1,
+            max_cmd_sn: 0,
+            exp_stat_sn: 0,
+            shut_out: false,
+            tasks: TaskTable::new(max_slots.clamp(1, MAX_SLOTS)),
+            sense: [0; SENSE_BYTES_MAX],
+            sense_bytes: 0,
+            text: TextBuffer::with_limits(LIST_BYTES_MAX, LIST_PDUS_MAX),
+            pings_left: PINGS_ANSWERED,
+            tags: 0,
+        }
+    }
+
+    /// Opens the connection: the first Login Request.
+    pub fn start<S: Sink>(&mut self, out: &mut S) {
+        if let Phase::Login(login) = &mut self.phase {
+            let request = login.first();
+            self.send_login(&request, out);
+        }
+    }
+
+    /// Whether the session has begun and is not over.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::FullFeature) && !self.is_closed()
+    }
+
+    /// What both sides agreed on; the standard's defaults before that.
+    #[must_use]
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Sense data of the task that was [`Event::Completed`] last; empty when it had none.
+    #[must_use]
+    pub fn sense(&self) -> &[u8] {
+        &self.sense[..self.sense_bytes]
+    }
+
+    /// The targets of the text that came with [`Event::Text`].
+    ///
+    /// # Errors
+    /// It has not the form of such a list.
+    pub fn targets(&self) -> Result<Vec<DiscoveredTarget>, TextError> {
+        targets::read(self.text.bytes())
+    }
+
+    /// How many slots hold a task that is not answered.
+    #[must_use]
+    pub fn slots_in_use(&self) -> usize {
+        self.tasks.in_use()
+    }
+
+    /// Sends a command and keeps it in `slot`, which must be free.
+    ///
+    /// `false`, and nothing sent: the session has not begun or is over, the slot is in use or does not exist, or the
+    /// target takes no command now; [`Event::WindowOpened`] follows then, or an ending of another task.
+    pub fn command<S: Sink>(
+        &mut self,
+        slot: Slot,
+        lun: Lun,
+        cdb: &[u8; 16],
+        transfer: Transfer,
+        out: &mut S,
+    ) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
+        if precedes(self.max_cmd_sn, self.cmd_sn) {
+            self.shut_out = true;
+            return false;
+        }
+        let Some(itt) = self.tasks.take(slot, transfer) else {
+            return false;
+        };
+        let (direction, bytes) = match transfer {
+            Transfer::Write { bytes } if bytes > 0 => (COMMAND_WRITE, bytes),
+            Transfer::Read { bytes } if bytes > 0 => (COMMAND_READ, bytes),
+            _ => (0, 0),
+        };
+        let (immediate, unasked) = match direction {
+            COMMAND_WRITE => self.unasked_bytes(bytes),
+            _ => (0, 0),
+        };
+        let mut header = ScsiCommand::new_zeroed();
+        header.opcode = Opcode::SCSI_COMMAND.0;
+        header.flags = direction | TaskAttribute::SIMPLE.0;
+        header.flags |= if unasked == immediate { FINAL } else { 0 };
+        header.data_bytes = U24::new(immediate);
+        header.lun = lun;
+        header.itt = U32::new(itt);
+        header.expected_bytes = U32::new(bytes);
+        header.cmd_sn = U32::new(self.next_cmd_sn());
+        header.exp_stat_sn = U32::new(self.exp_stat_sn);
+        header.cdb = *cdb;
+        framing::send_header(&header, self.digests(), self.crc32c, out);
+        if immediate > 0 {
+            out.payload(slot, 0, immediate, self.digests().data);
+        }
+        if unasked > immediate {
+            self.send_unsolicited(slot, itt, immediate, unasked, out);
+        }
+        self.tasks.at(slot).moved = unasked;
+        true
+    }
+
+    /// How much of a write goes with its command, and how much of it goes unasked altogether.
+    fn unasked_bytes(&self, bytes: u32) -> (u32, u32) {
+        let agreed = &self.parameters;
+        let first_burst = bytes.min(agreed.first_burst_bytes);
+        let immediate = match agreed.immediate_data {
+            true => first_burst.min(agreed.target_segment_bytes),
+            false => 0,
+        };
+        match agreed.initial_r2t {
+            true => (immediate, immediate),
+            false => (immediate, first_burst),
+        }
+    }
+
+    fn next_cmd_sn(&mut self) -> u32 {
+        let cmd_sn = self.cmd_sn;
+        self.cmd_sn = cmd_sn.wrapping_add(1);
+        cmd_sn
+    }
+
+    fn is_closed(&self) -> bool {
+        self.reading == Reading::Closed
+    }
+
+    /// The digests of the connection: none during the login.
+    fn digests(&self) -> Digests {
+        match self.phase {
+            Phase::FullFeature => self.parameters.digests,
+            Phase::Login(_) => Digests::default(),
+        }
+    }
+
+    fn send_login<S: Sink>(&mut self, request: &Request, out: &mut S) {
+        let mut header = LoginRequest::new_zeroed();
+        header.opcode = Opcode::LOGIN_REQUEST.0 | IMMEDIATE;
+        header.flags = request.flags;
+        header.data_bytes = framing::segment_length(&request.text);
+        header.isid = request.isid;
+        header.tsih = U16::new(0);
+        header.itt = U32::new(LOGIN_TAG);
+        header.cmd_sn = U32::new(self.cmd_sn);
+        header.exp_stat_sn = U32::new(self.exp_stat_sn);
+        framing::send(&header, &request.text, Digests::default(), self.crc32c, out);
+    }
+
+    fn basic(&self) -> BasicHeader {
+        self.header_as()
+    }
+
+    /// The header that is being read, as one of its kinds.
+    fn header_as<T: FromBytes>(&self) -> T {
+        T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
+    }
+
+    fn fail(&mut self, fault: Fault) -> Violation {
+        self.reading = Reading::Closed;
+        fault.violation(&self.bhs)
+    }
+
+    /// Frees a slot and says how its task ended.
+    fn complete(&mut self, slot: Slot, delivered: bool, status: u8, residual: u32) -> Event {
+        let Task {
+            moved,
+            bytes,
+            intact,
+            ..
+        } = self.tasks.free(slot);
+        let ending = Ending {
+            delivered,
+            status,
+            data_bytes: moved.min(bytes.saturating_sub(residual)),
+            intact,
+        };
+        Event::Completed { slot, ending }
+    }
+}
+
+impl Machine for Initiator {
+    type Event = Event;
+    const PAYLOAD_UNIT: u32 = 4;
+
+    fn want(&self) -> Want {
+        match self.reading {
+            Reading::Basic => Want::Header { bytes: BHS_BYTES },
+            Reading::Digest => Want::Header {
+                bytes: super::pdu::DIGEST_BYTES,
+            },
+            Reading::Segment { bytes } => Want::Header { bytes },
+            Reading::Data(piece) => Want::Payload {
+                slot: piece.slot,
+                offset: piece.offset,
+                bytes: piece.bytes,
+                digest: self.parameters.digests.data,
+            },
+            Reading::Closed => Want::Closed,
+        }
+    }
+
+    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+        let outcome = match self.reading {
+            Reading::Basic => self.basic_header(bytes, out),
+            Reading::Digest => self.header_digest(bytes, out),
+            Reading::Segment { .. } => self.segment(bytes, out),
+            Reading::Data(_) | Reading::Closed => Ok(None),
+        };
+        outcome.map_err(|fault| self.fail(fault))
+    }
+
+    fn payload<S: Sink>(&mut self, intact: bool, _out: &mut S) -> Result<Option<Event>, Violation> {
+        let Reading::Data(piece) = self.reading else {
+            return Ok(None);
+        };
+        self.reading = Reading::Basic;
+        Ok(self.data_arrived(piece, intact))
+    }
+
+    /// iSCSI has no goodbye of an initiator: the connection just ends.
+    fn terminate<S: Sink>(&mut self, _violation: &Violation, _out: &mut S) {
+        self.reading = Reading::Closed;
+    }
+}
+
+/// The most sense data that are kept, in bytes.
+const SENSE_BYTES_MAX: usize = 252;
+/// What the machine reads itself, in bytes: everything but the data of reads is shorter.
+const SEGMENT_BYTES_MAX: usize = 8192;
+/// Slot numbers beyond this would not leave room for tags that belong to none.
+const MAX_SLOTS: u16 = 4096;
+/// Pings of the target that are answered without a [`Initiator::renew`] in between; honest ones come every few seconds.
+const PINGS_ANSWERED: u8 = 64;
+/// The longest list of targets that is taken, in bytes: some thousands of them.
+const LIST_BYTES_MAX: usize = 512 << 10;
+const LIST_PDUS_MAX: u8 = 255;
+/// The task tag of a login, which has the connection to itself.
+const LOGIN_TAG: u32 = 0;

@@ -1,0 +1,113 @@
+//! The answer to SendTargets: which targets there are, and where.
+//!
+//! Source: RFC 7143, appendix C "SendTargets Operation".
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::iscsi::keys::Key;
+use crate::iscsi::text::{TextError, number, pairs_of};
+
+/// A target that somebody offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredTarget {
+    /// Its name.
+    pub name: String,
+    /// Where it can be reached; nothing: where it was asked for.
+    pub portals: Vec<DiscoveredPortal>,
+}
+
+/// Where a target can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredPortal {
+    /// A name or an address, an IPv6 one without its brackets.
+    pub address: String,
+    /// TCP port.
+    pub port: u16,
+    /// Portal group tag.
+    pub group: u16,
+}
+
+/// The targets of a text, in its order.
+pub(super) fn read(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextError> {
+    let mut targets: Vec<DiscoveredTarget> = Vec::new();
+    for pair in pairs_of(text, PAIRS_MAX) {
+        let pair = pair?;
+        if pair.key == Key::TargetName.name() {
+            targets.push(DiscoveredTarget {
+                name: pair.value.to_owned(),
+                portals: Vec::new(),
+            });
+        } else if pair.key == Key::TargetAddress.name()
+            && let Some(target) = targets.last_mut()
+        {
+            let portal = portal(pair.value).ok_or(TextError::Value)?;
+            target.portals.push(portal);
+        }
+    }
+    Ok(targets)
+}
+
+/// `address[:port][,group]`.
+fn portal(value: &str) -> Option<DiscoveredPortal> {
+    let (place, group) = value.split_once(',').unwrap_or((value, "1"));
+    let (address, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            (address, port.strip_prefix(':'))
+        }
+        None => match place.rsplit_once(':') {
+            Some((address, port)) => (address, Some(port)),
+            None => (place, None),
+        },
+    };
+    let sixteen = |text| number(text).and_then(|number| u16::try_from(number).ok());
+    Some(DiscoveredPortal {
+        address: address.to_owned(),
+        port: port.map_or(Some(PORT), sixteen)?,
+        group: sixteen(group)?,
+    })
+}
+
+/// The port of iSCSI.
+const PORT: u16 = 3260;
+/// Names and addresses of one list.
+const PAIRS_MAX: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: &str, address: &str, port: u16, group: u16) {
+        let expected = DiscoveredPortal {
+            address: address.to_owned(),
+            port,
+            group,
+        };
+        assert_eq!(portal(value), Some(expected), "{value}");
+    }
+
+    #[test]
+    fn portals_have_ports_and_groups_or_the_usual_ones() {
+        check("10.0.0.1:3261,2", "10.0.0.1", 3261, 2);
+        check("box.example", "box.example", 3260, 1);
+        check("[fe80::1]:860,1", "fe80::1", 860, 1);
+        check("[::1],7", "::1", 3260, 7);
+        for wrong in ["box:many,1", "box:1,x", "[::1", "box:70000"] {
+            assert_eq!(portal(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_belong_to_the_name_before_them() {
+        let text = b"TargetName=a\0TargetAddress=h:1,1\0TargetAddress=i,1\0TargetName=b\0Other=x\0";
+        let targets = read(text).expect("a list");
+        let seen: Vec<_> = targets
+            .iter()
+            .map(|target| (target.name.as_str(), target.portals.len()))
+            .collect();
+        assert_eq!(seen, [("a", 2), ("b", 0)]);
+        assert!(read(b"TargetName").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! What a disk says about itself: read from its own pages, each field bounded, none of it believed to be there.
+//!
+//! Source: SPC-4, "Standard INQUIRY data", "Device Identification VPD page"; SBC-3, "READ CAPACITY (16) parameter
+//! data", "Block Limits VPD page", "Logical Block Provisioning VPD page", "Caching mode page".
+
+use alloc::string::String;
+
+use super::BringupError;
+
+/// A logical unit, as it says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnitFacts {
+    /// Its number.
+    pub lun: u16,
+    /// T10 VENDOR IDENTIFICATION and PRODUCT IDENTIFICATION.
+    pub model: String,
+    /// UNIT SERIAL NUMBER; empty when it has none.
+    pub serial: String,
+    /// What it is recognised by.
+    pub names: Names,
+    /// How many blocks it has.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Blocks of one physical block.
+    pub physical_blocks: u32,
+    /// MAXIMUM TRANSFER LENGTH, in blocks; 0: not said.
+    pub max_transfer_blocks: u32,
+    /// OPTIMAL TRANSFER LENGTH, in blocks; 0: not said.
+    pub optimal_blocks: u32,
+    /// MAXIMUM COMPARE AND WRITE LENGTH, in blocks; 0: it does not.
+    pub compare_and_write_blocks: u8,
+    /// MAXIMUM UNMAP LBA COUNT; 0: it does not.
+    pub unmap_blocks: u32,
+    /// MAXIMUM WRITE SAME LENGTH, in blocks; 0: not said.
+    pub write_same_blocks: u64,
+    /// LBPU: it has UNMAP.
+    pub unmaps: bool,
+    /// LBPWS: WRITE SAME(16) may unmap.
+    pub write_same_unmaps: bool,
+    /// LBPRZ: unmapped blocks read as zeroes.
+    pub unmapped_read_zeroes: bool,
+    /// WCE: answered writes may be lost with the power.
+    pub write_cache: bool,
+    /// DPOFUA: it obeys FUA.
+    pub fua: bool,
+    /// WP: it refuses writes.
+    pub read_only: bool,
+}
+
+/// The names of a logical unit, zeroes where it has none of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// NAA designator, filled up with zeroes.
+    pub naa: [u8; 16],
+    /// EUI-64 based designator, filled up with zeroes.
+    pub eui64: [u8; 16],
+    /// UUID designator.
+    pub uuid: [u8; 16],
+}
+
+impl Names {
+    /// Whether it has no name at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl UnitFacts {
+    pub(super) fn read_inquiry(&mut self, data: &[u8]) {
+        let text = |from, to| text(data.get(from..to).unwrap_or(&[]));
+        let (vendor, product) = (text(8, 16), text(16, 32));
+        self.model = alloc::format!("{vendor} {product}").trim().into();
+    }
+
+    pub(super) fn read_capacity(&mut self, data: &[u8]) -> Result<(), BringupError> {
+        let (Some(last), Some(block_bytes)) = (be64(data, 0), be32(data, 8)) else {
+            let sentence = "the target answered READ CAPACITY(16) with too little data";
+            return Err(BringupError::Broken(sentence));
+        };
+        let blocks = last.checked_add(1).filter(|_| block_bytes > 0);
+        self.blocks = blocks.ok_or(BringupError::Broken(
+            "the disk has more blocks than there can be, or blocks of no bytes",
+        ))?;
+        self.block_bytes = block_bytes;
+        self.physical_blocks = 1 << (data.get(13).copied().unwrap_or(0) & 0x0F);
+        let thin = data.get(14).copied().unwrap_or(0);
+        self.unmapped_read_zeroes = thin & CAPACITY_LBPRZ != 0;
+        Ok(())
+    }
+
+    pub(super) fn read_serial(&mut self, page: &[u8]) {
+        self.serial = text(page);
+    }
+
+    /// Designators of the logical unit itself; the first of each kind counts.
+    pub(super) fn read_names(&mut self, mut page: &[u8]) {
+        while let [_, kind, _, length, rest @ ..] = page {
+            let Some((id, after)) = rest.split_at_checked(usize::from(*length)) else {
+                return;
+            };
+            page = after;
+            let place = match (kind & ASSOCIATION, kind & KIND) {
+                (0, EUI64) => &mut self.names.eui64,
+                (0, NAA) => &mut self.names.naa,
+                (0, UUID) => {
+                    if let (Some(uuid), true) = (id.get(2..18), id.first() == Some(&UUID_WHOLE)) {
+                        put(&mut self.names.uuid, uuid);
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            put(place, id);
+        }
+    }
+
+    /// The fields of the page begin 4 bytes later than here.
+    pub(super) fn read_limits(&mut self, page: &[u8]) {
+        self.compare_and_write_blocks = page.get(1).copied().unwrap_or(0);
+        self.max_transfer_blocks = be32(page, 4).unwrap_or(0);
+        self.optimal_blocks = be32(page, 8).unwrap_or(0);
+        self.unmap_blocks = match be32(page, 20) {
+            Some(descriptors) if descriptors > 0 => be32(page, 16).unwrap_or(0),
+            _ => 0,
+        };
+        self.write_same_blocks = be64(page, 32).unwrap_or(0);
+    }
+
+    pub(super) fn read_provisioning(&mut self, page: &[u8]) {
+        let bits = page.get(1).copied().unwrap_or(0);
+        self.unmaps = bits & LBPU != 0;
+        self.write_same_unmaps = bits & LBPWS != 0;
+        self.unmapped_read_zeroes |= bits & LBPRZ != 0;
+    }
+
+    /// MODE SENSE(6) with the caching page behind a header, and perhaps block descriptors that nobody asked for.
+    pub(super) fn read_mode(&mut self, data: &[u8]) {
+        let device = data.get(2).copied().unwrap_or(0);
+        self.read_only = device & WP != 0;
+        self.fua = device & DPOFUA != 0;
+        let skip = MODE_HEADER_BYTES + data.get(3).map_or(0, |bytes| usize::from(*bytes));
+        let page = data.get(skip..).unwrap_or(&[]);
+        self.write_cache = match page {
+            [code, _, bits, ..] if code & 0x3F == super::CACHING => bits & WCE != 0,
+            _ => true,
+        };
+    }
+}
+
+/// The first name of a kind is kept.
+fn put(place: &mut [u8; 16], id: &[u8]) {
+    let bytes = id.len().min(place.len());
+    if *place == [0; 16] {
+        place[..bytes].copy_from_slice(&id[..bytes]);
+    }
+}
+
+/// What is printable, without the blanks around it.
+fn text(bytes: &[u8]) -> String {
+    let printable = bytes.iter().filter(|byte| (0x20..0x7F).contains(*byte));
+    let text: String = printable
+        .take(TEXT_BYTES_MAX)
+        .map(|byte| char::from(*byte))
+        .collect();
+    text.trim().into()
+}
+
+fn be32(data: &[u8], at: usize) -> Option<u32> {
+    let field = data.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_be_bytes(*field))
+}
+
+fn be64(data: &[u8], at: usize) -> Option<u64> {
+    let field = data.get(at..)?.first_chunk::<8>()?;
+    Some(u64::from_be_bytes(*field))
+}
+
+const TEXT_BYTES_MAX: usize = 64;
+const ASSOCIATION: u8 = 0x30;
+const KIND: u8 = 0x0F;
+const EUI64: u8 = 0x02;
+const NAA: u8 = 0x03;
+const UUID: u8 = 0x0A;
+/// DESIGNATOR TYPE 1h of a UUID designator: RFC 4122.
+const UUID_WHOLE: u8 = 0x10;
+const CAPACITY_LBPRZ: u8 = 0x40;
+const LBPU: u8 = 0x80;
+const LBPWS: u8 = 0x40;
+const LBPRZ: u8 = 0x04;
+const WP: u8 = 0x80;
+const DPOFUA: u8 = 0x10;
+const WCE: u8 = 0x04;
+const MODE_HEADER_BYTES: usize = 4;

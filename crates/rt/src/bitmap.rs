@@ -1,0 +1,125 @@
+//! One bit for each of very many things, which all shards read and change at once: which blocks of a RAM disk hold
+//! something. Its memory is given by the kernel when a bit in it is first set. Bits next to each other are not changed
+//! in one step; who needs an order between bits and what they stand for has to see to it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys::mmap::Words;
+
+/// Bits, all of them clear at the start.
+#[derive(Debug)]
+pub struct Bitmap {
+    words: Words,
+    bits: u64,
+}
+
+impl Bitmap {
+    /// So many clear bits. Errors: no address space, with the size.
+    pub fn new(bits: u64) -> io::Result<Arc<Self>> {
+        let words = usize::try_from(bits.div_ceil(WORD_BITS)).map_err(io::Error::other)?;
+        let words = Words::new(words)?;
+        Ok(Arc::new(Self { words, bits }))
+    }
+
+    /// Sets bits. Where they are set already this only reads, so that shards which write the same blocks again and
+    /// again do not take the memory from each other.
+    pub fn set(&self, first: u64, bits: u64) {
+        self.each_word(first, bits, |word, mask| {
+            if word.load(Ordering::Relaxed) & mask != mask {
+                word.fetch_or(mask, Ordering::Release);
+            }
+        });
+    }
+
+    /// Clears bits; memory that was never written stays so.
+    pub fn clear(&self, first: u64, bits: u64) {
+        self.each_word(first, bits, |word, mask| {
+            if word.load(Ordering::Relaxed) & mask != 0 {
+                word.fetch_and(!mask, Ordering::Release);
+            }
+        });
+    }
+
+    /// Whether bit `first` is set, and how many bits from there on are like it: at least one. A longer run than about
+    /// four million may be told in parts, so that no question takes long.
+    ///
+    /// Panics if there is no such bit.
+    pub fn run(&self, first: u64) -> (bool, u64) {
+        assert!(first < self.bits, "bit {first} of {}", self.bits);
+        let set = self.word(first).load(Ordering::Acquire) >> (first % WORD_BITS) & 1 != 0;
+        let mut at = first;
+        while at < self.bits && at - first < RUN_BITS {
+            let word = self.word(at).load(Ordering::Acquire);
+            let unlike = if set { !word } else { word } >> (at % WORD_BITS);
+            if unlike != 0 {
+                at += u64::from(unlike.trailing_zeros());
+                break;
+            }
+            at = (at / WORD_BITS + 1) * WORD_BITS;
+        }
+        (set, at.min(self.bits) - first)
+    }
+
+    fn word(&self, bit: u64) -> &AtomicU64 {
+        let index = usize::try_from(bit / WORD_BITS).expect("there are so many words");
+        self.words.get(index)
+    }
+
+    fn each_word(&self, first: u64, bits: u64, mut change: impl FnMut(&AtomicU64, u64)) {
+        let end = first.saturating_add(bits).min(self.bits);
+        let mut at = first;
+        while at < end {
+            let (low, high) = (at % WORD_BITS, (end - at + at % WORD_BITS).min(WORD_BITS));
+            let mask = (u64::MAX >> (WORD_BITS - (high - low))) << low;
+            change(self.word(at), mask);
+            at += high - low;
+        }
+    }
+}
+
+const WORD_BITS: u64 = u64::BITS as u64;
+/// What one question looks at: half a megabyte of bits.
+const RUN_BITS: u64 = 1 << 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_those_of_a_plain_list() {
+        let bitmap = Bitmap::new(300).expect("memory");
+        let mut plain = [false; 300];
+        let changes = [
+            (5, 200, true),
+            (64, 64, false),
+            (70, 1, true),
+            (299, 9, true),
+            (0, 6, false),
+        ];
+        for (first, bits, set) in changes {
+            match set {
+                true => bitmap.set(first as u64, bits as u64),
+                false => bitmap.clear(first as u64, bits as u64),
+            }
+            plain[first..(first + bits).min(300)].fill(set);
+            for at in 0..300 {
+                let same = plain[at..].iter().take_while(|bit| **bit == plain[at]);
+                assert_eq!(
+                    bitmap.run(at as u64),
+                    (plain[at], same.count() as u64),
+                    "at {at}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_about_a_huge_map_is_answered_in_parts() {
+        let bitmap = Bitmap::new(1 << 40).expect("memory");
+        assert_eq!(bitmap.run(64), (false, RUN_BITS));
+        bitmap.set((1 << 40) - 1, 1);
+        assert_eq!(bitmap.run((1 << 40) - 1), (true, 1));
+    }
+}

@@ -1,0 +1,350 @@
+//! What connections of all protocols, on whatever shard, share about one disk: who reserved it, its mode parameters,
+//! and who uses it.
+//!
+//! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has seen the present
+//! version, in its [`Seat`], needs no lock. Changes that take time (stored before they hold, or the commands of others
+//! ended before the answer) are an [`Errand`]. Where reservations are stored is a [`Keeper`]'s. No protocol is known
+//! here.
+
+mod errand;
+mod keeper;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fabrix_block::{Device, Identity};
+use fabrix_proto::nvme::reservation::ReservationRequest;
+use fabrix_proto::scsi::attention::{Attention, Attentions};
+use fabrix_proto::scsi::pages::mode::ModeParameters;
+use fabrix_proto::scsi::reservation::{
+    Access, Change, Nexus, Refusal, Request, Reservations, Standing,
+};
+use fabrix_transport::pass;
+
+use crate::local::Told;
+use crate::registry::Place;
+
+pub(crate) use errand::{ERRAND_AGAIN, Errand, Stop, Trouble, Why};
+use keeper::Storing;
+pub use keeper::{Keeper, Receipt};
+
+/// What a connection is to the disks that it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// An iSCSI session: it has commands, and is told of conditions.
+    Session,
+    /// An I/O queue of an NVMe host: it has commands.
+    Queue,
+    /// An admin queue of an NVMe host: it is told of conditions, and woken for that.
+    Controller,
+}
+
+/// A connection, as the state of a disk knows it.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) place: Place,
+    pub(crate) nexus: Nexus,
+    pub(crate) role: Role,
+}
+
+/// The state of one disk.
+pub(crate) struct DiskState {
+    /// Counts changes.
+    version: AtomicU64,
+    /// Where reservations are stored; none: nowhere.
+    keeping: Option<Keeping>,
+    inner: Mutex<Inner>,
+}
+
+struct Keeping {
+    keeper: Arc<dyn Keeper>,
+    disk: Identity,
+}
+
+struct Inner {
+    reservations: Reservations,
+    mode: ModeParameters,
+    members: Vec<(Member, Attentions)>,
+    /// A change is being stored: others wait.
+    storing: bool,
+}
+
+/// A connection's own view of one disk, and its place among those who use it.
+pub(crate) struct Seat {
+    pub(crate) state: Arc<DiskState>,
+    /// Up to which version it knows the state; zero: it is no member yet.
+    version: u64,
+    pub(crate) mode: ModeParameters,
+    pub(crate) standing: Standing,
+    pub(crate) attentions: Attentions,
+}
+
+/// Who asks for a change of reservations, and in which protocol's words.
+#[derive(Clone)]
+pub(crate) enum Asked {
+    /// In the shared state's own.
+    Request(Request),
+    /// An NVMe host's.
+    Host(ReservationRequest),
+}
+
+/// What became of a request for a change.
+enum Begun {
+    /// Another change is being stored.
+    Busy,
+    Refused(Refusal),
+    /// It holds when this says so.
+    Storing(Arc<Mutex<Storing>>),
+    /// It holds. The commands of these connections are to end.
+    Done(Vec<Place>),
+}
+
+impl Asked {
+    /// In the words of the shared state.
+    fn request(&self, state: &Reservations, nexus: &Nexus) -> Result<Request, Refusal> {
+        match self {
+            Self::Request(request) => Ok(request.clone()),
+            Self::Host(request) => request.request(state, nexus),
+        }
+    }
+}
+
+impl Seat {
+    /// A view before the disk was used.
+    pub(crate) fn new(state: &Arc<DiskState>) -> Self {
+        Self {
+            state: Arc::clone(state),
+            version: 0,
+            mode: state.lock().mode,
+            standing: Standing::default(),
+            attentions: Attentions::new(),
+        }
+    }
+
+    /// Brings the view up to date. Every command passes here: without a change it is one comparison.
+    pub(crate) fn refresh(&mut self, me: &Member) {
+        if self.state.version.load(Ordering::Acquire) != self.version {
+            self.look(me);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, me: &Member) {
+        let mut inner = self.state.lock();
+        let told = inner.join(me);
+        while let Some(attention) = told.take() {
+            self.attentions.add(attention);
+        }
+        self.mode = inner.mode;
+        self.standing = inner.reservations.standing(&me.nexus);
+        // Changes are made under the lock, so this is the version of what was just read.
+        self.version = self.state.version.load(Ordering::Acquire);
+    }
+
+    /// Whether the answer to a command is a reservation conflict.
+    pub(crate) fn conflicts(&mut self, me: &Member, access: Access) -> bool {
+        self.refresh(me);
+        self.standing.conflicts(access)
+    }
+
+    /// The connection is over, and nothing of it is at the disk any more.
+    pub(crate) fn leave(&mut self, me: &Member) {
+        if self.version != 0 {
+            self.version = 0;
+            self.state.leave(me);
+        }
+    }
+}
+
+impl DiskState {
+    /// The state of a disk: what was stored, or none.
+    ///
+    /// # Errors
+    /// What was stored cannot be believed; a sentence without the name of the namespace. The disk must not be served:
+    /// whoever was fenced from it would write again.
+    pub(crate) fn new(
+        device: &dyn Device,
+        keeper: Option<&Arc<dyn Keeper>>,
+    ) -> Result<Arc<Self>, String> {
+        let keeper = keeper.filter(|keeper| keeper.keeps(device));
+        let disk = device.identity();
+        let stored = match keeper {
+            Some(keeper) => keeper.load(disk)?,
+            None => None,
+        };
+        let reservations = match (stored, keeper) {
+            (Some(bytes), Some(keeper)) => {
+                Reservations::from_bytes(&bytes, pass::crc32c).map_err(|error| {
+                    let place = keeper.place(disk);
+                    format!(
+                        "{place}: {error}; who was fenced from the disk could write again. Remove the file only if \
+                         every host and initiator is to begin anew"
+                    )
+                })?
+            }
+            _ => Reservations::new(),
+        };
+        Ok(Arc::new(Self {
+            version: AtomicU64::new(1),
+            keeping: keeper.map(|keeper| Keeping {
+                keeper: Arc::clone(keeper),
+                disk: disk.clone(),
+            }),
+            inner: Mutex::new(Inner {
+                reservations,
+                mode: ModeParameters {
+                    write_cache: device.geometry().volatile_cache,
+                    descriptor_sense: false,
+                    write_protect: false,
+                },
+                members: Vec::new(),
+                storing: false,
+            }),
+        }))
+    }
+
+    /// Whether reservations can outlive the process (PTPL).
+    pub(crate) const fn stores(&self) -> bool {
+        self.keeping.is_some()
+    }
+
+    /// Whether they do.
+    pub(crate) fn persists(&self) -> bool {
+        self.lock().reservations.persists()
+    }
+
+    /// The reservations, for those who ask about them.
+    pub(crate) fn reservations(&self) -> Reservations {
+        self.lock().reservations.clone()
+    }
+
+    /// The mode parameters are these from now on, for all.
+    pub(crate) fn set_mode(&self, me: &Member, mode: ModeParameters) {
+        let mut inner = self.lock();
+        inner.mode = mode;
+        inner.tell(Attention::ModeParametersChanged, Some(me));
+        self.change();
+    }
+
+    /// The logical unit is reset: initiators are told, and reservations of SPC-2 end.
+    pub(crate) fn reset(&self) {
+        let mut inner = self.lock();
+        inner.reservations.reset();
+        inner.tell(Attention::DeviceReset, None);
+        self.change();
+    }
+
+    /// What SPC-2 reserved for who leaves ends, what is persistent stays.
+    fn leave(&self, me: &Member) {
+        let mut inner = self.lock();
+        inner.members.retain(|(member, _)| !member.is(me));
+        if me.role == Role::Session {
+            inner.reservations.nexus_lost(&me.nexus);
+            self.change();
+        }
+    }
+
+    /// The sessions that use the disk, except one.
+    fn other_sessions(&self, me: &Member) -> Vec<Place> {
+        let inner = self.lock();
+        let others = inner.members.iter().map(|(member, _)| member);
+        let others = others.filter(|member| member.role == Role::Session && !member.is(me));
+        others.map(|member| member.place.clone()).collect()
+    }
+
+    /// Does what is asked, if it can be done now.
+    fn begin(self: &Arc<Self>, nexus: &Nexus, asked: &Asked) -> Begun {
+        let mut inner = self.lock();
+        if inner.storing {
+            return Begun::Busy;
+        }
+        let mut next = inner.reservations.clone();
+        let request = asked.request(&inner.reservations, nexus);
+        let change = match request.and_then(|request| next.apply(nexus, &request)) {
+            Ok(change) => change,
+            Err(refusal) => return Begun::Refused(refusal),
+        };
+        let Some(keeping) = self.keeping.as_ref().filter(|_| change.store) else {
+            let victims = inner.commit(next, &change);
+            self.change();
+            return Begun::Done(victims);
+        };
+        inner.storing = true;
+        drop(inner);
+        let bytes = next.to_bytes(pass::crc32c);
+        let progress = Arc::default();
+        let receipt = Receipt::new(Arc::clone(self), next, change, Arc::clone(&progress));
+        keeping.keeper.store(&keeping.disk, bytes, receipt);
+        Begun::Storing(progress)
+    }
+
+    /// A change was stored, or could not be: then nothing of it holds.
+    fn stored(&self, change: Option<(Reservations, Change)>) -> Vec<Place> {
+        let mut inner = self.lock();
+        inner.storing = false;
+        let Some((next, change)) = change else {
+            return Vec::new();
+        };
+        let victims = inner.commit(next, &change);
+        self.change();
+        victims
+    }
+
+    fn change(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Reservations are changed whole or not at all, and the rest is one step.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// What a connection is to be told; it becomes a member if it is none.
+    fn join(&mut self, me: &Member) -> &mut Attentions {
+        let found = self.members.iter().position(|(member, _)| member.is(me));
+        let at = found.unwrap_or_else(|| {
+            self.members.push((me.clone(), Attentions::new()));
+            self.members.len() - 1
+        });
+        &mut self.members[at].1
+    }
+
+    /// Tells all sessions but one.
+    fn tell(&mut self, attention: Attention, except: Option<&Member>) {
+        for (member, attentions) in &mut self.members {
+            if member.role == Role::Session && !except.is_some_and(|me| member.is(me)) {
+                attentions.add(attention);
+            }
+        }
+    }
+
+    /// Makes a change hold, and tells those who have to know. Gives those whose commands are to end.
+    fn commit(&mut self, next: Reservations, change: &Change) -> Vec<Place> {
+        self.reservations = next;
+        for (registrant, notice) in &change.notices {
+            let concerned = self.members.iter_mut();
+            for (member, attentions) in concerned.filter(|(it, _)| registrant.is(&it.nexus)) {
+                attentions.add((*notice).into());
+                if member.role == Role::Controller {
+                    // One whose mailbox is full finds it with its host's next command, a keep-alive at the latest.
+                    let _found_later = member.place.tell(Told::Noticed);
+                }
+            }
+        }
+        let has_commands = |member: &Member| member.role != Role::Controller;
+        let members = self.members.iter().map(|(member, _)| member);
+        let victims = members.filter(|member| {
+            let nexus = &member.nexus;
+            has_commands(member) && change.abort.iter().any(|victim| victim.is(nexus))
+        });
+        victims.map(|member| member.place.clone()).collect()
+    }
+}
+
+impl Member {
+    fn is(&self, other: &Self) -> bool {
+        self.place.is(&other.place)
+    }
+}

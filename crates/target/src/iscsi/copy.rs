@@ -1,0 +1,147 @@
+//! EXTENDED COPY: who the disks of a list are, whether they may be reached, and what became of copies.
+//!
+//! Disks are looked for among those that this session sees, and nowhere else; what the initiator might not read or
+//! write itself is not copied for it either (CVE-2020-28374). A copy is remembered until somebody has asked what
+//! became of it, and no longer than its session.
+//!
+//! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
+
+use fabrix_proto::Slot;
+use fabrix_proto::iscsi::target::Answer as Response;
+use fabrix_proto::scsi::additional::AdditionalSense;
+use fabrix_proto::scsi::copy::{CopyList, CopyProgress, CopyStatus, Segment};
+use fabrix_proto::scsi::reservation::Access;
+use fabrix_proto::scsi::sense::{Sense, SenseKey};
+use fabrix_proto::scsi::unit::{Answer, Failure};
+
+use super::job::copying::{Copying, Route};
+use super::job::{Job, Source};
+use super::session::{Desk, Session, Work};
+use super::units::UnitName;
+
+/// What became of the copies that ended last, each with the logical unit that was asked for it.
+#[derive(Default)]
+pub(super) struct Copies(Vec<(UnitName, CopyStatus)>);
+
+impl Copies {
+    fn remember(&mut self, unit: UnitName, status: CopyStatus) {
+        self.take(unit, status.list);
+        if self.0.len() == COPIES_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((unit, status));
+    }
+
+    /// Who has asked knows.
+    fn take(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
+        let same = |(name, status): &(UnitName, CopyStatus)| *name == unit && status.list == list;
+        let at = self.0.iter().position(same)?;
+        Some(self.0.remove(at).1)
+    }
+}
+
+impl Session {
+    /// Copies what the list of a command says, which the logical unit at this place was asked for.
+    pub(super) fn copy(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        list: &CopyList,
+        moved: u32,
+    ) {
+        let routes = match self.routes(list) {
+            Ok(routes) => routes,
+            Err(sense) => return self.answer_page(desk, slot, Some(at), &Answer::check(sense)),
+        };
+        let unit = &self.units.list[at];
+        let copying = Copying::new(list.list, list.kept, routes);
+        if copying.buffer_bytes() == 0 {
+            self.remember_copy(unit.name(), &copying, CopyProgress::Done);
+            return self.respond(desk, slot, &Response::good(moved));
+        }
+        let buffer = desk.shard.take_buf(copying.buffer_bytes());
+        let mut job = Job::copy(unit, at, copying, moved);
+        job.made = buffer;
+        if job.made.is_none() {
+            return self.fail(desk, slot, Some(at), Failure::Busy);
+        }
+        self.run(desk, slot, job, Source::None);
+    }
+
+    /// The ways that the blocks go; segments of no blocks are none.
+    fn routes(&mut self, list: &CopyList) -> Result<Vec<Route>, Sense> {
+        let named = |designator: &_| {
+            let units = self.units.list.iter();
+            units.enumerate().find(|(_, unit)| {
+                let designator: &fabrix_proto::scsi::copy::Designator = designator;
+                designator.names(&unit.disk)
+            })
+        };
+        let found: Vec<_> = list.devices.iter().map(named).collect();
+        let disks: Vec<_> = found
+            .iter()
+            .map(|found| found.map(|(_, unit)| &unit.disk))
+            .collect();
+        list.check(&disks)?;
+        let places: Vec<_> = found.iter().map(|found| found.map(|(at, _)| at)).collect();
+        let segments = list.segments.iter().filter(|segment| segment.blocks > 0);
+        segments
+            .map(|segment| self.route(segment, &places))
+            .collect()
+    }
+
+    fn route(&mut self, segment: &Segment, places: &[Option<usize>]) -> Result<Route, Sense> {
+        let place = |index: usize| places.get(index).copied().flatten().ok_or(NOT_ALLOWED);
+        let (from, to) = (place(segment.source)?, place(segment.destination)?);
+        if self.is_reserved(from, Access::Read) || self.is_reserved(to, Access::Write) {
+            return Err(NOT_ALLOWED);
+        }
+        let (source, destination) = (&self.units.list[from], &self.units.list[to]);
+        let mode = self.seats[to].mode;
+        if mode.write_protect {
+            return Err(NOT_ALLOWED);
+        }
+        let transfer = |unit: &super::units::Unit| unit.disk.max_transfer_bytes;
+        Ok(Route {
+            source: (source.name(), segment.source_lba),
+            destination: (destination.name(), segment.destination_lba),
+            blocks: segment.blocks,
+            block_bytes: source.disk.block_bytes,
+            max_transfer_bytes: transfer(source).min(transfer(destination)),
+            durable: destination.disk.volatile_cache && !mode.write_cache,
+        })
+    }
+
+    /// A copy has ended, and may be asked about.
+    pub(super) fn remember_copy(
+        &mut self,
+        unit: UnitName,
+        copying: &Copying,
+        progress: CopyProgress,
+    ) {
+        if copying.kept {
+            self.copies.remember(unit, copying.status(progress));
+        }
+    }
+
+    /// What is known of a copy: one at work, or one that has ended and was not asked about yet.
+    pub(super) fn copy_status(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
+        let at_work = self.work.iter().find_map(|work| match work {
+            Work::AtDisk(job) | Work::Stalled(job) if job.name == unit => {
+                let status = job.copying()?.status(CopyProgress::Copying);
+                (status.list == list).then_some(status)
+            }
+            _ => None,
+        });
+        at_work.or_else(|| self.copies.take(unit, list))
+    }
+}
+
+/// What the initiator may not do itself is not done for it.
+const NOT_ALLOWED: Sense = Sense::new(
+    SenseKey::COPY_ABORTED,
+    AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,
+);
+/// Copies of one session that are remembered.
+const COPIES_MAX: usize = 16;

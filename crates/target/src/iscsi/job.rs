@@ -1,0 +1,320 @@
+//! A command at work: which request of a disk comes next, and what its ending means.
+//!
+//! A [`Job`] is asked for its next request and told how it ended; who hands requests over and waits is `execute`. What
+//! must be one step among all writes (COMPARE AND WRITE, ORWRITE) goes through the gate that all protocols share. What
+//! endings mean stands in `outcome`, what EXTENDED COPY does in `copying`.
+
+pub(super) mod copying;
+mod outcome;
+
+use fabrix_block::Operation;
+use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
+use fabrix_proto::scsi::reservation::Access;
+use fabrix_proto::scsi::unit::{DiskOperation, Failure};
+use fabrix_rt::{Buf, Loan};
+
+use super::session::{Desk, copy};
+use super::units::{Unit, UnitName};
+use copying::Copying;
+
+/// Where a command's data lies.
+pub(super) enum Source {
+    /// In the receive buffer, for this moment.
+    InPlace,
+    /// In a buffer of its own.
+    Kept(Buf),
+    /// Nowhere: there is none, or the job has it.
+    None,
+}
+
+impl Source {
+    pub(super) fn bytes<'a>(&'a self, desk: &'a Desk<'_>) -> &'a [u8] {
+        match self {
+            Self::InPlace => desk.stream.in_place(),
+            Self::Kept(buf) => buf.bytes(),
+            Self::None => &[],
+        }
+    }
+}
+
+/// A command at work.
+pub(super) struct Job {
+    /// Where its logical unit stood in the session's list when it began: good enough to choose a format of sense.
+    pub(super) at: usize,
+    pub(super) name: UnitName,
+    block_bytes: u32,
+    max_transfer_bytes: u32,
+    task: Task,
+    /// How much data the command moves, for the residual.
+    pub(super) moved: u32,
+    /// Its data, where it is kept.
+    pub(super) data: Option<Buf>,
+    /// What is written instead of the data: a pattern, the outcome of ORWRITE, or what is copied.
+    pub(super) made: Option<Buf>,
+    step: u8,
+    /// How often ORWRITE found that the blocks had changed.
+    tries: u16,
+    /// Blocks, or extents, that are done.
+    done: u32,
+    /// Blocks of the request that is in progress.
+    piece: u32,
+}
+
+/// What is to be done.
+enum Task {
+    /// By the job's disk.
+    Disk(DiskOperation),
+    /// From disk to disk.
+    Copy(Box<Copying>),
+}
+
+/// How a job ends.
+pub(super) enum End {
+    Good,
+    /// With a read's data.
+    Data(Loan),
+    Failed(Failure),
+}
+
+/// What a request of a job moves.
+#[derive(Clone, Copy)]
+pub(super) enum Moves {
+    Nothing,
+    /// The command's data.
+    Data,
+    /// What was made of it.
+    Made,
+    /// What is read, for the job itself.
+    Read,
+    /// What is read, for the initiator.
+    ReadToSend,
+    /// What is read, into what is made: to be written elsewhere.
+    ReadToCopy,
+}
+
+/// One request of a job.
+#[derive(Clone, Copy)]
+pub(super) struct Ask {
+    /// Of which disk.
+    pub(super) disk: UnitName,
+    pub(super) operation: Operation,
+    pub(super) extent: Extent,
+    /// How many bytes the blocks have.
+    pub(super) bytes: usize,
+    pub(super) moves: Moves,
+}
+
+type Step = (Operation, Extent, Moves);
+
+impl Job {
+    pub(super) fn new(unit: &Unit, at: usize, operation: DiskOperation, moved: u32) -> Self {
+        Self::with(unit, at, Task::Disk(operation), moved)
+    }
+
+    /// A copy that the logical unit at this place was asked for.
+    pub(super) fn copy(unit: &Unit, at: usize, copying: Copying, moved: u32) -> Self {
+        Self::with(unit, at, Task::Copy(Box::new(copying)), moved)
+    }
+
+    fn with(unit: &Unit, at: usize, task: Task, moved: u32) -> Self {
+        Self {
+            at,
+            name: unit.name(),
+            block_bytes: unit.disk.block_bytes,
+            max_transfer_bytes: unit.disk.max_transfer_bytes,
+            task,
+            moved,
+            data: None,
+            made: None,
+            step: 0,
+            tries: 0,
+            done: 0,
+            piece: 0,
+        }
+    }
+
+    /// The initiator has only so much data: as many whole blocks are written. False when that is none.
+    pub(super) fn limit_to(&mut self, bytes: u32) -> bool {
+        let blocks = bytes / self.block_bytes;
+        let Task::Disk(operation) = &mut self.task else {
+            return true;
+        };
+        match operation {
+            DiskOperation::Write { extent, .. }
+            | DiskOperation::WriteAndVerify { extent, .. }
+            | DiskOperation::OrWrite { extent, .. }
+            | DiskOperation::Verify {
+                extent,
+                check: ByteCheck::Data,
+            } => {
+                extent.blocks = extent.blocks.min(blocks);
+                extent.blocks > 0
+            }
+            _ => blocks > 0,
+        }
+    }
+
+    /// The copy that the job is, if it is one.
+    pub(super) fn copying(&self) -> Option<&Copying> {
+        match &self.task {
+            Task::Copy(copying) => Some(copying),
+            Task::Disk(_) => None,
+        }
+    }
+
+    /// How the command stands towards reservations of others.
+    pub(super) fn access(&self) -> Access {
+        match &self.task {
+            Task::Disk(DiskOperation::Read { .. } | DiskOperation::Verify { .. }) => Access::Read,
+            _ => Access::Write,
+        }
+    }
+
+    /// The data that the job has kept.
+    fn kept(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], Buf::bytes)
+    }
+
+    fn bytes(&self, blocks: u32) -> usize {
+        blocks as usize * self.block_bytes as usize
+    }
+
+    /// Prepares what is used more than once. False: there is no memory for it.
+    pub(super) fn prepare(&mut self, desk: &mut Desk<'_>, data: Source) -> bool {
+        match data {
+            Source::None => return true,
+            Source::Kept(buf) => self.data = Some(buf),
+            Source::InPlace if matches!(self.task, Task::Disk(DiskOperation::Write { .. })) => {
+                return true;
+            }
+            Source::InPlace => {
+                self.data = copy(desk.shard, desk.stream.in_place());
+                if self.data.is_none() {
+                    return false;
+                }
+            }
+        }
+        if let Task::Disk(DiskOperation::WriteSame { extent, .. }) = self.task {
+            return self.make_pattern(desk, extent);
+        }
+        true
+    }
+
+    /// One block again and again, as far as it is written at once; or nothing, for zeroes.
+    fn make_pattern(&mut self, desk: &mut Desk<'_>, extent: Extent) -> bool {
+        let block = self.block_bytes as usize;
+        if self.kept()[..block].iter().all(|byte| *byte == 0) {
+            return true;
+        }
+        let blocks = (PATTERN_BYTES.min(self.max_transfer_bytes) / self.block_bytes).max(1);
+        let bytes = self.bytes(blocks.min(extent.blocks));
+        let Some(mut made) = desk.shard.take_buf(bytes) else {
+            return false;
+        };
+        for piece in made.bytes_mut()[..bytes].chunks_exact_mut(block) {
+            piece.copy_from_slice(&self.kept()[..block]);
+        }
+        self.made = Some(made);
+        true
+    }
+
+    /// The next request.
+    pub(super) fn next(&mut self) -> Ask {
+        if let Task::Copy(copying) = &mut self.task {
+            return copying.next();
+        }
+        let (operation, extent, moves) = self.next_step();
+        Ask {
+            disk: self.name,
+            operation,
+            extent,
+            bytes: self.bytes(extent.blocks),
+            moves,
+        }
+    }
+
+    fn next_step(&mut self) -> Step {
+        let whole = |operation, extent, moves| (operation, extent, moves);
+        let durable = |fua: bool| Operation::Write { durable: fua };
+        let Task::Disk(operation) = &self.task else {
+            return FLUSH;
+        };
+        match operation {
+            DiskOperation::Read { fua: true, .. } if self.step == 0 => FLUSH,
+            DiskOperation::Flush => FLUSH,
+            DiskOperation::Read { extent, .. } => {
+                whole(Operation::Read, *extent, Moves::ReadToSend)
+            }
+            DiskOperation::Write { extent, fua, .. } => whole(durable(*fua), *extent, Moves::Data),
+            DiskOperation::WriteAndVerify { extent, .. } if self.step == 0 => {
+                whole(durable(true), *extent, Moves::Data)
+            }
+            DiskOperation::WriteAndVerify { extent, .. } => {
+                whole(Operation::Read, *extent, Moves::Read)
+            }
+            DiskOperation::OrWrite { extent, .. } if self.step == 0 => {
+                whole(Operation::Read, *extent, Moves::Read)
+            }
+            DiskOperation::OrWrite { extent, fua } => {
+                let durable = *fua;
+                whole(Operation::CompareAndWrite { durable }, *extent, Moves::Made)
+            }
+            DiskOperation::CompareAndWrite { extent, fua } if self.step == 0 => {
+                let durable = *fua;
+                whole(Operation::CompareAndWrite { durable }, *extent, Moves::Data)
+            }
+            DiskOperation::CompareAndWrite { extent, .. } => {
+                whole(Operation::Read, *extent, Moves::Read)
+            }
+            DiskOperation::Verify { extent, .. } => {
+                let extent = self.piece_of(*extent, VERIFY_BYTES);
+                self.piece = extent.blocks;
+                whole(Operation::Read, extent, Moves::Read)
+            }
+            DiskOperation::WriteSame { extent, fua, .. } if self.made.is_some() => {
+                let durable = durable(*fua);
+                let extent = self.piece_of(*extent, PATTERN_BYTES);
+                self.piece = extent.blocks;
+                whole(durable, extent, Moves::Made)
+            }
+            DiskOperation::WriteSame {
+                extent,
+                deallocate,
+                fua,
+            }
+            | DiskOperation::WriteZeroes {
+                extent,
+                deallocate,
+                fua,
+            } => {
+                let zero = Operation::WriteZeroes {
+                    deallocate: *deallocate,
+                    durable: *fua,
+                };
+                whole(zero, *extent, Moves::Nothing)
+            }
+            DiskOperation::Deallocate(extents) => {
+                let extent = extents[self.done as usize];
+                whole(Operation::Deallocate, extent, Moves::Nothing)
+            }
+        }
+    }
+
+    fn piece_of(&self, extent: Extent, most_bytes: u32) -> Extent {
+        let most = (most_bytes.min(self.max_transfer_bytes) / self.block_bytes).max(1);
+        Extent {
+            lba: extent.lba + u64::from(self.done),
+            blocks: (extent.blocks - self.done).min(most),
+        }
+    }
+}
+
+const FLUSH: Step = (
+    Operation::Flush,
+    Extent { lba: 0, blocks: 0 },
+    Moves::Nothing,
+);
+/// VERIFY reads so much at a time.
+const VERIFY_BYTES: u32 = 128 << 10;
+/// WRITE SAME writes so much at a time.
+const PATTERN_BYTES: u32 = 64 << 10;

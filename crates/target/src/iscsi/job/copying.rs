@@ -1,0 +1,132 @@
+//! EXTENDED COPY from disk to disk: a piece is read into one buffer and written out of it, then the next one.
+//!
+//! It knows disks by their names of the moment; whether they still are those, `execute` sees with every request.
+
+use fabrix_block::Operation;
+use fabrix_proto::scsi::cdb::Extent;
+use fabrix_proto::scsi::copy::{CopyProgress, CopyStatus};
+use fabrix_proto::scsi::unit::Failure;
+use fabrix_rt::{Buf, Loan};
+
+use super::{Ask, End, Moves};
+use crate::iscsi::units::UnitName;
+
+/// A copy at work.
+pub(in crate::iscsi) struct Copying {
+    /// LIST IDENTIFIER.
+    list: u8,
+    /// Whether what becomes of it is remembered.
+    pub(in crate::iscsi) kept: bool,
+    routes: Vec<Route>,
+    /// Routes that are done.
+    at: usize,
+    /// Blocks of the present route that are done.
+    done: u32,
+    /// Blocks of the request that is in progress.
+    piece: u32,
+    /// The piece has been read.
+    writing: bool,
+    bytes: u64,
+}
+
+/// What one segment of the list says, once its disks have been found.
+pub(in crate::iscsi) struct Route {
+    pub(in crate::iscsi) source: (UnitName, u64),
+    pub(in crate::iscsi) destination: (UnitName, u64),
+    pub(in crate::iscsi) blocks: u32,
+    /// Of both disks.
+    pub(in crate::iscsi) block_bytes: u32,
+    /// What the disk that moves less moves at once.
+    pub(in crate::iscsi) max_transfer_bytes: u32,
+    /// Answer when the blocks are on the medium: the destination's write cache is switched off.
+    pub(in crate::iscsi) durable: bool,
+}
+
+impl Copying {
+    /// A copy along these routes, none of which is empty.
+    pub(in crate::iscsi) fn new(list: u8, kept: bool, routes: Vec<Route>) -> Self {
+        Self {
+            list,
+            kept,
+            routes,
+            at: 0,
+            done: 0,
+            piece: 0,
+            writing: false,
+            bytes: 0,
+        }
+    }
+
+    /// How large its buffer has to be.
+    pub(in crate::iscsi) fn buffer_bytes(&self) -> usize {
+        let longest = self.routes.iter().map(Route::piece_bytes).max();
+        longest.unwrap_or(0) as usize
+    }
+
+    /// How far it has come.
+    pub(in crate::iscsi) fn status(&self, progress: CopyProgress) -> CopyStatus {
+        CopyStatus {
+            list: self.list,
+            progress,
+            segments: u16::try_from(self.at).unwrap_or(u16::MAX),
+            bytes: self.bytes,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Ask {
+        let route = &self.routes[self.at];
+        let most = route.piece_bytes() / route.block_bytes;
+        self.piece = (route.blocks - self.done).min(most);
+        let (disk, from) = match self.writing {
+            true => route.destination,
+            false => route.source,
+        };
+        let durable = route.durable;
+        Ask {
+            disk,
+            operation: match self.writing {
+                true => Operation::Write { durable },
+                false => Operation::Read,
+            },
+            extent: Extent {
+                lba: from + u64::from(self.done),
+                blocks: self.piece,
+            },
+            bytes: self.piece as usize * route.block_bytes as usize,
+            moves: match self.writing {
+                true => Moves::Made,
+                false => Moves::ReadToCopy,
+            },
+        }
+    }
+
+    /// The piece was read, or written.
+    pub(super) fn ended(&mut self, loan: Loan, buffer: &mut Option<Buf>) -> Option<End> {
+        if !self.writing {
+            let Loan::Buf(buf) = loan else {
+                return Some(End::Failed(Failure::Internal));
+            };
+            (*buffer, self.writing) = (Some(buf), true);
+            return None;
+        }
+        self.writing = false;
+        let route = &self.routes[self.at];
+        self.bytes += u64::from(self.piece) * u64::from(route.block_bytes);
+        self.done += self.piece;
+        if self.done == route.blocks {
+            (self.at, self.done) = (self.at + 1, 0);
+        }
+        (self.at == self.routes.len()).then_some(End::Good)
+    }
+}
+
+impl Route {
+    fn piece_bytes(&self) -> u32 {
+        COPY_BYTES
+            .min(self.max_transfer_bytes)
+            .max(self.block_bytes)
+    }
+}
+
+/// So much is copied at a time.
+const COPY_BYTES: u32 = 256 << 10;

@@ -1,0 +1,155 @@
+//! What the ending of a request means for its job: whether there is another one to come, and what was compared with
+//! what.
+
+use fabrix_block::Status as DiskStatus;
+use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
+use fabrix_proto::scsi::unit::{DiskOperation, Failure};
+use fabrix_rt::Loan;
+
+use super::{Desk, End, Job, Task};
+use crate::iscsi::status::failure;
+
+impl Job {
+    /// A request has ended; none: there is another one to come.
+    pub(in crate::iscsi) fn ended(
+        &mut self,
+        desk: &mut Desk<'_>,
+        status: DiskStatus,
+        loan: Loan,
+    ) -> Option<End> {
+        if let Some(failure) = failure(status) {
+            return self.ended_badly(status, failure);
+        }
+        if let Task::Copy(copying) = &mut self.task {
+            return copying.ended(loan, &mut self.made);
+        }
+        self.step_ended(desk, loan)
+    }
+
+    fn step_ended(&mut self, desk: &mut Desk<'_>, loan: Loan) -> Option<End> {
+        let Task::Disk(operation) = &self.task else {
+            return Some(End::Good);
+        };
+        match operation {
+            DiskOperation::Read { fua: true, .. } if self.step == 0 => self.step = 1,
+            DiskOperation::Read { .. } => return Some(End::Data(loan)),
+            DiskOperation::WriteAndVerify { .. } if self.step == 0 => self.step = 1,
+            DiskOperation::WriteAndVerify { compare: false, .. } => return Some(End::Good),
+            DiskOperation::WriteAndVerify { extent, .. } => {
+                let bytes = self.bytes(extent.blocks);
+                return Some(compared(&loan, &self.kept()[..bytes], 0).unwrap_or(End::Good));
+            }
+            DiskOperation::OrWrite { extent, .. } if self.step == 0 => {
+                let extent = *extent;
+                return self.or(desk, extent, &loan);
+            }
+            DiskOperation::CompareAndWrite { extent, .. } if self.step == 1 => {
+                // Who wrote meanwhile may have made them equal; the blocks did differ.
+                let bytes = self.bytes(extent.blocks);
+                let end = compared(&loan, &self.kept()[..bytes], 0);
+                return Some(end.unwrap_or(End::Failed(Failure::Miscompare(0))));
+            }
+            DiskOperation::Verify { extent, check } => {
+                let (check, all) = (*check, extent.blocks);
+                return self.verified(check, all, &loan);
+            }
+            DiskOperation::WriteSame { extent, .. } if self.made.is_some() => {
+                self.done += self.piece;
+                if self.done == extent.blocks {
+                    return Some(End::Good);
+                }
+            }
+            DiskOperation::Deallocate(extents) => {
+                self.done += 1;
+                if self.done as usize == extents.len() {
+                    return Some(End::Good);
+                }
+            }
+            _ => return Some(End::Good),
+        }
+        None
+    }
+
+    fn ended_badly(&mut self, status: DiskStatus, failure: Failure) -> Option<End> {
+        let operation = match &self.task {
+            Task::Disk(operation) => operation,
+            Task::Copy(_) => return Some(End::Failed(failure)),
+        };
+        match operation {
+            DiskOperation::CompareAndWrite { .. } if status == DiskStatus::CompareFailed => {
+                // Where they differ is for us to find.
+                self.step = 1;
+                None
+            }
+            DiskOperation::OrWrite { .. } if status == DiskStatus::CompareFailed => {
+                (self.step, self.tries) = (0, self.tries + 1);
+                (self.tries > OR_TRIES).then_some(End::Failed(Failure::Busy))
+            }
+            // A hint may be ignored, and one that the disk cannot take is.
+            DiskOperation::Deallocate(extents) if status == DiskStatus::Unsupported => {
+                self.done += 1;
+                (self.done as usize == extents.len()).then_some(End::Good)
+            }
+            _ => Some(End::Failed(failure)),
+        }
+    }
+
+    /// ORWRITE has read its blocks: what they are to be is written if they are still the same.
+    fn or(&mut self, desk: &mut Desk<'_>, extent: Extent, loan: &Loan) -> Option<End> {
+        let bytes = self.bytes(extent.blocks);
+        let Some(mut made) = desk.shard.take_buf(bytes * 2) else {
+            return Some(End::Failed(Failure::Busy));
+        };
+        let (old, new) = made.bytes_mut()[..bytes * 2].split_at_mut(bytes);
+        match loan {
+            Loan::Lent(lent) => lent.copy_to(old),
+            Loan::Buf(buf) => old.copy_from_slice(&buf.bytes()[..bytes]),
+            _ => return Some(End::Failed(Failure::Internal)),
+        }
+        for ((new, old), data) in new.iter_mut().zip(old).zip(self.kept()) {
+            *new = *old | data;
+        }
+        (self.made, self.step) = (Some(made), 1);
+        None
+    }
+
+    /// A piece was read: it is compared with what VERIFY wants, if it wants something.
+    fn verified(&mut self, check: ByteCheck, all: u32, loan: &Loan) -> Option<End> {
+        let from = self.bytes(self.done);
+        let bytes = self.bytes(self.piece);
+        let difference = match check {
+            ByteCheck::Medium => None,
+            ByteCheck::Data => compared(loan, &self.kept()[from..from + bytes], from),
+            ByteCheck::OneBlock => {
+                let expected = &self.kept()[..self.block_bytes as usize];
+                let again = expected.repeat(self.piece as usize);
+                match compared(loan, &again, 0) {
+                    Some(End::Failed(Failure::Miscompare(at))) => {
+                        let at = at % u64::from(self.block_bytes);
+                        Some(End::Failed(Failure::Miscompare(at)))
+                    }
+                    other => other,
+                }
+            }
+        };
+        self.done += self.piece;
+        difference.or_else(|| (self.done == all).then_some(End::Good))
+    }
+}
+
+/// What comes of it if what was read is not what was expected, which begins so many bytes into the data.
+fn compared(loan: &Loan, expected: &[u8], from: usize) -> Option<End> {
+    let difference = match loan {
+        Loan::Lent(lent) => lent.first_difference(expected),
+        Loan::Buf(buf) => {
+            let mut both = buf.bytes().iter().zip(expected);
+            both.position(|(is, should)| is != should)
+        }
+        _ => return Some(End::Failed(Failure::Internal)),
+    };
+    let at = (from + difference?) as u64;
+    Some(End::Failed(Failure::Miscompare(at)))
+}
+
+/// ORWRITE begins again so often when others write the same blocks.
+const OR_TRIES: u16 = 100;

@@ -1,0 +1,193 @@
+//! Reservations at an I/O queue: commands that change or report them, commands that they forbid, and commands that end
+//! because another host took the registration away.
+//!
+//! Source: NVM Express Base Specification 2.x, "Reservations".
+
+use std::sync::Arc;
+
+use fabrix_proto::Slot;
+use fabrix_proto::nvme::reservation::{
+    ReservationCommand, ReservationRequest, refused, write_report,
+};
+use fabrix_proto::nvme::spec::Status;
+use fabrix_transport::Held;
+
+use super::execute::Data;
+use super::io::{Desk, IoQueue, Wanted, Work};
+use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
+
+/// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
+pub(super) struct Stopping {
+    waits_for: Vec<Slot>,
+    _stop: Stop,
+}
+
+/// A queue's views of the disks, by namespace.
+pub(super) fn seats(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, Seat)> {
+    let seat = |(nsid, state)| (nsid, Seat::new(&state));
+    states.into_iter().map(seat).collect()
+}
+
+impl IoQueue {
+    /// The disks are these from now on; what the queue is to those that stay remains.
+    pub(super) fn take_seats(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
+        let mut old = std::mem::replace(&mut self.seats, seats(states));
+        for (nsid, seat) in &mut self.seats {
+            let same = |(other, earlier): &&mut (u32, Seat)| {
+                nsid == other && Arc::ptr_eq(&earlier.state, &seat.state)
+            };
+            if let Some((_, earlier)) = old.iter_mut().find(same) {
+                std::mem::swap(earlier, seat);
+            }
+        }
+        for (_, gone) in &mut old {
+            gone.leave(&self.me);
+        }
+    }
+
+    /// The connection is over: disks that it has used forget it.
+    pub(super) fn leave(&mut self) {
+        for (_, seat) in &mut self.seats {
+            seat.leave(&self.me);
+        }
+    }
+
+    /// Whether a reservation forbids this command.
+    pub(super) fn conflicts(&mut self, wanted: &Wanted) -> bool {
+        // As in the list of channels: dense unless somebody removed one.
+        let guess = wanted.nsid as usize - 1;
+        let found = match self.seats.get(guess) {
+            Some((nsid, _)) if *nsid == wanted.nsid => Ok(guess),
+            _ => self
+                .seats
+                .binary_search_by_key(&wanted.nsid, |(nsid, _)| *nsid),
+        };
+        let access = wanted.command.access();
+        found.is_ok_and(|at| self.seats[at].1.conflicts(&self.me, access))
+    }
+
+    /// Changes or reports reservations.
+    pub(super) fn reserve(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: &Wanted,
+        command: ReservationCommand,
+        data: &Data,
+    ) {
+        let seat = self.seats.iter().find(|(nsid, _)| *nsid == wanted.nsid);
+        let Some((_, seat)) = seat else {
+            return desk.answer(slot, Status::INVALID_NAMESPACE);
+        };
+        if let ReservationCommand::Report(bytes) = command {
+            return report(desk, slot, &seat.state, bytes);
+        }
+        if self.host_id == [0; 16] {
+            // Nobody in particular: every host that does not say who it is.
+            return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR);
+        }
+        let request = ReservationRequest::new(command, data.bytes(desk));
+        let errand = Errand::reserve(&seat.state, &self.me, Asked::Host(request));
+        self.set(slot, Work::Reserving(Box::new(errand)));
+        self.reserving += 1;
+        self.go_on_reserving(desk, slot);
+    }
+
+    /// Whether slots wait for changes: somebody must call [`run_errands`](Self::run_errands).
+    pub(super) const fn has_errands(&self) -> bool {
+        self.reserving > 0
+    }
+
+    /// Looks again at what takes more than one turn.
+    pub(super) fn run_errands(&mut self, desk: &mut Desk<'_>) {
+        for slot in self.slots() {
+            self.go_on_reserving(desk, slot);
+        }
+    }
+
+    /// Answers a change when it holds and the commands that it ends are quiet.
+    fn go_on_reserving(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+        let Work::Reserving(errand) = self.peek(slot) else {
+            return;
+        };
+        let Some(outcome) = errand.poll() else {
+            return;
+        };
+        self.set(slot, Work::Idle);
+        self.reserving -= 1;
+        let status = match outcome {
+            Ok(()) => Status::SUCCESS,
+            Err(Trouble::Refused(refusal)) => refused(refusal),
+            Err(Trouble::NotStored) => Status::INTERNAL_ERROR,
+        };
+        desk.answer(slot, status);
+    }
+
+    /// Another host took this host's registration away, and its commands at the disk are to end.
+    pub(super) fn stop(&mut self, desk: &mut Desk<'_>, stop: Stop) {
+        let same = |(_, seat): &&(u32, Seat)| Arc::ptr_eq(&seat.state, &stop.disk);
+        let Some(nsid) = self.seats.iter().find(same).map(|(nsid, _)| *nsid) else {
+            return;
+        };
+        let slots = self.slots().filter(|slot| self.is_about(*slot, nsid));
+        let slots: Vec<_> = slots.collect();
+        let waits_for: Vec<_> = slots
+            .into_iter()
+            .filter(|slot| self.abort(desk, *slot))
+            .collect();
+        if !waits_for.is_empty() {
+            self.stopping.push(Stopping {
+                waits_for,
+                _stop: stop,
+            });
+        }
+    }
+
+    /// Ends a command; true: its disk has to end it first.
+    fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot) -> bool {
+        let first = match self.take(slot) {
+            Work::Idle => return false,
+            Work::Fetching(_) | Work::Stalled(..) | Work::Half { .. } => {
+                if self.expecting == Some(slot) {
+                    self.expecting = None;
+                }
+                desk.answer(slot, Status::ABORTED_PREEMPT);
+                return false;
+            }
+            Work::Reserving(_) => {
+                self.reserving -= 1;
+                desk.answer(slot, Status::ABORTED_PREEMPT);
+                return false;
+            }
+            Work::Pair { first } | Work::Aborted { first: Some(first) } => Some(first),
+            _ => None,
+        };
+        self.set(slot, Work::Aborted { first });
+        true
+    }
+
+    /// The disk has ended a command that was aborted meanwhile, or both of a pair.
+    pub(super) fn aborted(&mut self, desk: &mut Desk<'_>, slot: Slot, first: Option<Slot>) {
+        for slot in first.into_iter().chain([slot]) {
+            self.set(slot, Work::Idle);
+            desk.answer(slot, Status::ABORTED_PREEMPT);
+            for stopping in &mut self.stopping {
+                stopping.waits_for.retain(|other| *other != slot);
+            }
+        }
+        self.stopping
+            .retain(|stopping| !stopping.waits_for.is_empty());
+    }
+}
+
+/// The registrants, and what they hold.
+fn report(desk: &mut Desk<'_>, slot: Slot, state: &DiskState, bytes: u32) {
+    let Some(mut page) = desk.shard.take_buf(bytes as usize) else {
+        return desk.answer(slot, Status::INTERNAL_ERROR);
+    };
+    write_report(
+        &state.reservations(),
+        &mut page.bytes_mut()[..bytes as usize],
+    );
+    desk.answer_with(slot, Status::SUCCESS, Held::Buf(page, 0), bytes);
+}

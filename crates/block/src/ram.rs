@@ -70,10 +70,10 @@ impl Device for RamDisk {
     }
 
     fn open(&self, _shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        let pages = Region::local(&self.region);
         Ok(Box::new(RamChannel {
             geometry: self.geometry.clone(),
-            pages,
+            pages: Region::local(&self.region),
+            streams: self.geometry.bytes() >= STREAMED_BYTES,
             written: Arc::clone(&self.written),
         }))
     }
@@ -91,6 +91,8 @@ impl Device for RamDisk {
 struct RamChannel {
     geometry: Geometry,
     pages: LocalRegion,
+    /// The disk is so much larger than the caches that what is written is not worth a place in them.
+    streams: bool,
     written: Arc<Bitmap>,
 }
 
@@ -127,7 +129,12 @@ impl RamChannel {
     fn write<'a>(&self, request: Request<'a>) -> Submit<'a> {
         let (offset, bytes) = self.range(&request);
         if let Some(source) = request.payload.source() {
-            self.pages.region().write(offset, &source[..bytes]);
+            let region = self.pages.region();
+            if self.streams {
+                region.stream(offset, &source[..bytes]);
+            } else {
+                region.write(offset, &source[..bytes]);
+            }
             self.written.set(request.lba, request.blocks.into());
         }
         request.done(Status::Ok)
@@ -154,6 +161,9 @@ impl RamChannel {
         )
     }
 }
+
+/// Twice the last-level cache of a common server processor.
+const STREAMED_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

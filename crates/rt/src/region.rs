@@ -72,6 +72,12 @@ impl Region {
         self.mapping.write(offset, bytes);
     }
 
+    /// Copies into the region, past the processor's caches where that is possible: for a region much larger than
+    /// they are, of which the same bytes are not needed again at once.
+    pub fn stream(&self, offset: usize, bytes: &[u8]) {
+        self.mapping.stream(offset, bytes);
+    }
+
     /// Makes a range read as zeroes; whole pages of long ranges go back to the kernel.
     pub fn zero(&self, offset: usize, bytes: usize) {
         self.mapping.zero(offset, bytes);
@@ -219,6 +225,30 @@ mod tests {
         let mut far = vec![0; 100_000];
         far[90_000] = 1;
         assert_eq!(region.first_difference(8192, &far), Some(90_000));
+    }
+
+    #[test]
+    fn streaming_copies_exactly_the_range_wherever_it_lies() {
+        let source: Vec<u8> = (0..=250).cycle().take(8192).collect();
+        for (offset, start, bytes) in [
+            (0, 0, 4096),
+            (64, 3, 512),
+            (4096, 1, 128),
+            (1, 0, 64),
+            (64, 0, 65),
+            (512, 9, 0),
+            (8192, 0, 8192),
+        ] {
+            let region = Region::new(16_384, HugePages::No).expect("four pages");
+            region.stream(offset, &source[start..start + bytes]);
+            let mut expected = vec![0; 16_384];
+            expected[offset..offset + bytes].copy_from_slice(&source[start..start + bytes]);
+            assert_eq!(
+                region.first_difference(0, &expected),
+                None,
+                "{offset} {start} {bytes}"
+            );
+        }
     }
 
     #[test]

@@ -93,6 +93,14 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
+    /// Copies in, past the caches where that is possible.
+    pub(crate) fn stream(&self, offset: usize, bytes: &[u8]) {
+        let to = self.pointer(offset, bytes.len());
+        // SAFETY: as for `write`.
+        // WHY UNSAFE: as for `write`.
+        unsafe { super::stream::copy(bytes, to) }
+    }
+
     /// Zeroes a range. Long ranges give their whole pages back to the kernel, which gives new
     /// zeroes when asked.
     pub(crate) fn zero(&self, offset: usize, bytes: usize) {

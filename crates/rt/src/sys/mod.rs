@@ -16,6 +16,7 @@ pub(crate) mod gather;
 pub(crate) mod mmap;
 pub(crate) mod random;
 pub(crate) mod socket;
+mod stream;
 pub(crate) mod uring;
 
 use std::io;

@@ -1,16 +1,80 @@
-//! Which place the next request goes to, and in which direction.
+//! Which place the next request goes to, how long it is, and in which direction.
 //!
 //! Pure: a sequence named by a seed. Sequential jobs walk the region and start over; a sequential mix has one
-//! walk per direction, as in fio. Random jobs draw uniformly over the places of the region.
+//! walk per direction, as in fio. Random jobs draw places of the region, evenly or after Zipf's law.
 
-use crate::job::{Job, Region};
+mod zipf;
+
+use crate::job::{Job, Region, Share};
 use crate::random::{Random, mix};
+use zipf::Zipf;
+
+/// How random addresses are spread over the region (fio's `random_distribution`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Every place as often as any other.
+    Uniform,
+    /// Few places often: the one of rank `k` in proportion to `1/k^theta`. Neighbouring ranks lie apart.
+    Zipf {
+        /// The exponent.
+        theta: f64,
+    },
+}
+
+/// The least and the greatest exponent of Zipf's law that can be asked for.
+const THETA: std::ops::RangeInclusive<f64> = 0.01..=10.0;
+
+impl Distribution {
+    /// Reads fio's words: `random` (or `uniform`) and `zipf:THETA`.
+    ///
+    /// Errors: a sentence that says what there is.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = match text.split_once(':') {
+            None if text == "random" || text == "uniform" => Self::Uniform,
+            Some(("zipf", theta)) => {
+                let theta = theta.parse().map_err(|_| {
+                    format!("random_distribution: `{theta}` is not a number; write zipf:1.2")
+                })?;
+                Self::Zipf { theta }
+            }
+            _ => {
+                return Err(format!(
+                    "random_distribution={text} is not known; there are random and zipf:THETA"
+                ));
+            }
+        };
+        found.check()?;
+        Ok(found)
+    }
+
+    /// Whether its numbers can be used; the error is the end of a sentence about the job.
+    pub(crate) fn check(self) -> Result<(), String> {
+        match self {
+            Self::Zipf { theta } if !THETA.contains(&theta) => Err(format!(
+                "random_distribution=zipf:{theta}: the exponent is outside {} to {}",
+                THETA.start(),
+                THETA.end()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// fio's words for it.
+    pub fn text(self) -> String {
+        match self {
+            Self::Uniform => "random".into(),
+            Self::Zipf { theta } => format!("zipf:{theta}"),
+        }
+    }
+}
 
 /// The next request of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Which place of the region.
+    /// Where it begins: a unit of the region.
     pub unit: u64,
+    /// How many units it takes.
+    pub units: u32,
     /// Whether it is written.
     pub write: bool,
 }
@@ -19,11 +83,29 @@ pub struct Access {
 #[derive(Debug)]
 pub struct Sequence {
     units: u64,
-    random: Option<Random>,
+    law: Law,
     coin: Random,
     /// A draw of 32 bits below this is a read: 0 never, 2^32 always.
     read_below: u64,
-    next: [u64; 2],
+    /// Reads, then writes.
+    sides: [Side; 2],
+}
+
+/// How places are chosen.
+#[derive(Debug)]
+enum Law {
+    Walk,
+    Uniform(Random),
+    Zipf(Zipf, Random),
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Side {
+    /// Lengths in units, each with the draw of 32 bits below which it is chosen; the last one has 2^32.
+    lengths: Vec<(u64, u32)>,
+    /// Where its walk goes on.
+    next: u64,
 }
 
 impl Sequence {
@@ -31,12 +113,23 @@ impl Sequence {
     pub fn new(job: &Job, index: u32, region: &Region) -> Self {
         // Jobs of one run must not draw the same addresses.
         let seed = mix(job.seed ^ mix(u64::from(index) + 1));
+        let law = match (job.rw.is_random(), job.distribution) {
+            (false, _) => Law::Walk,
+            (true, Distribution::Uniform) => Law::Uniform(Random::new(seed)),
+            (true, Distribution::Zipf { theta }) => {
+                Law::Zipf(Zipf::new(region.units, theta, job.seed), Random::new(seed))
+            }
+        };
+        let side = |write| Side {
+            lengths: lengths(job.sizes(write).iter(), job.unit_bytes()),
+            next: 0,
+        };
         Self {
             units: region.units,
-            random: job.rw.is_random().then(|| Random::new(seed)),
+            law,
             coin: Random::new(mix(seed)),
             read_below: (u64::from(job.percent_read()) << 32) / 100,
-            next: [0, 0],
+            sides: [side(false), side(true)],
         }
     }
 
@@ -48,11 +141,16 @@ impl Sequence {
             0x1_0000_0000 => false,
             bound => self.coin.next() >> 32 >= bound,
         };
-        let unit = match &mut self.random {
-            Some(random) => random.below(self.units),
-            None => self.walk(usize::from(write)),
+        let side = &mut self.sides[usize::from(write)];
+        let units = side.length(&mut self.coin);
+        // Where the last request of this length may begin.
+        let last = self.units - u64::from(units);
+        let unit = match &mut self.law {
+            Law::Walk => side.walk(u64::from(units), last),
+            Law::Uniform(random) => random.below(last + 1),
+            Law::Zipf(zipf, random) => zipf.draw(random).min(last),
         };
-        Access { unit, write }
+        Access { unit, units, write }
     }
 
     /// The place that follows, for a caller that cannot use the one it was given.
@@ -60,12 +158,37 @@ impl Sequence {
     pub fn after(&self, unit: u64) -> u64 {
         if unit + 1 < self.units { unit + 1 } else { 0 }
     }
+}
 
-    fn walk(&mut self, direction: usize) -> u64 {
-        let unit = self.next[direction];
-        self.next[direction] = self.after(unit);
+impl Side {
+    #[inline]
+    fn length(&self, coin: &mut Random) -> u32 {
+        if let [(_, only)] = self.lengths[..] {
+            return only;
+        }
+        let draw = coin.next() >> 32;
+        let chosen = self.lengths.iter().find(|(below, _)| draw < *below);
+        chosen.expect("the last length has the whole range").1
+    }
+
+    fn walk(&mut self, units: u64, last: u64) -> u64 {
+        let unit = if self.next > last { 0 } else { self.next };
+        self.next = unit + units;
         unit
     }
+}
+
+/// The lengths of requests with the bounds of their draws.
+fn lengths(shares: impl Iterator<Item = Share>, unit_bytes: u32) -> Vec<(u64, u32)> {
+    let mut percent = 0;
+    let bound = |share: Share| {
+        percent += share.percent;
+        (
+            (u64::from(percent) << 32) / 100,
+            (share.bytes / unit_bytes).max(1),
+        )
+    };
+    shares.map(bound).collect()
 }
 
 #[cfg(test)]
@@ -153,5 +276,73 @@ mod tests {
         let mut first = Sequence::new(&job, 0, &region);
         let mut second = Sequence::new(&job, 1, &region);
         assert!((0..100).all(|_| first.draw() != second.draw()));
+    }
+
+    fn split(rw: Rw, units: u64) -> Sequence {
+        let share = |bytes, percent| Share { bytes, percent };
+        let shares = vec![share(4096, 60), share(16384, 40)];
+        let job = Job {
+            rw,
+            split: [shares.clone(), shares],
+            ..Job::default()
+        };
+        let region = Region {
+            lba: 0,
+            units,
+            blocks_per_unit: 1,
+        };
+        Sequence::new(&job, 0, &region)
+    }
+
+    #[test]
+    fn a_split_gives_each_size_its_share_and_leaves_nothing_outside() {
+        let mut sequence = split(Rw::RandRead, 100);
+        let draws: Vec<Access> = (0..100_000).map(|_| sequence.draw()).collect();
+        let long = draws.iter().filter(|access| access.units == 4).count();
+        assert!(
+            (39_000..=41_000).contains(&long),
+            "{long} of 100000 are long"
+        );
+        assert!(
+            draws
+                .iter()
+                .all(|access| access.unit + u64::from(access.units) <= 100)
+        );
+        assert!(
+            draws
+                .iter()
+                .any(|access| access.unit == 96 && access.units == 4)
+        );
+    }
+
+    #[test]
+    fn a_sequential_split_leaves_no_gap_until_it_starts_over() {
+        let mut sequence = split(Rw::Write, 50);
+        let mut next = 0;
+        for _ in 0..1000 {
+            let access = sequence.draw();
+            let room = next + u64::from(access.units) <= 50;
+            assert_eq!(access.unit, if room { next } else { 0 });
+            next = access.unit + u64::from(access.units);
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_distribution_are_fios() {
+        assert_eq!(Distribution::parse("random"), Ok(Distribution::Uniform));
+        assert_eq!(
+            Distribution::parse("zipf:1.2"),
+            Ok(Distribution::Zipf { theta: 1.2 })
+        );
+        for (text, part) in [
+            ("zipf", "is not known"),
+            ("gauss:1", "there are random and zipf:THETA"),
+            ("zipf:x", "`x` is not a number"),
+            ("zipf:0", "outside 0.01 to 10"),
+            ("zipf:NaN", "outside 0.01 to 10"),
+        ] {
+            let error = Distribution::parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use hdrhistogram::Histogram;
 
-/// The percentiles that every summary has: fio's default list.
+/// The percentiles that a summary has if nothing else is asked: fio's default list.
 pub const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
@@ -67,8 +67,13 @@ impl Recorder {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The figures for the report.
-    pub fn summary(&self) -> Latency {
+    /// Everything that was counted, added up.
+    pub(crate) fn sum_ns(&self) -> u64 {
+        u64::try_from(self.sum_ns).unwrap_or(u64::MAX)
+    }
+
+    /// The figures for the report, with the values at these percentiles.
+    pub fn summary(&self, percentiles: &[f64]) -> Latency {
         let count = self.histogram.len();
         if count == 0 {
             return Latency::default();
@@ -84,7 +89,10 @@ impl Recorder {
             max_ns: self.max_ns,
             mean_ns: real(self.sum_ns) / real(u128::from(count)),
             stddev_ns: self.histogram.stdev(),
-            percentiles_ns: PERCENTILES.map(at),
+            percentiles_ns: percentiles
+                .iter()
+                .map(|percent| (*percent, at(*percent)))
+                .collect(),
         }
     }
 }
@@ -102,17 +110,18 @@ pub struct Latency {
     pub mean_ns: f64,
     /// The standard deviation, to 3 digits.
     pub stddev_ns: f64,
-    /// The values at [`PERCENTILES`], to 3 digits.
-    pub percentiles_ns: [u64; 17],
+    /// The percentiles that were asked for with their values, to 3 digits.
+    pub percentiles_ns: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    /// The value at one of [`PERCENTILES`]; `None` for a percentile that is not in the list.
+    /// The value at a percentile; `None` for one that was not asked for.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
-        let at = PERCENTILES
+        let found = self
+            .percentiles_ns
             .iter()
-            .position(|known| (known - percent).abs() < 1e-9)?;
-        Some(self.percentiles_ns[at])
+            .find(|(known, _)| (known - percent).abs() < 1e-9);
+        found.map(|(_, ns)| *ns)
     }
 }
 
@@ -129,13 +138,13 @@ mod tests {
     fn percentiles_are_right_to_three_digits_and_the_rest_exact() {
         let mut recorder = Recorder::new();
         (1..=100_000).for_each(|ns| recorder.record(ns));
-        let latency = recorder.summary();
+        let latency = recorder.summary(&PERCENTILES);
         assert_eq!(
             (latency.count, latency.min_ns, latency.max_ns),
             (100_000, 1, 100_000)
         );
         assert!((latency.mean_ns - 50_000.5).abs() < 1e-6);
-        for (percent, ns) in PERCENTILES.iter().zip(latency.percentiles_ns) {
+        for (percent, ns) in latency.percentiles_ns {
             let exact = percent * 1000.0;
             let error = (real(u128::from(ns)) - exact).abs() / exact;
             assert!(error < 0.001, "{percent}: {ns}");
@@ -144,7 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_recorded_is_all_zero() {
-        assert_eq!(Recorder::new().summary(), Latency::default());
+        assert_eq!(Recorder::new().summary(&PERCENTILES), Latency::default());
     }
 
     #[test]
@@ -156,13 +165,13 @@ mod tests {
             both.record(ns * 17);
         }
         one.add(&two);
-        assert_eq!(one.summary(), both.summary());
+        assert_eq!(one.summary(&PERCENTILES), both.summary(&PERCENTILES));
     }
 
     #[test]
     fn a_stall_beyond_the_bounds_keeps_its_true_maximum() {
         let mut recorder = Recorder::new();
         recorder.record(300_000_000_000);
-        assert_eq!(recorder.summary().max_ns, 300_000_000_000);
+        assert_eq!(recorder.summary(&PERCENTILES).max_ns, 300_000_000_000);
     }
 }

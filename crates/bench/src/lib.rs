@@ -14,6 +14,9 @@ pub mod latency;
 pub mod matrix;
 pub mod results;
 pub mod run;
+pub mod series;
+pub mod spread;
+pub mod steady;
 pub mod verify;
 pub mod workloads;
 
@@ -23,4 +26,4 @@ mod worker;
 pub use job::{Job, JobError, RUNTIME_MAX, Rw};
 pub use matrix::{Cell, Matrix, Row};
 pub use results::Results;
-pub use run::{Config, Phase, Progress, RunError, run};
+pub use run::{Config, Part, Phase, Progress, RunError, run, run_together};

@@ -9,6 +9,8 @@ use fabrix_block::Status;
 use crate::cpu::Cpu;
 use crate::job::Job;
 use crate::latency::{Latency, Recorder, real};
+use crate::series::Point;
+use crate::steady::Attained;
 
 /// One direction of one job, or of all jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,8 +113,12 @@ pub struct Results {
     pub jobs: Vec<JobResult>,
     /// All jobs together (fio's `group_reporting`).
     pub aggregate: JobResult,
-    /// Processor use while measuring.
+    /// Processor use while measuring; with several jobs side by side, all of theirs but `job_cores`.
     pub cpu: Cpu,
+    /// How the rates went, second by second or so.
+    pub series: Vec<Point>,
+    /// Present when the job asked for a steady state.
+    pub steady: Option<Attained>,
 }
 
 impl Results {
@@ -175,12 +181,12 @@ impl SideTally {
         }
     }
 
-    fn result(&self, runtime_ns: u64) -> Side {
-        let service = self.service.summary();
+    fn result(&self, runtime_ns: u64, percentiles: &[f64]) -> Side {
+        let service = self.service.summary(percentiles);
         let latency = self
             .latency
             .as_ref()
-            .map_or_else(|| service.clone(), Recorder::summary);
+            .map_or_else(|| service.clone(), |latency| latency.summary(percentiles));
         let seconds = real(runtime_ns.into()) / 1e9;
         let rate = |count: u64| {
             if runtime_ns == 0 {
@@ -254,14 +260,14 @@ impl Tally {
         self.cpu_time.as_secs_f64() / (real(self.runtime_ns.into()) / 1e9)
     }
 
-    /// The figures for the report.
-    pub(crate) fn result(&self) -> JobResult {
+    /// The figures for the report, with the values at these percentiles.
+    pub(crate) fn result(&self, percentiles: &[f64]) -> JobResult {
         let mut both = self.sides[0].clone();
         both.add(&self.sides[1]);
         JobResult {
-            read: self.sides[0].result(self.runtime_ns),
-            write: self.sides[1].result(self.runtime_ns),
-            total: both.result(self.runtime_ns),
+            read: self.sides[0].result(self.runtime_ns, percentiles),
+            write: self.sides[1].result(self.runtime_ns, percentiles),
+            total: both.result(self.runtime_ns, percentiles),
             cpu_time: self.cpu_time,
             errors: self.errors.clone(),
             busy: self.busy,
@@ -285,7 +291,7 @@ mod tests {
             job.sides[1].bytes = 500 * 4096;
             sum.add(&job);
         }
-        let result = sum.result();
+        let result = sum.result(&[50.0]);
         assert_eq!(
             (result.write.ios, result.total.ios, result.read.ios),
             (1000, 1000, 0)

@@ -39,27 +39,42 @@ pub(crate) enum Command {
     Start,
     /// End now; what is in flight is still waited for.
     Stop,
+    /// The same, and nothing is missing: the rates are steady.
+    Enough,
 }
 
 /// What a job tells the run.
 pub(crate) enum Event {
-    /// The channel is open and has answered once: which job, and its task.
-    Ready(u32, TaskId),
+    /// The channel is open and has answered once: which worker, and its task.
+    Ready(usize, TaskId),
     /// The job could not begin: a sentence.
     Failed(String),
-    /// The job is over.
-    Ended(u32, Box<Tally>),
+    /// The job of this worker is over.
+    Ended(usize, Box<Tally>),
 }
 
 /// What anybody may look at while the job runs.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) ios: AtomicU64,
+    /// Reads, then writes.
+    pub(crate) sides: [SideCounters; 2],
     pub(crate) errors: AtomicU64,
+}
+
+/// One direction of [`Counters`].
+#[derive(Debug, Default)]
+pub(crate) struct SideCounters {
+    pub(crate) ios: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Latencies, added up.
+    pub(crate) wait_ns: AtomicU64,
 }
 
 /// What a worker is made of.
 pub(crate) struct Setup {
+    /// Which of all workers of the run.
+    pub(crate) worker: usize,
+    /// Which of the jobs that `numjobs` asks for.
     pub(crate) index: u32,
     pub(crate) job: Job,
     pub(crate) region: Region,
@@ -97,8 +112,13 @@ pub(crate) struct Worker {
     /// The slot whose request the disk had no room for.
     parked: Option<u32>,
     in_flight: u32,
-    /// Requests started since the phase that counts them began.
+    /// Requests started since the phase that counts them began, and their bytes.
     started: u64,
+    started_bytes: u64,
+    /// Bytes of one unit of the region.
+    unit_bytes: u32,
+    /// Bytes of the longest read and of the longest write: so long are the buffers.
+    longest: [usize; 2],
     life: Life,
     /// The clock as last read.
     now_ns: u64,
@@ -153,6 +173,9 @@ impl Worker {
             parked: None,
             in_flight: 0,
             started: 0,
+            started_bytes: 0,
+            longest: [false, true].map(|write| longest(job, write)),
+            unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
             life: Life::default(),
             now_ns: clock_ns(),
             tally: Tally::new(job.rate.is_some(), job.verify),
@@ -189,6 +212,7 @@ impl Worker {
         };
         self.idle.pop_front();
         self.started += 1;
+        self.started_bytes += self.bytes(access) as u64;
         self.prepare(shard, slot, access, meant_ns);
         Some(slot)
     }
@@ -197,6 +221,7 @@ impl Worker {
     fn probe(&mut self) -> Access {
         let first = Access {
             unit: 0,
+            units: 1,
             write: false,
         };
         self.verifier
@@ -234,16 +259,25 @@ impl Worker {
         let unit = unit?;
         let free = verifier.claim(unit);
         assert!(free, "everything was drained before reading back");
-        Some(Access { unit, write: false })
+        Some(Access {
+            unit,
+            units: 1,
+            write: false,
+        })
+    }
+
+    fn bytes(&self, access: Access) -> usize {
+        (access.units * self.unit_bytes) as usize
     }
 
     fn prepare(&mut self, shard: &mut Shard, slot: u32, access: Access, meant_ns: u64) {
-        let bytes = self.setup.job.block_bytes as usize;
+        let bytes = self.bytes(access);
+        let longest = self.longest[usize::from(access.write)];
         let slot = &mut self.slots[slot as usize];
         (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.now_ns);
         if !access.write {
             // A read fills its buffer, so nobody else may look at it; the probe of a job that only writes has none.
-            replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(bytes));
+            replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));
             return;
         }
         // A disk may still be sending what it has answered already: such a buffer can be sent again, not changed.
@@ -251,7 +285,7 @@ impl Worker {
         replace_unless(
             &mut slot.write,
             |buf| !stamps || buf.is_unique(),
-            || filled(shard, bytes, meant_ns),
+            || filled(shard, longest, meant_ns),
         );
         if let (Some(verifier), Some(buf)) = (&mut self.verifier, &mut slot.write) {
             verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
@@ -307,7 +341,7 @@ impl Worker {
                 Operation::Read
             },
             lba: self.setup.region.lba_of(access.unit),
-            blocks: self.setup.region.blocks_per_unit,
+            blocks: access.units * self.setup.region.blocks_per_unit,
             payload: Payload::Owned(buf),
             token: Token {
                 task: self.id,
@@ -324,7 +358,7 @@ impl Worker {
         self.idle.push_back(slot);
         self.verify(slot, status);
         match (status.is_ok(), self.life.phase) {
-            (_, Phase::Probe) => {}
+            (true, Phase::Probe) => {}
             (true, _) => self.count(slot),
             (false, _) => self.failed(shard, slot, status),
         }
@@ -348,9 +382,10 @@ impl Worker {
             return;
         }
         let slot = &self.slots[slot as usize];
+        let bytes = self.bytes(slot.access) as u64;
         let side = &mut self.tally.sides[usize::from(slot.access.write)];
         side.ios += 1;
-        side.bytes += u64::from(self.setup.job.block_bytes);
+        side.bytes += bytes;
         side.service
             .record(self.now_ns.saturating_sub(slot.start_ns));
         if let Some(latency) = &mut side.latency {
@@ -371,11 +406,7 @@ impl Worker {
         match (slot.access.write, &slot.read) {
             (true, _) => verifier.acknowledge(unit),
             (false, Some(buf)) => {
-                verifier.check(
-                    unit,
-                    &buf.bytes()[..self.setup.job.block_bytes as usize],
-                    verified,
-                );
+                verifier.check(unit, &buf.bytes()[..self.unit_bytes as usize], verified);
             }
             (false, None) => verifier.kept(unit, verified),
         }
@@ -385,7 +416,7 @@ impl Worker {
     fn failed(&mut self, shard: &mut Shard, slot: u32, status: Status) {
         let access = self.slots[slot as usize].access;
         let lba = self.setup.region.lba_of(access.unit);
-        let blocks = self.setup.region.blocks_per_unit;
+        let blocks = access.units * self.setup.region.blocks_per_unit;
         let index = self.setup.index;
         let kind = if access.write { "write" } else { "read" };
         self.tally.errors.count(status, || {
@@ -393,7 +424,8 @@ impl Worker {
                 "job {index}: the {kind} of {blocks} blocks at LBA {lba} was answered {status:?}"
             )
         });
-        if !self.setup.job.continue_on_error {
+        let probing = self.life.phase == Phase::Probe;
+        if !self.setup.job.continue_on_error || probing {
             self.give_up(
                 shard,
                 format!("ended by its first failed request ({status:?})"),
@@ -430,6 +462,7 @@ impl Task for Worker {
         match message.downcast().map(|command| *command) {
             Ok(Command::Start) => self.begin(shard),
             Ok(Command::Stop) => self.stop(shard),
+            Ok(Command::Enough) => self.enough(shard),
             Err(_) => debug_assert!(false, "only the run knows this task, and it sends commands"),
         }
     }
@@ -442,16 +475,19 @@ fn clock_ns() -> u64 {
 }
 
 fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
-    let bytes = job.block_bytes as usize;
     let percent = job.percent_read();
     let mut slot = Slot::default();
     if percent > 0 || job.verify {
-        slot.read = Some(shard.take_buf(bytes)?);
+        slot.read = Some(shard.take_buf(longest(job, false))?);
     }
     if percent < 100 {
-        slot.write = Some(filled(shard, bytes, seed)?);
+        slot.write = Some(filled(shard, longest(job, true), seed)?);
     }
     Some(slot)
+}
+
+fn longest(job: &Job, write: bool) -> usize {
+    job.sizes(write).longest_bytes() as usize
 }
 
 /// A buffer for writes. Touched here, once: the measured time pays neither for page faults nor for contents.

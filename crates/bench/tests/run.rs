@@ -12,8 +12,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use disk::{Act, Manner, TestDisk, job, results, try_run};
+use fabrix_bench::access::Distribution;
 use fabrix_bench::arrivals::{Pacing, Rate};
-use fabrix_bench::{Config, Job, RunError, Rw, run};
+use fabrix_bench::job::Share;
+use fabrix_bench::steady::Steady;
+use fabrix_bench::{Config, Job, Part, Results, RunError, Rw, run, run_together};
 use fabrix_block::{Device, Status};
 
 fn honest(manner: Manner) -> Arc<TestDisk> {
@@ -339,4 +342,168 @@ fn an_impossible_job_never_touches_the_disk() {
     let error = try_run(&honest(Manner::AtOnce), &job, &Config::default())
         .expect_err("1000 is no multiple");
     assert!(matches!(error, RunError::Job(_)), "{error}");
+}
+
+#[test]
+fn a_failed_first_read_is_an_error_with_its_sentence() {
+    for continue_on_error in [false, true] {
+        let disk = Arc::new(TestDisk::new(64, Manner::Later(64), |_| {
+            Act::Answer(Status::MediaRead)
+        }));
+        let job = Job {
+            continue_on_error,
+            ..job(Rw::RandRead, 10)
+        };
+        let error = try_run(&disk, &job, &Config::default()).expect_err("it cannot be read");
+        assert_eq!(
+            error.to_string(),
+            "the first read of job 0 failed: job 0: the read of 1 blocks at LBA 0 was answered MediaRead"
+        );
+    }
+}
+
+#[test]
+fn requests_of_several_sizes_are_counted_with_their_bytes() {
+    let disk = honest(Manner::Later(64));
+    let shares = [(4096, 50), (16384, 50)].map(|(bytes, percent)| Share { bytes, percent });
+    let job = Job {
+        split: [shares.into(), shares.into()],
+        ..job(Rw::RandMixed, 4000)
+    };
+    let total = results(&disk, &job).aggregate.total;
+    let blocks: u64 = disk.seen().iter().map(|seen| u64::from(seen.blocks)).sum();
+    assert_eq!((total.ios, total.bytes), (4000, blocks * 4096));
+    let long = disk.seen().iter().filter(|seen| seen.blocks == 4).count();
+    assert!((1850..=2150).contains(&long), "{long} of 4000 are long");
+}
+
+#[test]
+fn loops_end_a_job_when_it_has_moved_its_region_so_often() {
+    let disk = honest(Manner::Later(64));
+    let job = Job {
+        loops: Some(3),
+        number_ios: None,
+        ..job(Rw::Write, 1)
+    };
+    let results = results(&disk, &job);
+    assert_eq!(results.aggregate.write.bytes, 3 * 64 * 4096);
+    assert!(results.is_clean());
+}
+
+#[test]
+fn zipfs_law_asks_few_places_often() {
+    let disk = honest(Manner::AtOnce);
+    let job = Job {
+        distribution: Distribution::Zipf { theta: 1.2 },
+        ..job(Rw::RandRead, 10_000)
+    };
+    results(&disk, &job);
+    let mut hits = [0_u32; 64];
+    disk.seen()
+        .iter()
+        .for_each(|seen| hits[usize::try_from(seen.lba).expect("64 blocks")] += 1);
+    hits.sort_unstable_by(|one, other| other.cmp(one));
+    assert!(
+        hits[0] > 2500 && hits[..8].iter().sum::<u32>() > 6000,
+        "{hits:?}"
+    );
+}
+
+/// Reads from a disk that stands still once, for 300 ms, with one request in flight.
+fn stalled(rate: Option<Rate>) -> Results {
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
+        match seen.number {
+            100 => Act::Stall(Duration::from_millis(300)),
+            _ => Act::Honest,
+        }
+    }));
+    let job = Job {
+        iodepth: 1,
+        rate,
+        percentiles: vec![50.0, 90.0, 99.0],
+        ..job(Rw::RandRead, 1000)
+    };
+    results(&disk, &job)
+}
+
+#[test]
+fn an_open_loop_shows_a_stall_that_a_closed_loop_hides() {
+    let closed = stalled(None).aggregate.read;
+    assert!(
+        closed.latency.max_ns >= 290_000_000,
+        "{}",
+        closed.latency.max_ns
+    );
+    let hidden = closed
+        .latency
+        .percentile_ns(99.0)
+        .expect("it was asked for");
+    assert!(
+        hidden < 50_000_000,
+        "one request of 1000 was slow: {hidden} ns"
+    );
+    let iops = 2000;
+    let open = stalled(Some(Rate {
+        iops,
+        pacing: Pacing::Poisson,
+    }))
+    .aggregate
+    .read;
+    // 600 of the 1000 requests were meant to start while the disk stood still.
+    let shown = open.latency.percentile_ns(50.0).expect("it was asked for");
+    assert!(
+        shown > 50_000_000,
+        "half of the requests waited: {shown} ns"
+    );
+    let service = open.service.percentile_ns(99.0).expect("it was asked for");
+    assert!(
+        service < 50_000_000,
+        "the disk itself was slow once: {service} ns"
+    );
+}
+
+#[test]
+fn several_jobs_run_side_by_side_and_keep_their_results_apart() {
+    let disk = honest(Manner::Later(64)) as Arc<dyn Device>;
+    let (reads, writes) = (job(Rw::Read, 500), job(Rw::Write, 300));
+    let devices = [disk];
+    let parts = [&reads, &writes].map(|job| Part {
+        devices: &devices,
+        job,
+    });
+    let results = run_together(&parts, &Config::default(), &mut |_| {}).expect("they can be run");
+    let moved = |at: usize| {
+        (
+            results[at].aggregate.read.ios,
+            results[at].aggregate.write.ios,
+        )
+    };
+    assert_eq!((moved(0), moved(1)), ((500, 0), (0, 300)));
+}
+
+#[test]
+fn a_steady_disk_ends_its_job_before_its_time_and_cleanly() {
+    let window = Duration::from_millis(40);
+    let steady = Steady::parse("iops_slope:100000%", window, Duration::ZERO).expect("fio's form");
+    let job = Job {
+        steady: Some(steady),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let config = Config {
+        progress_every: Duration::from_millis(5),
+        ..Config::default()
+    };
+    let results = try_run(&honest(Manner::Later(64)), &job, &config).expect("it can be run");
+    assert!(results.is_clean(), "{:?}", results.aggregate.ended_early);
+    assert!(
+        results
+            .steady
+            .is_some_and(|attained| attained.at >= Some(window))
+    );
+    let series: u64 = results.series.iter().map(|point| point.sides[0].ios).sum();
+    assert!(
+        series > 0 && series <= results.aggregate.read.ios,
+        "{series}"
+    );
 }

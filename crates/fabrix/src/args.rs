@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use fabrix_bench::Rw;
+use crate::cli::bench::args::BenchArgs;
+
 use fabrix_block::spec::parse_size;
 use fabrix_rt::engine::Engine;
 
@@ -24,13 +25,13 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Export disks over NVMe/TCP and iSCSI until interrupted
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Change what a running `serve --api` serves, while hosts are connected
     Ctl(CtlArgs),
     /// Ask a target which subsystems it offers
     Discover(DiscoverArgs),
     /// Measure a disk, local or remote, in fio's words
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Serve a RAM disk, measure it locally and over NVMe/TCP, and write a report
     Demo(DemoArgs),
     /// Say what this machine can do, and what to change where it cannot
@@ -148,6 +149,21 @@ pub(crate) struct RemoteArgs {
     pub(crate) fast_io_fail_tmo: Duration,
 }
 
+impl Default for RemoteArgs {
+    /// What the command line says if nothing is written.
+    fn default() -> Self {
+        Self {
+            hdr_digest: false,
+            data_digest: false,
+            nr_io_queues: 1,
+            queue_size: 128,
+            hostnqn: None,
+            initiator: None,
+            fast_io_fail_tmo: Duration::from_secs(60),
+        }
+    }
+}
+
 /// Arguments of `ctl`.
 #[derive(Args)]
 pub(crate) struct CtlArgs {
@@ -249,77 +265,6 @@ pub(crate) struct DiscoverArgs {
     pub(crate) output: Format,
 }
 
-/// Arguments of `bench`.
-#[derive(Args)]
-#[command(after_help = DISKS_HELP)]
-pub(crate) struct BenchArgs {
-    /// The disk to measure, as a URI
-    #[arg(value_name = "URI")]
-    pub(crate) uri: String,
-    /// What to do: read, write, randread, randwrite, rw, randrw
-    #[arg(long, default_value = "randread", value_parser = parse_rw, value_name = "MODE")]
-    pub(crate) rw: Rw,
-    /// Bytes of one I/O
-    #[arg(long, default_value = "4k", value_parser = parse_bytes, value_name = "SIZE")]
-    pub(crate) bs: u64,
-    /// I/Os in flight, per job
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) iodepth: u32,
-    /// Jobs at once, a thread each
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) numjobs: u32,
-    /// How long to measure; a number without unit counts seconds [default: 10s, without limit with --number-ios]
-    #[arg(long, value_parser = parse_time, value_name = "TIME")]
-    pub(crate) runtime: Option<Duration>,
-    /// End each job after so many I/Os
-    #[arg(long, alias = "number_ios", value_name = "N")]
-    pub(crate) number_ios: Option<u64>,
-    /// How long to run before measuring
-    #[arg(
-        long,
-        alias = "ramp_time",
-        alias = "ramp-time",
-        default_value = "0s",
-        value_name = "TIME"
-    )]
-    #[arg(value_parser = parse_time)]
-    pub(crate) ramp: Duration,
-    /// Reads in a mix, in percent
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100), value_name = "PERCENT")]
-    pub(crate) rwmixread: u8,
-    /// How much of the disk to use
-    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
-    pub(crate) size: Option<u64>,
-    /// Where on the disk to start
-    #[arg(long, default_value = "0", value_parser = parse_bytes, value_name = "SIZE")]
-    pub(crate) offset: u64,
-    /// Write blocks that carry their address, a generation and a checksum; read them back and compare
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// Offered load per job, in I/Os a second: latency counts from when an I/O was due
-    #[arg(long, alias = "rate_iops", value_name = "IOPS")]
-    pub(crate) rate_iops: Option<u32>,
-    /// Connect, then stay idle for so long, measuring nothing
-    #[arg(long, value_parser = parse_time, value_name = "TIME", conflicts_with = "verify")]
-    pub(crate) hold: Option<Duration>,
-    /// Write even on a disk that carries a partition table or a file system
-    #[arg(long)]
-    pub(crate) allow_write: bool,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
-    pub(crate) remote: RemoteArgs,
-    /// How to print the results
-    #[arg(
-        short,
-        long,
-        alias = "output-format",
-        value_enum,
-        default_value = "text"
-    )]
-    pub(crate) output: Format,
-}
-
 /// Arguments of `demo`.
 #[derive(Args)]
 pub(crate) struct DemoArgs {
@@ -370,7 +315,7 @@ fn parse_iqn(text: &str) -> Result<String, String> {
     )
 }
 
-fn parse_cores(text: &str) -> Result<Cores, String> {
+pub(crate) fn parse_cores(text: &str) -> Result<Cores, String> {
     let allowed = fabrix_rt::topology::cpus();
     let number = |part: &str| match part.parse::<usize>() {
         Ok(core) if allowed.contains(&core) => Ok(core),
@@ -396,7 +341,7 @@ fn parse_cores(text: &str) -> Result<Cores, String> {
     Ok(Cores(cores))
 }
 
-fn parse_engine(text: &str) -> Result<Engine, String> {
+pub(crate) fn parse_engine(text: &str) -> Result<Engine, String> {
     match text {
         "auto" => Ok(Engine::Auto),
         "io-uring" | "io_uring" => Ok(Engine::IoUring),
@@ -407,33 +352,30 @@ fn parse_engine(text: &str) -> Result<Engine, String> {
     }
 }
 
-fn parse_rw(text: &str) -> Result<Rw, String> {
-    Rw::parse(text).map_err(|error| error.to_string())
-}
-
-fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
 }
 
-/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h.
-fn parse_time(text: &str) -> Result<Duration, String> {
+/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h; a point is allowed.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text
-        .find(|c: char| !c.is_ascii_digit())
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
-    let wrong = || format!("`{text}` is not a time; write 10, 500ms, 30s, 5m or 1h");
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let factor_us = match &text[digits..] {
-        "us" => 1,
-        "ms" => 1_000,
-        "" | "s" => 1_000_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
+    let wrong = || format!("`{text}` is not a time; write 10, 0.5, 500ms, 30s, 5m or 1h");
+    let seconds = match &text[digits..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
         _ => return Err(wrong()),
     };
-    number
-        .checked_mul(factor_us)
-        .map(Duration::from_micros)
-        .ok_or_else(wrong)
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    // Rounded to microseconds: 0.1 s is 100 ms, and not a little more.
+    let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+    Ok(Duration::from_micros(
+        u64::try_from((time + Duration::from_nanos(500)).as_micros()).map_err(|_| wrong())?,
+    ))
 }
 
 const AFTER_HELP: &str = "\
@@ -442,7 +384,7 @@ Start here:
   fabrix serve ram:1G --run 'fabrix bench $uri' serve and measure in one line
   fabrix doctor                                 what would make it faster";
 
-const DISKS_HELP: &str = "\
+pub(crate) const DISKS_HELP: &str = "\
 Disks:
   ram:1G                          memory
   null:1T                         reads zeroes, forgets writes
@@ -468,10 +410,17 @@ mod tests {
         assert_eq!(parse_time("10"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_time("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("0.1ms"), Ok(Duration::from_micros(100)));
+        assert!(parse_time("1.2.3").is_err() && parse_time(".").is_err());
+        assert!(
+            parse_time(&"9".repeat(400)).is_err(),
+            "more than can be counted"
+        );
         assert!(
             parse_time("5 days")
                 .unwrap_err()
-                .contains("write 10, 500ms")
+                .contains("write 10, 0.5, 500ms")
         );
         assert!(parse_time("").is_err());
     }

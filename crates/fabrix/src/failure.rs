@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Connect = 3,
     /// Data read back is not what was written.
     Verify = 5,
+    /// Results are worse than they may be.
+    Regression = 6,
 }
 
 /// A failure of the whole command.

@@ -24,7 +24,7 @@ on_both_engines!(
 fn open(engine: Engine, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
     let (options, notes) = options(engine);
     let options = Options {
-        fast_io_fail: Duration::from_millis(400),
+        fast_io_fail: Duration::from_secs(2),
         ..options
     };
     let disk = connect(&address(unit), &initiator(), &options).expect("an honest target");

@@ -73,7 +73,7 @@ impl Worker {
         if self.life.phase != Phase::Ready {
             return;
         }
-        self.started = 0;
+        (self.started, self.started_bytes) = (0, 0);
         self.life.counts = true;
         self.arrivals.begin(self.now_ns);
         self.life.phase = Phase::Ramp {
@@ -95,6 +95,14 @@ impl Worker {
         }
     }
 
+    /// There is nothing more to learn: ends as if its time were over.
+    pub(super) fn enough(&mut self, shard: &mut Shard) {
+        if matches!(self.life.phase, Phase::Measure { .. }) {
+            self.drain(shard);
+        }
+        self.pump(shard);
+    }
+
     /// Moves on when the time of a phase is over.
     #[inline]
     pub(super) fn advance(&mut self, shard: &mut Shard) {
@@ -108,12 +116,11 @@ impl Worker {
     }
 
     fn asked_enough(&self) -> bool {
-        let enough = self
-            .setup
-            .job
-            .number_ios
-            .is_some_and(|ios| self.started >= ios);
-        enough && self.parked.is_none()
+        let job = &self.setup.job;
+        let ios = job.number_ios.is_some_and(|ios| self.started >= ios);
+        let region_bytes = self.setup.region.units * u64::from(self.unit_bytes);
+        let enough = |loops: u32| self.started_bytes >= region_bytes.saturating_mul(loops.into());
+        (ios || job.loops.is_some_and(enough)) && self.parked.is_none()
     }
 
     fn is_stalled(&self) -> bool {
@@ -123,7 +130,7 @@ impl Worker {
 
     fn begin_measuring(&mut self, shard: &mut Shard) {
         self.tally.begin_measuring();
-        self.started = 0;
+        (self.started, self.started_bytes) = (0, 0);
         self.life.measured_from_ns = Some(self.now_ns);
         self.life.cpu_from = topology::thread_cpu_time();
         self.life.phase = Phase::Measure {
@@ -165,7 +172,7 @@ impl Worker {
         match self.life.phase {
             Phase::Probe if self.started > 0 => {
                 self.life.phase = Phase::Ready;
-                self.tell(Event::Ready(self.setup.index, self.id));
+                self.tell(Event::Ready(self.setup.worker, self.id));
             }
             Phase::Drain => self.drained(shard),
             Phase::ReadBack { next } if next >= self.setup.region.units => self.end(shard),
@@ -213,7 +220,7 @@ impl Worker {
         // The channel is closed on its own shard, while that still turns.
         self.channel = None;
         let tally = std::mem::replace(&mut self.tally, Tally::new(false, false));
-        self.tell(Event::Ended(self.setup.index, Box::new(tally)));
+        self.tell(Event::Ended(self.setup.worker, Box::new(tally)));
         shard.remove(self.id);
         shard.stop();
     }
@@ -225,12 +232,14 @@ impl Worker {
 
     /// Shows the counters to whoever draws the progress.
     pub(super) fn publish(&self) {
-        let ios = self.tally.sides[0].ios + self.tally.sides[1].ios;
-        self.setup.counters.ios.store(ios, Relaxed);
-        self.setup
-            .counters
-            .errors
-            .store(self.tally.errors.total(), Relaxed);
+        let counters = &self.setup.counters;
+        for (counters, side) in counters.sides.iter().zip(&self.tally.sides) {
+            counters.ios.store(side.ios, Relaxed);
+            counters.bytes.store(side.bytes, Relaxed);
+            let latency = side.latency.as_ref().unwrap_or(&side.service);
+            counters.wait_ns.store(latency.sum_ns(), Relaxed);
+        }
+        counters.errors.store(self.tally.errors.total(), Relaxed);
     }
 }
 

@@ -11,7 +11,7 @@ use fabrix_block::{
     Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Operation, Payload, Request,
     Status, Submit,
 };
-use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Task, TaskId, Token};
 
 /// Bytes of a block, and of a request unless a test says otherwise.
 pub const BLOCK: usize = 4096;
@@ -49,6 +49,8 @@ pub enum Act {
     Keep,
     /// Never answers.
     Silence,
+    /// Honest, but the answer comes so much later.
+    Stall(Duration),
 }
 
 /// How requests are answered.
@@ -149,9 +151,11 @@ impl Device for TestDisk {
             ));
         }
         let waiting = Rc::new(RefCell::new(Vec::new()));
-        let task = shard.add(Rc::new(RefCell::new(Later {
+        let later = Rc::new(RefCell::new(Later {
             waiting: Rc::clone(&waiting),
-        })));
+            stalled: None,
+        }));
+        let task = shard.add(Rc::clone(&later) as Rc<RefCell<dyn Task>>);
         let (script, state) = (Arc::clone(&self.script), Arc::clone(&self.state));
         Ok(Box::new(TestChannel {
             manner: self.manner,
@@ -159,6 +163,7 @@ impl Device for TestDisk {
             state,
             waiting,
             task,
+            later,
             silent: Vec::new(),
             kept: VecDeque::new(),
         }))
@@ -170,10 +175,18 @@ type Waiting = Rc<RefCell<Vec<(Seen, Token, Completion)>>>;
 /// Answers at the end of the turn.
 struct Later {
     waiting: Waiting,
+    /// The one answer that comes later still.
+    stalled: Option<(Token, Completion)>,
 }
 
 impl Task for Later {
     fn completed(&mut self, _: &mut Shard, _: u32, _: Completion) {}
+
+    fn expired(&mut self, shard: &mut Shard, _: u32) {
+        if let Some((token, completion)) = self.stalled.take() {
+            shard.complete(token, completion);
+        }
+    }
 
     fn flush(&mut self, shard: &mut Shard) {
         for (_, token, completion) in self.waiting.borrow_mut().drain(..) {
@@ -188,6 +201,7 @@ struct TestChannel {
     state: Arc<Mutex<State>>,
     waiting: Waiting,
     task: TaskId,
+    later: Rc<RefCell<Later>>,
     silent: Vec<Loan>,
     kept: VecDeque<Buf>,
 }
@@ -209,6 +223,20 @@ impl Channel for TestChannel {
         }
         if act == Act::Silence {
             self.silent.push(loan);
+            return Submit::Pending;
+        }
+        if let Act::Stall(time) = act {
+            let completion = Completion {
+                result: status.to_result(),
+                loan,
+            };
+            self.later.borrow_mut().stalled = Some((token, completion));
+            let wake = Token {
+                task: self.task,
+                slot: 0,
+            };
+            let until = shard.now().0 + u64::try_from(time.as_nanos()).expect("a short stall");
+            shard.set_timer(wake, Nanos(until));
             return Submit::Pending;
         }
         if self.manner == Manner::AtOnce {
@@ -254,14 +282,15 @@ impl State {
         };
         let start = usize::try_from(lba).expect("a small disk") * BLOCK;
         let place = start..start + request.blocks as usize * BLOCK;
+        let length = place.len();
         let Payload::Owned(mut buf) = request.payload else {
             panic!("the benchmark owns its buffers")
         };
         match act {
             Act::Answer(status) => return (seen, act, status, Loan::Buf(buf)),
-            Act::Zeroes => buf.bytes_mut().fill(0),
-            _ if write => self.bytes[place].copy_from_slice(buf.bytes()),
-            _ => buf.bytes_mut().copy_from_slice(&self.bytes[place]),
+            Act::Zeroes => buf.bytes_mut()[..length].fill(0),
+            _ if write => self.bytes[place].copy_from_slice(&buf.bytes()[..length]),
+            _ => buf.bytes_mut()[..length].copy_from_slice(&self.bytes[place]),
         }
         if let Act::Flip(bit) = act {
             buf.bytes_mut()[bit / 8] ^= 1 << (bit % 8);

@@ -261,7 +261,7 @@ impl From<Failure> for Refusal {
         let status = match failure.kind() {
             Kind::Usage => StatusCode::BAD_REQUEST,
             Kind::Connect => StatusCode::BAD_GATEWAY,
-            Kind::Io | Kind::Verify => StatusCode::INTERNAL_SERVER_ERROR,
+            Kind::Io | Kind::Verify | Kind::Regression => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self { status, failure }
     }

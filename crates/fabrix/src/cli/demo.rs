@@ -3,7 +3,6 @@
 //! The workloads are those of a published comparison of NVMe-oF targets: 4k and 64k, sequential and random, read,
 //! write and half of each, and 8k random with 70 % writes.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,29 +12,28 @@ use std::time::{Duration, Instant};
 use fabrix_bench::workloads::{Reading, fill, thirteen};
 use fabrix_bench::{Cell, Config, Job, Matrix, Row};
 use fabrix_block::Device;
-use fabrix_block::exclusive::Exclusive;
 use fabrix_block::spec::Size;
 use fabrix_rt::ShardConfig;
-use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::bench::{run_failure, stop_flag};
+use super::bench::session::{run_failure, stop_flag};
 use super::terminal::{print, say};
-use crate::args::{Cores, DemoArgs, EngineArgs, Format, RemoteArgs};
-use crate::disks::{Opener, host_options};
+use crate::args::{DemoArgs, Format, RemoteArgs};
+use crate::disks::Opener;
 use crate::failure::Failure;
+use crate::profiles::loopback::Loopback;
 use crate::report;
-use crate::shards::{Shards, raise_open_files};
+use crate::shards::raise_open_files;
 
 /// What is measured each time: one job that keeps so many requests in flight.
 const IODEPTH: u32 = 32;
-const NQN: &str = "nqn.2026-01.io.fabrix:demo";
+const SCOPE: &str = "nqn.2026-01.io.fabrix:demo";
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     raise_open_files();
     let stop = stop_flag()?;
     let disk = ram_disk(args)?;
-    let stage = Stage::set(args, Arc::clone(&disk))?;
+    let stage = Stage::set(args, &disk)?;
     let (runtime, ramp) = if args.quick { (400, 80) } else { (2_400, 300) };
     let (runtime, ramp) = (Duration::from_millis(runtime), Duration::from_millis(ramp));
     let jobs = thirteen(Reading::Names, 1, IODEPTH, runtime, ramp);
@@ -47,7 +45,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         let local = stage.measure(&disk, job, &stop, None)?;
         bar.inc(1);
         bar.set_message(format!("{}, over NVMe/TCP", job.name));
-        let remote = stage.measure(&stage.remote, job, &stop, Some(&stage.shards))?;
+        let remote = stage.measure(&stage.loopback.device(), job, &stop, Some(&stage.loopback))?;
         bar.inc(1);
         rows.push(Row {
             name: job.name.clone(),
@@ -56,7 +54,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         });
     }
     bar.finish_and_clear();
-    stage.strike();
+    drop(stage);
     let matrix = Matrix {
         local: format!("ram:{}", Size(args.size)),
         remote: "NVMe/TCP over loopback".to_owned(),
@@ -66,83 +64,29 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
 }
 
 fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
-    let remote = RemoteArgs {
-        hdr_digest: false,
-        data_digest: false,
-        nr_io_queues: 1,
-        queue_size: 128,
-        hostnqn: None,
-        initiator: None,
-        fast_io_fail_tmo: Duration::from_secs(10),
-    };
-    Opener::new(&remote, args.engine, NQN)?.open(&format!("ram:{}", Size(args.size)), 0, false)
+    let opener = Opener::new(&RemoteArgs::default(), args.engine, SCOPE)?;
+    opener.open(&format!("ram:{}", Size(args.size)), 0, false)
 }
 
-/// The target, and the disk as seen through it.
+/// The disk as seen through a target, and how jobs are run.
 struct Stage {
-    shards: Shards,
-    target: Target,
-    remote: Arc<dyn Device>,
+    loopback: Loopback,
     config: Config,
 }
 
 impl Stage {
     /// Target on the first processor, load on the second, where there are two.
-    fn set(args: &DemoArgs, disk: Arc<dyn Device>) -> Result<Self, Failure> {
-        let cpus = fabrix_rt::topology::cpus();
-        let engine = EngineArgs {
-            cores: (cpus.len() > 1).then(|| Cores(vec![cpus[0]])),
-            engine: args.engine,
-        };
-        let shards = Shards::start(engine.cores.as_ref(), engine.engine)?;
-        let config = TargetConfig {
-            subsystem: SubsystemConfig {
-                nqn: NQN.to_owned(),
-                serial: disk.identity().serial.clone(),
-                model: "Fabrix demo".to_owned(),
-                firmware: env!("CARGO_PKG_VERSION").chars().take(8).collect(),
-                hosts: None,
-                max_io_queues: 8,
-                max_queue_entries: 128,
-                grows: false,
-                max_transfer_bytes: disk.geometry().max_transfer_bytes,
-            },
-            exports: vec![Export {
-                nsid: 1,
-                device: Exclusive::wrap(disk),
-            }],
-            iscsi_name: "iqn.2026-01.io.fabrix:demo".to_owned(),
-            initiators: Initiators::anybody(),
-            keeper: None,
-            listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
-            max_connections: 64,
-            max_strangers: 64,
-            notify: Box::new(|_| {}),
-        };
-        let target = Target::start(config, shards.remotes()).map_err(Failure::io)?;
-        let address = fabrix_host::Address {
-            host: "127.0.0.1".to_owned(),
-            port: target.addresses()[0].port(),
-            subsystem: Some(NQN.to_owned()),
-            nsid: Some(1),
-        };
-        let options = fabrix_host::Options {
-            engine: args.engine,
-            ..host_options(None)?
-        };
-        let remote = Arc::new(fabrix_host::connect(&address, &options)?);
+    fn set(args: &DemoArgs, disk: &Arc<dyn Device>) -> Result<Self, Failure> {
         let config = Config {
             shard: ShardConfig {
                 engine: args.engine,
                 ..ShardConfig::default()
             },
-            pin: cpus.get(1).copied().into_iter().collect(),
+            pin: Loopback::load_cores().into_iter().take(1).collect(),
             ..Config::default()
         };
         Ok(Self {
-            shards,
-            target,
-            remote,
+            loopback: Loopback::serve(disk, &RemoteArgs::default(), args.engine)?,
             config,
         })
     }
@@ -153,13 +97,13 @@ impl Stage {
         disk: &Arc<dyn Device>,
         job: &Job,
         stop: &Arc<AtomicBool>,
-        target: Option<&Shards>,
+        target: Option<&Loopback>,
     ) -> Result<Cell, Failure> {
         let config = Config {
             stop: Some(Arc::clone(stop)),
             ..self.config.clone()
         };
-        let before = target.map(|shards| (Instant::now(), shards.cpu_time()));
+        let before = target.map(|target| (Instant::now(), target.cpu_time()));
         let results = fabrix_bench::run(&[Arc::clone(disk)], job, &config, &mut |_| {});
         let results = results.map_err(|error| run_failure(&disk.identity().name, &error))?;
         if stop.load(Ordering::Relaxed) {
@@ -168,16 +112,11 @@ impl Stage {
         if let Some(first) = &results.aggregate.errors.first {
             return Err(Failure::io(format!("{}: {first}", job.name)));
         }
-        let cores = before.zip(target).map(|((at, used), shards)| {
-            let used = shards.cpu_time().saturating_sub(used);
+        let cores = before.zip(target).map(|((at, used), target)| {
+            let used = target.cpu_time().saturating_sub(used);
             used.as_secs_f64() / at.elapsed().as_secs_f64()
         });
         Ok(Cell::new(&results, cores))
-    }
-
-    fn strike(self) {
-        self.target.drain();
-        self.shards.stop();
     }
 }
 

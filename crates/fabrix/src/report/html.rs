@@ -6,8 +6,9 @@
 use fabrix_bench::matrix::{Cell, Matrix, Row};
 
 use super::number::{cores, grouped, mb_per_s, moment, percent, short};
+use super::page::facts;
 use super::svg::{Chart, Group, Line, Mark, Scale, draw, escape};
-use super::{Context, matrix as table};
+use super::{Context, figure, matrix as table};
 
 const STYLE: &str = include_str!("report.css");
 
@@ -26,8 +27,9 @@ pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\n\
          <meta name=\"color-scheme\" content=\"light dark\" />\n\
-         <title>Fabrix: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <title>Fabrix: {title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n<main>\n\
          {}{}<div class=\"columns\">{columns}</div>\n{}{}</main>\n</body>\n</html>\n",
+        figure::STYLE,
         header(matrix, context, &title),
         tiles(matrix),
         full_table(matrix),
@@ -334,18 +336,6 @@ fn table_row(row: &Row) -> String {
         "<tr><th scope=\"row\">{}</th>{}</tr>\n",
         escape(&row.name),
         numbers.concat()
-    )
-}
-
-fn facts(context: &Context) -> String {
-    let pair = |(name, value): &(String, String)| {
-        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
-    };
-    let pairs: Vec<String> = context.facts.iter().map(pair).collect();
-    format!(
-        "<section class=\"card\">\n<h2>Machine and command</h2>\n<dl>\n{}</dl>\n<pre>{}</pre>\n</section>\n",
-        pairs.concat(),
-        escape(&context.command)
     )
 }
 

@@ -1,4 +1,4 @@
-//! One run as JSON with fio's keys.
+//! Runs and reports as JSON; the keys of a job are fio's.
 //!
 //! `jobs` has one entry, all jobs together, as fio with `group_reporting`; each job alone stands under
 //! `per_job`. What we do not measure (`slat_ns`, short and dropped requests) is there and zero, because
@@ -6,19 +6,54 @@
 //! its own. `schema` changes when a key changes its meaning.
 
 use fabrix_bench::job::Job;
-use fabrix_bench::latency::{Latency, PERCENTILES};
+use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
+use fabrix_bench::series::{Moved, Point};
 use serde_json::{Map, Value, json};
 
+use super::sheet::{Cell, Repeat, Report, Run, Table};
 use super::{Context, number};
 
 /// The version of the keys.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// The whole document of one run.
-pub(crate) fn run(results: &Results, context: &Context) -> Value {
-    let all = job(results, &results.aggregate);
-    let each: Vec<Value> = results.jobs.iter().map(|one| job(results, one)).collect();
+/// The whole document of runs that were made together: a job of fio's each.
+pub(crate) fn runs(runs: &[Run], context: &Context) -> Value {
+    let each = runs
+        .iter()
+        .flat_map(|run| run.results.jobs.iter().map(|one| job(&run.results, one)));
+    let mut document = head(context);
+    document["jobs"] = runs.iter().map(whole_run).collect();
+    document["per_job"] = each.collect();
+    document["cpu"] = runs.first().map_or(Value::Null, |run| cpu(&run.results));
+    document
+}
+
+/// The whole document of a report; `docs/BENCH.md` says what the keys are.
+pub(crate) fn report(report: &Report, context: &Context) -> Value {
+    let run = |run: &Run| {
+        json!({
+            "name": run.name,
+            "disk": run.disk,
+            "jobs": [whole_run(run)],
+            "per_job": run.results.jobs.iter().map(|one| job(&run.results, one)).collect::<Vec<_>>(),
+            "cpu": cpu(&run.results),
+            "target_cores": run.target_cores,
+            "repeats": repeats(run),
+        })
+    };
+    let mut document = head(context);
+    document["profile"] = json!(report.profile);
+    document["title"] = json!(report.title);
+    document["lead"] = json!(report.lead);
+    document["notes"] = json!(report.notes);
+    document["warnings"] = json!(report.warnings);
+    document["tables"] = report.tables.iter().map(table).collect();
+    document["runs"] = report.runs.iter().map(run).collect();
+    document
+}
+
+fn head(context: &Context) -> Value {
     json!({
         "schema": SCHEMA,
         "fabrix version": format!("fabrix-{}", context.version),
@@ -26,9 +61,63 @@ pub(crate) fn run(results: &Results, context: &Context) -> Value {
         "time": number::moment(context.timestamp),
         "command": context.command,
         "machine": facts(context),
-        "jobs": [all],
-        "per_job": each,
-        "cpu": cpu(results),
+    })
+}
+
+/// All jobs of a run together, with what only a whole run has.
+fn whole_run(run: &Run) -> Value {
+    let results = &run.results;
+    let mut value = job(results, &results.aggregate);
+    value["disk"] = json!(run.disk);
+    value["series"] = results.series.iter().map(point).collect();
+    if let Some(steady) = &results.steady {
+        value["steadystate"] = json!({
+            "attained": u8::from(steady.at.is_some()),
+            "at_ms": steady.at.map(|at| u64::try_from(at.as_millis()).unwrap_or(u64::MAX)),
+            "percent": steady.percent.is_finite().then_some(steady.percent),
+        });
+    }
+    if run.repeats.len() > 1 {
+        value["repeats"] = repeats(run);
+    }
+    value
+}
+
+fn repeats(run: &Run) -> Value {
+    let one = |repeat: &Repeat| {
+        let mean = json!({ "mean": repeat.mean_us });
+        json!({ "iops": repeat.iops, "bw_bytes": repeat.bw_bytes, "lat_us": mean })
+    };
+    run.repeats.iter().map(one).collect()
+}
+
+fn point(point: &Point) -> Value {
+    let side =
+        |side: &Moved| json!({ "ios": side.ios, "bytes": side.bytes, "mean_ns": side.mean_ns() });
+    json!({
+        "at_ms": u64::try_from(point.at.as_millis()).unwrap_or(u64::MAX),
+        "span_ms": u64::try_from(point.span.as_millis()).unwrap_or(u64::MAX),
+        "read": side(&point.sides[0]),
+        "write": side(&point.sides[1]),
+    })
+}
+
+fn table(table: &Table) -> Value {
+    let cell = |cell: &Cell| match cell {
+        Cell::Text(text) => json!(text),
+        Cell::Number(value, _) if value.is_finite() => json!(value),
+        Cell::Number(..) | Cell::Empty => Value::Null,
+    };
+    let row = |row: &Vec<Cell>| row.iter().map(cell).collect::<Vec<Value>>();
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| json!({ "group": column.group, "name": column.name }));
+    json!({
+        "name": table.name,
+        "title": table.title,
+        "columns": columns.collect::<Vec<_>>(),
+        "rows": table.rows.iter().map(row).collect::<Vec<_>>(),
     })
 }
 
@@ -70,7 +159,12 @@ fn options(job: &Job) -> Value {
     };
     set("name", job.name.clone());
     set("rw", job.rw.name().into());
-    set("bs", job.block_bytes.to_string());
+    if job.is_split() {
+        set("bssplit", job.size_text());
+    } else {
+        set("bs", job.block_bytes.to_string());
+    }
+    set("random_distribution", job.distribution.text());
     set("iodepth", job.iodepth.to_string());
     set("numjobs", job.numjobs.to_string());
     set("runtime", job.runtime.as_secs_f64().to_string());
@@ -86,6 +180,9 @@ fn options(job: &Job) -> Value {
     }
     if let Some(ios) = job.number_ios {
         set("number_ios", ios.to_string());
+    }
+    if let Some(loops) = job.loops {
+        set("loops", loops.to_string());
     }
     if let Some(rate) = &job.rate {
         set("rate_iops", rate.iops.to_string());
@@ -123,8 +220,10 @@ fn distribution(latency: &Latency, percentiles: bool) -> Value {
         "N": latency.count,
     });
     if percentiles && latency.count > 0 {
-        let pairs = PERCENTILES.iter().zip(latency.percentiles_ns);
-        let table = pairs.map(|(percent, ns)| (format!("{percent:.6}"), json!(ns)));
+        let table = latency
+            .percentiles_ns
+            .iter()
+            .map(|(percent, ns)| (format!("{percent:.6}"), json!(ns)));
         value["percentile"] = Value::Object(table.collect());
     }
     value
@@ -185,14 +284,14 @@ mod tests {
 
     #[test]
     fn a_run_reads_as_it_did() {
-        let value = run(&sample::results(), &sample::context());
+        let value = runs(&[sample::run(sample::results())], &sample::context());
         let text = serde_json::to_string_pretty(&value).expect("keys are strings") + "\n";
         sample::golden("run.json", &text);
     }
 
     #[test]
     fn what_reads_fio_finds_its_keys() {
-        let value = run(&sample::results(), &sample::context());
+        let value = runs(&[sample::run(sample::results())], &sample::context());
         assert_eq!(value["schema"], 1);
         let read = &value["jobs"][0]["read"];
         assert_eq!(read["total_ios"], 1_000_000);
@@ -204,7 +303,7 @@ mod tests {
 
     #[test]
     fn trouble_stands_in_the_document() {
-        let value = run(&sample::trouble(), &sample::context());
+        let value = runs(&[sample::run(sample::trouble())], &sample::context());
         let job = &value["jobs"][0];
         assert_eq!(job["error"], 1);
         assert_eq!(job["errors"]["by_status"]["MediaRead"], 3);

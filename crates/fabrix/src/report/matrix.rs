@@ -6,6 +6,7 @@ use fabrix_bench::matrix::{Cell, Matrix, Row};
 use serde_json::{Value, json};
 
 use super::number::{cores, grouped, mb_per_s, percent, short};
+use super::plain::quoted;
 use super::{Context, json as document, number};
 
 /// The columns of one side, as the table shows them.
@@ -160,13 +161,6 @@ fn cell_csv(cell: &Cell) -> String {
 
 fn optional(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value:.3}"))
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains(['"', ',', '\r', '\n']) {
-        return format!("\"{}\"", field.replace('"', "\"\""));
-    }
-    field.into()
 }
 
 #[cfg(test)]

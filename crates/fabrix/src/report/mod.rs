@@ -3,16 +3,28 @@
 //! Nothing here measures, reads a clock or touches a file; the caller brings the [`Context`] and stores what it
 //! gets. The JSON of a run has fio's keys, so that what reads fio's reads ours.
 
+pub(crate) mod compare;
+pub(crate) mod figure;
 pub(crate) mod html;
 pub(crate) mod json;
+pub(crate) mod log;
 pub(crate) mod matrix;
+pub(crate) mod page;
+pub(crate) mod plain;
+pub(crate) mod sheet;
 pub(crate) mod text;
+pub(crate) mod views;
 
+mod curves;
+mod heat;
+pub(crate) mod host;
 mod number;
 mod svg;
 
 #[cfg(test)]
 mod sample;
+
+use fabrix_block::spec::without_secrets;
 
 /// What a report says besides the figures.
 #[derive(Clone, Debug, Default)]
@@ -32,40 +44,12 @@ pub(crate) fn context() -> Context {
     let timestamp = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let mut facts = Vec::new();
-    let mut fact = |name: &str, value: Option<String>| {
-        facts.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    fact("processor", line_after("/proc/cpuinfo", "model name"));
-    fact(
-        "processors used",
-        Some(fabrix_rt::topology::cpus().len().to_string()),
-    );
-    fact("memory", line_after("/proc/meminfo", "MemTotal"));
-    fact(
-        "kernel",
-        std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .ok()
-            .map(|text| text.trim().to_owned()),
-    );
-    let engine = match fabrix_rt::engine::probe() {
-        Ok(_) => "io_uring".to_owned(),
-        Err(refused) => format!("epoll ({})", refused.found),
-    };
-    fact("engine", Some(engine));
+    let words = std::env::args().map(|word| without_secrets(&word));
+    let command = words.collect::<Vec<_>>().join(" ");
     Context {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         timestamp,
         command,
-        facts,
+        facts: host::facts(),
     }
-}
-
-/// What stands after the colon of the first line that begins with `key`.
-fn line_after(path: &str, key: &str) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| line.starts_with(key))?;
-    line.split_once(':')
-        .map(|(_, value)| value.trim().to_owned())
 }

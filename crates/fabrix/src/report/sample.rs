@@ -9,11 +9,13 @@ use std::time::Duration;
 use fabrix_bench::cpu::Cpu;
 use fabrix_bench::latency::{Latency, PERCENTILES};
 use fabrix_bench::results::{Errors, JobResult, Results, Side, Verified};
+use fabrix_bench::series::{Moved, Point};
 use fabrix_bench::workloads::{Reading, thirteen};
 use fabrix_bench::{Cell, Job, Matrix, Row};
 use fabrix_block::Status;
 
 use super::Context;
+use super::sheet::{Repeat, Run};
 
 /// Compares a text with the golden file of that name.
 #[track_caller]
@@ -61,7 +63,9 @@ fn side(ios: u64, mean_us: f64) -> Side {
         max_ns: 2_400_000,
         mean_ns: mean_us * 1e3,
         stddev_ns: 11_250.5,
-        percentiles_ns: PERCENTILES.map(percentile),
+        percentiles_ns: PERCENTILES
+            .map(|percent| (percent, percentile(percent)))
+            .into(),
     };
     Side {
         ios,
@@ -81,6 +85,20 @@ fn side(ios: u64, mean_us: f64) -> Side {
 )]
 fn percentile(percent: f64) -> u64 {
     (10_000.0 + percent * percent * 21.5) as u64
+}
+
+/// One second of the run.
+fn point(second: u64) -> Point {
+    let read = Moved {
+        ios: 90_000 + second * 1_800,
+        bytes: (90_000 + second * 1_800) * 4096,
+        wait_ns: 7_500_000_000,
+    };
+    Point {
+        at: Duration::from_secs(second),
+        span: Duration::from_secs(1),
+        sides: [read, Moved::default()],
+    }
 }
 
 /// A clean run of random reads.
@@ -106,6 +124,19 @@ pub(super) fn results() -> Results {
             cores: 2,
             window: Duration::from_secs(10),
         },
+        series: (1..=10).map(point).collect(),
+        steady: None,
+    }
+}
+
+/// A run made once.
+pub(super) fn run(results: Results) -> Run {
+    Run {
+        name: results.job.name.clone(),
+        disk: "ram:1G".into(),
+        repeats: vec![Repeat::of(&results)],
+        results,
+        target_cores: None,
     }
 }
 

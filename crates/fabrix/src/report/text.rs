@@ -2,23 +2,65 @@
 
 use std::fmt::Write;
 
-use fabrix_bench::latency::{Latency, PERCENTILES};
+use fabrix_bench::Job;
+use fabrix_bench::access::Distribution;
+use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
 
 use super::number::{bytes, cores, grouped, mb_per_s, short, time};
+use super::sheet::Run;
+
+/// What was asked, in fio's words.
+pub(crate) fn asked(job: &Job) -> String {
+    let percent = job.percent_read();
+    let mix = if percent == 0 || percent == 100 {
+        String::new()
+    } else {
+        format!(", rwmixread={percent}")
+    };
+    let law = match job.distribution {
+        Distribution::Uniform => String::new(),
+        law => format!(", random_distribution={}", law.text()),
+    };
+    format!(
+        "{}: rw={}, bs={}, iodepth={}, jobs={}{mix}{law}",
+        job.name,
+        job.rw,
+        job.size_text(),
+        job.iodepth,
+        job.numjobs
+    )
+}
+
+/// A run with its repeats.
+pub(crate) fn run(run: &Run) -> String {
+    let mut text = summary(&run.results);
+    let iops = run.spread(|repeat| repeat.iops);
+    if iops.count > 1 {
+        let mean = run.spread(|repeat| repeat.mean_us);
+        line(
+            &mut text,
+            &format!(
+                "  {} runs, the one in the middle above: IOPS median={}, min={}, max={}, spread={:.1} %; \
+                 mean latency median={} us, min={} us, max={} us",
+                iops.count,
+                grouped(iops.median),
+                grouped(iops.min),
+                grouped(iops.max),
+                iops.percent(),
+                short(mean.median),
+                short(mean.min),
+                short(mean.max)
+            ),
+        );
+    }
+    text
+}
 
 /// The summary of a run, all jobs together; ends with a newline.
 pub(crate) fn summary(results: &Results) -> String {
     let (job, all) = (&results.job, &results.aggregate);
-    let mut text = format!(
-        "{}: rw={}, bs={}, iodepth={}, jobs={}{}\n",
-        job.name,
-        job.rw,
-        job.block_bytes,
-        job.iodepth,
-        job.numjobs,
-        mix(results)
-    );
+    let mut text = format!("{}\n", asked(job));
     if all.read.ios > 0 {
         side(&mut text, "read", &all.read, job.rate.is_some());
     }
@@ -28,18 +70,10 @@ pub(crate) fn summary(results: &Results) -> String {
     if all.total.ios == 0 {
         text.push_str("  no request succeeded in the measured time\n");
     }
+    steady(&mut text, results);
     cpu(&mut text, results);
     trouble(&mut text, all);
     text
-}
-
-fn mix(results: &Results) -> String {
-    let percent = results.job.percent_read();
-    if percent == 0 || percent == 100 {
-        String::new()
-    } else {
-        format!(", rwmixread={percent}")
-    }
 }
 
 fn side(text: &mut String, name: &str, side: &Side, open_loop: bool) {
@@ -76,14 +110,27 @@ fn latency(text: &mut String, name: &str, latency: &Latency) {
         ),
     );
     line(text, &format!("    {name} percentiles:"));
-    let pairs: Vec<_> = PERCENTILES.iter().zip(latency.percentiles_ns).collect();
-    for row in pairs.chunks(4) {
+    for row in latency.percentiles_ns.chunks(4) {
         let cells: Vec<String> = row
             .iter()
             .map(|(percent, ns)| format!("{percent:5.2}th={:>8}", time(*ns as f64)))
             .collect();
         line(text, &format!("     | {}", cells.join("  ")));
     }
+}
+
+fn steady(text: &mut String, results: &Results) {
+    let Some(attained) = &results.steady else {
+        return;
+    };
+    let said = attained.at.map_or_else(
+        || "not attained".to_owned(),
+        |at| format!("attained after {}", time(at.as_secs_f64() * 1e9)),
+    );
+    line(
+        text,
+        &format!("  steadystate: {said}, {:.2} % at last", attained.percent),
+    );
 }
 
 fn cpu(text: &mut String, results: &Results) {

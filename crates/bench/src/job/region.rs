@@ -1,0 +1,347 @@
+//! Where on a disk each job works, and whether that disk can do what the job asks.
+
+use fabrix_block::Geometry;
+
+use super::{Job, JobError, VERIFY_UNITS_MAX};
+
+/// Where one of the jobs works: a row of equal units; a request takes one, or as many as it is longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First LBA.
+    pub lba: u64,
+    /// How many units it has.
+    pub units: u64,
+    /// Blocks of the disk in one unit, the shortest request.
+    pub blocks_per_unit: u32,
+}
+
+impl Region {
+    /// The first LBA of a unit.
+    #[inline]
+    pub fn lba_of(&self, unit: u64) -> u64 {
+        debug_assert!(unit < self.units, "unit {unit} of {}", self.units);
+        self.lba + unit * u64::from(self.blocks_per_unit)
+    }
+}
+
+impl Job {
+    /// Checks the request size against the disk.
+    fn check_block(&self, geometry: &Geometry) -> Result<(), JobError> {
+        let block = geometry.block_bytes;
+        if block == 0 || geometry.blocks == 0 {
+            return self.refuse("the disk has no blocks");
+        }
+        for bs in self.all_sizes() {
+            self.check_size(bs, geometry)?;
+        }
+        let unit = self.unit_bytes();
+        if let Some(bs) = self.all_sizes().find(|bs| !bs.is_multiple_of(unit)) {
+            return self.refuse(&format!(
+                "bssplit has {bs}, which is not a multiple of its shortest request of {unit} bytes"
+            ));
+        }
+        if self.percent_read() < 100 && geometry.read_only {
+            return self.refuse(&format!("the disk is read-only, and rw={} writes", self.rw));
+        }
+        Ok(())
+    }
+
+    /// Checks one size of requests.
+    fn check_size(&self, bs: u32, geometry: &Geometry) -> Result<(), JobError> {
+        let block = geometry.block_bytes;
+        if bs == 0 || !bs.is_multiple_of(block) {
+            let fix = u64::from(bs.max(1)).div_ceil(u64::from(block)) * u64::from(block);
+            return self.refuse(&format!(
+                "bs={bs} is not a multiple of the disk's block of {block} bytes; bs={fix} would be"
+            ));
+        }
+        if bs > geometry.max_transfer_bytes {
+            return self.refuse(&format!(
+                "bs={bs} is more than the disk takes in one request, {} bytes; lower bs",
+                geometry.max_transfer_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// The region of job `index` (from 0) on a disk.
+    ///
+    /// Errors: a sentence when the job asks for something that this disk, or this program, cannot do.
+    pub fn region(&self, index: u32, geometry: &Geometry) -> Result<Region, JobError> {
+        self.check_numbers()?;
+        self.check_block(geometry)?;
+        let (start, bytes) = self.span(index, geometry)?;
+        let unit_bytes = self.unit_bytes();
+        let region = Region {
+            lba: start / u64::from(geometry.block_bytes),
+            units: bytes / u64::from(unit_bytes),
+            blocks_per_unit: unit_bytes / geometry.block_bytes,
+        };
+        if self.verify {
+            self.slice(index, region)
+        } else {
+            Ok(region)
+        }
+    }
+
+    /// First byte and length of the region, checked against the disk.
+    fn span(&self, index: u32, geometry: &Geometry) -> Result<(u64, u64), JobError> {
+        let block = u64::from(geometry.block_bytes);
+        let disk = geometry.blocks.saturating_mul(block);
+        let moved = self.offset_increment.checked_mul(u64::from(index));
+        let start = moved
+            .and_then(|moved| self.offset.checked_add(moved))
+            .unwrap_or(u64::MAX);
+        if !self.offset.is_multiple_of(block) || !self.offset_increment.is_multiple_of(block) {
+            return self.refuse(&format!(
+                "offset={} and offset_increment={} must be multiples of the disk's block of {block} bytes",
+                self.offset, self.offset_increment
+            ));
+        }
+        if start >= disk {
+            return self.refuse(&format!(
+                "offset {start} of job {index} is beyond the disk of {disk} bytes"
+            ));
+        }
+        let bytes = self.size.unwrap_or(disk - start);
+        if bytes > disk - start {
+            return self.refuse(&format!(
+                "size={bytes} from offset {start} ends beyond the disk of {disk} bytes; size={} is what is left",
+                disk - start
+            ));
+        }
+        let longest = self.all_sizes().max().unwrap_or(self.block_bytes);
+        if bytes < u64::from(longest) {
+            return self.refuse(&format!(
+                "a region of {bytes} bytes has no room for bs={longest}"
+            ));
+        }
+        Ok((start, bytes))
+    }
+
+    /// The part of the region that is this job's alone, for `verify`.
+    fn slice(&self, index: u32, region: Region) -> Result<Region, JobError> {
+        // With an increment the user has already moved the regions; they may still overlap, so it is refused.
+        if self.offset_increment != 0 {
+            return self.refuse("verify divides the region itself; leave offset_increment out");
+        }
+        let units = region.units / u64::from(self.numjobs);
+        if units < 2 * u64::from(self.iodepth) {
+            return self.refuse(&format!(
+                "verify gives each of {} jobs {units} places of {} bytes, fewer than twice iodepth={}; \
+                 enlarge size or lower numjobs or iodepth",
+                self.numjobs, self.block_bytes, self.iodepth
+            ));
+        }
+        if region.units > VERIFY_UNITS_MAX {
+            return self.refuse(&format!(
+                "verify would have to remember {} places, and the limit is {VERIFY_UNITS_MAX}; \
+                 lower size or raise bs",
+                region.units
+            ));
+        }
+        let blocks = units * u64::from(index) * u64::from(region.blocks_per_unit);
+        Ok(Region {
+            lba: region.lba + blocks,
+            units,
+            ..region
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::testing::{disk, refused};
+    use crate::job::{Rw, Share};
+
+    fn region(job: &Job, index: u32) -> Region {
+        job.region(index, &disk()).expect("the job is possible")
+    }
+
+    #[test]
+    fn the_default_job_covers_the_disk() {
+        let whole = Region {
+            lba: 0,
+            units: 1 << 18,
+            blocks_per_unit: 1,
+        };
+        assert_eq!(region(&Job::default(), 0), whole);
+    }
+
+    #[test]
+    fn refuses_a_size_that_is_no_multiple_of_the_block_and_names_one_that_is() {
+        refused(
+            &Job {
+                block_bytes: 5000,
+                ..Job::default()
+            },
+            "bs=5000 is not a multiple of the disk's block of 4096 bytes; bs=8192 would be",
+        );
+        refused(
+            &Job {
+                block_bytes: 0,
+                ..Job::default()
+            },
+            "bs=0 is not a multiple of the disk's block of 4096 bytes; bs=4096 would be",
+        );
+    }
+
+    #[test]
+    fn refuses_more_than_the_disk_takes_at_once() {
+        refused(
+            &Job {
+                block_bytes: 2 << 20,
+                ..Job::default()
+            },
+            "bs=2097152 is more than the disk takes in one request, 1048576 bytes; lower bs",
+        );
+    }
+
+    #[test]
+    fn refuses_a_region_beyond_the_disk_and_says_what_is_left() {
+        refused(
+            &Job {
+                size: Some(1 << 30),
+                offset: 4096,
+                ..Job::default()
+            },
+            "size=1073741824 from offset 4096 ends beyond the disk of 1073741824 bytes; \
+             size=1073737728 is what is left",
+        );
+        refused(
+            &Job {
+                offset: 1 << 30,
+                ..Job::default()
+            },
+            "offset 1073741824 of job 0 is beyond the disk of 1073741824 bytes",
+        );
+        refused(
+            &Job {
+                offset: 100,
+                ..Job::default()
+            },
+            "offset=100 and offset_increment=0 must be multiples of the disk's block of 4096 bytes",
+        );
+        refused(
+            &Job {
+                size: Some(1024),
+                ..Job::default()
+            },
+            "a region of 1024 bytes has no room for bs=4096",
+        );
+    }
+
+    #[test]
+    fn refuses_an_increment_that_leaves_the_disk_even_by_overflow() {
+        let job = Job {
+            offset_increment: u64::MAX - 4095,
+            numjobs: 3,
+            ..Job::default()
+        };
+        assert!(job.region(2, &disk()).is_err());
+    }
+
+    #[test]
+    fn refuses_to_write_a_read_only_disk_but_reads_it() {
+        let disk = Geometry {
+            read_only: true,
+            ..disk()
+        };
+        let write = Job {
+            rw: Rw::RandMixed,
+            ..Job::default()
+        };
+        let error = write.region(0, &disk).expect_err("it writes");
+        assert!(
+            error
+                .0
+                .ends_with("the disk is read-only, and rw=randrw writes"),
+            "{error}"
+        );
+        assert!(Job::default().region(0, &disk).is_ok());
+        assert!(
+            Job {
+                rw: Rw::RandMixed,
+                rwmixread: 100,
+                ..Job::default()
+            }
+            .region(0, &disk)
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn verifying_jobs_share_no_block() {
+        let job = Job {
+            rw: Rw::RandWrite,
+            verify: true,
+            numjobs: 3,
+            ..Job::default()
+        };
+        let regions: Vec<Region> = (0..3).map(|index| region(&job, index)).collect();
+        for pair in regions.windows(2) {
+            assert!(pair[0].lba_of(pair[0].units - 1) < pair[1].lba);
+        }
+        let crowded = Job {
+            size: Some(64 * 4096),
+            ..job
+        };
+        assert!(
+            crowded.region(0, &disk()).is_err(),
+            "21 places for a depth of 32"
+        );
+    }
+
+    #[test]
+    fn increments_move_each_job() {
+        let job = Job {
+            offset: 8192,
+            offset_increment: 1 << 20,
+            size: Some(1 << 20),
+            ..Job::default()
+        };
+        assert_eq!(region(&job, 2).lba, 2 + 2 * 256);
+    }
+
+    #[test]
+    fn a_region_that_is_no_multiple_of_the_request_is_rounded_down() {
+        let job = Job {
+            size: Some(65536 + 4096),
+            block_bytes: 65536,
+            ..Job::default()
+        };
+        assert_eq!(
+            region(&job, 0),
+            Region {
+                lba: 0,
+                units: 1,
+                blocks_per_unit: 16
+            }
+        );
+    }
+
+    #[test]
+    fn a_split_is_checked_size_by_size() {
+        let split = |sizes: &[u32]| {
+            let share = |bytes: &u32| Share {
+                bytes: *bytes,
+                percent: 50,
+            };
+            let shares: Vec<Share> = sizes.iter().map(share).collect();
+            Job {
+                split: [shares.clone(), shares],
+                ..Job::default()
+            }
+        };
+        assert_eq!(region(&split(&[8192, 16384]), 0).blocks_per_unit, 2);
+        refused(
+            &split(&[8192, 12288]),
+            "bssplit has 12288, which is not a multiple of its shortest request of 8192 bytes",
+        );
+        refused(
+            &split(&[4096, 4000]),
+            "bs=4000 is not a multiple of the disk's block of 4096 bytes; bs=4096 would be",
+        );
+    }
+}

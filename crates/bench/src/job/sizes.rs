@@ -1,0 +1,204 @@
+//! How long requests are: one size, or several with their shares (fio's `bssplit`).
+
+use super::Job;
+
+/// A size of requests and how many of a hundred have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Bytes of such a request.
+    pub bytes: u32,
+    /// Of a hundred requests so many.
+    pub percent: u32,
+}
+
+/// The sizes that requests of one direction have, never none.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes<'a> {
+    split: &'a [Share],
+    usual: u32,
+}
+
+impl Sizes<'_> {
+    /// Each size with its share.
+    pub fn iter(&self) -> impl Iterator<Item = Share> + '_ {
+        let one = Share {
+            bytes: self.usual,
+            percent: 100,
+        };
+        let one = self.split.is_empty().then_some(one);
+        one.into_iter().chain(self.split.iter().copied())
+    }
+
+    /// The longest request.
+    pub fn longest_bytes(&self) -> u32 {
+        self.iter().map(|share| share.bytes).max().unwrap_or(0)
+    }
+}
+
+impl Job {
+    /// The sizes of reads, or of writes.
+    pub fn sizes(&self, write: bool) -> Sizes<'_> {
+        Sizes {
+            split: &self.split[usize::from(write)],
+            usual: self.block_bytes,
+        }
+    }
+
+    /// Whether requests of this job have different sizes.
+    pub fn is_split(&self) -> bool {
+        self.split.iter().any(|shares| !shares.is_empty())
+    }
+
+    /// The sizes of all requests that this job makes, reads and writes.
+    pub(super) fn all_sizes(&self) -> impl Iterator<Item = u32> {
+        let percent = self.percent_read();
+        [(false, percent > 0), (true, percent < 100)]
+            .into_iter()
+            .filter(|(_, used)| *used)
+            .flat_map(|(write, _)| {
+                self.sizes(write)
+                    .iter()
+                    .map(|share| share.bytes)
+                    .collect::<Vec<_>>()
+            })
+    }
+
+    /// What addresses are multiples of: the shortest request, as in fio.
+    pub fn unit_bytes(&self) -> u32 {
+        self.all_sizes().min().unwrap_or(self.block_bytes)
+    }
+
+    /// What a report says of the sizes: `4096`, or `4096/60:65536/40` for reads and, after a comma, for writes.
+    pub fn size_text(&self) -> String {
+        if !self.is_split() {
+            return self.block_bytes.to_string();
+        }
+        let text = |write| {
+            let shares = self.sizes(write);
+            let parts = shares
+                .iter()
+                .map(|share| format!("{}/{}", share.bytes, share.percent));
+            parts.collect::<Vec<_>>().join(":")
+        };
+        match self.percent_read() {
+            100 => text(false),
+            0 => text(true),
+            _ => format!("{},{}", text(false), text(true)),
+        }
+    }
+}
+
+/// Reads fio's `bssplit`: `SIZE/PERCENT:SIZE/PERCENT...`, for reads and, after a comma, for writes; without a comma
+/// for both. What has no percentage shares what is left. `parse_size` reads a size.
+///
+/// Errors: a sentence about the part that is wrong.
+pub fn parse_split(
+    text: &str,
+    parse_size: fn(&str) -> Result<u64, String>,
+) -> Result<[Vec<Share>; 2], String> {
+    let (reads, writes) = text.split_once(',').unwrap_or((text, text));
+    Ok([
+        parse_side(reads, parse_size)?,
+        parse_side(writes, parse_size)?,
+    ])
+}
+
+fn parse_side(
+    text: &str,
+    parse_size: fn(&str) -> Result<u64, String>,
+) -> Result<Vec<Share>, String> {
+    let mut shares = Vec::new();
+    let mut open = Vec::new();
+    for part in text.split(':') {
+        let (size, percent) = part.split_once('/').unwrap_or((part, ""));
+        let bytes = u32::try_from(parse_size(size)?)
+            .map_err(|_| format!("bssplit: {size} is too long a request"))?;
+        if percent.is_empty() {
+            open.push(shares.len());
+        }
+        let percent = match percent {
+            "" => 0,
+            percent => percent
+                .parse::<u32>()
+                .ok()
+                .filter(|percent| *percent <= 100)
+                .ok_or_else(|| {
+                    format!("bssplit: `{percent}` is not a percentage; write 4k/60:64k/40")
+                })?,
+        };
+        shares.push(Share { bytes, percent });
+    }
+    let given: u32 = shares.iter().map(|share| share.percent).sum();
+    let Some(left) = 100_u32.checked_sub(given) else {
+        return Err(format!(
+            "bssplit: `{text}` adds up to {given} %, and not to 100"
+        ));
+    };
+    // The first of those without a percentage gets what does not divide evenly.
+    let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
+    for (at, index) in open.iter().enumerate() {
+        shares[*index].percent = left / count + if at == 0 { left % count } else { 0 };
+    }
+    if left > 0 && open.is_empty() {
+        return Err(format!(
+            "bssplit: `{text}` adds up to {given} %, and not to 100"
+        ));
+    }
+    shares.retain(|share| share.percent > 0);
+    Ok(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<[Vec<Share>; 2], String> {
+        parse_split(text, fabrix_block::spec::parse_size)
+    }
+
+    fn share(bytes: u32, percent: u32) -> Share {
+        Share { bytes, percent }
+    }
+
+    #[test]
+    fn shares_are_read_for_both_directions_or_for_each() {
+        let both = vec![share(4096, 60), share(65536, 40)];
+        assert_eq!(parse("4k/60:64k/40"), Ok([both.clone(), both.clone()]));
+        assert_eq!(parse("4k/60:64k/40,8k"), Ok([both, vec![share(8192, 100)]]));
+    }
+
+    #[test]
+    fn what_has_no_percentage_shares_what_is_left() {
+        let [reads, _] = parse("4k/50:8k:64k").expect("it is fio's own form");
+        assert_eq!(reads, [share(4096, 50), share(8192, 25), share(65536, 25)]);
+    }
+
+    #[test]
+    fn a_split_that_is_none_is_named() {
+        for (text, part) in [
+            ("4k/60:8k/60", "adds up to 120 %"),
+            ("4k/60", "adds up to 60 %"),
+            ("4k/x", "`x` is not a percentage"),
+            ("4k/60:", "is not a size"),
+            ("", "is not a size"),
+            ("8P/100", "too long"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_multiples_of_the_shortest_request_that_is_made() {
+        let job = Job {
+            rw: super::super::Rw::RandWrite,
+            split: [
+                vec![share(512, 100)],
+                vec![share(65536, 50), share(4096, 50)],
+            ],
+            ..Job::default()
+        };
+        assert_eq!(job.unit_bytes(), 4096, "nothing is read");
+        assert_eq!(job.size_text(), "65536/50:4096/50");
+    }
+}

@@ -1,0 +1,252 @@
+//! The threads of a run: gathered, started together, listened to, joined.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use fabrix_block::Device;
+use fabrix_rt::{ShardThread, TaskId, spawn};
+
+use super::watch::Watch;
+use super::{Config, Part, Progress, RunError};
+use crate::job::{JobError, Region};
+use crate::results::{Results, Tally};
+use crate::series::Moved;
+use crate::worker::{Command, Counters, Event, Setup, Worker};
+
+/// The threads of a run. Dropping it stops and joins them.
+pub(super) struct Crew {
+    threads: Vec<ShardThread>,
+    /// The workers that are ready: whose shard, and which task of it.
+    ready: Vec<(usize, TaskId)>,
+    counters: Vec<Arc<Counters>>,
+    /// Of each worker, which part it belongs to.
+    part_of: Vec<usize>,
+    events: Receiver<Event>,
+    /// Jobs that have told how they ended.
+    ended: usize,
+}
+
+impl Crew {
+    /// Starts a thread per job; their channels open while this returns.
+    pub(super) fn gather(parts: &[Part<'_>], config: &Config) -> Result<Self, RunError> {
+        let (sender, events) = mpsc::channel();
+        let mut crew = Self {
+            threads: Vec::new(),
+            ready: Vec::new(),
+            counters: Vec::new(),
+            part_of: Vec::new(),
+            events,
+            ended: 0,
+        };
+        let planned: Result<Vec<_>, _> = parts.iter().map(plan).collect();
+        for (part, regions) in planned.map_err(RunError::Job)?.into_iter().enumerate() {
+            let Part { devices, job } = parts[part];
+            // Blocks of an earlier run with the same seed must not pass for this one's.
+            let run = RandomState::new().hash_one(job.seed);
+            for (index, region) in (0..job.numjobs).zip(regions) {
+                let device = Arc::clone(device(devices, index));
+                let counters = Arc::new(Counters::default());
+                let setup = Setup {
+                    worker: crew.threads.len(),
+                    index,
+                    job: job.clone(),
+                    region,
+                    block_bytes: device.geometry().block_bytes,
+                    run,
+                    drain: config.drain,
+                    counters: Arc::clone(&counters),
+                    events: sender.clone(),
+                };
+                crew.counters.push(counters);
+                crew.part_of.push(part);
+                crew.threads.push(start(device, setup, config)?);
+            }
+        }
+        Ok(crew)
+    }
+
+    /// Waits until every disk has answered once.
+    pub(super) fn wait_until_ready(&mut self, patience: Duration) -> Result<(), RunError> {
+        let deadline = Instant::now() + patience;
+        while self.ready.len() < self.threads.len() {
+            match self.next_event(deadline)? {
+                Some(Event::Ready(index, task)) => self.ready.push((index, task)),
+                Some(Event::Failed(sentence)) => return Err(RunError::Start(sentence)),
+                Some(Event::Ended(worker, tally)) => {
+                    let why = tally.errors.first.or(tally.ended_early).unwrap_or_default();
+                    let sentence = format!("the first read of job {worker} failed: {why}");
+                    return Err(RunError::Start(sentence));
+                }
+                None if Instant::now() < deadline => {}
+                None => {
+                    let (ready, jobs) = (self.ready.len(), self.threads.len());
+                    let seconds = patience.as_secs_f64();
+                    return Err(RunError::Start(format!(
+                        "{ready} of {jobs} jobs have a disk that answered a first read within {seconds} s"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event; none by `deadline`, or when it is time to look around.
+    ///
+    /// Errors: a thread is over that has not told how its job ended.
+    fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, RunError> {
+        // Counted before waiting: what these threads have said is in the queue by now, so silence is a loss.
+        let over = self
+            .threads
+            .iter()
+            .filter(|thread| thread.join.is_finished())
+            .count();
+        let wait = deadline
+            .saturating_duration_since(Instant::now())
+            .min(NOTICE);
+        match self.events.recv_timeout(wait) {
+            Ok(event) => {
+                self.ended += usize::from(matches!(event, Event::Ended(..)));
+                Ok(Some(event))
+            }
+            Err(RecvTimeoutError::Timeout) if over <= self.ended => Ok(None),
+            Err(_) => Err(RunError::Lost(LOST.into())),
+        }
+    }
+
+    pub(super) fn tell_all(&self, command: fn() -> Command) -> Result<(), RunError> {
+        for (index, task) in &self.ready {
+            let told = self.threads[*index].remote.send(*task, Box::new(command()));
+            told.map_err(|_| {
+                RunError::Lost(format!("job {index} does not take messages any more"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// From the common start to the last result.
+    pub(super) fn watch(
+        &mut self,
+        parts: &[Part<'_>],
+        config: &Config,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Vec<Results>, RunError> {
+        let mut watch = Watch::new(parts);
+        let mut tallies: Vec<Option<Tally>> = self.threads.iter().map(|_| None).collect();
+        let mut next_progress = watch.began + config.progress_every;
+        let mut stopping = false;
+        while self.ended < tallies.len() {
+            let event = self.next_event(watch.wake(next_progress))?;
+            if let Some(Event::Ended(worker, tally)) = event {
+                tallies[worker] = Some(*tally);
+                watch.ended();
+            }
+            watch.sample(|part| self.counted(part));
+            if Instant::now() >= next_progress {
+                next_progress += config.progress_every;
+                let (counted, errors) = (|part| self.counted(part), self.errors());
+                progress(&watch.progress(errors, counted));
+                if !stopping && watch.is_steady() {
+                    stopping = true;
+                    self.tell_all(|| Command::Enough)?;
+                }
+            }
+            if !stopping && config.stop.as_ref().is_some_and(|stop| stop.load(Relaxed)) {
+                stopping = true;
+                self.tell_all(|| Command::Stop)?;
+            }
+        }
+        let mut of_parts: Vec<Vec<Tally>> = parts.iter().map(|_| Vec::new()).collect();
+        for (part, tally) in self.part_of.iter().zip(tallies) {
+            of_parts[*part].extend(tally);
+        }
+        Ok(watch.results(&of_parts))
+    }
+
+    /// What the threads of a part have counted so far.
+    fn counted(&self, part: usize) -> [Moved; 2] {
+        let mut sum = [Moved::default(); 2];
+        let members = self
+            .counters
+            .iter()
+            .zip(&self.part_of)
+            .filter(|(_, of)| **of == part);
+        for (counters, _) in members {
+            for (sum, side) in sum.iter_mut().zip(&counters.sides) {
+                sum.add(Moved {
+                    ios: side.ios.load(Relaxed),
+                    bytes: side.bytes.load(Relaxed),
+                    wait_ns: side.wait_ns.load(Relaxed),
+                });
+            }
+        }
+        sum
+    }
+
+    fn errors(&self) -> u64 {
+        self.counters
+            .iter()
+            .map(|counters| counters.errors.load(Relaxed))
+            .sum()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.threads.iter().for_each(|thread| thread.remote.stop());
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has already said so; its job is reported as lost.
+            let _ = thread.join.join();
+        }
+    }
+}
+
+/// The regions of all jobs of a part, or why one of them cannot be.
+fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
+    let Part { devices, job } = *part;
+    let disks = u32::try_from(devices.len()).unwrap_or(u32::MAX);
+    if disks == 0 {
+        return Err(JobError(format!("job \"{}\" names no disk", job.name)));
+    }
+    if job.numjobs < disks {
+        return Err(JobError(format!(
+            "job \"{}\": numjobs={} leaves disks idle, there are {disks}; each job works on one of them",
+            job.name, job.numjobs
+        )));
+    }
+    (0..job.numjobs)
+        .map(|index| job.region(index, device(devices, index).geometry()))
+        .collect()
+}
+
+fn device(devices: &[Arc<dyn Device>], index: u32) -> &Arc<dyn Device> {
+    &devices[index as usize % devices.len()]
+}
+
+/// Starts the thread of one job.
+fn start(device: Arc<dyn Device>, setup: Setup, config: &Config) -> Result<ShardThread, RunError> {
+    let worker = setup.worker;
+    let pinned = (!config.pin.is_empty()).then(|| config.pin[worker % config.pin.len()]);
+    let mut shard = config.shard;
+    shard.id = worker;
+    let buffers = usize::try_from(setup.job.buffer_bytes()).unwrap_or(usize::MAX);
+    // A page-aligned buffer may take up to twice its length, and the disk needs memory of its own.
+    shard.arena_bytes = shard.arena_bytes.saturating_add(buffers.saturating_mul(2));
+    let begun = spawn(shard, pinned, move |shard| {
+        let events = setup.events.clone();
+        if let Err(sentence) = Worker::start(shard, &*device, setup) {
+            // Nobody listens when the run has already failed.
+            let _ = events.send(Event::Failed(sentence));
+            shard.stop();
+        }
+    });
+    begun.map_err(|error| RunError::Start(format!("job {worker} cannot have a thread: {error}")))
+}
+
+const LOST: &str =
+    "a job's thread is gone without a result; this is a fault of the program, please report it";
+
+/// How long a lost thread may stay unnoticed.
+const NOTICE: Duration = Duration::from_millis(200);

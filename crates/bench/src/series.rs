@@ -1,0 +1,188 @@
+//! How the rates of a run went over time: what the threads counted, read again and again.
+//!
+//! Bounded: when there are too many points, neighbours become one, and each point then stands for twice the time.
+
+use std::time::Duration;
+
+use crate::latency::real;
+
+/// What one direction did in one stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Requests that succeeded.
+    pub ios: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Their latencies, added up.
+    pub wait_ns: u64,
+}
+
+impl Moved {
+    /// What came since an earlier reading; counters that have begun anew count from zero.
+    fn since(self, earlier: Self) -> Self {
+        if self.ios < earlier.ios {
+            return self;
+        }
+        Self {
+            ios: self.ios - earlier.ios,
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            wait_ns: self.wait_ns.saturating_sub(earlier.wait_ns),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
+    }
+
+    /// The mean latency in nanoseconds; zero without requests.
+    pub fn mean_ns(&self) -> f64 {
+        if self.ios == 0 {
+            return 0.0;
+        }
+        real(self.wait_ns.into()) / real(self.ios.into())
+    }
+}
+
+/// A stretch of the measured time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Its end, counted from the beginning of the measured time.
+    pub at: Duration,
+    /// Its length.
+    pub span: Duration,
+    /// Reads, then writes.
+    pub sides: [Moved; 2],
+}
+
+impl Point {
+    /// Requests per second, both directions.
+    pub fn iops(&self) -> f64 {
+        real((self.sides[0].ios + self.sides[1].ios).into()) / self.span.as_secs_f64().max(1e-9)
+    }
+
+    /// Bytes per second, both directions.
+    pub fn bw_bytes(&self) -> f64 {
+        real((self.sides[0].bytes + self.sides[1].bytes).into()) / self.span.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Points as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    points: Vec<Point>,
+    /// So many readings make a point.
+    every: u32,
+    open: Option<(Point, u32)>,
+    last: ([Moved; 2], Duration),
+}
+
+impl Series {
+    /// Begins: what was counted until now is of the ramp.
+    pub(crate) fn begin(&mut self, counted: [Moved; 2]) {
+        *self = Self {
+            every: 1,
+            last: (counted, Duration::ZERO),
+            ..Self::default()
+        };
+    }
+
+    /// One more reading, `at` after the beginning.
+    pub(crate) fn read(&mut self, at: Duration, counted: [Moved; 2]) -> Point {
+        let (before, earlier) = std::mem::replace(&mut self.last, (counted, at));
+        let point = Point {
+            at,
+            span: at.saturating_sub(earlier),
+            sides: [counted[0].since(before[0]), counted[1].since(before[1])],
+        };
+        let (sum, readings) = match self.open.take() {
+            Some((open, readings)) => (joined(open, point), readings + 1),
+            None => (point, 1),
+        };
+        if readings < self.every {
+            self.open = Some((sum, readings));
+            return point;
+        }
+        self.points.push(sum);
+        if self.points.len() >= POINTS_MAX {
+            self.points = self
+                .points
+                .chunks(2)
+                .map(|pair| pair.iter().copied().reduce(joined).unwrap_or_default())
+                .collect();
+            self.every = self.every.saturating_mul(2);
+        }
+        point
+    }
+
+    /// All points.
+    pub(crate) fn points(self) -> Vec<Point> {
+        self.points
+    }
+}
+
+/// Two neighbouring stretches as one.
+fn joined(first: Point, second: Point) -> Point {
+    let mut sides = first.sides;
+    sides
+        .iter_mut()
+        .zip(second.sides)
+        .for_each(|(sum, more)| sum.add(more));
+    Point {
+        at: second.at,
+        span: first.span + second.span,
+        sides,
+    }
+}
+
+/// The most points that are kept.
+const POINTS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(ios: u64) -> [Moved; 2] {
+        let side = Moved {
+            ios,
+            bytes: ios * 4096,
+            wait_ns: ios * 100,
+        };
+        [side, Moved::default()]
+    }
+
+    #[test]
+    fn a_long_run_keeps_few_points_and_loses_no_request() {
+        let mut series = Series::default();
+        series.begin(counted(500));
+        for tick in 1..=100_000_u32 {
+            series.read(
+                Duration::from_millis(u64::from(tick) * 10),
+                counted(500 + u64::from(tick) * 7),
+            );
+        }
+        let points = series.points();
+        assert!(
+            (POINTS_MAX / 2 - 1..POINTS_MAX).contains(&points.len()),
+            "{}",
+            points.len()
+        );
+        let ios: u64 = points.iter().map(|point| point.sides[0].ios).sum();
+        assert!((699_000..=700_000).contains(&ios), "{ios}");
+        assert!(
+            points
+                .iter()
+                .all(|point| (point.iops() - 700.0).abs() < 1.0)
+        );
+    }
+
+    #[test]
+    fn counters_that_begin_anew_give_no_nonsense() {
+        let mut series = Series::default();
+        series.begin(counted(1_000_000));
+        let point = series.read(Duration::from_secs(1), counted(10));
+        assert_eq!(point.sides[0].ios, 10);
+        assert!((point.sides[0].mean_ns() - 100.0).abs() < 1e-9);
+    }
+}

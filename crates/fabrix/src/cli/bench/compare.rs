@@ -1,0 +1,42 @@
+//! `fabrix bench compare`: reads two files of results and says what became better and worse.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::args::CompareArgs;
+use crate::cli::terminal::print;
+use crate::failure::{Failure, Kind};
+use crate::report::compare::{Entry, compare, entries};
+use crate::report::plain;
+
+pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    let (table, worse) = compare(&before, &after, args.fail_over);
+    print(&format!(
+        "A: {}\nB: {}\n\n{}",
+        args.before.display(),
+        args.after.display(),
+        plain::table(&table)
+    ))?;
+    if worse.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::new(Kind::Regression, worse.join("; ")))
+}
+
+fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
+    let length = std::fs::metadata(path).map(|facts| facts.len());
+    let length = length.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    if length > LENGTH_MOST {
+        return Err(Failure::usage(format!(
+            "{}: {length} bytes are more than results have",
+            path.display()
+        )));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    entries(&text).map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))
+}
+
+/// The longest file that is read.
+const LENGTH_MOST: u64 = 256 << 20;

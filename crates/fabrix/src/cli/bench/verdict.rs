@@ -1,0 +1,27 @@
+//! What results say about the run itself: whether something failed, and which exit code that is.
+
+use fabrix_bench::Results;
+
+use crate::failure::{Failure, Kind};
+
+/// The failure that results tell of, the worst first: wrong data, failed requests, an end before the time.
+pub(crate) fn trouble_of(uri: &str, results: &Results) -> Option<Failure> {
+    let all = &results.aggregate;
+    if let Some(verified) = all.verify.as_ref().filter(|verified| verified.errors > 0) {
+        let first = verified.first_error.as_deref().unwrap_or_default();
+        let sentence = format!(
+            "{uri}: {} blocks differ; the first: {first}",
+            verified.errors
+        );
+        return Some(Failure::new(Kind::Verify, sentence));
+    }
+    if all.errors.total() > 0 {
+        let first = all.errors.first.as_deref().unwrap_or_default();
+        return Some(Failure::io(format!(
+            "{uri}: {} I/Os failed; the first: {first}",
+            all.errors.total()
+        )));
+    }
+    let why = all.ended_early.as_ref()?;
+    Some(Failure::io(format!("{uri}: ended early: {why}")))
+}

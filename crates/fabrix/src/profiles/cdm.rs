@@ -1,0 +1,359 @@
+//! The eight numbers of CrystalDiskMark: its tests, its order (all reads, then all writes, then the mix), one run that
+//! does not count and then so many that do, of which the best is the score. The median stands beside it, because a
+//! best of many hides how they spread.
+
+mod card;
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fabrix_bench::{Job, Rw};
+use fabrix_block::spec::Size;
+
+use crate::args::Format;
+use crate::cli::bench::args::{CdmArgs, CdmPreset};
+use crate::cli::bench::session::{Disk, Session, publish, write};
+use crate::cli::terminal::print;
+use crate::failure::Failure;
+use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
+use fabrix_block::spec::without_secrets;
+
+/// One row of a preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    random: bool,
+    block_bytes: u32,
+    queues: u32,
+    threads: u32,
+}
+
+const fn test(random: bool, kib: u32, queues: u32, threads: u32) -> Test {
+    Test {
+        random,
+        block_bytes: kib << 10,
+        queues,
+        threads,
+    }
+}
+
+/// The tests of a preset, in their order. Source: CrystalDiskMark's settings dialogue, versions 8 and 9.
+fn tests(preset: CdmPreset) -> Vec<Test> {
+    let (seq1m_q8, seq1m_q1) = (test(false, 1024, 8, 1), test(false, 1024, 1, 1));
+    let (rnd_q32, rnd_q1) = (test(true, 4, 32, 1), test(true, 4, 1, 1));
+    match preset {
+        CdmPreset::Default => vec![seq1m_q8, seq1m_q1, rnd_q32, rnd_q1],
+        CdmPreset::Nvme => vec![
+            seq1m_q8,
+            test(false, 128, 32, 1),
+            test(true, 4, 32, 16),
+            rnd_q1,
+        ],
+        CdmPreset::Peak => vec![seq1m_q8, rnd_q32],
+        CdmPreset::Real => vec![seq1m_q1, rnd_q1],
+    }
+}
+
+impl Test {
+    fn name(self) -> String {
+        let kind = if self.random { "RND" } else { "SEQ" };
+        let size = if self.block_bytes >= 1 << 20 {
+            format!("{}M", self.block_bytes >> 20)
+        } else {
+            format!("{}K", self.block_bytes >> 10)
+        };
+        format!("{kind}{size} Q{}T{}", self.queues, self.threads)
+    }
+
+    fn job(self, write: Option<u8>, args: &CdmArgs) -> Job {
+        let (rw, percent) = match (self.random, write) {
+            (true, None) => (Rw::RandRead, 100),
+            (false, None) => (Rw::Read, 100),
+            (true, Some(0)) => (Rw::RandWrite, 0),
+            (false, Some(0)) => (Rw::Write, 0),
+            (true, Some(percent)) => (Rw::RandMixed, percent),
+            (false, Some(percent)) => (Rw::Mixed, percent),
+        };
+        Job {
+            name: format!(
+                "{} {}",
+                self.name(),
+                ["read", "write", "mix"]
+                    [usize::from(percent < 100) + usize::from(percent < 100 && percent > 0)]
+            ),
+            rw,
+            rwmixread: percent.into(),
+            block_bytes: self.block_bytes,
+            iodepth: self.queues,
+            numjobs: self.threads,
+            size: Some(args.size),
+            runtime: args.time,
+            ramp: Duration::ZERO,
+            ..Job::default()
+        }
+    }
+}
+
+/// One number: the best of the runs, and the one in the middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Score {
+    mb_per_s: f64,
+    median_mb_per_s: f64,
+    iops: f64,
+    /// The least of the mean latencies.
+    latency_us: f64,
+}
+
+impl Score {
+    fn of(run: &Run) -> Self {
+        let bandwidth = run.spread(|repeat| repeat.bw_bytes);
+        Self {
+            mb_per_s: bandwidth.max / 1e6,
+            median_mb_per_s: bandwidth.median / 1e6,
+            iops: run.spread(|repeat| repeat.iops).max,
+            latency_us: run.spread(|repeat| repeat.mean_us).min,
+        }
+    }
+}
+
+/// The scores of a test: reads, writes, the mix.
+struct Line {
+    test: Test,
+    scores: [Option<Score>; 3],
+}
+
+pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
+    let mut session = Session::begin(&args.common)?;
+    let disk = session.open(&args.uri)?;
+    if args.size > disk.device.geometry().bytes() {
+        return Err(Failure::usage(format!(
+            "{}: --size {} is more than the disk has",
+            without_secrets(&args.uri),
+            Size(args.size)
+        )));
+    }
+    session.guard(std::slice::from_ref(&disk))?;
+    let tests = tests(args.preset);
+    let kinds = 2 + usize::from(args.mix.is_some());
+    session.plan(
+        tests.len() * kinds * (args.count as usize + 1) + 1,
+        args.time,
+    );
+    let mut notes = vec![format!(
+        "the score is the best of {} runs and the latency the least mean; the median stands beside it. MB/s is \
+         10^6 bytes",
+        args.count
+    )];
+    notes.extend(session.fill(&disk, Some(args.size)));
+    let mut lines: Vec<Line> = tests
+        .into_iter()
+        .map(|test| Line {
+            test,
+            scores: [None; 3],
+        })
+        .collect();
+    let mut runs = Vec::new();
+    for (column, write) in [None, Some(0), args.mix]
+        .into_iter()
+        .enumerate()
+        .take(kinds)
+    {
+        if write.is_some() && disk.device.geometry().read_only {
+            continue;
+        }
+        for line in &mut lines {
+            let Some(run) = score(&mut session, &disk, &line.test.job(write, args), args) else {
+                break;
+            };
+            line.scores[column] = Some(Score::of(&run));
+            runs.push(run);
+        }
+    }
+    let text = text(args, &lines);
+    let card = card::draw(&without_secrets(&args.uri), args, &lines);
+    if let Some(path) = &args.card {
+        std::fs::write(path, &card)
+            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
+    }
+    let report = Report {
+        profile: "cdm".into(),
+        title: format!("{}: the eight numbers", without_secrets(&args.uri)),
+        lead: "the tests and the scoring of CrystalDiskMark".into(),
+        notes,
+        tables: vec![table(&lines, args)],
+        figures: vec![figure(&lines)],
+        runs,
+        ..Report::default()
+    };
+    if let Some(directory) = &args.common.report {
+        write(&report, Some(directory))?;
+        let path = directory.join("card.svg");
+        std::fs::write(&path, &card)
+            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
+    }
+    match args.common.output {
+        Format::Text => print(&text)?,
+        Format::Json => publish(&report, None, Format::Json)?,
+    }
+    Ok(session.exit())
+}
+
+/// One test: a run that does not count, and those that do; then the pause.
+fn score(session: &mut Session, disk: &Disk, job: &Job, args: &CdmArgs) -> Option<Run> {
+    session.measure(disk, job, 1)?;
+    let run = session.measure(disk, job, args.count)?;
+    let until = std::time::Instant::now() + args.interval;
+    while std::time::Instant::now() < until && !session.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(20).min(args.interval));
+    }
+    Some(run)
+}
+
+/// The report in the shape in which such reports are pasted.
+fn text(args: &CdmArgs, lines: &[Line]) -> String {
+    let mut text = String::from(
+        "* MB/s = 1,000,000 bytes/s, KiB = 1024 bytes; score: best run (median in brackets)\n",
+    );
+    for (column, head) in [(0, "[Read]"), (1, "[Write]"), (2, "[Mix]")] {
+        if lines.iter().all(|line| line.scores[column].is_none()) {
+            continue;
+        }
+        text += &format!("\n{head}\n");
+        for line in lines {
+            let Some(score) = line.scores[column] else {
+                continue;
+            };
+            let test = line.test;
+            let kind = if test.random { "RND" } else { "SEQ" };
+            text += &format!(
+                "  {kind} {:>5} KiB (Q={:>3}, T={:>2}): {:>10.3} MB/s ({:>10.3}) [{:>10.1} IOPS] <{:>9.2} us>\n",
+                test.block_bytes >> 10,
+                test.queues,
+                test.threads,
+                score.mb_per_s,
+                score.median_mb_per_s,
+                score.iops,
+                score.latency_us
+            );
+        }
+    }
+    let mix = args
+        .mix
+        .map_or_else(String::new, |mix| format!(", mix R{mix}/W{}", 100 - mix));
+    text + &format!(
+        "\nPreset: {:?}{mix}\n  Test: {} (x{}) on {}\n  Time: measure {} s / interval {} s\n    By: fabrix {}\n",
+        args.preset,
+        Size(args.size),
+        args.count,
+        without_secrets(&args.uri),
+        args.time.as_secs_f64(),
+        args.interval.as_secs_f64(),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn table(lines: &[Line], args: &CdmArgs) -> Table {
+    let kinds: &[&str] = if args.mix.is_some() {
+        &["Read", "Write", "Mix"]
+    } else {
+        &["Read", "Write"]
+    };
+    let heads = kinds
+        .iter()
+        .flat_map(|kind| ["MB/s", "median", "IOPS", "us"].map(|head| (*kind, head)));
+    let mut table = Table::new("scores", "Scores", [("", "test")].into_iter().chain(heads));
+    for line in lines {
+        let mut row = vec![Cell::text(line.test.name())];
+        for score in line.scores.iter().take(kinds.len()) {
+            let of = |of: fn(&Score) -> f64| score.as_ref().map(of);
+            row.push(Cell::optional(of(|score| score.mb_per_s), Shown::Fixed(2)));
+            row.push(Cell::optional(
+                of(|score| score.median_mb_per_s),
+                Shown::Fixed(2),
+            ));
+            row.push(Cell::optional(of(|score| score.iops), Shown::Grouped));
+            row.push(Cell::optional(
+                of(|score| score.latency_us),
+                Shown::Fixed(2),
+            ));
+        }
+        table.push(row);
+    }
+    table
+}
+
+fn figure(lines: &[Line]) -> Figure {
+    let values = |line: &Line| {
+        line.scores
+            .iter()
+            .map(|score| score.map(|score| score.mb_per_s))
+            .collect()
+    };
+    Figure {
+        name: "scores".into(),
+        title: "Scores".into(),
+        unit: "MB/s, best of the runs; more is better".into(),
+        drawing: Drawing::Bars {
+            series: ["Read", "Write", "Mix"].map(str::to_owned).into(),
+            groups: lines
+                .iter()
+                .map(|line| (line.test.name(), values(line)))
+                .collect(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod test_names {
+    use super::*;
+
+    #[test]
+    fn the_presets_are_those_of_the_dialogue() {
+        let names = |preset| {
+            tests(preset)
+                .into_iter()
+                .map(Test::name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(CdmPreset::Default),
+            ["SEQ1M Q8T1", "SEQ1M Q1T1", "RND4K Q32T1", "RND4K Q1T1"]
+        );
+        assert_eq!(
+            names(CdmPreset::Nvme),
+            ["SEQ1M Q8T1", "SEQ128K Q32T1", "RND4K Q32T16", "RND4K Q1T1"]
+        );
+    }
+
+    #[test]
+    fn the_score_is_the_best_run_and_the_least_latency() {
+        let mut run = crate::report::sheet::Run {
+            name: String::new(),
+            disk: String::new(),
+            results: fabrix_bench::Results {
+                job: Job::default(),
+                jobs: Vec::new(),
+                aggregate: Default::default(),
+                cpu: Default::default(),
+                series: Vec::new(),
+                steady: None,
+            },
+            repeats: Vec::new(),
+            target_cores: None,
+        };
+        run.repeats = [(1.0, 9.0), (3.0, 7.0), (2.0, 8.0)]
+            .map(|(times, mean_us)| crate::report::sheet::Repeat {
+                iops: times,
+                bw_bytes: times * 1e6,
+                mean_us,
+            })
+            .into();
+        let expected = Score {
+            mb_per_s: 3.0,
+            median_mb_per_s: 2.0,
+            iops: 3.0,
+            latency_us: 7.0,
+        };
+        assert_eq!(Score::of(&run), expected);
+    }
+}

@@ -1,0 +1,86 @@
+//! The card: the scores of a disk as one picture, to be shown around. Our own design; the bars grow with the logarithm,
+//! a sixth of the width for each power of ten from 0.1 MB/s on.
+
+use fabrix_block::spec::Size;
+
+use super::{Line, Score};
+use crate::cli::bench::args::CdmArgs;
+use crate::report::figure::{STYLE, words};
+
+const ROW: usize = 66;
+const COLUMN: usize = 280;
+
+/// Draws the card.
+pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
+    let columns = if args.mix.is_some() { 3 } else { 2 };
+    let (width, height) = (150 + columns * COLUMN + 20, 96 + lines.len() * ROW + 34);
+    let mut body = String::new();
+    for (index, name) in ["Read", "Write", "Mix"]
+        .into_iter()
+        .enumerate()
+        .take(columns)
+    {
+        body += &format!(
+            "<text class=\"name\" x=\"{}\" y=\"84\">{name}, MB/s</text>\n",
+            150 + index * COLUMN
+        );
+    }
+    for (row, line) in lines.iter().enumerate() {
+        let top = 96 + row * ROW;
+        let name = line.test.name();
+        let (kind, queues) = name.split_once(' ').unwrap_or((&name, ""));
+        body += &format!(
+            "<text class=\"title\" x=\"20\" y=\"{}\">{kind}</text>\n<text class=\"value\" x=\"20\" \
+             y=\"{}\">{queues}</text>\n",
+            top + 28,
+            top + 46
+        );
+        for (column, score) in line.scores.iter().enumerate().take(columns) {
+            body += &field(150 + column * COLUMN, top, column, score.as_ref());
+        }
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, 'Segoe UI', Roboto, Arial, sans-serif\">\n\
+         <style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"12\" />\n\
+         <text class=\"title\" x=\"20\" y=\"34\">{}</text>\n\
+         <text class=\"value\" x=\"20\" y=\"54\">{} region, {} runs of {} s, best of them; bars are \
+         logarithmic</text>\n\
+         {body}<text class=\"value\" x=\"20\" y=\"{}\">fabrix {}</text>\n</svg>\n",
+        words(uri),
+        Size(args.size),
+        args.count,
+        args.time.as_secs_f64(),
+        height - 14,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn field(left: usize, top: usize, column: usize, score: Option<&Score>) -> String {
+    let Some(score) = score else {
+        return String::new();
+    };
+    let full = COLUMN - 20;
+    let part = ((score.mb_per_s.max(0.1) / 0.1).log10() / 6.0).clamp(0.0, 1.0);
+    format!(
+        "<rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{full}\" height=\"{}\" rx=\"6\" \
+         fill-opacity=\"0.10\" />\n\
+         <rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{:.0}\" height=\"{}\" rx=\"6\" \
+         fill-opacity=\"0.35\" />\n\
+         <text class=\"title\" x=\"{}\" y=\"{}\">{:.2}</text>\n\
+         <text class=\"value\" x=\"{}\" y=\"{}\">{:.0} IOPS, {:.1} us, median {:.0}</text>\n",
+        top + 4,
+        ROW - 10,
+        top + 4,
+        full as f64 * part,
+        ROW - 10,
+        left + 10,
+        top + 28,
+        score.mb_per_s,
+        left + 10,
+        top + 46,
+        score.iops,
+        score.latency_us,
+        score.median_mb_per_s
+    )
+}

@@ -1,0 +1,330 @@
+//! DiskSpd's flags: letters with their values behind them, then the targets.
+//!
+//! Source: the DiskSpd documentation, "Command line and parameters". A flag that is not supported is an error that
+//! names it; flags that ask for what happens here anyway (no cache, random contents) are taken.
+
+use std::time::Duration;
+
+use fabrix_bench::arrivals::{Pacing, Rate};
+use fabrix_bench::{Job, Rw};
+use fabrix_block::spec::parse_size;
+
+/// What a command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Flags {
+    pub(super) block_bytes: u32,
+    pub(super) outstanding: u32,
+    pub(super) threads: u32,
+    pub(super) duration: Duration,
+    pub(super) warm_up: Duration,
+    pub(super) random: bool,
+    pub(super) percent_write: u32,
+    pub(super) latency: bool,
+    /// `-D`: the distance of readings for the deviation of IOPS.
+    pub(super) interval: Option<Duration>,
+    pub(super) xml: bool,
+    /// `-c`: the size of a file to be made.
+    create_bytes: Option<u64>,
+    /// `-f`: how much of the target is used.
+    region_bytes: Option<u64>,
+    base_bytes: u64,
+    /// `-T`: how far each thread begins after the one before it.
+    stride_bytes: u64,
+    rate_iops: Option<u32>,
+    rate_bytes_per_ms: Option<u64>,
+    seed: u64,
+    pub(super) targets: Vec<String>,
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self {
+            block_bytes: 64 << 10,
+            outstanding: 2,
+            threads: 1,
+            duration: Duration::from_secs(10),
+            warm_up: Duration::from_secs(5),
+            random: false,
+            percent_write: 0,
+            latency: false,
+            interval: None,
+            xml: false,
+            create_bytes: None,
+            region_bytes: None,
+            base_bytes: 0,
+            stride_bytes: 0,
+            rate_iops: None,
+            rate_bytes_per_ms: None,
+            seed: 1,
+            targets: Vec::new(),
+        }
+    }
+}
+
+impl Flags {
+    /// Reads a command line.
+    ///
+    /// Errors: a sentence that names the flag.
+    pub(super) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut flags = Self::default();
+        for word in words {
+            match word
+                .strip_prefix('-')
+                .or_else(|| word.strip_prefix('/').filter(|_| false))
+            {
+                Some(flag) => flags
+                    .set(flag)
+                    .map_err(|sentence| format!("-{flag}: {sentence}"))?,
+                None => flags.targets.push(word.clone()),
+            }
+        }
+        if flags.targets.is_empty() {
+            return Err("which disk: the targets stand behind the flags".into());
+        }
+        if flags.duration.is_zero() {
+            return Err("-d0: measures nothing; say how many seconds".into());
+        }
+        Ok(flags)
+    }
+
+    fn set(&mut self, flag: &str) -> Result<(), String> {
+        let mut letters = flag.chars();
+        let letter = letters.next().ok_or("a flag has a letter")?;
+        let value = letters.as_str();
+        match letter {
+            'b' => {
+                self.block_bytes = u32::try_from(size(value)?)
+                    .ok()
+                    .filter(|bytes| *bytes > 0)
+                    .ok_or("is no size of a request")?
+            }
+            'o' => self.outstanding = count(value)?,
+            't' | 'F' => self.threads = count(value)?,
+            'd' => self.duration = seconds("-d", value)?,
+            'W' => self.warm_up = seconds("-W", value)?,
+            'C' => drop(seconds("-C", value)?),
+            'r' if value.starts_with(['s', 'd']) => {
+                return Err("distributions are not supported".into());
+            }
+            'r' => {
+                self.random = true;
+                if !value.is_empty() && size(value)? != u64::from(self.block_bytes) {
+                    return Err("random I/O is aligned to its size; leave the alignment out, or say it after -b".into());
+                }
+            }
+            's' if value == "i" && self.threads > 1 => {
+                return Err("threads that share one position are not supported; use -t1".into());
+            }
+            's' if value.is_empty() || value == "i" => self.random = false,
+            's' => return Err("a stride is not supported; sequential I/O follows on".into()),
+            'w' => {
+                self.percent_write = value
+                    .parse()
+                    .ok()
+                    .filter(|percent| *percent <= 100)
+                    .ok_or("is not a percentage")?
+            }
+            'L' => self.latency = true,
+            'D' if value.is_empty() => self.interval = Some(Duration::from_secs(1)),
+            'D' => self.interval = Some(Duration::from_millis(number(value)?.max(10))),
+            'R' => self.xml = result_format(value)?,
+            'c' => self.create_bytes = Some(size(value)?),
+            'f' if matches!(value, "r" | "s" | "rs" | "sr") => {}
+            'f' => self.region_bytes = Some(size(value)?),
+            'B' => self.base_bytes = size(value)?,
+            'T' => self.stride_bytes = size(value)?,
+            'g' => match value.strip_suffix('i') {
+                Some(iops) => self.rate_iops = Some(count(iops)?),
+                None => self.rate_bytes_per_ms = Some(number(value)?),
+            },
+            'z' if value.is_empty() => {}
+            'z' => self.seed = number(value)?,
+            // No cache, random contents, no binding of threads: so it is here.
+            'h' | 'S' | 'Z' | 'n' | 'A' => {}
+            'a' if value == "g" => {}
+            _ => return Err("is not supported".into()),
+        }
+        Ok(())
+    }
+
+    /// The URI of a target: a file that `-c` is to make gets its size.
+    pub(super) fn uri(&self, target: &str) -> String {
+        let plain = !target.contains(',')
+            && (target.starts_with(['/', '.']) || target.starts_with("file:"));
+        let path = target.strip_prefix("file:").unwrap_or(target);
+        match self.create_bytes {
+            Some(bytes) if plain && !std::path::Path::new(path).exists() => {
+                format!("file:{path},size={bytes}")
+            }
+            _ => target.to_owned(),
+        }
+    }
+
+    /// The job on each target.
+    pub(super) fn job(&self) -> Job {
+        let rw = match (self.random, self.percent_write) {
+            (true, 0) => Rw::RandRead,
+            (true, 100) => Rw::RandWrite,
+            (true, _) => Rw::RandMixed,
+            (false, 0) => Rw::Read,
+            (false, 100) => Rw::Write,
+            (false, _) => Rw::Mixed,
+        };
+        let from_bytes = self
+            .rate_bytes_per_ms
+            .map(|bytes| bytes.saturating_mul(1000) / u64::from(self.block_bytes));
+        let iops = self
+            .rate_iops
+            .or_else(|| from_bytes.map(|iops| u32::try_from(iops.max(1)).unwrap_or(u32::MAX)));
+        Job {
+            name: "diskspd".into(),
+            rw,
+            block_bytes: self.block_bytes,
+            iodepth: self.outstanding,
+            numjobs: self.threads,
+            runtime: self.duration,
+            ramp: self.warm_up,
+            rwmixread: 100 - self.percent_write,
+            offset: self.base_bytes,
+            offset_increment: self.stride_bytes,
+            size: self.region_bytes,
+            seed: self.seed,
+            rate: iops.map(|iops| Rate {
+                iops,
+                pacing: Pacing::Fixed,
+            }),
+            percentiles: vec![
+                25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999,
+                99.999999, 99.9999999,
+            ],
+            ..Job::default()
+        }
+    }
+}
+
+fn result_format(value: &str) -> Result<bool, String> {
+    match value {
+        "xml" => Ok(true),
+        "text" | "" => Ok(false),
+        _ => Err("there are -Rtext and -Rxml".into()),
+    }
+}
+
+/// Sizes: K, M, G, T are powers of 1024; b, which is a block, depends on -b and is not taken.
+fn size(value: &str) -> Result<u64, String> {
+    parse_size(value)
+}
+
+fn number(value: &str) -> Result<u64, String> {
+    value
+        .parse()
+        .map_err(|_| format!("`{value}` is not a number"))
+}
+
+fn count(value: &str) -> Result<u32, String> {
+    number(value)?
+        .try_into()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| format!("`{value}` is not a number that can be used"))
+}
+
+/// Seconds; a flag without a number means none, as the published script has it.
+pub(super) fn seconds(flag: &str, value: &str) -> Result<Duration, String> {
+    if value.is_empty() && flag != "-d" {
+        return Ok(Duration::ZERO);
+    }
+    number(value).map(|seconds| Duration::from_secs(seconds.min(365 * 86_400)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Flags, String> {
+        Flags::parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_line_of_the_published_script_is_understood() {
+        let flags =
+            parse("-c2048G -b128K -d10 -o56 -t1 -W -h -w0 null:1T").expect("it is DiskSpd's");
+        let job = flags.job();
+        assert_eq!(
+            (job.block_bytes, job.iodepth, job.numjobs, job.rw),
+            (128 << 10, 56, 1, Rw::Read)
+        );
+        assert_eq!(
+            (job.runtime, job.ramp),
+            (Duration::from_secs(10), Duration::ZERO)
+        );
+    }
+
+    #[test]
+    fn the_defaults_are_diskspds() {
+        let job = parse("ram:64M").expect("a target is enough").job();
+        assert_eq!(
+            (job.block_bytes, job.iodepth, job.rw),
+            (65_536, 2, Rw::Read)
+        );
+        assert_eq!(
+            (job.runtime, job.ramp),
+            (Duration::from_secs(10), Duration::from_secs(5))
+        );
+    }
+
+    #[test]
+    fn flags_give_mixes_rates_and_formats() {
+        let flags = parse(
+            "-b8K -o4 -t2 -r -w30 -d1 -W0 -L -D500 -Rxml -Suw -Z1M -z7 -g100i ram:64M ram:32M",
+        )
+        .expect("all of it");
+        let job = flags.job();
+        assert_eq!(
+            (job.rw, job.rwmixread, job.numjobs, job.seed),
+            (Rw::RandMixed, 70, 2, 7)
+        );
+        assert_eq!(job.rate.map(|rate| rate.iops), Some(100));
+        assert!(flags.xml && flags.latency && flags.interval == Some(Duration::from_millis(500)));
+        assert_eq!(flags.targets, ["ram:64M", "ram:32M"]);
+        assert_eq!(
+            parse("-b4K -g40960 null:1G")
+                .expect("bytes per ms")
+                .job()
+                .rate
+                .map(|rate| rate.iops),
+            Some(10_000)
+        );
+    }
+
+    #[test]
+    fn a_file_to_be_made_gets_its_size() {
+        let flags = parse("-c64M /nowhere/at/all.dat").expect("a file");
+        assert_eq!(
+            flags.uri("/nowhere/at/all.dat"),
+            "file:/nowhere/at/all.dat,size=67108864"
+        );
+        assert_eq!(flags.uri("ram:1G"), "ram:1G");
+    }
+
+    #[test]
+    fn wrong_flags_are_named() {
+        for (text, part) in [
+            ("-b4K", "which disk"),
+            ("-x ram:1M", "-x: is not supported"),
+            ("-bfour ram:1M", "-bfour: `four` is not a size"),
+            ("-w101 ram:1M", "not a percentage"),
+            ("-o0 ram:1M", "`0` is not a number"),
+            ("-d0 ram:1M", "measures nothing"),
+            ("-d ram:1M", "-d: `` is not a number"),
+            ("-rs50 ram:1M", "distributions"),
+            ("-s64K ram:1M", "a stride"),
+            ("-t4 -si ram:1M", "share one position"),
+            ("-Rjson ram:1M", "-Rtext and -Rxml"),
+            ("- ram:1M", "a letter"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

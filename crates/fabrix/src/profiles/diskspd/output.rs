@@ -1,0 +1,258 @@
+//! DiskSpd's text: the input, the processors, the I/O by thread in three tables, the latencies by percentile.
+//!
+//! Source: the DiskSpd documentation, "Analyzing test results". Threads have no file of their own here, so a line's
+//! file is the target's URI.
+
+use std::fmt::Write;
+
+use fabrix_bench::latency::Latency;
+use fabrix_bench::results::{JobResult, Side};
+use fabrix_bench::spread::Spread;
+
+use super::flags::Flags;
+use crate::report::sheet::Run;
+
+const MIB: f64 = 1_048_576.0;
+
+/// One direction of a job.
+type Direction = fn(&JobResult) -> &Side;
+
+/// The percentiles of the table, by DiskSpd's names.
+pub(super) const NAMES: [(&str, f64); 13] = [
+    ("25th", 25.0),
+    ("50th", 50.0),
+    ("75th", 75.0),
+    ("90th", 90.0),
+    ("95th", 95.0),
+    ("99th", 99.0),
+    ("3-nines", 99.9),
+    ("4-nines", 99.99),
+    ("5-nines", 99.999),
+    ("6-nines", 99.9999),
+    ("7-nines", 99.99999),
+    ("8-nines", 99.999_999),
+    ("9-nines", 99.999_999_9),
+];
+
+/// The whole text.
+pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
+    let mut text = format!(
+        "\nCommand Line: fabrix bench diskspd {}\n\n",
+        words.join(" ")
+    );
+    input(&mut text, flags, runs);
+    let seconds = runs
+        .iter()
+        .map(|run| run.results.aggregate.total.runtime_ns)
+        .max()
+        .unwrap_or(0) as f64
+        / 1e9;
+    let threads: usize = runs.iter().map(|run| run.results.jobs.len()).sum();
+    let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
+    put(
+        &mut text,
+        format_args!(
+            "\nResults for timespan 1:\n{}\n\nactual test time:\t{seconds:.2}s\nthread \
+             count:\t\t{threads}\nproc count:\t\t{}\n\n",
+            "*".repeat(79),
+            cpu.cores
+        ),
+    );
+    let cores = cpu.cores.max(1) as f64;
+    let percent = |part: f64| (part / cores * 100.0).clamp(0.0, 100.0);
+    put(
+        &mut text,
+        format_args!(
+            "CPU |  Usage |  User  |  Kernel |  Idle\n{}\navg.| {:6.2}%| {:6.2}%|  {:6.2}%| {:6.2}%\n\n",
+            "-".repeat(43),
+            percent(cpu.machine_cores),
+            percent(cpu.user_cores),
+            percent(cpu.system_cores),
+            100.0 - percent(cpu.machine_cores)
+        ),
+    );
+    let kinds: [(&str, Direction); 3] = [
+        ("Total IO", |job| &job.total),
+        ("Read IO", |job| &job.read),
+        ("Write IO", |job| &job.write),
+    ];
+    for (name, direction) in kinds {
+        threads_of(&mut text, flags, name, direction, runs);
+    }
+    if flags.latency {
+        runs.iter().for_each(|run| latencies(&mut text, run));
+    }
+    text
+}
+
+fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
+    put(
+        text,
+        format_args!(
+            "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
+             {}s\n\tcool down time: 0s\n",
+            flags.duration.as_secs(),
+            flags.warm_up.as_secs()
+        ),
+    );
+    if flags.latency {
+        text.push_str("\tmeasuring latency\n");
+    }
+    let way = if flags.random {
+        "using random I/O"
+    } else {
+        "using sequential I/O"
+    };
+    let mix = match flags.percent_write {
+        0 => "performing read test".to_owned(),
+        100 => "performing write test".to_owned(),
+        percent => format!(
+            "performing mix test (read/write ratio: {}/{percent})",
+            100 - percent
+        ),
+    };
+    for run in runs {
+        put(
+            text,
+            format_args!(
+                "\tpath: '{}'\n\t\tsoftware cache disabled\n\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
+             \t\tnumber of outstanding I/O operations per thread: {}\n\t\tthreads per file: {}\n",
+                run.disk, flags.block_bytes, flags.outstanding, flags.threads
+            ),
+        );
+    }
+}
+
+/// One of the three tables.
+fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction, runs: &[Run]) {
+    put(
+        text,
+        format_args!("{name}\nthread |       bytes     |     I/Os     |    MiB/s   |  I/O per s "),
+    );
+    if flags.latency {
+        text.push_str("|  AvgLat  ");
+    }
+    if flags.interval.is_some() {
+        text.push_str("| IopsStdDev ");
+    }
+    if flags.latency {
+        text.push_str("| LatStdDev ");
+    }
+    text.push_str("|  file\n");
+    let rule = "-".repeat(100);
+    put(text, format_args!("{rule}\n"));
+    let mut thread = 0;
+    for run in runs {
+        for job in &run.results.jobs {
+            line(
+                text,
+                flags,
+                &format!("{thread:6}"),
+                direction(job),
+                run,
+                Some(&run.disk),
+            );
+            thread += 1;
+        }
+    }
+    put(text, format_args!("{rule}\n"));
+    let total = sum(runs, direction);
+    if let Some(run) = runs.first() {
+        line(text, flags, "total:", &total, run, None);
+    }
+    text.push('\n');
+}
+
+/// All targets together.
+fn sum(runs: &[Run], direction: Direction) -> Side {
+    let mut total = Side::default();
+    for side in runs.iter().map(|run| direction(&run.results.aggregate)) {
+        let (before, more) = (total.ios as f64, side.ios as f64);
+        if before + more > 0.0 {
+            total.latency.mean_ns =
+                (total.latency.mean_ns * before + side.latency.mean_ns * more) / (before + more);
+            total.latency.stddev_ns = total.latency.stddev_ns.max(side.latency.stddev_ns);
+        }
+        total.ios += side.ios;
+        total.bytes += side.bytes;
+        total.iops += side.iops;
+        total.bw_bytes += side.bw_bytes;
+    }
+    total
+}
+
+fn line(text: &mut String, flags: &Flags, name: &str, side: &Side, run: &Run, file: Option<&str>) {
+    put(
+        text,
+        format_args!(
+            "{name} | {:15} | {:12} | {:10.2} | {:10.2} ",
+            side.bytes,
+            side.ios,
+            side.bw_bytes / MIB,
+            side.iops
+        ),
+    );
+    if flags.latency {
+        put(text, format_args!("| {:8.3} ", side.latency.mean_ns / 1e6));
+    }
+    if flags.interval.is_some() {
+        // Readings are those of a target, not of its threads.
+        let shown = file.map_or_else(|| format!("{:.2}", deviation(run)), |_| "N/A".to_owned());
+        put(text, format_args!("| {shown:>10} "));
+    }
+    if flags.latency {
+        put(
+            text,
+            format_args!("| {:9.3} ", side.latency.stddev_ns / 1e6),
+        );
+    }
+    put(text, format_args!("| {}\n", file.unwrap_or_default()));
+}
+
+/// The standard deviation of the readings of a target.
+pub(super) fn deviation(run: &Run) -> f64 {
+    let readings: Vec<f64> = run
+        .results
+        .series
+        .iter()
+        .map(fabrix_bench::series::Point::iops)
+        .collect();
+    let mean = Spread::of(readings.iter().copied()).mean;
+    let square: f64 = readings
+        .iter()
+        .map(|reading| (reading - mean).powi(2))
+        .sum();
+    (square / readings.len().max(1) as f64).sqrt()
+}
+
+/// The table of percentiles of one target.
+fn latencies(text: &mut String, run: &Run) {
+    let all = &run.results.aggregate;
+    let sides = [&all.read.latency, &all.write.latency, &all.total.latency];
+    put(
+        text,
+        format_args!(
+            "{}\n  %-ile |  Read (ms) | Write (ms) | Total (ms)\n----------------------------------------------\n",
+            run.disk
+        ),
+    );
+    let mut row = |name: &str, of: &dyn Fn(&Latency) -> Option<u64>| {
+        let cells = sides.map(|side| match of(side).filter(|_| side.count > 0) {
+            Some(ns) => format!("{:10.3}", ns as f64 / 1e6),
+            None => format!("{:>10}", "N/A"),
+        });
+        put(
+            text,
+            format_args!("{name:>7} | {} | {} | {}\n", cells[0], cells[1], cells[2]),
+        );
+    };
+    row("min", &|latency| Some(latency.min_ns));
+    for (name, percent) in NAMES {
+        row(name, &|latency| latency.percentile_ns(percent));
+    }
+    row("max", &|latency| Some(latency.max_ns));
+}
+
+fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("a String takes everything");
+}

@@ -1,0 +1,213 @@
+//! DiskSpd's results as XML: the elements that programs read.
+//!
+//! Source: the results that `-Rxml` gives, as DiskSpd's documentation describes them.
+
+use std::fmt::Write;
+
+use fabrix_bench::latency::Latency;
+
+use super::flags::Flags;
+use super::output::{NAMES, deviation};
+use crate::report::figure::words;
+use crate::report::sheet::Run;
+
+/// The whole document.
+pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
+    let mut xml = Xml::default();
+    let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
+    let cores = cpu.cores.max(1) as f64;
+    xml.within("Results", |xml| {
+        xml.within("System", |xml| {
+            xml.element(
+                "ComputerName",
+                &words(
+                    std::fs::read_to_string("/proc/sys/kernel/hostname")
+                        .unwrap_or_default()
+                        .trim(),
+                ),
+            );
+            xml.within("Tool", |xml| {
+                xml.element("Version", env!("CARGO_PKG_VERSION"))
+            });
+        });
+        profile(xml, flags, runs);
+        xml.within("TimeSpan", |xml| {
+            let longest = runs
+                .iter()
+                .map(|run| run.results.aggregate.total.runtime_ns)
+                .max()
+                .unwrap_or(0);
+            xml.element("TestTimeSeconds", &format!("{:.2}", longest as f64 / 1e9));
+            xml.element(
+                "ThreadCount",
+                &runs
+                    .iter()
+                    .map(|run| run.results.jobs.len())
+                    .sum::<usize>()
+                    .to_string(),
+            );
+            xml.element("ProcCount", &cpu.cores.to_string());
+            xml.within("CpuUtilization", |xml| {
+                xml.within("Average", |xml| {
+                    let percent =
+                        |part: f64| format!("{:.2}", (part / cores * 100.0).clamp(0.0, 100.0));
+                    xml.element("UsagePercent", &percent(cpu.machine_cores));
+                    xml.element("UserPercent", &percent(cpu.user_cores));
+                    xml.element("KernelPercent", &percent(cpu.system_cores));
+                    xml.element("IdlePercent", &percent(cores - cpu.machine_cores));
+                });
+            });
+            if flags.latency {
+                runs.iter().for_each(|run| latency(xml, run));
+            }
+            iops(xml, runs);
+            threads(xml, flags, runs);
+        });
+    });
+    xml.text
+}
+
+fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
+    xml.within("Profile", |xml| {
+        xml.within("TimeSpans", |xml| {
+            xml.within("TimeSpan", |xml| {
+                xml.element("Duration", &flags.duration.as_secs().to_string());
+                xml.element("Warmup", &flags.warm_up.as_secs().to_string());
+                xml.element("Cooldown", "0");
+                xml.element(
+                    "MeasureLatency",
+                    if flags.latency { "true" } else { "false" },
+                );
+                xml.within("Targets", |xml| {
+                    for run in runs {
+                        xml.within("Target", |xml| {
+                            xml.element("Path", &words(&run.disk));
+                            xml.element("BlockSize", &flags.block_bytes.to_string());
+                            xml.element(
+                                if flags.random { "Random" } else { "StrideSize" },
+                                &flags.block_bytes.to_string(),
+                            );
+                            xml.element("RequestCount", &flags.outstanding.to_string());
+                            xml.element("WriteRatio", &flags.percent_write.to_string());
+                            xml.element("ThreadsPerFile", &flags.threads.to_string());
+                        });
+                    }
+                });
+            });
+        });
+    });
+}
+
+fn latency(xml: &mut Xml, run: &Run) {
+    let all = &run.results.aggregate;
+    let sides = [
+        ("Read", &all.read.latency),
+        ("Write", &all.write.latency),
+        ("Total", &all.total.latency),
+    ];
+    xml.within("Latency", |xml| {
+        for (name, side) in sides {
+            if side.count > 0 {
+                xml.element(
+                    &format!("Average{name}Milliseconds"),
+                    &format!("{:.3}", side.mean_ns / 1e6),
+                );
+                xml.element(
+                    &format!("{}LatencyStdev", if name == "Total" { "" } else { name }),
+                    &format!("{:.3}", side.stddev_ns / 1e6),
+                );
+            }
+        }
+        let mut bucket = |percent: String, of: &dyn Fn(&Latency) -> Option<u64>| {
+            xml.within("Bucket", |xml| {
+                xml.element("Percentile", &percent);
+                for (name, side) in sides {
+                    if let Some(ns) = of(side).filter(|_| side.count > 0) {
+                        xml.element(
+                            &format!("{name}Milliseconds"),
+                            &format!("{:.3}", ns as f64 / 1e6),
+                        );
+                    }
+                }
+            });
+        };
+        bucket("0".into(), &|latency| Some(latency.min_ns));
+        for (_, percent) in NAMES {
+            bucket(percent.to_string(), &|latency| {
+                latency.percentile_ns(percent)
+            });
+        }
+        bucket("100".into(), &|latency| Some(latency.max_ns));
+    });
+}
+
+fn iops(xml: &mut Xml, runs: &[Run]) {
+    xml.within("Iops", |xml| {
+        for run in runs {
+            xml.element("IopsStdDev", &format!("{:.3}", deviation(run)));
+            for point in &run.results.series {
+                let seconds = point.span.as_secs_f64().max(1e-9);
+                let rate = |side: usize| point.sides[side].ios as f64 / seconds;
+                put(&mut xml.text, format_args!(
+                    "<Bucket SampleMillisecond=\"{}\" Read=\"{:.0}\" Write=\"{:.0}\" Total=\"{:.0}\"/>\n",
+                    point.at.as_millis(),
+                    rate(0),
+                    rate(1),
+                    point.iops()
+                ));
+            }
+        }
+    });
+}
+
+fn threads(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
+    let jobs = runs
+        .iter()
+        .flat_map(|run| run.results.jobs.iter().map(move |job| (run, job)));
+    for (index, (run, job)) in jobs.enumerate() {
+        xml.within("Thread", |xml| {
+            xml.element("Id", &index.to_string());
+            xml.within("Target", |xml| {
+                xml.element("Path", &words(&run.disk));
+                xml.element("BytesCount", &job.total.bytes.to_string());
+                xml.element("IOCount", &job.total.ios.to_string());
+                xml.element("ReadBytes", &job.read.bytes.to_string());
+                xml.element("ReadCount", &job.read.ios.to_string());
+                xml.element("WriteBytes", &job.write.bytes.to_string());
+                xml.element("WriteCount", &job.write.ios.to_string());
+                if flags.latency {
+                    xml.element(
+                        "AverageLatencyMilliseconds",
+                        &format!("{:.3}", job.total.latency.mean_ns / 1e6),
+                    );
+                    xml.element(
+                        "LatencyStdev",
+                        &format!("{:.3}", job.total.latency.stddev_ns / 1e6),
+                    );
+                }
+            });
+        });
+    }
+}
+
+/// A document as it grows. What is put into elements is escaped by who puts it.
+#[derive(Default)]
+struct Xml {
+    text: String,
+}
+
+impl Xml {
+    fn element(&mut self, name: &str, value: &str) {
+        put(&mut self.text, format_args!("<{name}>{value}</{name}>\n"));
+    }
+
+    fn within(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+        put(&mut self.text, format_args!("<{name}>\n"));
+        inside(self);
+        put(&mut self.text, format_args!("</{name}>\n"));
+    }
+}
+
+fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("a String takes everything");
+}

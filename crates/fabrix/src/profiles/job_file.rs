@@ -1,0 +1,231 @@
+//! fio's job files: sections of keys, a job each, as the jobs of our own generator.
+//!
+//! Pure: text in, jobs out. fio's own rules for sizes hold here (`4k` is 4096 and `4Ki` is 4000 unless `kb_base=1000`
+//! says otherwise), as do its defaults. A key that is not supported is an error that names it, because a job that runs
+//! without it would measure something else. Source: fio's documentation, "Job file format" and "Job file parameters".
+
+mod keys;
+mod numbers;
+
+use fabrix_bench::{Job, RUNTIME_MAX};
+use keys::Builder;
+
+/// A job of a file, before its disk is known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listed {
+    /// `filename`: a disk as a URI.
+    pub(crate) filename: Option<String>,
+    pub(crate) job: Job,
+    /// `size` and `offset` in percent of the disk.
+    size_percent: Option<u32>,
+    offset_percent: Option<u32>,
+}
+
+impl Listed {
+    /// The job on a disk of so many bytes.
+    ///
+    /// Errors: a sentence when a percentage leaves nothing.
+    pub(crate) fn on(self, disk_bytes: u64) -> Result<Job, String> {
+        let part =
+            |percent: u32, granule: u64| disk_bytes / 100 * u64::from(percent) / granule * granule;
+        let mut job = self.job;
+        let granule = u64::from(job.unit_bytes()).max(4096);
+        if let Some(percent) = self.offset_percent {
+            job.offset = part(percent, granule);
+        }
+        if let Some(percent) = self.size_percent {
+            job.size = Some(part(percent, granule).min(disk_bytes.saturating_sub(job.offset)));
+        }
+        if job.size == Some(0) {
+            return Err(format!(
+                "job `{}`: its size in percent leaves nothing of {disk_bytes} bytes",
+                job.name
+            ));
+        }
+        Ok(job)
+    }
+}
+
+/// Reads a file of jobs: stages, one after another, and the jobs of each, side by side. `variable` gives the value of
+/// an environment variable for `${NAME}`.
+///
+/// Errors: a sentence with the line and the key.
+pub(crate) fn parse(
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Vec<Listed>>, String> {
+    let mut global = Builder::default();
+    let mut stages: Vec<Vec<Listed>> = Vec::new();
+    let mut open: Option<(String, Builder)> = None;
+    let mut in_global = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with([';', '#']) {
+            continue;
+        }
+        let said = |sentence: String| format!("line {number}: {sentence}");
+        if let Some(name) = line.strip_prefix('[') {
+            let name = name
+                .strip_suffix(']')
+                .ok_or_else(|| said(format!("`{line}` has no end: write [name]")))?;
+            close(open.take(), &mut stages)?;
+            in_global = name == "global";
+            if !in_global {
+                open = Some((name.to_owned(), global.clone()));
+            }
+            continue;
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, "1"));
+        let value = expanded(value.trim(), variable).map_err(&said)?;
+        let target = match &mut open {
+            Some((_, builder)) => builder,
+            None if in_global => &mut global,
+            None => {
+                return Err(said(format!(
+                    "`{line}` stands before any section; begin with [global] or [name]"
+                )));
+            }
+        };
+        target.set(key.trim(), &value).map_err(&said)?;
+    }
+    close(open, &mut stages)?;
+    if stages.is_empty() {
+        return Err("there is no job in it; a job is a section like [name]".into());
+    }
+    Ok(stages)
+}
+
+/// Completes a section: it joins the stage before it, unless it is to wait for that.
+fn close(section: Option<(String, Builder)>, stages: &mut Vec<Vec<Listed>>) -> Result<(), String> {
+    let Some((name, builder)) = section else {
+        return Ok(());
+    };
+    let waits = builder.waits();
+    let listed = builder.build(name)?;
+    match stages.last_mut() {
+        Some(stage) if !waits => stage.push(listed),
+        _ => stages.push(vec![listed]),
+    }
+    Ok(())
+}
+
+/// A value with its `${NAME}` replaced.
+fn expanded(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut text = String::new();
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, after) = after
+            .split_once('}')
+            .ok_or_else(|| format!("`{value}` has a ${{ without its }}"))?;
+        text += before;
+        text += &variable(name).ok_or_else(|| format!("the environment has no variable {name}"))?;
+        rest = after;
+    }
+    Ok(text + rest)
+}
+
+/// What a job does without a word: fio's defaults, not ours.
+fn usual() -> Job {
+    Job {
+        rw: fabrix_bench::Rw::Read,
+        iodepth: 1,
+        runtime: RUNTIME_MAX,
+        ramp: std::time::Duration::ZERO,
+        ..Job::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use fabrix_bench::Rw;
+
+    fn read(text: &str) -> Result<Vec<Vec<Listed>>, String> {
+        parse(text, &|name| (name == "DISK").then(|| "ram:64M".to_owned()))
+    }
+
+    #[track_caller]
+    fn refused(text: &str, parts: &[&str]) {
+        let error = read(text).expect_err(text);
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+
+    #[test]
+    fn a_published_file_becomes_its_stages() {
+        let stages = read(
+            "; a comment\n[global]\nnumjobs=8\niodepth=4\nloops=1\ntime_based\nioengine=libaio\ndirect=1\nruntime=60\n\
+             filename=${DISK}\n\n[4k sequential 50write]\nrw=write\nrwmixread=50\nbs=4k\nstonewall\n\
+             [8k random 70write]\nbs=8k\nrwmixread=70\nrw=randrw\nstonewall\n",
+        )
+        .expect("it is the seed's file");
+        assert_eq!(stages.len(), 2);
+        let first = &stages[0][0];
+        assert_eq!(first.filename.as_deref(), Some("ram:64M"));
+        assert_eq!(
+            (first.job.numjobs, first.job.iodepth, first.job.runtime),
+            (8, 4, Duration::from_secs(60))
+        );
+        assert_eq!(
+            (first.job.percent_read(), first.job.loops),
+            (0, None),
+            "rw=write does not mix, time_based loops"
+        );
+        assert_eq!(
+            (stages[1][0].job.rw, stages[1][0].job.percent_read()),
+            (Rw::RandMixed, 70)
+        );
+    }
+
+    #[test]
+    fn jobs_without_a_wall_run_side_by_side() {
+        let stages = read("[a]\nfilename=ram:8M\n[b]\nfilename=ram:8M\n[c]\nstonewall\n")
+            .expect("three jobs");
+        let names = |at: usize| {
+            stages[at]
+                .iter()
+                .map(|one| one.job.name.as_str())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((names(0), names(1)), (vec!["a", "b"], vec!["c"]));
+    }
+
+    #[test]
+    fn without_time_a_job_ends_with_its_region() {
+        let stages = read("[a]\nsize=1m\nloops=3\n[b]\nruntime=5\n").expect("two jobs");
+        let (a, b) = (&stages[0][0].job, &stages[0][1].job);
+        assert_eq!(
+            (a.size, a.loops, a.runtime),
+            (Some(1 << 20), Some(3), RUNTIME_MAX)
+        );
+        assert_eq!((b.loops, b.runtime), (Some(1), Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn sizes_in_percent_are_those_of_the_disk() {
+        let listed = read("[a]\nsize=50%\noffset=25%\n").expect("fio's own form")[0][0].clone();
+        let job = listed.on(1 << 20).expect("half of it");
+        assert_eq!((job.offset, job.size), (258_048, Some(520_192)));
+        assert!(
+            read("[a]\nsize=1%\n").expect("one job")[0][0]
+                .clone()
+                .on(4096)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_not_supported_is_named_with_its_line() {
+        refused("[a]\nrw=read\nzonemode=zbd\n", &["line 3", "`zonemode`"]);
+        refused("[a]\nbs=x\n", &["line 2", "bs", "`x`"]);
+        refused("[a]\nrw=trim\n", &["line 2", "rw=trim"]);
+        refused("[a]\nverify=xyz\n", &["line 2", "verify=xyz"]);
+        refused("rw=read\n", &["line 1", "before any section"]);
+        refused("[a\n", &["line 1", "no end"]);
+        refused("[global]\nrw=read\n", &["no job"]);
+        refused("", &["no job"]);
+        refused("[a]\nfilename=${NOWHERE}\n", &["line 2", "NOWHERE"]);
+        refused("[a]\nfilename=${DISK\n", &["line 2", "without its }"]);
+    }
+}

@@ -1,0 +1,234 @@
+//! The keys of a section, one after another, and the job that they make together.
+
+use fabrix_bench::access::Distribution;
+use fabrix_bench::arrivals::{Pacing, Rate};
+use fabrix_bench::job::{Share, parse_split};
+use fabrix_bench::steady::Steady;
+use fabrix_bench::{Job, RUNTIME_MAX, Rw};
+use std::time::Duration;
+
+use super::numbers::{size, switch, time, whole};
+use super::{Listed, usual};
+use crate::cli::bench::args::parse_percentiles;
+
+/// A section so far. Values that need each other are kept until the section ends.
+#[derive(Clone, Debug)]
+pub(super) struct Builder {
+    job: Job,
+    name: Option<String>,
+    filename: Option<String>,
+    size_percent: Option<u32>,
+    offset_percent: Option<u32>,
+    kilo: u64,
+    waits: bool,
+    time_based: bool,
+    loops: u32,
+    rate_iops: Option<u32>,
+    poisson: bool,
+    steady: Option<String>,
+    steady_window: Duration,
+    steady_ramp: Duration,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            job: usual(),
+            name: None,
+            filename: None,
+            size_percent: None,
+            offset_percent: None,
+            kilo: 1024,
+            waits: false,
+            time_based: false,
+            loops: 1,
+            rate_iops: None,
+            poisson: false,
+            steady: None,
+            steady_window: Duration::from_secs(1),
+            steady_ramp: Duration::ZERO,
+        }
+    }
+}
+
+impl Builder {
+    /// Takes one key.
+    ///
+    /// Errors: a sentence that names it.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if SATISFIED.contains(&key) {
+            return Ok(());
+        }
+        self.apply(key, value).map_err(|sentence| {
+            if sentence.starts_with(key) {
+                sentence
+            } else {
+                format!("{key}: {sentence}")
+            }
+        })
+    }
+
+    fn apply(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let job = &mut self.job;
+        match key {
+            "name" => self.name = Some(value.to_owned()),
+            "rw" | "readwrite" => job.rw = Rw::parse(value).map_err(|error| error.to_string())?,
+            "bs" | "blocksize" => self.set_block(value)?,
+            "bssplit" => self.job.split = self.split(value)?,
+            "size" | "io_size" | "offset" => self.set_place(key, value)?,
+            "offset_increment" => job.offset_increment = size(value, self.kilo)?,
+            "filename" => self.filename = Some(value.replace("\\:", ":")),
+            "iodepth" => job.iodepth = whole(value, 1)?,
+            "numjobs" => job.numjobs = whole(value, 1)?,
+            "runtime" | "timeout" => job.runtime = time(value)?,
+            "ramp_time" => job.ramp = time(value)?,
+            "time_based" => self.time_based = switch(value)?,
+            "loops" => self.loops = whole(value, 1)?,
+            "number_ios" => job.number_ios = Some(whole(value, 1)?),
+            "rwmixread" => job.rwmixread = percent(value)?,
+            "rwmixwrite" => job.rwmixread = 100 - percent(value)?,
+            "rate_iops" => self.rate_iops = Some(whole(value, 1)?),
+            "rate_process" => self.poisson = word(value, &[("linear", false), ("poisson", true)])?,
+            "random_distribution" => job.distribution = Distribution::parse(value)?,
+            "randseed" => job.seed = whole(value, 0)?,
+            "percentile_list" => job.percentiles = parse_percentiles(value)?.0,
+            "continue_on_error" => {
+                job.continue_on_error =
+                    word(value, &[("none", false), ("io", true), ("all", true)])?
+            }
+            "verify" => {
+                job.verify = word(
+                    value,
+                    &[("0", false), ("crc32c", true), ("crc32c-intel", true)],
+                )
+                .map_err(|_| {
+                    format!("verify={value} is not supported; verify=crc32c checks every block")
+                })?
+            }
+            "steadystate" | "ss" => self.steady = Some(value.to_owned()),
+            "steadystate_duration" | "ss_dur" => self.steady_window = time(value)?,
+            "steadystate_ramp_time" | "ss_ramp" => self.steady_ramp = time(value)?,
+            "stonewall" | "wait_for_previous" => self.waits = switch(value)?,
+            "kb_base" => self.kilo = word(value, &[("1000", 1000), ("1024", 1024)])?,
+            "direct" if value == "1" => {}
+            "direct" => {
+                return Err(
+                    "buffered files are said in the disk's URI: filename=/path,direct=off".into(),
+                );
+            }
+            _ => return Err(format!("`{key}` is not supported")),
+        }
+        Ok(())
+    }
+
+    fn set_block(&mut self, value: &str) -> Result<(), String> {
+        let bytes = |text: &str| {
+            let bytes = size(text, self.kilo)?;
+            u32::try_from(bytes).map_err(|_| format!("`{text}` is too long a request"))
+        };
+        let (reads, writes) = value.split_once(',').unwrap_or((value, value));
+        let (reads, writes) = (bytes(reads)?, bytes(writes)?);
+        let share = |bytes| {
+            vec![Share {
+                bytes,
+                percent: 100,
+            }]
+        };
+        self.job.block_bytes = reads;
+        self.job.split = if reads == writes {
+            Default::default()
+        } else {
+            [share(reads), share(writes)]
+        };
+        Ok(())
+    }
+
+    fn split(&self, value: &str) -> Result<[Vec<Share>; 2], String> {
+        match self.kilo {
+            1000 => parse_split(value, |text| size(text, 1000)),
+            _ => parse_split(value, |text| size(text, 1024)),
+        }
+    }
+
+    /// `size` and `offset`: bytes, or percent of the disk.
+    fn set_place(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let share = value.strip_suffix('%').map(percent).transpose()?;
+        let bytes = if share.is_some() {
+            0
+        } else {
+            size(value, self.kilo)?
+        };
+        if key == "offset" {
+            (self.job.offset, self.offset_percent) = (bytes, share);
+        } else {
+            (self.job.size, self.size_percent) = (share.is_none().then_some(bytes), share);
+        }
+        Ok(())
+    }
+
+    /// Whether the job begins when those before it have ended.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The job of the section.
+    ///
+    /// Errors: a sentence when its keys do not fit together.
+    pub(super) fn build(self, section: String) -> Result<Listed, String> {
+        let mut job = self.job;
+        job.name = self.name.unwrap_or(section);
+        if self.time_based && job.runtime == RUNTIME_MAX {
+            return Err(format!("job `{}`: time_based needs runtime=", job.name));
+        }
+        job.loops = (!self.time_based).then_some(self.loops);
+        job.rate = self.rate_iops.map(|iops| Rate {
+            iops,
+            pacing: if self.poisson {
+                Pacing::Poisson
+            } else {
+                Pacing::Fixed
+            },
+        });
+        let steady = self
+            .steady
+            .map(|text| Steady::parse(&text, self.steady_window, self.steady_ramp));
+        job.steady = steady.transpose()?;
+        Ok(Listed {
+            filename: self.filename,
+            job,
+            size_percent: self.size_percent,
+            offset_percent: self.offset_percent,
+        })
+    }
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    whole(text, 0)
+        .ok()
+        .filter(|percent: &u32| *percent <= 100)
+        .ok_or_else(|| format!("`{text}` is not a percentage"))
+}
+
+/// One of a few words.
+fn word<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+    let found = words.iter().find(|(name, _)| *name == value);
+    found
+        .map(|(_, meaning)| *meaning)
+        .ok_or_else(|| format!("`{value}` is not one of {}", names.join(", ")))
+}
+
+/// Keys that ask for what is done here anyway, whatever their value, or for what has no meaning here.
+const SATISFIED: [&str; 11] = [
+    "ioengine",
+    "thread",
+    "group_reporting",
+    "norandommap",
+    "new_group",
+    "description",
+    "refill_buffers",
+    "invalidate",
+    "randrepeat",
+    "gtod_reduce",
+    "clocksource",
+];

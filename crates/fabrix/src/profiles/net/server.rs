@@ -1,0 +1,127 @@
+//! The other end of `bench net`: takes an order from each connection and carries it out, until interrupted.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
+use crate::cli::terminal::say;
+use crate::failure::Failure;
+
+/// More connections at once are closed.
+const CONNECTIONS_MOST: usize = 256;
+
+pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
+    let listener = TcpListener::bind(address)
+        .map_err(|error| Failure::io(format!("cannot listen at {address}: {error}")))?;
+    let bound = listener
+        .local_addr()
+        .map_err(|error| Failure::io(format!("{address}: {error}")))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| Failure::io(format!("{address}: {error}")))?;
+    say(format_args!("listening at {bound}"));
+    let open = Arc::new(AtomicUsize::new(0));
+    while !stop.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) if open.load(Ordering::Relaxed) >= CONNECTIONS_MOST => drop(stream),
+            Ok((stream, peer)) => {
+                let open = Arc::clone(&open);
+                open.fetch_add(1, Ordering::Relaxed);
+                std::thread::spawn(move || {
+                    if let Err(error) = serve(&stream) {
+                        say(format_args!("{peer}: {error}"));
+                    }
+                    open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(error) => return Err(Failure::io(format!("{bound}: {error}"))),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One connection: its order, then the bytes.
+fn serve(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let order = Order::receive(stream)?;
+    (&*stream).write_all(b"ok\n")?;
+    let outcome = match order.mode {
+        Mode::Send => receive(stream).map(drop),
+        Mode::Receive => send(stream, order).map(drop),
+        Mode::Both => std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(stream, order));
+            let received = receive(stream);
+            sender
+                .join()
+                .map_err(|_| std::io::Error::other("the sending thread is gone"))?
+                .and(received)
+                .map(drop)
+        }),
+        Mode::Request => answer(stream, order),
+    };
+    // A client that goes away has what it wanted.
+    outcome.or_else(|error| match error.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Takes everything until the other end closes; gives the bytes.
+pub(super) fn receive(mut stream: &TcpStream) -> std::io::Result<u64> {
+    let mut buffer = vec![0; 256 << 10];
+    let mut bytes = 0;
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(bytes),
+            length => bytes += length as u64,
+        }
+    }
+}
+
+/// Sends for as long as ordered, then says that it is over; gives the bytes.
+pub(super) fn send(mut stream: &TcpStream, order: Order) -> std::io::Result<u64> {
+    let buffer = vec![0x5a; order.length as usize];
+    let until = Instant::now() + Duration::from_millis(order.millis);
+    let mut bytes = 0;
+    while Instant::now() < until {
+        stream.write_all(&buffer)?;
+        bytes += buffer.len() as u64;
+    }
+    stream.shutdown(Shutdown::Write)?;
+    Ok(bytes)
+}
+
+/// Answers requests until the other end closes; what has come at once is answered at once.
+fn answer(mut stream: &TcpStream, order: Order) -> std::io::Result<()> {
+    let whole = RESPONSE + order.length as usize;
+    let mut requests = vec![0; REQUEST * order.depth as usize];
+    let at_once = (RESPONSES_BYTES / whole).max(1);
+    let responses = vec![0x5a; whole * at_once];
+    let mut partial = 0;
+    loop {
+        let length = stream.read(&mut requests)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let mut due = (partial + length) / REQUEST;
+        partial = (partial + length) % REQUEST;
+        while due > 0 {
+            let now = due.min(at_once);
+            stream.write_all(&responses[..whole * now])?;
+            due -= now;
+        }
+    }
+}
+
+/// Responses are sent in pieces of up to so many bytes, or one by one.
+const RESPONSES_BYTES: usize = 256 << 10;

@@ -1,0 +1,178 @@
+//! Where the time goes: the same load on a disk that costs nothing, on the disk, and through each layer that a remote
+//! disk adds. Each layer's cost is the difference to the one before it.
+
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fabrix_bench::{Job, Rw};
+use fabrix_block::Spec;
+use fabrix_block::spec::Disk as SpecDisk;
+
+use super::loopback::Loopback;
+use crate::args::RemoteArgs;
+use crate::cli::bench::args::SweepArgs;
+use crate::cli::bench::session::{Disk, Session};
+use crate::failure::Failure;
+use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
+use crate::report::views;
+use fabrix_block::spec::without_secrets;
+
+const USUAL: Duration = Duration::from_secs(1);
+/// The depths at which each layer is measured: alone, and busy.
+const DEPTHS: [u32; 2] = [1, 32];
+
+pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
+    let mut session = Session::begin(&args.common)?;
+    if session.config.pin.is_empty() {
+        session.config.pin = Loopback::load_cores();
+    }
+    let runtime = args.runtime.unwrap_or(USUAL);
+    let layers = layers(&session, args)?;
+    session.plan(layers.len() * DEPTHS.len() + 2, runtime + args.ramp);
+    let mut report = Report {
+        profile: "path".into(),
+        title: format!("{}: where the time goes", without_secrets(&args.uri)),
+        lead: "4k random reads at each layer; a layer's cost is the difference to the one before it".into(),
+        notes: vec![
+            format!("each measurement lasted {} s", runtime.as_secs_f64()),
+            "CPU ini is the load generator's, with the host that reaches the disk; CPU tgt is the target's \
+             where it runs here".into(),
+        ],
+        ..Report::default()
+    };
+    let heads = DEPTHS.map(|depth| format!("depth {depth}"));
+    let columns = heads.iter().flat_map(|head| {
+        [
+            "mean us",
+            "p99 us",
+            "IOPS",
+            "CPU ini us/IO",
+            "CPU tgt us/IO",
+        ]
+        .map(|name| (head.as_str(), name))
+    });
+    let mut table = Table::new(
+        "layers",
+        "The layers",
+        [("", "layer")]
+            .into_iter()
+            .chain(columns)
+            .chain([("", "costs us")]),
+    );
+    let mut before = None;
+    let mut costs: Vec<(String, f64)> = Vec::new();
+    for disk in &layers {
+        let mut row = vec![Cell::text(&disk.label)];
+        let mut alone = None;
+        for iodepth in DEPTHS {
+            let job = Job {
+                name: format!("depth {iodepth}"),
+                rw: Rw::RandRead,
+                iodepth,
+                runtime,
+                ramp: args.ramp,
+                size: args.size,
+                ..Job::default()
+            };
+            let run = session.measure(disk, &job, args.count.unwrap_or(1));
+            row.extend(figures(run.as_ref()));
+            alone = alone.or_else(|| run.as_ref().map(Run::mean_us));
+            report.runs.extend(run);
+        }
+        let cost = alone.map(|mean| mean - before.unwrap_or(0.0));
+        row.push(Cell::optional(cost, Shown::Fixed(2)));
+        table.push(row);
+        costs.extend(cost.map(|cost| (disk.label.clone(), cost)));
+        before = alone;
+        if session.is_over() {
+            break;
+        }
+    }
+    report.figures.push(stack(&costs));
+    report.figures.push(views::tails(
+        report.runs.iter().filter(|run| run.name == "depth 1"),
+    ));
+    report.tables.push(table);
+    session.finish(report)
+}
+
+fn figures(run: Option<&Run>) -> [Cell; 5] {
+    let target_us = |run: &Run| Some(run.target_cores? * 1e6 / run.iops().max(1.0));
+    [
+        Cell::optional(run.map(Run::mean_us), Shown::Short),
+        Cell::optional(run.and_then(|run| run.percentile_us(99.0)), Shown::Short),
+        Cell::optional(run.map(Run::iops), Shown::Grouped),
+        Cell::optional(run.and_then(Run::job_us_per_io), Shown::Fixed(2)),
+        Cell::optional(run.and_then(target_us), Shown::Fixed(2)),
+    ]
+}
+
+/// The disks, each with one layer more than the one before it.
+fn layers(session: &Session, args: &SweepArgs) -> Result<Vec<Disk>, Failure> {
+    let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
+    let engine = session.args.engine.engine;
+    let mut layers = Vec::new();
+    let mut add = |label: &str, mut disk: Disk| {
+        disk.label = label.to_owned();
+        layers.push(disk);
+    };
+    add("the load generator alone (null:)", session.open("null:1G")?);
+    let remote = matches!(spec.disk, SpecDisk::Remote(_));
+    let base = session.open(if remote { "ram:256M" } else { &args.uri })?;
+    add(
+        if remote { "+ memory (ram:)" } else { &base.uri },
+        base.clone(),
+    );
+    let served = |remote: &RemoteArgs| -> Result<Disk, Failure> {
+        let stage = Loopback::serve(&base.device, remote, engine)?;
+        Ok(Disk {
+            label: String::new(),
+            uri: base.uri.clone(),
+            device: stage.device(),
+            via: Some(Rc::new(stage)),
+        })
+    };
+    let plain = RemoteArgs::default();
+    add("+ NVMe/TCP over loopback", served(&plain)?);
+    if remote {
+        add("+ network", session.open(&args.uri)?);
+        return Ok(layers);
+    }
+    let header = RemoteArgs {
+        hdr_digest: true,
+        ..plain.clone()
+    };
+    add("+ header digest", served(&header)?);
+    add(
+        "+ data digest",
+        served(&RemoteArgs {
+            data_digest: true,
+            ..header
+        })?,
+    );
+    Ok(layers)
+}
+
+/// What each layer costs, one upon the other.
+fn stack(costs: &[(String, f64)]) -> Figure {
+    let parts = |upto: usize| {
+        let part = |(index, (_, cost)): (usize, &(String, f64))| {
+            if index <= upto { cost.max(0.0) } else { 0.0 }
+        };
+        costs.iter().enumerate().map(part).collect::<Vec<f64>>()
+    };
+    Figure {
+        name: "layers".into(),
+        title: "What each layer costs".into(),
+        unit: "mean latency of one request at a time, us; less is better".into(),
+        drawing: Drawing::Stacks {
+            series: costs.iter().map(|(name, _)| name.clone()).collect(),
+            rows: costs
+                .iter()
+                .enumerate()
+                .map(|(index, (name, _))| (name.clone(), parts(index)))
+                .collect(),
+        },
+    }
+}

@@ -1,0 +1,277 @@
+//! The comparison of a disk as it is, over loopback and over the network, after StarWind's article on its NVMe-oF
+//! initiator: first the search for the best numjobs x iodepth with 4k random reads, then 13 workloads with that
+//! setting, then the same with one request at a time for the latencies.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use fabrix_bench::workloads::{Reading, thirteen};
+use fabrix_bench::{Job, Rw};
+
+use super::loopback::Loopback;
+use super::published;
+use crate::cli::bench::args::SweepArgs;
+use crate::cli::bench::session::{Disk, Session};
+use crate::failure::Failure;
+use crate::report::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
+use crate::report::views;
+use fabrix_block::spec::without_secrets;
+
+const DEPTHS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+const JOBS: [u32; 4] = [1, 2, 4, 8];
+/// A setting is good enough when it reaches this part of the best.
+const ENOUGH: f64 = 0.95;
+/// What each measurement lasts if nothing is said, and in the article.
+const USUAL: Duration = Duration::from_secs(1);
+const PUBLISHED: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
+    let published = args.published.as_deref().map(published::find).transpose()?;
+    let mut session = Session::begin(&args.common)?;
+    if args.loopback && session.config.pin.is_empty() {
+        session.config.pin = Loopback::load_cores();
+    }
+    let disks = session.disks(&args.uri, &args.against, args.loopback)?;
+    session.guard(&disks)?;
+    let (runtime, reading) = match args.as_published {
+        true => (PUBLISHED, Reading::JobFile),
+        false => (args.runtime.unwrap_or(USUAL), Reading::Names),
+    };
+    let count = args.count.unwrap_or(1);
+    let steps = DEPTHS.len() * JOBS.len() + 26 * disks.len() * count as usize + 2;
+    session.plan(steps, runtime + args.ramp);
+    let mut report = Report {
+        profile: "starwind".into(),
+        title: format!(
+            "{}: best setting, 13 workloads, latencies",
+            without_secrets(&args.uri)
+        ),
+        lead: "the method of StarWind's article on its NVMe-oF initiator".into(),
+        notes: notes(runtime, reading),
+        ..Report::default()
+    };
+    if !args.no_fill {
+        report.notes.extend(session.fill(&disks[0], args.size));
+    }
+    let base = Job {
+        runtime,
+        ramp: args.ramp,
+        size: args.size,
+        ..Job::default()
+    };
+    let setting = search(&mut session, &disks[0], &base, &mut report);
+    if let Some((numjobs, iodepth)) = setting {
+        let title = format!("13 workloads, numjobs={numjobs} iodepth={iodepth}");
+        let jobs = |numjobs, iodepth| {
+            with(
+                thirteen(reading, numjobs, iodepth, runtime, args.ramp),
+                args.size,
+            )
+        };
+        matrix(
+            &mut session,
+            &disks,
+            &jobs(numjobs, iodepth),
+            count,
+            ("workloads", &title),
+            &mut report,
+        );
+        let title = "Latency: one request at a time, numjobs=1 iodepth=1";
+        matrix(
+            &mut session,
+            &disks,
+            &jobs(1, 1),
+            count,
+            ("latency", title),
+            &mut report,
+        );
+    }
+    if let Some(published) = published {
+        if let Some(table) = report
+            .tables
+            .iter_mut()
+            .find(|table| table.name == "workloads")
+        {
+            published.beside(table, "IOPS");
+        }
+        report.tables.push(published.table());
+    }
+    session.finish(report)
+}
+
+fn with(mut jobs: Vec<Job>, size: Option<u64>) -> Vec<Job> {
+    jobs.iter_mut().for_each(|job| job.size = size);
+    jobs
+}
+
+fn notes(runtime: Duration, reading: Reading) -> Vec<String> {
+    let said = match reading {
+        Reading::Names => {
+            "50write is half writes and 70% write is 70 % writes, as the names say; the article's job file \
+             makes fio write \
+             only and read 70 % (--as-published does the same)"
+        }
+        Reading::JobFile => {
+            "50write writes only and 70% write reads 70 %, as the article's job file makes fio do"
+        }
+    };
+    vec![
+        format!(
+            "each measurement lasted {} s; the article's lasted 60 s (--as-published)",
+            runtime.as_secs_f64()
+        ),
+        said.to_owned(),
+        "MiB/s is what the article prints as MB/s".to_owned(),
+    ]
+}
+
+/// The search: its table and its picture, and the setting that is good enough with the least in flight.
+fn search(
+    session: &mut Session,
+    disk: &Disk,
+    base: &Job,
+    report: &mut Report,
+) -> Option<(u32, u32)> {
+    let names: Vec<String> = JOBS.iter().map(|jobs| jobs.to_string()).collect();
+    let columns = [("", "4k random read")].into_iter().chain(
+        names
+            .iter()
+            .map(|name| ("IOPS with so many threads", name.as_str())),
+    );
+    let mut table = Table::new("search", &format!("The search on {}", disk.label), columns);
+    let mut found: Vec<(u32, u32, f64)> = Vec::new();
+    for iodepth in DEPTHS {
+        let mut row = vec![Cell::text(format!("depth {iodepth}"))];
+        for numjobs in JOBS {
+            let job = Job {
+                name: format!("4k rnd read {iodepth} Oio, {numjobs} threads"),
+                rw: Rw::RandRead,
+                numjobs,
+                iodepth,
+                ..base.clone()
+            };
+            let run = session.measure(disk, &job, 1);
+            let iops = run.as_ref().map(Run::iops);
+            found.extend(iops.map(|iops| (numjobs, iodepth, iops)));
+            row.push(Cell::optional(iops, Shown::Grouped));
+            report.runs.extend(run);
+        }
+        table.push(row);
+    }
+    let best = found.iter().map(|(.., iops)| *iops).fold(0.0, f64::max);
+    let enough = found.iter().filter(|(.., iops)| *iops >= best * ENOUGH);
+    let (numjobs, iodepth, iops) =
+        *enough.min_by_key(|(numjobs, iodepth, _)| (numjobs * iodepth, *numjobs))?;
+    report.notes.push(format!(
+        "the knee: numjobs={numjobs} iodepth={iodepth} makes {iops:.0} IOPS, at least {:.0} % of the best with \
+         the least in flight",
+        ENOUGH * 100.0
+    ));
+    report.tables.push(table);
+    report.figures.push(knee(&found, (numjobs, iodepth)));
+    (!session.is_over()).then_some((numjobs, iodepth))
+}
+
+fn knee(found: &[(u32, u32, f64)], best: (u32, u32)) -> Figure {
+    let line = |jobs: u32| {
+        let points: Vec<_> = found
+            .iter()
+            .filter(|(numjobs, ..)| *numjobs == jobs)
+            .collect();
+        let at = points
+            .iter()
+            .position(|(numjobs, iodepth, _)| (*numjobs, *iodepth) == best);
+        Curve {
+            name: format!("{jobs} threads"),
+            mark: at.map(|at| (at, format!("{} x {}", best.0, best.1))),
+            points: points
+                .iter()
+                .map(|(_, iodepth, iops)| (f64::from(*iodepth), *iops))
+                .collect(),
+        }
+    };
+    Figure {
+        name: "search".into(),
+        title: "The search".into(),
+        unit: "4k random reads: IOPS against depth; the ring is the setting taken".into(),
+        drawing: Drawing::Lines {
+            across: Axis::log("iodepth"),
+            up: Axis::linear("IOPS"),
+            lines: JOBS.into_iter().map(line).collect(),
+        },
+    }
+}
+
+/// The workloads on every disk: the table of the article, and a picture.
+fn matrix(
+    session: &mut Session,
+    disks: &[Disk],
+    jobs: &[Job],
+    count: u32,
+    (name, title): (&str, &str),
+    report: &mut Report,
+) {
+    let heads = disks
+        .iter()
+        .flat_map(|disk| ["IOPS", "MiB/s", "mean ms"].map(|head| (disk.label.as_str(), head)));
+    let mut table = Table::new(name, title, [("", "workload")].into_iter().chain(heads));
+    let latency = name == "latency";
+    let mut groups = Vec::new();
+    for job in jobs {
+        let mut row = vec![Cell::text(&job.name)];
+        let mut bars = Vec::new();
+        for disk in disks {
+            let skip = job.percent_read() < 100 && disk.device.geometry().read_only;
+            let run = if skip {
+                None
+            } else {
+                session.measure(disk, job, count)
+            };
+            row.push(Cell::optional(run.as_ref().map(Run::iops), Shown::Grouped));
+            row.push(Cell::optional(
+                run.as_ref().map(|run| run.bw_bytes() / f64::from(1 << 20)),
+                Shown::Fixed(2),
+            ));
+            row.push(Cell::optional(
+                run.as_ref().map(|run| run.mean_us() / 1e3),
+                Shown::Fixed(4),
+            ));
+            bars.push(
+                run.as_ref()
+                    .map(|run| if latency { run.mean_us() } else { run.iops() }),
+            );
+            report.runs.extend(run);
+        }
+        if session.is_over() {
+            break;
+        }
+        table.push(row);
+        groups.push((job.name.clone(), bars));
+    }
+    let unit = if latency {
+        "mean latency, us; less is better"
+    } else {
+        "IOPS; more is better"
+    };
+    report.figures.push(Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        drawing: Drawing::Bars {
+            series: disks.iter().map(|disk| disk.label.clone()).collect(),
+            groups,
+        },
+    });
+    if latency {
+        let reads = report
+            .runs
+            .iter()
+            .filter(|run| run.name == "4k random read");
+        let reads: Vec<&Run> = reads.collect();
+        // Those with one request at a time came last.
+        let alone = &reads[reads.len().saturating_sub(disks.len())..];
+        let figure = views::tails(alone.iter().copied());
+        report.figures.push(figure);
+    }
+    report.tables.push(table);
+}

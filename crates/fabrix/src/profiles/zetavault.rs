@@ -1,0 +1,174 @@
+//! Native against fabric after Zetavault's article: random reads and writes of 1K, 4K, 16K and 64K with 1, 2 and 4
+//! workers of depth 32 each, so often, averaged.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use fabrix_bench::{Job, Rw};
+
+use super::loopback::Loopback;
+use super::published;
+use crate::cli::bench::args::SweepArgs;
+use crate::cli::bench::session::{Disk, Session};
+use crate::failure::Failure;
+use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
+use fabrix_block::spec::without_secrets;
+
+const SIZES: [(&str, u32); 4] = [
+    ("1K", 1 << 10),
+    ("4K", 4 << 10),
+    ("16K", 16 << 10),
+    ("64K", 64 << 10),
+];
+const WORKERS: [u32; 3] = [1, 2, 4];
+const IODEPTH: u32 = 32;
+/// Repeats and the length of each if nothing is said, and in the article.
+const USUAL: (u32, Duration) = (3, Duration::from_millis(500));
+const PUBLISHED: (u32, Duration) = (20, Duration::from_secs(2));
+
+pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
+    let published = args.published.as_deref().map(published::find).transpose()?;
+    let mut session = Session::begin(&args.common)?;
+    if args.loopback && session.config.pin.is_empty() {
+        session.config.pin = Loopback::load_cores();
+    }
+    let disks = session.disks(&args.uri, &args.against, args.loopback)?;
+    session.guard(&disks)?;
+    let (count, runtime) = match args.as_published {
+        true => PUBLISHED,
+        false => (
+            args.count.unwrap_or(USUAL.0),
+            args.runtime.unwrap_or(USUAL.1),
+        ),
+    };
+    let steps = 2 * SIZES.len() * WORKERS.len() * disks.len() * count as usize + 2;
+    session.plan(steps, runtime + args.ramp);
+    let mut report = Report {
+        profile: "zetavault".into(),
+        title: format!(
+            "{}: 1, 2 and 4 workers of depth 32",
+            without_secrets(&args.uri)
+        ),
+        lead: "the method of Zetavault's article on NVMe native against NVMe over fabrics".into(),
+        notes: vec![format!(
+            "each figure is the mean of {count} runs of {} s; the article's is that of 20 runs of 2 s (--as-published)",
+            runtime.as_secs_f64()
+        )],
+        ..Report::default()
+    };
+    if !args.no_fill {
+        report.notes.extend(session.fill(&disks[0], args.size));
+    }
+    let block = disks
+        .iter()
+        .map(|disk| disk.device.geometry().block_bytes)
+        .max()
+        .unwrap_or(512);
+    if block > 1 << 10 {
+        report.notes.push(format!(
+            "no requests of 1K: the disk's block is {block} bytes (try ,block=512)"
+        ));
+    }
+    for workers in WORKERS {
+        for rw in [Rw::RandRead, Rw::RandWrite] {
+            let base = Job {
+                rw,
+                runtime,
+                ramp: args.ramp,
+                numjobs: workers,
+                iodepth: IODEPTH,
+                size: args.size,
+                ..Job::default()
+            };
+            let sizes: Vec<_> = SIZES
+                .into_iter()
+                .filter(|(_, bytes)| *bytes >= block)
+                .collect();
+            square(&mut session, &disks, &base, &sizes, count, &mut report);
+        }
+    }
+    if let Some(published) = published {
+        report.tables.push(published.table());
+    }
+    session.finish(report)
+}
+
+/// One heading of the article: a direction with so many workers.
+fn square(
+    session: &mut Session,
+    disks: &[Disk],
+    base: &Job,
+    sizes: &[(&str, u32)],
+    count: u32,
+    report: &mut Report,
+) {
+    if session.is_over() {
+        return;
+    }
+    let kind = if base.rw.writes() { "write" } else { "read" };
+    let workers = base.numjobs;
+    let heads = ["MB/s", "IOPS", "mean ms"]
+        .into_iter()
+        .flat_map(|head| disks.iter().map(move |disk| (head, disk.label.as_str())));
+    let name = format!("{kind}-{workers}w");
+    let plural = if workers == 1 { "" } else { "s" };
+    let title = format!("Random {kind}, {workers} worker{plural}");
+    let mut table = Table::new(&name, &title, [("", "size")].into_iter().chain(heads));
+    let mut groups = Vec::new();
+    for (size, block_bytes) in sizes {
+        let job = Job {
+            name: format!("{kind} {size} {workers}w"),
+            block_bytes: *block_bytes,
+            ..base.clone()
+        };
+        let runs: Vec<Option<Run>> = disks
+            .iter()
+            .map(|disk| {
+                let skip = base.rw.writes() && disk.device.geometry().read_only;
+                if skip {
+                    None
+                } else {
+                    session.measure(disk, &job, count)
+                }
+            })
+            .collect();
+        if session.is_over() {
+            report.runs.extend(runs.into_iter().flatten());
+            return;
+        }
+        let cells = |of: fn(&Run) -> f64, shown| {
+            runs.iter()
+                .map(move |run| Cell::optional(run.as_ref().map(of), shown))
+                .collect::<Vec<_>>()
+        };
+        let mut row = vec![Cell::text(*size)];
+        row.extend(cells(
+            |run| run.spread(|repeat| repeat.bw_bytes).mean / 1e6,
+            Shown::Fixed(1),
+        ));
+        row.extend(cells(
+            |run| run.spread(|repeat| repeat.iops).mean,
+            Shown::Grouped,
+        ));
+        row.extend(cells(
+            |run| run.spread(|repeat| repeat.mean_us).mean / 1e3,
+            Shown::Fixed(3),
+        ));
+        table.push(row);
+        groups.push((
+            (*size).to_owned(),
+            runs.iter().map(|run| run.as_ref().map(Run::iops)).collect(),
+        ));
+        report.runs.extend(runs.into_iter().flatten());
+    }
+    report.tables.push(table);
+    report.figures.push(Figure {
+        name,
+        title,
+        unit: "IOPS; more is better".into(),
+        drawing: Drawing::Bars {
+            series: disks.iter().map(|disk| disk.label.clone()).collect(),
+            groups,
+        },
+    });
+}

@@ -1,0 +1,302 @@
+//! Lines over an axis as SVG: a value against a depth, a latency against a percentile, a rate against time.
+//!
+//! Places are percentages of whatever width there is; the lines themselves stand in a drawing that stretches with it,
+//! and keep their thickness. The values of the upright axis stand on their rules, so no margin is lost on a telephone.
+
+use std::fmt::Write;
+
+use super::figure::{class, label_of};
+use super::number::short;
+use super::sheet::{Axis, Curve};
+use super::svg::escape;
+
+/// Draws lines.
+pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> String {
+    let points = || {
+        lines
+            .iter()
+            .flat_map(|line| &line.points)
+            .filter(|point| fits(point, across, up))
+    };
+    let x = Span::new(across, points().map(|point| point.0));
+    let y = Span::new(up, points().map(|point| point.1));
+    let mut svg = format!(
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"{HEIGHT}\">\n",
+        escape(label)
+    );
+    rules(&mut svg, &x, &y);
+    for (index, line) in lines.iter().enumerate() {
+        let places: Vec<(f64, f64)> = line
+            .points
+            .iter()
+            .filter(|point| fits(point, across, up))
+            .map(|(at, value)| (x.place(*at) * 100.0, y.place(*value)))
+            .collect();
+        curve(&mut svg, class(index), &places);
+        if let Some((at, name)) = &line.mark
+            && let Some(point) = line.points.get(*at).filter(|point| fits(point, across, up))
+        {
+            mark(
+                &mut svg,
+                class(index),
+                (x.place(point.0) * 100.0, y.place(point.1)),
+                name,
+            );
+        }
+    }
+    let names = [
+        (&across.name, HEIGHT - 4, "100%", "end"),
+        (&up.name, 12, "0", "start"),
+    ];
+    for (name, y, x, anchor) in names {
+        put(
+            &mut svg,
+            format_args!(
+                "<text class=\"tick\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>\n",
+                escape(name)
+            ),
+        );
+    }
+    svg += "</svg>\n";
+    svg
+}
+
+/// Whether a point can be drawn on these axes.
+fn fits(point: &(f64, f64), across: &Axis, up: &Axis) -> bool {
+    let on = |value: f64, axis: &Axis| value.is_finite() && (!axis.log || value > 0.0);
+    on(point.0, across) && on(point.1, up)
+}
+
+/// The values that an axis shows.
+struct Span {
+    log: bool,
+    from: f64,
+    to: f64,
+    ticks: Vec<f64>,
+}
+
+impl Span {
+    fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
+        let (least, greatest) = values
+            .fold((f64::INFINITY, 0.0_f64), |(least, greatest), value| {
+                (least.min(value), greatest.max(value))
+            });
+        if !(least.is_finite() && greatest > 0.0) {
+            return Self {
+                log: false,
+                from: 0.0,
+                to: 1.0,
+                ticks: Vec::new(),
+            };
+        }
+        if axis.log {
+            Self::log(least, greatest)
+        } else {
+            Self::linear(greatest)
+        }
+    }
+
+    fn linear(greatest: f64) -> Self {
+        let rough = greatest / 4.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+            .map(|times| times * power)
+            .into_iter()
+            .find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let ticks: Vec<f64> = (0..=5)
+            .map(|tick| f64::from(tick) * step)
+            .take_while(|tick| *tick <= greatest * 1.001)
+            .collect();
+        Self {
+            log: false,
+            from: 0.0,
+            to: greatest * 1.05,
+            ticks,
+        }
+    }
+
+    /// Powers of two where few decades are shown, otherwise of ten.
+    fn log(least: f64, greatest: f64) -> Self {
+        let base: f64 = if greatest / least < 1100.0 { 2.0 } else { 10.0 };
+        let (first, last) = (
+            (least.ln() / base.ln() - 1e-9).ceil(),
+            (greatest.ln() / base.ln() + 1e-9).floor(),
+        );
+        let ticks = (0..=20)
+            .map(|tick| first + f64::from(tick))
+            .take_while(|power| *power <= last);
+        let (from, to) = if least < greatest {
+            (least, greatest)
+        } else {
+            (least / base, greatest * base)
+        };
+        Self {
+            log: true,
+            from,
+            to,
+            ticks: ticks.map(|power| base.powf(power)).collect(),
+        }
+    }
+
+    /// The place of a value as a part of the axis.
+    fn place(&self, value: f64) -> f64 {
+        let part = if self.log {
+            (value / self.from).ln() / (self.to / self.from).ln()
+        } else {
+            (value - self.from) / (self.to - self.from)
+        };
+        if part.is_finite() {
+            (part.clamp(0.0, 1.0) * 1e4).round() / 1e4
+        } else {
+            0.0
+        }
+    }
+}
+
+fn rules(svg: &mut String, x: &Span, y: &Span) {
+    for tick in &y.ticks {
+        let at = down(y.place(*tick));
+        put(
+            svg,
+            format_args!(
+                "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\" />\n\
+             <text class=\"tick\" x=\"0\" y=\"{:.1}\">{}</text>\n",
+                at - 4.0,
+                tick_text(*tick)
+            ),
+        );
+    }
+    for tick in &x.ticks {
+        let place = x.place(*tick) * 100.0;
+        let anchor = if place < 3.0 {
+            "start"
+        } else if place > 97.0 {
+            "end"
+        } else {
+            "middle"
+        };
+        put(
+            svg,
+            format_args!(
+                "<line class=\"grid\" x1=\"{place:.2}%\" x2=\"{place:.2}%\" y1=\"{TOP}\" y2=\"{BOTTOM}\" />\n\
+             <text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+                BOTTOM + 15,
+                tick_text(*tick)
+            ),
+        );
+    }
+}
+
+fn curve(svg: &mut String, class: &str, places: &[(f64, f64)]) {
+    let corners: Vec<String> = places
+        .iter()
+        .map(|(x, y)| format!("{x:.2},{:.2}", (1.0 - y) * 100.0))
+        .collect();
+    put(
+        svg,
+        format_args!(
+            "<svg x=\"0\" y=\"{TOP}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 100 100\" \
+             preserveAspectRatio=\"none\" \
+         overflow=\"visible\">\n<polyline class=\"curve {class}\" points=\"{}\" \
+         vector-effect=\"non-scaling-stroke\" />\n\
+         </svg>\n",
+            BOTTOM - TOP,
+            corners.join(" ")
+        ),
+    );
+    if places.len() > DOTS_MAX {
+        return;
+    }
+    for (x, y) in places {
+        put(
+            svg,
+            format_args!(
+                "<circle class=\"{class}\" cx=\"{x:.2}%\" cy=\"{:.1}\" r=\"3\" />\n",
+                down(*y)
+            ),
+        );
+    }
+}
+
+fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
+    let at = down(y);
+    let (anchor, move_by) = if x > 70.0 {
+        ("end", -10)
+    } else {
+        ("start", 10)
+    };
+    put(
+        svg,
+        format_args!(
+            "<circle class=\"ring {class}\" cx=\"{x:.2}%\" cy=\"{at:.1}\" r=\"7\" />\n\
+         <text class=\"name\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+            at + 20.0,
+            escape(name)
+        ),
+    );
+}
+
+/// Pixels from the top.
+fn down(part: f64) -> f64 {
+    f64::from(TOP) + (1.0 - part) * f64::from(BOTTOM - TOP)
+}
+
+fn tick_text(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
+        value if value >= 1e4 => format!("{}k", trimmed(value / 1e3)),
+        value if value >= 1.0 && value.fract() == 0.0 => label_of(value)
+            .trim_end_matches(".00")
+            .trim_end_matches(".0")
+            .to_owned(),
+        value => trimmed(value),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = short(value);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
+    svg.write_fmt(text).expect("a String takes everything");
+}
+
+const HEIGHT: u32 = 300;
+const TOP: u32 = 30;
+const BOTTOM: u32 = 262;
+/// More points than this are a line and no dots.
+const DOTS_MAX: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        for greatest in [0.7, 3.2, 97.0, 458_958.0] {
+            let span = Span::linear(greatest);
+            assert!(
+                (3..=6).contains(&span.ticks.len()),
+                "{greatest}: {:?}",
+                span.ticks
+            );
+            assert!(span.ticks.iter().all(|tick| *tick <= span.to));
+        }
+        assert_eq!(
+            Span::log(1.0, 128.0).ticks,
+            [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
+        );
+    }
+
+    #[test]
+    fn ticks_read_as_people_write_them() {
+        let texts = [0.0, 0.5, 8.0, 128.0, 2500.0, 64_000.0, 2_500_000.0].map(tick_text);
+        assert_eq!(texts, ["0", "0.5", "8", "128", "2,500", "64k", "2.5M"]);
+    }
+}

@@ -1,0 +1,248 @@
+//! Figures as SVG: inside a page, and as files of their own.
+//!
+//! Bars are `svg`, lines are `curves`, fields are `heat`. A figure inside a page takes its colours from the page; as a
+//! file it carries them with it, light and dark.
+
+use super::number::{grouped, short};
+use super::sheet::{Drawing, Figure};
+use super::svg::{Chart, Group, Line, Mark, Scale, draw, escape};
+use super::{curves, heat};
+
+/// The colours of all figures, which a page needs once and a file always.
+pub(crate) const STYLE: &str = include_str!("chart.css");
+
+/// Words from outside, as they may stand in a picture.
+pub(crate) fn words(text: &str) -> String {
+    escape(text)
+}
+
+/// The classes of series, in order; a ninth series has the colour of the first.
+pub(super) const SERIES: [&str; 8] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"];
+
+/// The class of a series.
+pub(super) fn class(index: usize) -> &'static str {
+    SERIES[index % SERIES.len()]
+}
+
+/// The drawing alone, for a page.
+pub(super) fn inline(figure: &Figure) -> String {
+    match &figure.drawing {
+        Drawing::Bars { groups, .. } => draw(&bars(&figure.title, groups)),
+        Drawing::Stacks { rows, .. } => draw(&stacks(&figure.title, rows)),
+        Drawing::Lines { across, up, lines } => curves::draw(&figure.title, across, up, lines),
+        Drawing::Heat { columns, rows } => heat::draw(&figure.title, columns, rows),
+    }
+}
+
+/// The names of the series, in the order of their colours; none where the drawing says them itself.
+pub(super) fn legend(figure: &Figure) -> Vec<&str> {
+    match &figure.drawing {
+        Drawing::Bars { series, .. } | Drawing::Stacks { series, .. } => {
+            series.iter().map(String::as_str).collect()
+        }
+        Drawing::Lines { lines, .. } => lines.iter().map(|line| line.name.as_str()).collect(),
+        Drawing::Heat { .. } => Vec::new(),
+    }
+}
+
+/// The figure as a file: with its title, its legend and its colours.
+pub(crate) fn file(figure: &Figure) -> String {
+    let drawing = inline(figure);
+    let height = height(&drawing);
+    let legend = legend(figure);
+    let top = if legend.is_empty() { 58 } else { 82 };
+    let mut keys = String::new();
+    let mut left = 20;
+    for (index, name) in legend.iter().enumerate() {
+        let class = class(index);
+        keys += &format!(
+            "<rect class=\"{class}\" x=\"{left}\" y=\"56\" width=\"10\" height=\"10\" rx=\"3\" />\n\
+             <text class=\"value\" x=\"{}\" y=\"65\">{}</text>\n",
+            left + 16,
+            escape(name)
+        );
+        left += 36 + 7 * name.chars().count();
+    }
+    let inner = drawing
+        .replacen(
+            "<svg class=\"chart\"",
+            &format!("<svg x=\"20\" y=\"{top}\""),
+            1,
+        )
+        .replacen("width=\"100%\"", "width=\"720\"", 1);
+    let (title, unit) = (escape(&figure.title), escape(&figure.unit));
+    let whole = height + top + 20;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"760\" height=\"{whole}\" \
+         viewBox=\"0 0 760 {whole}\" \
+         font-family=\"system-ui, 'Segoe UI', Roboto, Arial, sans-serif\">\n<style>\n{STYLE}</style>\n\
+         <rect class=\"paper\" width=\"760\" height=\"{whole}\" />\n\
+         <text class=\"title\" x=\"20\" y=\"28\">{title}</text>\n<text class=\"value\" x=\"20\" \
+         y=\"46\">{unit}</text>\n\
+         {keys}{inner}</svg>\n"
+    )
+}
+
+/// The height that a drawing says it has.
+fn height(drawing: &str) -> usize {
+    let after = drawing
+        .split_once("height=\"")
+        .map_or("", |(_, after)| after);
+    let digits = after.split('"').next().unwrap_or_default();
+    digits
+        .parse()
+        .expect("every drawing begins with its height")
+}
+
+fn bars(label: &str, groups: &[(String, Vec<Option<f64>>)]) -> Chart {
+    let values = groups
+        .iter()
+        .flat_map(|(_, values)| values.iter().flatten().copied());
+    let greatest = values.fold(0.0, f64::max);
+    let line = |(index, value): (usize, &Option<f64>)| {
+        let value = (*value)?;
+        let bar = Mark::Bar {
+            class: class(index),
+            from: 0.0,
+            to: value,
+        };
+        Some(Line {
+            marks: vec![bar],
+            label: label_of(value),
+        })
+    };
+    let group = |(name, values): &(String, Vec<Option<f64>>)| Group {
+        name: name.clone(),
+        lines: values.iter().enumerate().filter_map(line).collect(),
+    };
+    Chart {
+        label: label.to_owned(),
+        scale: Scale::linear(greatest, ""),
+        rule: None,
+        groups: groups.iter().map(group).collect(),
+    }
+}
+
+fn stacks(label: &str, rows: &[(String, Vec<f64>)]) -> Chart {
+    let greatest = rows
+        .iter()
+        .map(|(_, parts)| parts.iter().sum::<f64>())
+        .fold(0.0, f64::max);
+    let group = |(name, parts): &(String, Vec<f64>)| {
+        let mut end = 0.0;
+        let mut marks = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            let from = end;
+            end += part.max(0.0);
+            marks.push(Mark::Bar {
+                class: class(index),
+                from,
+                to: end,
+            });
+        }
+        Group {
+            name: name.clone(),
+            lines: vec![Line {
+                marks,
+                label: label_of(parts.iter().sum()),
+            }],
+        }
+    };
+    Chart {
+        label: label.to_owned(),
+        scale: Scale::linear(greatest, ""),
+        rule: None,
+        groups: rows.iter().map(group).collect(),
+    }
+}
+
+/// A value as it stands beside its mark.
+pub(super) fn label_of(value: f64) -> String {
+    if value >= 1e4 {
+        grouped(value)
+    } else {
+        short(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sheet::{Axis, Curve};
+
+    fn figure(drawing: Drawing) -> Figure {
+        Figure {
+            name: "f".into(),
+            title: "A <title>".into(),
+            unit: "units & more".into(),
+            drawing,
+        }
+    }
+
+    /// One figure of each kind, with values that are no numbers among them.
+    pub(super) fn all() -> Vec<Figure> {
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let points = vec![(1.0, 10.0), (2.0, f64::NAN), (4.0, 40.0), (8.0, 0.0)];
+        let curve = Curve {
+            name: "c<1>".into(),
+            points,
+            mark: Some((2, "knee".into())),
+        };
+        [
+            Drawing::Bars {
+                series: names(&["a", "b"]),
+                groups: vec![
+                    ("g".into(), vec![Some(1.0), None]),
+                    ("<h>".into(), vec![Some(f64::NAN), Some(2e6)]),
+                ],
+            },
+            Drawing::Stacks {
+                series: names(&["a", "b"]),
+                rows: vec![("g".into(), vec![1.0, 2.0])],
+            },
+            Drawing::Lines {
+                across: Axis::log("depth"),
+                up: Axis::linear("IOPS"),
+                lines: vec![curve.clone(), Curve::default()],
+            },
+            Drawing::Lines {
+                across: Axis::linear("s"),
+                up: Axis::log("us"),
+                lines: vec![curve],
+            },
+            Drawing::Heat {
+                columns: names(&["1", "2"]),
+                rows: vec![
+                    ("x".into(), vec![Some(3.0), None]),
+                    ("y".into(), vec![Some(f64::INFINITY), Some(0.0)]),
+                ],
+            },
+        ]
+        .map(figure)
+        .into()
+    }
+
+    #[test]
+    fn every_figure_is_whole_escaped_and_free_of_nonsense() {
+        for figure in all() {
+            for svg in [inline(&figure), file(&figure)] {
+                assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+                for word in ["NaN", "inf", "<title>", "<h>", "<1>"] {
+                    assert!(!svg.contains(word), "{word} in {svg}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_needs_nothing_from_elsewhere_and_knows_the_dark() {
+        let svg = file(&all()[0]);
+        assert!(svg.contains("prefers-color-scheme: dark"));
+        assert!(!svg.contains("url(") && !svg.contains("href"));
+    }
+}

@@ -1,0 +1,198 @@
+//! What a reader has to know of the machine, and what happened to it while it measured.
+//!
+//! Reads what the kernel says of itself under /proc and /sys; what is not there is left out.
+
+use std::fs;
+use std::path::Path;
+
+/// Names and values, in the order in which they are shown.
+pub(super) fn facts() -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: Option<String>| {
+        facts.extend(
+            value
+                .filter(|value| !value.is_empty())
+                .map(|value| (name.to_owned(), value)),
+        );
+    };
+    let used = fabrix_rt::topology::cpus().len().to_string();
+    fact("processor", line_after("/proc/cpuinfo", "model name"));
+    fact("processors used", Some(used));
+    fact("hypervisor", hypervisor());
+    fact(
+        "governor",
+        text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    );
+    fact("memory", line_after("/proc/meminfo", "MemTotal"));
+    fact("kernel", text_of("/proc/sys/kernel/osrelease"));
+    fact("mitigations", mitigations());
+    fact("network", network());
+    fact(
+        "load before",
+        text_of("/proc/loadavg").map(|text| text.split(' ').take(3).collect::<Vec<_>>().join(" ")),
+    );
+    let engine = match fabrix_rt::engine::probe() {
+        Ok(_) => "io_uring".to_owned(),
+        Err(refused) => format!("epoll ({})", refused.found),
+    };
+    fact("engine", Some(engine));
+    facts
+}
+
+/// Counters that tell afterwards whether the machine was ours alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    /// Ticks that the hypervisor gave to others, and all ticks.
+    steal: (u64, u64),
+    /// How often processors were slowed down because they were hot.
+    throttled: u64,
+}
+
+impl Reading {
+    /// Reads the counters now.
+    pub(crate) fn take() -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let count = |cpu: &usize| {
+            let path =
+                format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
+            text_of(&path)
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        Self {
+            steal: stolen(&stat),
+            throttled: fabrix_rt::topology::cpus().iter().map(count).sum(),
+        }
+    }
+
+    /// What makes figures measured since an earlier reading doubtful.
+    pub(crate) fn doubts(&self, earlier: &Self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let stolen = self.steal.0.saturating_sub(earlier.steal.0) as f64;
+        let all = self.steal.1.saturating_sub(earlier.steal.1) as f64;
+        if all > 0.0 && stolen / all > STEAL_MOST {
+            doubts.push(format!(
+                "the hypervisor gave {:.1} % of the processor time to other machines",
+                stolen / all * 100.0
+            ));
+        }
+        let hot = self.throttled.saturating_sub(earlier.throttled);
+        if hot > 0 {
+            doubts.push(format!(
+                "processors were slowed down {hot} times because they were too hot"
+            ));
+        }
+        doubts
+    }
+}
+
+/// More stolen time than this is worth a warning.
+const STEAL_MOST: f64 = 0.01;
+
+/// Steal and total of the first line of /proc/stat.
+///
+/// Source: proc_stat(5), the fields of "cpu": the eighth is steal; guest time is part of user time already.
+fn stolen(stat: &str) -> (u64, u64) {
+    let line = stat.lines().next().unwrap_or_default();
+    let fields: Vec<u64> = line
+        .split_ascii_whitespace()
+        .skip(1)
+        .take(8)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    (fields.get(7).copied().unwrap_or(0), fields.iter().sum())
+}
+
+fn hypervisor() -> Option<String> {
+    let flags = line_after("/proc/cpuinfo", "flags")?;
+    let guest = flags.split(' ').any(|flag| flag == "hypervisor");
+    let vendor = text_of("/sys/class/dmi/id/sys_vendor");
+    guest.then(|| vendor.unwrap_or_else(|| "yes: this is a virtual machine".to_owned()))
+}
+
+/// What the kernel does against faults of the processor, counted.
+fn mitigations() -> Option<String> {
+    let folder = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()?;
+    let texts: Vec<String> = folder
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.path()).ok())
+        .collect();
+    let count = |word: &str| texts.iter().filter(|text| text.starts_with(word)).count();
+    Some(format!(
+        "{} mitigated, {} vulnerable, {} not affected",
+        count("Mitigation"),
+        count("Vulnerable"),
+        count("Not affected")
+    ))
+}
+
+/// The interfaces that are up, with their speed where they say one.
+fn network() -> Option<String> {
+    let folder = fs::read_dir("/sys/class/net").ok()?;
+    let mut names: Vec<String> = folder
+        .flatten()
+        .filter_map(|entry| interface(&entry.path()))
+        .collect();
+    names.sort();
+    Some(names.join(", "))
+}
+
+fn interface(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let read = |file: &str| text_of(&path.join(file).to_string_lossy());
+    if name == "lo" || read("operstate")? != "up" {
+        return None;
+    }
+    let speed = read("speed")
+        .and_then(|text| text.parse::<i64>().ok())
+        .filter(|speed| *speed > 0);
+    let mtu = read("mtu").unwrap_or_default();
+    Some(speed.map_or_else(
+        || format!("{name} (MTU {mtu})"),
+        |speed| format!("{name} ({speed} Mb/s, MTU {mtu})"),
+    ))
+}
+
+fn text_of(path: &str) -> Option<String> {
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+/// What stands after the colon of the first line that begins with `key`.
+fn line_after(path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    line.split_once(':')
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_the_eighth_field() {
+        assert_eq!(stolen("cpu  10 0 20 30 0 0 0 40 5 0\ncpu0 1"), (40, 100));
+        assert_eq!(stolen(""), (0, 0));
+    }
+
+    #[test]
+    fn stolen_time_and_heat_are_doubts_and_quiet_is_none() {
+        let earlier = Reading::default();
+        let quiet = Reading {
+            steal: (5, 1000),
+            throttled: 0,
+        };
+        assert!(quiet.doubts(&earlier).is_empty());
+        let loud = Reading {
+            steal: (50, 1000),
+            throttled: 3,
+        };
+        let doubts = loud.doubts(&earlier);
+        assert!(
+            doubts[0].contains("5.0 %") && doubts[1].contains("3 times"),
+            "{doubts:?}"
+        );
+    }
+}

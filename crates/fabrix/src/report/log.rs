@@ -1,0 +1,65 @@
+//! Readings over time as fio's log files: one line for each reading and direction.
+//!
+//! Columns: milliseconds since measuring began, the value, the direction (0 reads, 1 writes), the size of a request,
+//! 0 for the offset. Source: fio's documentation, "Log File Formats".
+
+use std::fmt::Write;
+
+use fabrix_bench::Results;
+use fabrix_bench::series::{Moved, Point};
+
+/// The logs by the ends of their names: bandwidth in KiB/s, requests per second, mean latency in nanoseconds.
+pub(crate) fn logs(results: &Results) -> [(&'static str, String); 3] {
+    let bytes = results.job.block_bytes;
+    let log = |value: fn(&Moved, f64) -> f64| {
+        let mut text = String::new();
+        for point in &results.series {
+            lines(&mut text, point, bytes, value);
+        }
+        text
+    };
+    [
+        (
+            "bw.log",
+            log(|moved, seconds| moved.bytes as f64 / 1024.0 / seconds),
+        ),
+        ("iops.log", log(|moved, seconds| moved.ios as f64 / seconds)),
+        ("lat.log", log(|moved, _| moved.mean_ns())),
+    ]
+}
+
+fn lines(text: &mut String, point: &Point, bytes: u32, value: fn(&Moved, f64) -> f64) {
+    let seconds = point.span.as_secs_f64();
+    if seconds <= 0.0 {
+        return;
+    }
+    let moved = point
+        .sides
+        .iter()
+        .enumerate()
+        .filter(|(_, side)| side.ios > 0);
+    for (direction, side) in moved {
+        writeln!(
+            text,
+            "{}, {:.0}, {direction}, {bytes}, 0",
+            point.at.as_millis(),
+            value(side, seconds)
+        )
+        .expect("a String takes everything");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_reading_is_a_line_of_fios_columns() {
+        let [(_, bw), (_, iops), (_, lat)] = logs(&sample::results());
+        assert_eq!(bw.lines().next(), Some("1000, 367200, 0, 4096, 0"));
+        assert_eq!(iops.lines().next(), Some("1000, 91800, 0, 4096, 0"));
+        assert_eq!(lat.lines().next(), Some("1000, 81699, 0, 4096, 0"));
+        assert_eq!(iops.lines().count(), 10);
+    }
+}

@@ -1,0 +1,132 @@
+//! A report as one page: figures, tables, notes, the machine and the command, in one file that needs no other.
+//!
+//! No script, no font, no image from anywhere; the browser's preference decides between light and dark.
+
+use super::sheet::{Cell, Figure, Report, Table};
+use super::svg::escape;
+use super::{Context, figure, number, plain};
+
+const STYLE: &str = include_str!("report.css");
+
+/// The whole page.
+pub(crate) fn page(report: &Report, context: &Context) -> String {
+    let title = escape(&report.title);
+    let figures: Vec<String> = report.figures.iter().map(card).collect();
+    let tables: Vec<String> = report.tables.iter().map(table).collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\n\
+         <meta name=\"color-scheme\" content=\"light dark\" />\n\
+         <title>Fabrix: {title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <header>\n<p class=\"brand\">Fabrix {} <span class=\"muted\">bench {}</span></p>\n<h1>{title}</h1>\n\
+         <p class=\"sides\">{}</p>\n<p class=\"muted\">{}</p>\n</header>\n\
+         {}<div class=\"columns cards\">{}</div>\n{}{}{}</main>\n</body>\n</html>\n",
+        figure::STYLE,
+        escape(&context.version),
+        escape(&report.profile),
+        escape(&report.lead),
+        number::moment(context.timestamp),
+        said(
+            "warnings",
+            "Not to be trusted without a second look",
+            &report.warnings
+        ),
+        figures.concat(),
+        tables.concat(),
+        said("notes", "Notes", &report.notes),
+        facts(context)
+    )
+}
+
+fn card(part: &Figure) -> String {
+    let keys: Vec<String> = figure::legend(part)
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            format!(
+                "<span class=\"item\"><span class=\"key {}\"></span>{}</span> ",
+                figure::class(index),
+                escape(name)
+            )
+        })
+        .collect();
+    format!(
+        "<section class=\"card\">\n<h2>{} <small>{}</small></h2>\n<p class=\"legend\">{}</p>\n{}</section>\n",
+        escape(&part.title),
+        escape(&part.unit),
+        keys.concat(),
+        figure::inline(part)
+    )
+}
+
+fn table(table: &Table) -> String {
+    let grouped = table.columns.iter().any(|column| !column.group.is_empty());
+    let groups: Vec<String> = table
+        .groups()
+        .iter()
+        .map(|(name, count)| {
+            format!(
+                "<th colspan=\"{count}\" scope=\"colgroup\">{}</th>",
+                escape(name)
+            )
+        })
+        .collect();
+    let groups = if grouped {
+        format!("<tr class=\"groups\">{}</tr>\n", groups.concat())
+    } else {
+        String::new()
+    };
+    let head: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| format!("<th scope=\"col\">{}</th>", escape(&column.name)))
+        .collect();
+    let rows: Vec<String> = table.rows.iter().map(|cells| row(cells)).collect();
+    format!(
+        "<section class=\"card\">\n<h2>{}</h2>\n<div class=\"scroll\"><table class=\"sheet\">\n<thead>\n{groups}\
+         <tr>{}</tr>\n</thead>\n<tbody>\n{}</tbody>\n</table></div>\n</section>\n",
+        escape(&table.title),
+        head.concat(),
+        rows.concat()
+    )
+}
+
+fn row(cells: &[Cell]) -> String {
+    let cell = |(index, cell): (usize, &Cell)| {
+        let text = escape(&plain::shown(cell));
+        match cell {
+            _ if index == 0 => format!("<th scope=\"row\">{text}</th>"),
+            Cell::Text(_) => format!("<td class=\"words\">{text}</td>"),
+            _ => format!("<td>{text}</td>"),
+        }
+    };
+    let cells: Vec<String> = cells.iter().enumerate().map(cell).collect();
+    format!("<tr>{}</tr>\n", cells.concat())
+}
+
+fn said(class: &str, title: &str, sentences: &[String]) -> String {
+    if sentences.is_empty() {
+        return String::new();
+    }
+    let items: Vec<String> = sentences
+        .iter()
+        .map(|sentence| format!("<li>{}</li>\n", escape(sentence)))
+        .collect();
+    format!(
+        "<section class=\"card {class}\">\n<h2>{title}</h2>\n<ul>\n{}</ul>\n</section>\n",
+        items.concat()
+    )
+}
+
+/// The machine and the command.
+pub(super) fn facts(context: &Context) -> String {
+    let pair = |(name, value): &(String, String)| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
+    };
+    let pairs: Vec<String> = context.facts.iter().map(pair).collect();
+    format!(
+        "<section class=\"card\">\n<h2>Machine and command</h2>\n<dl>\n{}</dl>\n<pre>{}</pre>\n</section>\n",
+        pairs.concat(),
+        escape(&context.command)
+    )
+}

@@ -1,0 +1,201 @@
+//! A report as text for a terminal, and its tables as CSV.
+
+use std::fmt::Write;
+
+use super::number::{DASH, grouped, percent, short};
+use super::sheet::{Cell, Report, Shown, Table};
+
+/// The whole report; ends with a newline.
+pub(crate) fn text(report: &Report) -> String {
+    let mut text = format!("{}\n{}\n", report.title, report.lead);
+    for part in &report.tables {
+        write!(text, "\n{}\n{}", part.title, table(part)).expect("a String takes everything");
+    }
+    if !report.notes.is_empty() || !report.warnings.is_empty() {
+        text.push('\n');
+    }
+    for note in &report.notes {
+        writeln!(text, "note: {note}").expect("a String takes everything");
+    }
+    for warning in &report.warnings {
+        writeln!(text, "warning: {warning}").expect("a String takes everything");
+    }
+    text
+}
+
+/// One table, its columns aligned.
+pub(crate) fn table(table: &Table) -> String {
+    let rows: Vec<Vec<String>> = table
+        .rows
+        .iter()
+        .map(|row| row.iter().map(shown).collect())
+        .collect();
+    let mut widths: Vec<usize> = table
+        .columns
+        .iter()
+        .map(|column| width(&column.name))
+        .collect();
+    for row in &rows {
+        for (widest, cell) in widths.iter_mut().zip(row) {
+            *widest = (*widest).max(width(cell));
+        }
+    }
+    let numeric: Vec<bool> = (0..widths.len()).map(|at| is_numeric(table, at)).collect();
+    let mut text = banner(table, &mut widths);
+    let head: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| column.name.clone())
+        .collect();
+    text += &aligned(&head, &widths, &numeric);
+    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+    text += &aligned(&rule, &widths, &numeric);
+    rows.iter()
+        .for_each(|row| text += &aligned(row, &widths, &numeric));
+    text
+}
+
+/// Whether a column holds numbers, which stand to the right.
+fn is_numeric(table: &Table, at: usize) -> bool {
+    !table
+        .rows
+        .iter()
+        .any(|row| matches!(row[at], Cell::Text(_)))
+}
+
+/// The line of groups over the head, if there are any; widens columns that are narrower than their group's name.
+fn banner(table: &Table, widths: &mut [usize]) -> String {
+    let groups = table.groups();
+    if groups.iter().all(|(group, _)| group.is_empty()) {
+        return String::new();
+    }
+    let mut line = String::new();
+    let mut at = 0;
+    for (group, count) in groups {
+        let span = widths[at..at + count].iter().sum::<usize>() + 2 * (count - 1);
+        let missing = width(group).saturating_sub(span);
+        widths[at + count - 1] += missing;
+        write!(
+            line,
+            "{group}{}  ",
+            " ".repeat(span + missing - width(group))
+        )
+        .expect("a String takes everything");
+        at += count;
+    }
+    format!("{}\n", line.trim_end())
+}
+
+fn aligned(cells: &[String], widths: &[usize], numeric: &[bool]) -> String {
+    let mut line = String::new();
+    for ((cell, widest), right) in cells.iter().zip(widths).zip(numeric) {
+        let space = " ".repeat(widest - width(cell));
+        let (before, after) = if *right {
+            (space.as_str(), "")
+        } else {
+            ("", space.as_str())
+        };
+        write!(line, "{before}{cell}{after}  ").expect("a String takes everything");
+    }
+    format!("{}\n", line.trim_end())
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A cell as people read it.
+pub(super) fn shown(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Empty => DASH.into(),
+        Cell::Number(value, _) if !value.is_finite() => DASH.into(),
+        Cell::Number(value, Shown::Grouped) => grouped(*value),
+        Cell::Number(value, Shown::Short) => short(*value),
+        Cell::Number(value, Shown::Fixed(decimals)) => format!("{value:.decimals$}"),
+        Cell::Number(value, Shown::Percent) => percent(Some(*value)),
+    }
+}
+
+/// A table as CSV: one header line, one line per row, plain numbers.
+///
+/// Source: RFC 4180.
+pub(crate) fn csv(table: &Table) -> String {
+    let name = |group: &str, name: &str| match group {
+        "" => quoted(name),
+        group => quoted(&format!("{group}: {name}")),
+    };
+    let head: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| name(&column.group, &column.name))
+        .collect();
+    let mut text = format!("{}\r\n", head.join(","));
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(plain).collect();
+        write!(text, "{}\r\n", cells.join(",")).expect("a String takes everything");
+    }
+    text
+}
+
+fn plain(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => quoted(text),
+        Cell::Number(value, _) if value.is_finite() => format!("{value}"),
+        Cell::Number(..) | Cell::Empty => String::new(),
+    }
+}
+
+pub(super) fn quoted(field: &str) -> String {
+    if field.contains(['"', ',', '\r', '\n']) {
+        return format!("\"{}\"", field.replace('"', "\"\""));
+    }
+    field.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(
+            "t",
+            "T",
+            [
+                ("", "workload"),
+                ("a long group", "x"),
+                ("b", "y"),
+                ("b", "z"),
+            ],
+        );
+        table.push(vec![
+            Cell::text("4k, random"),
+            Cell::Number(1234.5, Shown::Grouped),
+            Cell::Number(0.5, Shown::Percent),
+            Cell::Empty,
+        ]);
+        table.push(vec![
+            Cell::text("µs"),
+            Cell::Number(f64::NAN, Shown::Short),
+            Cell::Number(1.25, Shown::Fixed(3)),
+            Cell::Number(99.95, Shown::Short),
+        ]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_under_their_groups() {
+        let expected = "            a long group  b\n\
+                        workload               x      y    z\n\
+                        ----------  ------------  -----  ---\n\
+                        4k, random         1,234    50%    -\n\
+                        µs                     -  1.250  100\n";
+        assert_eq!(table(&sample()), expected);
+    }
+
+    #[test]
+    fn csv_has_whole_numbers_and_quotes_what_needs_it() {
+        let expected = "workload,a long group: x,b: y,b: z\r\n\"4k, random\",1234.5,0.5,\r\nµs,,1.25,99.95\r\n";
+        assert_eq!(csv(&sample()), expected);
+    }
+}

@@ -1,0 +1,103 @@
+//! Tables and figures that every profile can use: the figures of runs side by side, their latencies, their course.
+
+use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Run, Shown, Table};
+
+/// What every run reached, a row each.
+pub(crate) fn overview(runs: &[Run]) -> Table {
+    let repeated = runs.iter().any(|run| run.repeats.len() > 1);
+    let mut columns = vec![
+        ("", "workload"),
+        ("", "disk"),
+        ("", "IOPS"),
+        ("", "MB/s"),
+        ("latency us", "mean"),
+        ("latency us", "p50"),
+        ("latency us", "p99"),
+        ("latency us", "p99.9"),
+        ("", "CPU us/IO"),
+    ];
+    if repeated {
+        columns.extend([
+            ("IOPS over the repeats", "min"),
+            ("IOPS over the repeats", "max"),
+            ("IOPS over the repeats", "spread"),
+        ]);
+    }
+    let mut table = Table::new("overview", "All runs", columns);
+    for run in runs {
+        let percentile = |percent| Cell::optional(run.percentile_us(percent), Shown::Short);
+        let mut row = vec![
+            Cell::text(&run.name),
+            Cell::text(&run.disk),
+            Cell::Number(run.iops(), Shown::Grouped),
+            Cell::Number(run.bw_bytes() / 1e6, Shown::Short),
+            Cell::Number(run.mean_us(), Shown::Short),
+            percentile(50.0),
+            percentile(99.0),
+            percentile(99.9),
+            Cell::optional(run.job_us_per_io(), Shown::Fixed(2)),
+        ];
+        if repeated {
+            let iops = run.spread(|repeat| repeat.iops);
+            row.extend([
+                Cell::Number(iops.min, Shown::Grouped),
+                Cell::Number(iops.max, Shown::Grouped),
+                Cell::Number(iops.percent() / 100.0, Shown::Percent),
+            ]);
+        }
+        table.push(row);
+    }
+    table
+}
+
+/// How long the slow ones took: latency against how rare it is.
+pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
+    let line = |run: &Run| {
+        let latency = &run.results.aggregate.total.latency;
+        let slow = latency
+            .percentiles_ns
+            .iter()
+            .filter(|(percent, _)| (50.0..100.0).contains(percent));
+        Curve {
+            name: format!("{}, {}", run.name, run.disk),
+            points: slow
+                .map(|(percent, ns)| (100.0 / (100.0 - percent), *ns as f64 / 1e3))
+                .collect(),
+            mark: None,
+        }
+    };
+    Figure {
+        name: "tails".into(),
+        title: "The slow ones".into(),
+        unit: "latency that one request in N exceeds, us; less is better".into(),
+        drawing: Drawing::Lines {
+            across: Axis::log("one in N"),
+            up: Axis::log("us"),
+            lines: runs.into_iter().map(line).collect(),
+        },
+    }
+}
+
+/// How the rates went over time.
+pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
+    let line = |run: &Run| Curve {
+        name: format!("{}, {}", run.name, run.disk),
+        points: run
+            .results
+            .series
+            .iter()
+            .map(|point| (point.at.as_secs_f64(), point.iops()))
+            .collect(),
+        mark: None,
+    };
+    Figure {
+        name: "course".into(),
+        title: "Over time".into(),
+        unit: "requests per second".into(),
+        drawing: Drawing::Lines {
+            across: Axis::linear("seconds"),
+            up: Axis::linear("IOPS"),
+            lines: runs.into_iter().map(line).collect(),
+        },
+    }
+}

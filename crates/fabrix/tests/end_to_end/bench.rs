@@ -1,0 +1,309 @@
+//! The benchmark: what it measures, what it leaves behind, and what it says of words that it does not know.
+
+use super::harness::{Running, bench, fabrix, figure, path_in, scratch};
+
+#[test]
+fn a_disk_of_known_service_time_measures_as_such() {
+    let result = bench(&[
+        "ram:64M,inject=delay:5ms",
+        "--iodepth",
+        "4",
+        "--runtime",
+        "0.5",
+    ]);
+    let read = &result["jobs"][0]["read"];
+    let (mean, iops) = (figure(read, "/clat_ns/mean"), figure(read, "/iops"));
+    assert!(
+        (5e6..12e6).contains(&mean),
+        "four at once, 5 ms each: {mean} ns"
+    );
+    assert!((300.0..=810.0).contains(&iops), "4 / 5 ms is 800: {iops}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_an_error_before_anything_is_measured() {
+    let ended = fabrix(&["bench", "ram:8M,inject=error:1:read"]);
+    ended
+        .exits(1)
+        .says(&["ram:8M", "the first read of job 0 failed", "LBA 0"]);
+    assert!(ended.stdout.is_empty(), "{ended}");
+}
+
+#[test]
+fn repeats_are_counted_and_the_middle_one_is_shown() {
+    let result = bench(&[
+        "ram:8M",
+        "--runtime",
+        "0.05",
+        "--count",
+        "3",
+        "--percentile-list",
+        "50:99.9",
+    ]);
+    let job = &result["jobs"][0];
+    let mut iops: Vec<f64> = job["repeats"]
+        .as_array()
+        .expect("three")
+        .iter()
+        .map(|one| figure(one, "/iops"))
+        .collect();
+    iops.sort_by(f64::total_cmp);
+    assert_eq!(iops.len(), 3);
+    assert!(
+        (figure(job, "/read/iops") - iops[1]).abs() < 1e-6,
+        "{iops:?}"
+    );
+    let list = job["read"]["clat_ns"]["percentile"]
+        .as_object()
+        .expect("a list");
+    assert_eq!(list.keys().collect::<Vec<_>>(), ["50.000000", "99.900000"]);
+}
+
+#[test]
+fn a_file_of_jobs_runs_its_stages_on_its_disks() {
+    let folder = scratch();
+    let file = path_in(&folder, "job.fio");
+    let text = "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\n[fill]\nrw=write\n\
+        [check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n";
+    std::fs::write(&file, text).expect("a scratch file");
+    let jobs = bench(&[&file])["jobs"].clone();
+    assert_eq!(jobs.as_array().map(Vec::len), Some(3));
+    assert_eq!(
+        (
+            figure(&jobs[0], "/write/io_bytes"),
+            figure(&jobs[1], "/read/io_bytes")
+        ),
+        (1048576.0, 2097152.0)
+    );
+    assert_eq!(jobs[2]["jobname"], "beside");
+    std::fs::write(&file, "[a]\nfilename=ram:8M\nzonemode=zbd\n").expect("a scratch file");
+    fabrix(&["bench", &file])
+        .exits(2)
+        .says(&["job.fio", "line 3", "`zonemode` is not supported"]);
+}
+
+#[test]
+fn a_report_needs_nothing_from_elsewhere_and_can_be_compared() {
+    let folder = scratch();
+    let report = path_in(&folder, "report");
+    fabrix(&["bench", "ram:8M", "--runtime", "0.1", "--report", &report])
+        .exits(0)
+        .says(&["the report is "]);
+    for name in [
+        "index.html",
+        "results.csv",
+        "overview.csv",
+        "tails.svg",
+        "course.svg",
+    ] {
+        let text = std::fs::read_to_string(format!("{report}/{name}")).expect(name);
+        for outside in [
+            "http:", "https:", "src=", "<link", "@import", "url(", "<script",
+        ] {
+            let names_its_space = name.ends_with("svg") && outside == "http:";
+            assert!(
+                names_its_space || !text.contains(outside),
+                "`{outside}` in {name}"
+            );
+        }
+    }
+    let results = format!("{report}/results.json");
+    fabrix(&["bench", "compare", &results, &results, "--fail-over", "1"]).exits(0);
+    let text = std::fs::read_to_string(&results).expect("it was written");
+    let mut slower: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    slower["runs"][0]["jobs"][0]["read"]["iops"] = 1.into();
+    let other = path_in(&folder, "slower.json");
+    std::fs::write(&other, slower.to_string()).expect("a scratch file");
+    let ended = fabrix(&["bench", "compare", &results, &other, "--fail-over", "5%"]);
+    ended.exits(6).says(&["fewer IOPS, and 5 % are allowed"]);
+    fabrix(&[
+        "bench",
+        "compare",
+        &results,
+        &format!("{report}/index.html"),
+    ])
+    .exits(2)
+    .says(&["index.html", "it is not JSON"]);
+}
+
+#[test]
+fn every_profile_ends_in_its_table() {
+    let quick = ["--runtime", "0.01", "--ramp", "0", "--size", "1M"];
+    let table = |words: &[&str], parts: &[&str]| {
+        let ended = fabrix(&[&["bench"], words].concat());
+        ended.exits(0);
+        for part in parts {
+            assert!(ended.stdout.contains(part), "{part} is missing:\n{ended}");
+        }
+    };
+    let published = ["--published", "starwind-ram-rdma"];
+    table(
+        &[
+            &["starwind", "ram:8M", "--loopback"],
+            &quick[..],
+            &published,
+        ]
+        .concat(),
+        &["the knee", "8k random 70% write", "460,792"],
+    );
+    table(
+        &[&["stgt", "null:1G,block=512"], &quick[..]].concat(),
+        &["Command sizes", "both, two initiators", "The chain"],
+    );
+    table(
+        &[
+            &["zetavault", "ram:8M,block=512", "--count", "1"],
+            &quick[..],
+        ]
+        .concat(),
+        &["Random write, 4 workers", "64K"],
+    );
+    table(
+        &[&["path", "ram:8M"], &quick[..]].concat(),
+        &["+ NVMe/TCP over loopback", "+ data digest"],
+    );
+    let cdm = [
+        "cdm",
+        "ram:64M",
+        "--size",
+        "32M",
+        "--time",
+        "0.01",
+        "--interval",
+        "0",
+        "--count",
+        "2",
+    ];
+    table(&cdm, &["[Read]", "RND     4 KiB (Q= 32, T= 1)", "[Write]"]);
+    table(
+        &[
+            "sgp_dd",
+            "if=ram:8M",
+            "of=/dev/null",
+            "bs=512",
+            "count=2k",
+            "thr=2",
+            "time=1",
+        ],
+        &["2048+0 records in", "MB/sec"],
+    );
+    table(
+        &[
+            "diskspd", "-b4K", "-o2", "-t2", "-r", "-w50", "-d1", "-W0", "-L", "ram:8M",
+        ],
+        &["Total IO", "3-nines", "thread count:\t\t2"],
+    );
+    table(
+        &["diskspd", "-d1", "-W", "-L", "-Rxml", "ram:8M"],
+        &["<IOCount>", "<AverageReadMilliseconds>"],
+    );
+}
+
+#[test]
+fn words_of_other_tools_that_are_wrong_are_named() {
+    for (words, parts) in [
+        (
+            &["diskspd", "-x", "ram:8M"][..],
+            &["-x", "is not supported"][..],
+        ),
+        (&["diskspd", "-b4K"], &["which disk"]),
+        (&["sgp_dd", "if=ram:8M", "oflag=append"], &["`oflag`"]),
+        (
+            &["starwind", "ram:8M", "--published", "list"],
+            &["starwind-ram-rdma", "another"],
+        ),
+        (
+            &["cdm", "ram:8M", "--size", "1G"],
+            &["more than the disk has"],
+        ),
+        (&["ram:8M", "--steadystate", "iops"], &["write iops:5%"]),
+        (&["ram:8M", "--bssplit", "4k/60"], &["adds up to 60 %"]),
+        (
+            &["ram:8M", "--random-distribution", "gauss"],
+            &["zipf:THETA"],
+        ),
+        (&["nowhere.fio"], &["nowhere.fio"]),
+    ] {
+        let ended = fabrix(&[&["bench"], words].concat());
+        ended.exits(2);
+        let parts: Vec<&&str> = parts.iter().filter(|part| **part != "another").collect();
+        assert!(
+            parts.iter().all(|part| ended.stderr.contains(**part)),
+            "{ended}"
+        );
+    }
+}
+
+#[test]
+fn a_profile_does_not_write_where_somebodys_data_is() {
+    let folder = scratch();
+    let path = path_in(&folder, "disk");
+    super::harness::make_file(&path, 8 << 20, 0, b"XFSB");
+    let before = std::fs::read(&path).expect("it is our file");
+    let disk = format!("{path},direct=off");
+    let out = format!("of={disk}");
+    for words in [
+        &["starwind", disk.as_str()][..],
+        &["stgt", &disk],
+        &["zetavault", &disk],
+        &["cdm", &disk, "--size", "8M"],
+        &["diskspd", "-w10", "-d1", &disk],
+        &["diskspd", "set", &disk],
+        &["sgp_dd", "if=/dev/zero", &out],
+    ] {
+        fabrix(&[&["bench"], words].concat())
+            .exits(2)
+            .says(&["XFS", "--allow-write"]);
+    }
+    assert!(
+        std::fs::read(&path).expect("it is our file") == before,
+        "nothing was changed"
+    );
+}
+
+#[test]
+fn an_interrupted_profile_ends_at_once_and_says_so() {
+    let profile = Running::start(&["bench", "starwind", "ram:8M", "--runtime", "5"]);
+    profile.hears("measurements, about", 1);
+    profile.signal("INT");
+    let ended = profile.ended();
+    ended.exits(1);
+    assert!(ended.took < std::time::Duration::from_secs(30), "{ended}");
+}
+
+#[test]
+fn the_wire_is_measured_between_two_of_us() {
+    let server = Running::start(&["bench", "net", "--server", "127.0.0.1:0"]);
+    server.hears("listening at", 1);
+    let said = server.said();
+    let address = said
+        .lines()
+        .find_map(|line| line.split_once("listening at "))
+        .expect("it says where")
+        .1
+        .to_owned();
+    let ended = fabrix(&[
+        "bench",
+        "net",
+        &address,
+        "-t",
+        "0.1",
+        "-P",
+        "2",
+        "--iodepth",
+        "1,8",
+        "-o",
+        "json",
+    ]);
+    let tables = ended.exits(0).json()["tables"].clone();
+    assert!(
+        (0..3).all(|row| figure(&tables[0]["rows"][row], "/1") > 0.0),
+        "{tables:#}"
+    );
+    assert!(
+        (0..2).all(|row| figure(&tables[1]["rows"][row], "/1") > 100.0),
+        "{tables:#}"
+    );
+    server.signal("TERM");
+    server.ended().exits(0);
+}

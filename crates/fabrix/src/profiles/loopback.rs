@@ -53,11 +53,13 @@ impl Loopback {
                 device: Exclusive::wrap(Arc::clone(disk)),
             }],
             iscsi_name: "iqn.2026-01.io.fabrix:loopback".to_owned(),
+            initiators: Initiators::anybody(),
             listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
             initiators: Initiators::anybody(),
             keeper: None,
             max_strangers: 1024,
             max_connections: 1024,
+            max_strangers: 1024,
             notify: Box::new(|_| {}),
         };
         let target = Target::start(config, shards.remotes()).map_err(Failure::io)?;

@@ -117,6 +117,80 @@ controller_is() {
     [ "$(cat /sys/class/nvme/$ctrl/state)" = "$1" ]
 }
 
+# The iSCSI side of our target, and open-iscsi. Modules: iscsi_tcp sd_mod crc32c_generic. Tools: iscsid iscsiadm.
+IQN=iqn.2026-01.io.fabrix:disks
+PORTAL=$ADDRESS:3260
+INITIATOR=iqn.2026-01.org.example:guest
+
+# serve, but over iSCSI alone.
+serve_iscsi() {
+    serve --listen iscsi://$PORTAL "$@"
+}
+
+# Starts open-iscsi's daemon; words are lines of its configuration, like `node.session.queue_depth=8`.
+initiator() {
+    mkdir -p /etc/iscsi /var/lib/iscsi /run/lock/iscsi
+    # The daemon looks up who speaks to it.
+    echo root:x:0:0:root:/:/bin/sh >/etc/passwd
+    echo InitiatorName=$INITIATOR >/etc/iscsi/initiatorname.iscsi
+    printf '%s\n' node.startup=manual "$@" | sed 's/=/ = /' >/etc/iscsi/iscsid.conf
+    iscsid
+    discover
+}
+
+# Asks for targets anew: what was known of them is forgotten. Words are options of iscsiadm.
+discover() {
+    found=$(iscsiadm -m discovery -t sendtargets -p $PORTAL "$@")
+}
+
+# login WORD...: logs in to our target, and waits for its first disk; the session is $session.
+login() {
+    before=$(sessions)
+    iscsiadm -m node -T $IQN -p $PORTAL "$@" --login
+    session=
+    for name in $(sessions); do
+        case " $(echo $before) " in
+        *" $name "*) ;;
+        *) session=$name ;;
+        esac
+    done
+    [ -n "$session" ] || fail "iscsiadm made no session"
+    wait_for 30 has_lun
+    disk=$(lun 0)
+}
+
+sessions() {
+    ls /sys/class/iscsi_session
+}
+
+has_lun() {
+    lun_path=$(lun 0) && [ -b "$lun_path" ]
+}
+
+# lun NUMBER: the disk of $session that is this logical unit.
+lun() {
+    for path in /sys/class/iscsi_session/$session/device/target*/*:"$1"/block/*; do
+        [ -e "$path" ] || return 1
+        echo "/dev/${path##*/}"
+    done
+}
+
+# sg DISK: the same disk, for commands that go past Linux's cache. Modules: sg.
+sg() {
+    for path in /sys/block/"${1##*/}"/device/scsi_generic/*; do
+        echo "/dev/${path##*/}"
+    done
+}
+
+logout() {
+    iscsiadm -m node -T $IQN -p $PORTAL "$@" --logout
+}
+
+# session_is STATE: what Linux thinks of $session.
+session_is() {
+    [ "$(cat /sys/class/iscsi_session/$session/state)" = "$1" ]
+}
+
 # measured URI WORD...: a verified `fabrix bench` of the disk; it must have checked blocks, and none may be wrong.
 measured() {
     fabrix bench "$@" --verify --allow-write -o json >/tmp/bench.json 2>/tmp/bench.err ||

@@ -195,15 +195,7 @@ impl Bench {
         let path = self.folder.join("results.md");
         let date = output(command("date").args(["-u", "+%Y-%m-%d"]))?;
         let mut packages = vec!["qemu-system-x86"];
-        for tool in ["nvme-cli", "fio", "e2fsprogs"] {
-            if self
-                .tools
-                .iter()
-                .any(|name| tool.starts_with(name.as_str()))
-            {
-                packages.push(tool);
-            }
-        }
+        packages.extend(packages::of(&self.tools));
         let mut text = format!(
             "{}: Linux {}, {}\n\n| script | shows | result |\n|---|---|---|\n",
             date.trim(),

@@ -18,7 +18,7 @@ const ALWAYS: [Tool; 5] = [
     ("strip", "binutils"),
 ];
 /// What scripts may ask for.
-const TOOLS: [Tool; 15] = [
+const TOOLS: &[Tool] = &[
     ("nvme", "nvme-cli"),
     ("fio", "fio"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -34,6 +34,35 @@ const TOOLS: [Tool; 15] = [
     ("curl", "curl"),
     ("valgrind", "valgrind"),
     ("iscsi-test-cu", "libiscsi-bin"),
+    ("iscsi-inq", "libiscsi-bin"),
+    ("iscsi-ls", "libiscsi-bin"),
+    ("iscsi-perf", "libiscsi-bin"),
+    ("iscsi-readcapacity16", "libiscsi-bin"),
+    ("iscsi-swp", "libiscsi-bin"),
+    ("iscsiadm", "open-iscsi"),
+    ("iscsid", "open-iscsi"),
+    ("sg_compare_and_write", "sg3-utils"),
+    ("sg_get_lba_status", "sg3-utils"),
+    ("sg_inq", "sg3-utils"),
+    ("sg_luns", "sg3-utils"),
+    ("sg_modes", "sg3-utils"),
+    ("sg_opcodes", "sg3-utils"),
+    ("sg_persist", "sg3-utils"),
+    ("sg_readcap", "sg3-utils"),
+    ("sg_reset", "sg3-utils"),
+    ("sg_rtpg", "sg3-utils"),
+    ("sg_sync", "sg3-utils"),
+    ("sg_turs", "sg3-utils"),
+    ("sg_unmap", "sg3-utils"),
+    ("sg_verify", "sg3-utils"),
+    ("sg_vpd", "sg3-utils"),
+    ("sg_write_same", "sg3-utils"),
+    ("sg_xcopy", "sg3-utils"),
+    ("sgp_dd", "sg3-utils"),
+    ("scsi_id", "udev"),
+    ("qemu-img", "qemu-utils"),
+    ("qemu-io", "qemu-utils"),
+    ("block-iscsi.so", "qemu-block-extra"),
 ];
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
@@ -56,9 +85,17 @@ impl Kernel {
     }
 }
 
-/// Where a program is, in the folders where Debian has programs.
+/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers, which are loaded by
+/// name.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
-    let places = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let places = [
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+        "/usr/lib/udev",
+        "/usr/lib/x86_64-linux-gnu/qemu",
+    ];
     let paths = places.iter().map(|place| Path::new(place).join(program));
     paths.into_iter().find(|path| path.exists())
 }
@@ -81,6 +118,17 @@ pub(super) fn require(tools: &[String]) -> Result<(), String> {
 /// As for [`require`].
 pub(super) fn require_one(tool: &str) -> Result<(), String> {
     require_all(&[known(tool)?])
+}
+
+/// The packages that have these programs, each once.
+pub(super) fn of(tools: &[String]) -> Vec<&'static str> {
+    let named = TOOLS
+        .iter()
+        .filter(|(program, _)| tools.iter().any(|tool| tool == program));
+    let mut packages: Vec<_> = named.map(|(_, package)| *package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
 }
 
 fn known(name: &str) -> Result<Tool, String> {

@@ -8,9 +8,9 @@
 //! # seconds: 60
 //! # log: nvme nvme[0-9]+: starting error recovery
 //! ```
-//! The first line says what it shows. `run: core` puts it among those of `cargo xtask test`; the others run with
-//! `--all`, or by name. `log` is a pattern of complaints of the guest's kernel that belong to what is shown; any other
-//! complaint fails the script.
+//! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
+//! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
+//! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,10 +100,10 @@ fn parse(name: &str, text: &str) -> Result<Script, String> {
 
 impl Script {
     fn take(&mut self, line: &str) -> Result<(), String> {
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let words = |text| str::split_whitespace(text).map(str::to_owned);
         match line.split_once(": ") {
-            Some(("modules", names)) => self.modules = words(names),
-            Some(("tools", names)) => self.tools = words(names),
+            Some(("modules", names)) => self.modules.extend(words(names)),
+            Some(("tools", names)) => self.tools.extend(words(names)),
             Some(("run", "core")) => self.is_core = true,
             Some(("run", other)) => {
                 return Err(format!("`run: {other}`: write `run: core`, or nothing"));
@@ -133,6 +133,7 @@ mod tests {
 # and that.
 # modules: nvme-tcp null_blk
 # tools: nvme
+# tools: fio
 # run: core
 # seconds: 30
 # log: error recovery
@@ -147,7 +148,7 @@ true
         let script = parse("kernel-host/connect", TEXT).expect("well formed");
         assert_eq!(script.shows, "It shows this, and that.");
         assert_eq!(script.modules, ["nvme-tcp", "null_blk"]);
-        assert_eq!(script.tools, ["nvme"]);
+        assert_eq!(script.tools, ["nvme", "fio"]);
         assert!(script.is_core);
         assert_eq!(script.seconds, 30);
         assert_eq!(script.log, ["error recovery", "reconnecting"]);

@@ -141,10 +141,19 @@ impl Key {
     }
 
     /// Whether it has a meaning in a discovery session.
+    ///
+    /// Source: RFC 7143, section 13: the keys without "Irrelevant when: SessionType=Discovery".
     const fn concerns_discovery(self) -> bool {
         matches!(
             self,
-            Self::HeaderDigest | Self::DataDigest | Self::MaxRecvDataSegmentLength
+            Self::HeaderDigest
+                | Self::DataDigest
+                | Self::MaxRecvDataSegmentLength
+                | Self::DefaultTime2Wait
+                | Self::DefaultTime2Retain
+                | Self::ErrorRecoveryLevel
+                | Self::IFMarker
+                | Self::OFMarker
         )
     }
 }
@@ -551,11 +560,22 @@ mod tests {
     }
 
     #[test]
-    fn a_discovery_session_has_digests_and_segments_only() {
+    fn to_a_discovery_session_all_that_moves_data_is_irrelevant() {
         let mut negotiation = Negotiation::new(Wishes::default());
         let mut agree = |key, value| negotiation.agree(key, value, true);
         assert_eq!(agree(Key::MaxBurstLength, "4096"), Reply::Irrelevant);
+        assert_eq!(agree(Key::MaxConnections, "1"), Reply::Irrelevant);
         assert_eq!(agree(Key::HeaderDigest, "None"), Reply::Choice("None"));
         assert_eq!(agree(Key::MaxRecvDataSegmentLength, "4096"), Reply::None);
+    }
+
+    #[test]
+    fn a_discovery_session_agrees_on_recovery() {
+        let mut negotiation = Negotiation::new(Wishes::default());
+        let mut agree = |key, value| negotiation.agree(key, value, true);
+        // open-iscsi gives up when it hears anything but 0.
+        assert_eq!(agree(Key::ErrorRecoveryLevel, "0"), Reply::Number(0));
+        assert_eq!(agree(Key::DefaultTime2Wait, "2"), Reply::Number(2));
+        assert_eq!(agree(Key::DefaultTime2Retain, "0"), Reply::Number(0));
     }
 }

@@ -81,6 +81,9 @@ pub(crate) struct ServeArgs {
     /// Host NQN or iSCSI initiator that may connect, or `any`; may be repeated. Needed on any address but loopback
     #[arg(long, value_name = "HOSTNQN|IQN")]
     pub(crate) allow: Vec<String>,
+    /// iSCSI initiator that may log in; may be repeated. The same as --allow IQN
+    #[arg(long, value_name = "IQN", value_parser = parse_iqn)]
+    pub(crate) initiator: Vec<String>,
     /// What initiators prove with CHAP, 12 bytes of secret at least. Others see a command line: @FILE reads it from a
     /// file that only you may read
     #[arg(long, value_name = "USER%SECRET|@FILE")]
@@ -143,7 +146,7 @@ pub(crate) struct RemoteArgs {
     pub(crate) hostnqn: Option<String>,
     /// This machine's name to iSCSI targets
     #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Option<String>,
+    pub(crate) initiator_name: Option<String>,
     /// Fail I/O after this long without a connection (reconnecting goes on for ever)
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) fast_io_fail_tmo: Duration,
@@ -158,7 +161,7 @@ impl Default for RemoteArgs {
             nr_io_queues: 1,
             queue_size: 128,
             hostnqn: None,
-            initiator: None,
+            initiator_name: None,
             fast_io_fail_tmo: Duration::from_secs(60),
         }
     }
@@ -259,7 +262,7 @@ pub(crate) struct DiscoverArgs {
     pub(crate) hostnqn: Option<String>,
     /// This machine's name to iSCSI targets
     #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Option<String>,
+    pub(crate) initiator_name: Option<String>,
     /// How to print the log
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,

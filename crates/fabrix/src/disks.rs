@@ -41,7 +41,7 @@ impl Opener {
         options.engine = engine;
         Ok(Self {
             options,
-            initiator: initiator_name(remote.initiator.as_deref())?,
+            initiator: initiator_name(remote.initiator_name.as_deref())?,
             scope: format!("{}/{scope}", machine_id()),
         })
     }

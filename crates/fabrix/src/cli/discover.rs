@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     };
     let options = host_options(args.hostnqn.as_deref())?;
     if remote.scheme == ISCSI {
-        let targets = discover_iscsi(&remote, args.initiator.as_deref(), &options)?;
+        let targets = discover_iscsi(&remote, args.initiator_name.as_deref(), &options)?;
         match args.output {
             Format::Json => print(&format!("{}\n", targets_to_json(&targets)))?,
             Format::Text => print(&targets_to_text(&targets))?,

@@ -38,7 +38,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|text| listen_address(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let allowed = Allowed::new(&args.allow, args.chap.is_some())?;
+    let allowed = Allowed::new(
+        args.allow.iter().chain(&args.initiator),
+        args.chap.is_some(),
+    )?;
     listen
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;

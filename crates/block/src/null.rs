@@ -23,12 +23,10 @@ impl NullDisk {
     /// A null disk of these sizes, known as `identity`; what else it promises, it knows itself.
     #[must_use]
     pub fn new(sizes: Geometry, identity: Identity) -> Arc<Self> {
-        let geometry = Geometry {
-            deallocate: Deallocate::Zeroes,
-            // Nothing is kept of any write, at any moment.
-            atomic_write_blocks: MAX_TRANSFER_BYTES / sizes.block_bytes,
-            ..sizes
-        };
+        let mut geometry = sizes;
+        geometry.deallocate = Deallocate::Zeroes;
+        // Nothing is kept of any write, at any moment.
+        geometry.atomic_write_blocks = MAX_TRANSFER_BYTES / geometry.block_bytes;
         Arc::new(Self { geometry, identity })
     }
 }

@@ -34,10 +34,8 @@ impl RamDisk {
         huge_pages: HugePages,
         identity: Identity,
     ) -> Result<Arc<Self>, OpenError> {
-        let geometry = Geometry {
-            deallocate: Deallocate::Zeroes,
-            ..sizes
-        };
+        let mut geometry = sizes;
+        geometry.deallocate = Deallocate::Zeroes;
         let region = usize::try_from(geometry.bytes())
             .map_err(std::io::Error::other)
             .and_then(|bytes| Region::new(bytes, huge_pages))

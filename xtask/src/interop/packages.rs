@@ -18,7 +18,7 @@ const ALWAYS: [Tool; 5] = [
     ("strip", "binutils"),
 ];
 /// What scripts may ask for.
-const TOOLS: [Tool; 15] = [
+const TOOLS: [Tool; 17] = [
     ("nvme", "nvme-cli"),
     ("fio", "fio"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -34,6 +34,8 @@ const TOOLS: [Tool; 15] = [
     ("curl", "curl"),
     ("valgrind", "valgrind"),
     ("iscsi-test-cu", "libiscsi-bin"),
+    ("iscsi-perf", "libiscsi-bin"),
+    ("tgtd", "tgt"),
 ];
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";

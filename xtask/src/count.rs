@@ -3,9 +3,9 @@
 //!
 //! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on shared processors
 //! would show. It does depend on the compiler: `counts.txt` names the one it was made with, and under another one
-//! nothing is compared. The work is `crates/proto/examples/counted.rs` and `crates/target/examples/turn.rs`, whose driver is
-//! simulated; valgrind counts. What a run costs besides its
-//! commands falls out, because each figure is the difference of a longer and a shorter run.
+//! nothing is compared. The work is `crates/proto/examples/counted.rs`, and `crates/target/examples/turn.rs` whose
+//! driver is simulated; valgrind counts. What a run costs besides its commands falls out, because each figure is the
+//! difference of a longer and a shorter run.
 
 use crate::interop::install_tool;
 use crate::no_os::target_folder;
@@ -96,11 +96,11 @@ pub(crate) fn record() -> Result<(), String> {
 }
 
 const HEAD: &str = "\
-# Made by `cargo xtask count --record`. `cargo xtask test` fails when a number rises by more than 5 %: explain the rise in
-# the commit that records it.
+# Made by `cargo xtask count --record`. `cargo xtask test` fails when a number rises by more than 5 %: explain the rise
+# in the commit that records it.
 # read-..., write-...: instructions per command of the NVMe/TCP machines, host and target together.
 # shard-...: instructions per 4 KiB read on a target's shard, at depth 1 and 32, with a simulated driver.
-# operations-..., submits-...: operations that the shard asks of the kernel for 1000 such reads, and turns that submit some.
+# operations-..., submits-...: what the shard asks of the kernel for 1000 such reads, and the turns that ask for any.
 ";
 
 /// What the file says.

@@ -3,9 +3,10 @@
 //!
 //! Two processes on loopback, the target bound to CPU 0 and the initiator to CPU 1, one connection.
 //! A request is 72 bytes (and a block when writing), a response 24 bytes (and a block from a random
-//! place of the region when reading); in a mix the first byte of a request says which. DEPTH requests are kept in flight; what one receive finds is
-//! answered by one send. Prints one line of JSON; latency is measured at depth 1. Only the quotient
-//! of a real benchmark and this, run in turns, means something.
+//! place of the region when reading); in a mix the first byte of a request says which. DEPTH
+//! requests are kept in flight; what one receive finds is answered by one send. Prints one line of
+//! JSON; latency is measured at depth 1. Only the quotient of a real benchmark and this, run in
+//! turns, means something.
 
 use std::collections::VecDeque;
 use std::env;

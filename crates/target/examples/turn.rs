@@ -95,6 +95,7 @@ fn config() -> TargetConfig {
             device: ram("turn", 512, DISK_BYTES),
         }],
         iscsi_name: common::IQN.to_owned(),
+        keeper: None,
         listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
         max_connections: 4,
         notify: Box::new(|_| ()),

@@ -174,9 +174,8 @@ impl Judged {
             false => "no",
         });
         let (counted, spoiled) = (self.counted, self.spoiled);
-        format!(
-            "| {name} | {median} | {spread} | {interval} | {goal} | {counted} | {spoiled} | {verdict} | {aim} | {reached} |"
-        )
+        let judged = format!("{goal} | {counted} | {spoiled} | {verdict} | {aim} | {reached}");
+        format!("| {name} | {median} | {spread} | {interval} | {judged} |")
     }
 
     fn to_json(&self, row: &Row) -> Value {

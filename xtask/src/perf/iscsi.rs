@@ -17,6 +17,8 @@ const PERF: &str = "iscsi-perf";
 const NAME: &str = "iqn.2026-01.io.fabrix:perf";
 /// Of our disks and of tgt's.
 const BLOCK_BYTES: u32 = 512;
+/// tgtd takes no greater number; it names a socket in a folder and is no port.
+const CONTROL_PORTS: u16 = 32_768;
 
 /// # Errors
 /// Why there is no such program.
@@ -84,13 +86,12 @@ struct Tgt {
 impl Tgt {
     fn start(side: &Side, programs: &Programs) -> Result<Self, String> {
         let port = free_port()?;
-        // No two daemons listen at one port, so the number serves for both.
-        let control_port = port.to_string();
+        let control_port = (port % CONTROL_PORTS).to_string();
         let mut daemon = command("taskset");
         daemon.args(["--cpu-list", TARGET_CPU, "tgtd", "--foreground"]);
         daemon.args(["--control-port", &control_port]);
         daemon.args(["--iscsi", &format!("portal=127.0.0.1:{port}")]);
-        let tgt = Self {
+        let mut tgt = Self {
             process: Background::start(&mut daemon)?,
             control_port,
             port,
@@ -100,11 +101,14 @@ impl Tgt {
         Ok(tgt)
     }
 
-    fn wait(&self) -> Result<(), String> {
+    fn wait(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_TIME_MAX;
         while !works(self.admin().args(["--op", "show", "--mode", "sys"])) {
+            if let Ok(Some(ended)) = self.process.0.try_wait() {
+                return Err(format!("tgtd ended at its start: {ended}"));
+            }
             if Instant::now() > deadline {
-                return Err(format!("tgtd ({}) does not answer", self.process.0.id()));
+                return Err("tgtd does not answer".to_owned());
             }
             thread::sleep(Duration::from_millis(50));
         }

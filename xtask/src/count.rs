@@ -1,19 +1,36 @@
-//! Instructions per command of the protocol machines, counted and compared with what they were.
+//! Instructions per command, counted and compared with what they were: of the protocol machines, and of the loop of a
+//! target's shard around them; and what that loop asks of the kernel.
 //!
 //! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on shared processors
 //! would show. It does depend on the compiler: `counts.txt` names the one it was made with, and under another one
-//! nothing is compared. The work is `crates/proto/examples/counted.rs`; valgrind counts. What a run costs besides its
-//! commands falls out, because each figure is the difference of a longer and a shorter run.
+//! nothing is compared. The work is `crates/proto/examples/counted.rs`, and `crates/target/examples/turn.rs` whose
+//! driver is simulated; valgrind counts. What a run costs besides its commands falls out, because each figure is the
+//! difference of a longer and a shorter run.
 
 use crate::interop::install_tool;
 use crate::no_os::target_folder;
 use crate::process::{cargo, command, output, root, run};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const FILE: &str = "xtask/counts.txt";
 const WORKS: [&str; 3] = ["read-4k", "write-4k", "write-128k"];
-/// Multiples of the depth of the example.
+/// Depths at which reads of 4 KiB pass a shard.
+const DEPTHS: [&str; 2] = ["1", "32"];
+/// What is counted of a shard at each depth.
+const SHARD: [[&str; 3]; 2] = [
+    [
+        "shard-read-4k-1",
+        "operations-per-1000-reads-1",
+        "submits-per-1000-reads-1",
+    ],
+    [
+        "shard-read-4k-32",
+        "operations-per-1000-reads-32",
+        "submits-per-1000-reads-32",
+    ],
+];
+/// Multiples of every depth.
 const SHORT: u32 = 3200;
 const LONG: u32 = 6400;
 /// More than this above what was recorded is a loss that somebody has to explain, or to record.
@@ -57,7 +74,7 @@ pub(crate) fn check() -> Result<Outcome, String> {
     }
     let counts = count_all()?;
     for (work, count) in &counts {
-        println!("{work:12} {count} instructions per command, host and target together");
+        println!("{work:28} {count}");
     }
     recorded.judge(&counts)?;
     Ok(Outcome::Held)
@@ -79,8 +96,11 @@ pub(crate) fn record() -> Result<(), String> {
 }
 
 const HEAD: &str = "\
-# Instructions per command of the NVMe/TCP machines, host and target together, made by `cargo xtask count --record`.
-# `cargo xtask test` fails when one rises by more than 5 %: explain the rise in the commit that records it.
+# Made by `cargo xtask count --record`. `cargo xtask test` fails when a number rises by more than 5 %: explain the rise
+# in the commit that records it.
+# read-..., write-...: instructions per command of the NVMe/TCP machines, host and target together.
+# shard-...: instructions per 4 KiB read on a target's shard, at depth 1 and 32, with a simulated driver.
+# operations-..., submits-...: what the shard asks of the kernel for 1000 such reads, and the turns that ask for any.
 ";
 
 /// What the file says.
@@ -115,8 +135,8 @@ impl Recorded {
             let (_, before) = before.ok_or_else(|| format!("{FILE} has no `{work}`"))?;
             if count * 100 > before * (100 + RISE_PERCENT) {
                 return Err(format!(
-                    "{work} takes {count} instructions per command, and took {before}: explain it, and record it \
-                     with `cargo xtask count --record`"
+                    "{work} is {count}, and was {before}: explain it, and record it with \
+                     `cargo xtask count --record`"
                 ));
             }
         }
@@ -129,28 +149,107 @@ fn compiler() -> Result<String, String> {
 }
 
 fn count_all() -> Result<Vec<(&'static str, u64)>, String> {
-    let example = ["--package", "fabrix-proto", "--example", "counted"];
-    run(cargo()
-        .args(["build", "--quiet", "--release"])
-        .args(example))?;
-    let program = target_folder()?.join("release/examples/counted");
-    let per_command = |work| -> Result<_, String> {
-        let (short, long) = (count(&program, work, SHORT)?, count(&program, work, LONG)?);
-        Ok((work, long.saturating_sub(short) / u64::from(LONG - SHORT)))
-    };
-    WORKS.into_iter().map(per_command).collect()
+    let machines = example("fabrix-proto", "counted")?;
+    let shard = example("fabrix-target", "turn")?;
+    let mut counts = Vec::new();
+    for work in WORKS {
+        counts.push((
+            work,
+            Difference::of(&machines, work)?.per_command(Run::instructions)?,
+        ));
+    }
+    for (depth, [instructions, operations, submits]) in DEPTHS.into_iter().zip(SHARD) {
+        let difference = Difference::of(&shard, depth)?;
+        counts.push((instructions, difference.per_command(Run::instructions)?));
+        counts.push((
+            operations,
+            difference.per_1000(|run| run.printed("operations"))?,
+        ));
+        counts.push((
+            submits,
+            difference.per_1000(|run| run.printed("submitting-turns"))?,
+        ));
+    }
+    Ok(counts)
 }
 
-/// Instructions of one whole run.
-fn count(program: &Path, work: &str, commands: u32) -> Result<u64, String> {
-    let mut valgrind = command("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    valgrind.arg(program).args([work, &commands.to_string()]);
-    let ended = valgrind
-        .output()
-        .map_err(|error| format!("cannot start valgrind: {error}"))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    collected(&said).ok_or_else(|| format!("valgrind counted nothing: {said}"))
+/// Builds an example; gives the program.
+fn example(package: &str, name: &str) -> Result<PathBuf, String> {
+    run(cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        package,
+        "--example",
+        name,
+    ]))?;
+    Ok(target_folder()?.join("release/examples").join(name))
+}
+
+/// A shorter and a longer run of the same work.
+struct Difference {
+    short: Run,
+    long: Run,
+}
+
+impl Difference {
+    fn of(program: &Path, work: &str) -> Result<Self, String> {
+        Ok(Self {
+            short: Run::of(program, work, SHORT)?,
+            long: Run::of(program, work, LONG)?,
+        })
+    }
+
+    fn per_command(&self, number: impl Fn(&Run) -> Result<u64, String>) -> Result<u64, String> {
+        Ok(self.between(number)? / u64::from(LONG - SHORT))
+    }
+
+    fn per_1000(&self, number: impl Fn(&Run) -> Result<u64, String>) -> Result<u64, String> {
+        Ok(self.between(number)? * 1000 / u64::from(LONG - SHORT))
+    }
+
+    fn between(&self, number: impl Fn(&Run) -> Result<u64, String>) -> Result<u64, String> {
+        Ok(number(&self.long)?.saturating_sub(number(&self.short)?))
+    }
+}
+
+/// What one run said: valgrind, and the program itself.
+struct Run {
+    valgrind: String,
+    program: String,
+}
+
+impl Run {
+    fn of(program: &Path, work: &str, commands: u32) -> Result<Self, String> {
+        let mut valgrind = command("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        valgrind.arg(program).args([work, &commands.to_string()]);
+        let ended = valgrind
+            .output()
+            .map_err(|error| format!("cannot start valgrind: {error}"))?;
+        Ok(Self {
+            valgrind: String::from_utf8_lossy(&ended.stderr).into_owned(),
+            program: String::from_utf8_lossy(&ended.stdout).into_owned(),
+        })
+    }
+
+    fn instructions(&self) -> Result<u64, String> {
+        collected(&self.valgrind)
+            .ok_or_else(|| format!("valgrind counted nothing: {}", self.valgrind))
+    }
+
+    /// The number in a line `NAME: NUMBER`.
+    fn printed(&self, name: &str) -> Result<u64, String> {
+        let mut numbers = self
+            .program
+            .lines()
+            .filter_map(|line| line.split_once(": "));
+        let number = numbers.find(|(key, _)| *key == name);
+        number
+            .and_then(|(_, number)| number.parse().ok())
+            .ok_or_else(|| format!("no {name} in: {}{}", self.program, self.valgrind))
+    }
 }
 
 /// The number in `==1453== Collected : 3791508`.
@@ -180,6 +279,22 @@ mod tests {
     fn a_file_of_another_form_is_refused() {
         assert!(Recorded::parse("read-4k: many\n").is_err());
         assert!(Recorded::parse("read-4k\n").is_err());
+    }
+
+    #[test]
+    fn a_longer_run_less_a_shorter_one_is_what_the_commands_cost() {
+        let run = |instructions: u64, operations: u64| Run {
+            valgrind: format!("==1== Collected : {instructions}\n"),
+            program: format!("operations: {operations}\n"),
+        };
+        let difference = Difference {
+            short: run(1_000_000, 6_400),
+            long: run(4_200_000, 12_800),
+        };
+        assert_eq!(difference.per_command(Run::instructions), Ok(1000));
+        let operations = |run: &Run| run.printed("operations");
+        assert_eq!(difference.per_1000(operations), Ok(2000));
+        assert!(difference.per_1000(|run| run.printed("turns")).is_err());
     }
 
     #[test]

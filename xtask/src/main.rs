@@ -25,7 +25,7 @@ cargo xtask COMMAND
   tidy    rules about the text of the sources (the rules stand in xtask/src/tidy.rs)
   deps    the crates depend only on what docs/ARCHITECTURE.md allows
   no-os   the protocol crate compiles without an operating system
-  count   instructions per command of the protocol, against what they were; --record writes them down
+  count   instructions and operations per command, against what they were; --record writes them down
   perf    our speed against bare sockets on this machine, in turns
   conformance  libiscsi's test suite against our iSCSI target
   interop real peers in emulated machines: Linux's host and target against ours
@@ -36,12 +36,14 @@ cargo xtask interop [NAME | --all | --list]
   --all         all scripts
   --list        what there is
 
-cargo xtask perf [--quick | --full] [--pairs N] [--seconds S] [--only TEXT]
+cargo xtask perf [--quick | --full] [--all] [--pairs N] [--seconds S] [--only WORD] [--against BINARY]
   --quick       2 pairs of 2 s per row: does it still work
-  --full        10 pairs of 5 s per row: figures to quote
+  --full        every row, 10 pairs of 5 s: figures to quote
+  --all         every row: digests, files, many connections, open loops, iSCSI, ...; some need other programs
   --pairs N     so many pairs per row (5)
   --seconds S   so many seconds per measurement (3)
-  --only TEXT   only the rows whose name contains TEXT";
+  --only WORD   only the rows whose name begins with WORD, or whose group is called so
+  --against BINARY  this build of fabrix against another, in rounds A B B A of 0.4 s";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -36,6 +36,8 @@ pub struct FileOptions {
     pub read_only: bool,
     /// The block size asked for; None: what lies below, or 512.
     pub block_bytes: Option<u32>,
+    /// What hosts are told the medium writes at once; None: what lies below, or 4096.
+    pub physical_block_bytes: Option<u32>,
     /// What the user calls it; None: its path.
     pub name: Option<String>,
     /// What the identity is derived from; None: the name, or else the path.
@@ -51,6 +53,7 @@ impl FileOptions {
             direct: true,
             read_only: false,
             block_bytes: None,
+            physical_block_bytes: None,
             name: None,
             seed: None,
         }

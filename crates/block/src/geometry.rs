@@ -68,6 +68,21 @@ impl Geometry {
         }
     }
 
+    /// The same disk with a medium that writes so many bytes at once; None: as it was.
+    ///
+    /// Errors: a sentence when that is less than a block.
+    pub fn with_physical(mut self, physical_block_bytes: Option<u32>) -> Result<Self, String> {
+        let physical = physical_block_bytes.unwrap_or(self.physical_block_bytes);
+        if physical < self.block_bytes {
+            return Err(format!(
+                "physical={physical} is less than the block of {} bytes",
+                self.block_bytes
+            ));
+        }
+        self.physical_block_bytes = physical;
+        Ok(self)
+    }
+
     /// The size of the disk in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {

@@ -8,7 +8,7 @@ use fabrix_rt::HugePages;
 use crate::file::{FileDisk, FileOptions};
 use crate::filter::fault::Fault;
 use crate::filter::read_only::ReadOnly;
-use crate::geometry::DEFAULT_BLOCK_BYTES;
+use crate::geometry::{DEFAULT_BLOCK_BYTES, Geometry};
 use crate::null::NullDisk;
 use crate::raid0::Raid0;
 use crate::ram::RamDisk;
@@ -47,27 +47,21 @@ fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenE
     let common = &spec.common;
     let device: Arc<dyn Device> = match &spec.disk {
         Disk::Ram { bytes, huge_pages } => {
-            let (block_bytes, blocks) = blocks(spec, *bytes)?;
             let huge_pages = if *huge_pages {
                 HugePages::Try
             } else {
                 HugePages::No
             };
             RamDisk::new(
-                block_bytes,
-                blocks,
+                sizes(spec, *bytes)?,
                 huge_pages,
                 identity(spec, seed, "Fabrix RAM disk"),
             )?
         }
-        Disk::Null { bytes } => {
-            let (block_bytes, blocks) = blocks(spec, *bytes)?;
-            NullDisk::new(
-                block_bytes,
-                blocks,
-                identity(spec, seed, "Fabrix null disk"),
-            )
-        }
+        Disk::Null { bytes } => NullDisk::new(
+            sizes(spec, *bytes)?,
+            identity(spec, seed, "Fabrix null disk"),
+        ),
         Disk::File {
             path,
             create_bytes,
@@ -78,6 +72,7 @@ fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenE
             direct: *direct,
             read_only: common.read_only,
             block_bytes: common.block_bytes,
+            physical_block_bytes: common.physical_block_bytes,
             name: common.name.clone(),
             seed: seed.map(str::to_owned),
         })?,
@@ -101,15 +96,16 @@ fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenE
 }
 
 /// Cuts a size in memory into blocks; a rest is not used.
-fn blocks(spec: &Spec, bytes: u64) -> Result<(u32, u64), OpenError> {
+fn sizes(spec: &Spec, bytes: u64) -> Result<Geometry, OpenError> {
     let block_bytes = spec.common.block_bytes.unwrap_or(DEFAULT_BLOCK_BYTES);
+    let usage = |sentence| OpenError::new(OpenErrorKind::Usage, format!("{spec}: {sentence}"));
     match bytes / u64::from(block_bytes) {
-        0 => {
-            let sentence =
-                format!("{spec}: {bytes} bytes are less than one block of {block_bytes}");
-            Err(OpenError::new(OpenErrorKind::Usage, sentence))
-        }
-        blocks => Ok((block_bytes, blocks)),
+        0 => Err(usage(format!(
+            "{bytes} bytes are less than one block of {block_bytes}"
+        ))),
+        blocks => Geometry::new(block_bytes, blocks)
+            .with_physical(spec.common.physical_block_bytes)
+            .map_err(usage),
     }
 }
 

@@ -20,15 +20,13 @@ pub struct NullDisk {
 }
 
 impl NullDisk {
-    /// A null disk of so many blocks, known as `identity`.
+    /// A null disk of these sizes, known as `identity`; what else it promises, it knows itself.
     #[must_use]
-    pub fn new(block_bytes: u32, blocks: u64, identity: Identity) -> Arc<Self> {
-        let geometry = Geometry {
-            deallocate: Deallocate::Zeroes,
-            // Nothing is kept of any write, at any moment.
-            atomic_write_blocks: MAX_TRANSFER_BYTES / block_bytes,
-            ..Geometry::new(block_bytes, blocks)
-        };
+    pub fn new(sizes: Geometry, identity: Identity) -> Arc<Self> {
+        let mut geometry = sizes;
+        geometry.deallocate = Deallocate::Zeroes;
+        // Nothing is kept of any write, at any moment.
+        geometry.atomic_write_blocks = MAX_TRANSFER_BYTES / geometry.block_bytes;
         Arc::new(Self { geometry, identity })
     }
 }

@@ -26,19 +26,16 @@ pub struct RamDisk {
 }
 
 impl RamDisk {
-    /// A RAM disk of zeroes; its pages are taken when they are written.
+    /// A RAM disk of zeroes with these sizes; its pages are taken when they are written.
     ///
     /// Errors: `NoMemory` when so much address space is not to be had.
     pub fn new(
-        block_bytes: u32,
-        blocks: u64,
+        sizes: Geometry,
         huge_pages: HugePages,
         identity: Identity,
     ) -> Result<Arc<Self>, OpenError> {
-        let geometry = Geometry {
-            deallocate: Deallocate::Zeroes,
-            ..Geometry::new(block_bytes, blocks)
-        };
+        let mut geometry = sizes;
+        geometry.deallocate = Deallocate::Zeroes;
         let region = usize::try_from(geometry.bytes())
             .map_err(std::io::Error::other)
             .and_then(|bytes| Region::new(bytes, huge_pages))
@@ -241,8 +238,8 @@ mod tests {
 
     #[test]
     fn more_memory_than_there_can_be_is_an_error() {
-        let error =
-            RamDisk::new(512, 1 << 54, HugePages::No, identity("huge")).expect_err("refused");
+        let error = RamDisk::new(Geometry::new(512, 1 << 54), HugePages::No, identity("huge"))
+            .expect_err("refused");
         assert_eq!(error.kind, OpenErrorKind::NoMemory);
         assert!(
             error.sentence.contains("huge") && error.sentence.contains("ask for less"),

@@ -71,6 +71,8 @@ pub struct Common {
     pub read_only: bool,
     /// The block size asked for: 512 or 4096.
     pub block_bytes: Option<u32>,
+    /// What hosts are told the medium writes at once: 512 or 4096, and no less than a block.
+    pub physical_block_bytes: Option<u32>,
     /// Faults to be made on purpose.
     pub inject: Vec<Inject>,
 }
@@ -265,6 +267,9 @@ impl Display for Common {
         f.write_str(if self.read_only { ",ro" } else { "" })?;
         if let Some(bytes) = self.block_bytes {
             write!(f, ",block={bytes}")?;
+        }
+        if let Some(bytes) = self.physical_block_bytes {
+            write!(f, ",physical={bytes}")?;
         }
         for inject in &self.inject {
             write!(f, ",inject={inject}")?;

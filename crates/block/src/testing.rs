@@ -14,6 +14,7 @@ use fabrix_rt::{
 };
 use proptest::prelude::*;
 
+use crate::geometry::Geometry;
 use crate::null::NullDisk;
 use crate::{Channel, Device, Identity, Operation, Payload, Request, Status, Submit};
 
@@ -201,12 +202,16 @@ pub(crate) fn identity(name: &str) -> Identity {
 }
 
 pub(crate) fn null_disk(blocks: u64) -> Arc<dyn Device> {
-    NullDisk::new(512, blocks, identity("null"))
+    NullDisk::new(Geometry::new(512, blocks), identity("null"))
 }
 
 pub(crate) fn ram_disk(blocks: u64) -> Arc<dyn Device> {
-    crate::ram::RamDisk::new(512, blocks, fabrix_rt::HugePages::No, identity("ram"))
-        .expect("a RAM disk")
+    crate::ram::RamDisk::new(
+        Geometry::new(512, blocks),
+        fabrix_rt::HugePages::No,
+        identity("ram"),
+    )
+    .expect("a RAM disk")
 }
 
 /// One step of a random life of a disk of 512-byte blocks.

@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
-use fabrix_rt::engine::Engine;
 use fabrix_rt::{Remote, ShardConfig, ShardThread, spawn};
 
-use crate::args::Cores;
+use crate::args::EngineArgs;
 use crate::cli::terminal::say;
 use crate::failure::Failure;
 
@@ -20,9 +19,9 @@ pub(crate) struct Shards {
 const MOST_BY_DEFAULT: usize = 8;
 
 impl Shards {
-    /// Starts a shard on each of `cores`, or some shards on no processor in particular.
-    pub(crate) fn start(cores: Option<&Cores>, engine: Engine) -> Result<Self, Failure> {
-        let places: Vec<Option<usize>> = match cores {
+    /// Starts a shard on each of the processors wanted, or some shards on no processor in particular.
+    pub(crate) fn start(wanted: &EngineArgs) -> Result<Self, Failure> {
+        let places: Vec<Option<usize>> = match &wanted.cores {
             Some(cores) => cores.0.iter().copied().map(Some).collect(),
             None => {
                 let half = fabrix_rt::topology::cpus().len().div_ceil(2);
@@ -33,7 +32,8 @@ impl Shards {
         for (id, place) in places.into_iter().enumerate() {
             let config = ShardConfig {
                 id,
-                engine,
+                engine: wanted.engine,
+                spin: wanted.spin,
                 ..ShardConfig::default()
             };
             let thread = spawn(config, place, move |shard| {

@@ -3,10 +3,12 @@
 //!
 //! Two processes on loopback, the target bound to CPU 0 and the initiator to CPU 1, one connection.
 //! A request is 72 bytes (and a block when writing), a response 24 bytes (and a block from a random
-//! place of the region when reading). DEPTH requests are kept in flight; what one receive finds is
-//! answered by one send. Prints one line of JSON; latency is measured at depth 1. Only the quotient
-//! of a real benchmark and this, run in turns, means something.
+//! place of the region when reading); in a mix the first byte of a request says which. DEPTH
+//! requests are kept in flight; what one receive finds is answered by one send. Prints one line of
+//! JSON; latency is measured at depth 1. Only the quotient of a real benchmark and this, run in
+//! turns, means something.
 
+use std::collections::VecDeque;
 use std::env;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,13 +17,17 @@ use std::time::{Duration, Instant};
 
 use fabrix_rt::{Gather, HugePages, LocalRegion, Region, Socket, net, topology};
 
-const USAGE: &str = "usage: ceiling DEPTH BLOCK read|write spin|block SECONDS [REGION_MIB]";
+const USAGE: &str =
+    "usage: ceiling DEPTH BLOCK read|write|PERCENT_READ spin|block SECONDS [REGION_MIB]";
 const REQUEST_BYTES: usize = 72;
 const RESPONSE_BYTES: usize = 24;
 const BUFFER_BYTES: usize = 2 << 20;
 const GATHER_BYTES: usize = 64 << 10;
 const GATHER_PARTS: usize = 1024;
 const WARM_UP: Duration = Duration::from_millis(500);
+/// First byte of a request that brings a block.
+const WRITES: u8 = 1;
+const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 const LATENCIES_MAX: usize = 4 << 20;
 
 /// What is measured.
@@ -29,7 +35,7 @@ const LATENCIES_MAX: usize = 4 << 20;
 struct Shape {
     depth: usize,
     block: usize,
-    writing: bool,
+    percent_read: usize,
     spin: bool,
     seconds: f64,
     region_bytes: usize,
@@ -72,7 +78,11 @@ impl Shape {
         let shape = Self {
             depth: depth.parse().ok()?,
             block: block.parse().ok()?,
-            writing: direction == "write",
+            percent_read: match direction.as_str() {
+                "read" => 100,
+                "write" => 0,
+                percent => percent.parse().ok().filter(|percent| *percent <= 100)?,
+            },
             spin: mode == "spin",
             seconds: seconds.parse().ok()?,
             region_bytes: mib.checked_mul(1 << 20)?,
@@ -84,12 +94,12 @@ impl Shape {
         sane.then_some(shape)
     }
 
-    fn request_bytes(&self) -> usize {
-        REQUEST_BYTES + if self.writing { self.block } else { 0 }
+    fn request_bytes(&self, writing: bool) -> usize {
+        REQUEST_BYTES + if writing { self.block } else { 0 }
     }
 
-    fn response_bytes(&self) -> usize {
-        RESPONSE_BYTES + if self.writing { 0 } else { self.block }
+    fn response_bytes(&self, writing: bool) -> usize {
+        RESPONSE_BYTES + if writing { 0 } else { self.block }
     }
 }
 
@@ -144,7 +154,7 @@ struct Target {
     shape: Shape,
     end: End,
     region: LocalRegion,
-    random: u64,
+    random: Random,
 }
 
 impl Target {
@@ -161,7 +171,7 @@ impl Target {
             shape,
             end,
             region: Region::local(&region),
-            random: 0x2545_f491_4f6c_dd1d,
+            random: Random(SEED),
         })
     }
 
@@ -173,7 +183,6 @@ impl Target {
     }
 
     fn serve(mut self) -> io::Result<()> {
-        let unit = self.shape.request_bytes();
         let mut have = 0;
         loop {
             match self.end.receive(have)? {
@@ -181,22 +190,28 @@ impl Target {
                 Some(0) => return Ok(()),
                 Some(bytes) => have += bytes,
             }
-            let whole = have / unit * unit;
-            for start in (0..whole).step_by(unit) {
-                self.answer(start)?;
+            let mut start = 0;
+            while have - start >= REQUEST_BYTES {
+                let writing = self.end.received[start] == WRITES;
+                let bytes = self.shape.request_bytes(writing);
+                if have - start < bytes {
+                    break;
+                }
+                self.answer(start, writing)?;
+                start += bytes;
             }
             self.end.send()?;
-            self.end.received.copy_within(whole..have, 0);
-            have -= whole;
+            self.end.received.copy_within(start..have, 0);
+            have -= start;
         }
     }
 
-    fn answer(&mut self, start: usize) -> io::Result<()> {
+    fn answer(&mut self, start: usize, writing: bool) -> io::Result<()> {
         let block = self.shape.block;
-        let place = self.random_below(self.shape.region_bytes / block) * block;
+        let place = self.random.below(self.shape.region_bytes / block) * block;
         self.end.make_room(RESPONSE_BYTES)?;
         self.end.gather.push_bytes(&[0; RESPONSE_BYTES]);
-        if self.shape.writing {
+        if writing {
             let data = start + REQUEST_BYTES;
             self.region
                 .region()
@@ -206,13 +221,17 @@ impl Target {
         }
         Ok(())
     }
+}
 
-    /// Marsaglia's xorshift; good enough to defeat the caches.
-    fn random_below(&mut self, limit: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        usize::try_from(self.random >> 32).expect("32 bits") % limit
+/// Marsaglia's xorshift; good enough to defeat the caches.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 32).expect("32 bits") % limit
     }
 }
 
@@ -247,6 +266,9 @@ struct Initiator {
     shape: Shape,
     end: End,
     data: LocalRegion,
+    random: Random,
+    /// Of every request in flight, in order, whether it writes.
+    asked: VecDeque<bool>,
     latencies_us: Vec<f32>,
 }
 
@@ -260,6 +282,8 @@ impl Initiator {
             shape,
             end,
             data: Region::local(&data),
+            random: Random(SEED),
+            asked: VecDeque::with_capacity(shape.depth),
             latencies_us,
         };
         while new.end.receive(0)?.is_none() {} // the target's "ready"
@@ -288,8 +312,7 @@ impl Initiator {
                 }
                 None => 0,
             };
-            due = partial / self.shape.response_bytes();
-            partial %= self.shape.response_bytes();
+            due = self.take_answers(&mut partial);
             done += due as u64;
             let timed = self.latencies_us.capacity() > 0 && due > 0;
             if !timed && turn % 64 != 0 {
@@ -312,11 +335,30 @@ impl Initiator {
         Ok(())
     }
 
+    /// How many whole answers there are in what was received; they are taken off it.
+    fn take_answers(&mut self, received: &mut usize) -> usize {
+        let mut answers = 0;
+        while let Some(writing) = self.asked.front() {
+            let bytes = self.shape.response_bytes(*writing);
+            if *received < bytes {
+                break;
+            }
+            *received -= bytes;
+            self.asked.pop_front();
+            answers += 1;
+        }
+        answers
+    }
+
     fn ask(&mut self, requests: usize) -> io::Result<()> {
         for index in 0..requests {
+            let writing = self.random.below(100) >= self.shape.percent_read;
+            let mut request = [0; REQUEST_BYTES];
+            request[0] = if writing { WRITES } else { 0 };
+            self.asked.push_back(writing);
             self.end.make_room(REQUEST_BYTES)?;
-            self.end.gather.push_bytes(&[0; REQUEST_BYTES]);
-            if self.shape.writing {
+            self.end.gather.push_bytes(&request);
+            if writing {
                 let data = self.data.lend(index * self.shape.block, self.shape.block);
                 self.end.gather.push_lent(data);
             }

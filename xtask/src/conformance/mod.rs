@@ -26,17 +26,19 @@ struct Run {
     tests: &'static str,
 }
 
-const RUNS: [Run; 4] = [
+// One test of the suite knows no physical block but one logical block, hence `physical=512`; five others need a larger
+// one, hence the runs `pages-...`.
+const RUNS: [Run; 7] = [
     // A disk that answers at once.
     Run {
         name: "ram",
-        disk: &["ram:1G"],
+        disk: &["ram:1G,physical=512"],
         tests: "ALL",
     },
     // One that takes its time, and has a volatile cache and holes.
     Run {
         name: "file",
-        disk: &["file:FOLDER/disk,size=1G,direct=off"],
+        disk: &["file:FOLDER/disk,size=1G,direct=off,physical=512"],
         tests: "ALL",
     },
     // Most tests write whatever the disk says of itself.
@@ -50,6 +52,21 @@ const RUNS: [Run; 4] = [
         name: "atomic",
         disk: &["null:1G"],
         tests: "ALL.WriteAtomic16",
+    },
+    Run {
+        name: "pages-compare",
+        disk: &["ram:1G"],
+        tests: "ALL.CompareAndWrite",
+    },
+    Run {
+        name: "pages-same10",
+        disk: &["ram:1G"],
+        tests: "ALL.WriteSame10",
+    },
+    Run {
+        name: "pages-same16",
+        disk: &["ram:1G"],
+        tests: "ALL.WriteSame16",
     },
 ];
 /// The whole suite takes half a minute, most of it waiting for answers that must not come.
@@ -110,7 +127,7 @@ fn run_all_here() -> Result<Counts, String> {
         let tested = tested.map_err(|why| format!("{}: {why}", run.name))?;
         let verdict = exceptions.judge(run.name, &tested);
         println!(
-            "{:10} {} of {}: {} tests passed, {} skipped as listed, {} failed",
+            "{:13} {} of {}: {} tests passed, {} skipped as listed, {} failed",
             run.name,
             run.tests,
             run.disk.join(" "),

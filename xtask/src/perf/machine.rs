@@ -181,6 +181,38 @@ pub(super) fn run_time_ns(pid: u32) -> Result<u64, String> {
     Ok(sum)
 }
 
+/// Memory that a running process has in use, in bytes.
+pub(super) fn resident_bytes(pid: u32) -> Result<u64, String> {
+    let path = format!("/proc/{pid}/status");
+    field_of(&read(&path)?, "VmRSS:")
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| format!("{path} has no VmRSS"))
+}
+
+/// How many files a process may open if it raises its own limit as far as it may.
+pub(super) fn open_files_most() -> Result<u64, String> {
+    let path = "/proc/self/limits";
+    let text = read(path)?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    // soft limit, hard limit, unit
+    let hard = line.and_then(|rest| rest.split_whitespace().nth(1));
+    match hard {
+        Some("unlimited") => Ok(u64::MAX),
+        Some(number) => number
+            .parse()
+            .map_err(|_| format!("{path}: `{number}` is no number")),
+        None => Err(format!("{path} does not say how many files may be open")),
+    }
+}
+
+/// The number behind a key of /proc/PID/status.
+fn field_of(status: &str, key: &str) -> Option<u64> {
+    let rest = status.lines().find_map(|line| line.strip_prefix(key))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
 /// Established TCP connections that end at this local port.
 pub(super) fn connections_at(port: u16) -> Result<usize, String> {
     Ok(count_connections(&read("/proc/net/tcp")?, port))
@@ -271,6 +303,13 @@ mod tests {
                 .expect("10 % unexplained")
                 .contains("other programs")
         );
+    }
+
+    #[test]
+    fn reads_a_number_of_a_process() {
+        let status = "Name:\tx\nVmHWM:\t 9 kB\nVmRSS:\t  1234 kB\n";
+        assert_eq!(field_of(status, "VmRSS:"), Some(1234));
+        assert_eq!(field_of(status, "VmSwap:"), None);
     }
 
     #[test]

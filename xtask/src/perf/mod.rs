@@ -1,33 +1,92 @@
-//! Our speed against bare sockets on this machine, row by row, in turns.
+//! Our speed against others on this machine, row by row, in turns.
 //!
 //! A figure without its machine says nothing, so every figure here is a ratio: the same load against our target and
-//! against plain TCP sockets that move the same bytes, minutes apart at most, in the order A B B A. A pair during
-//! which something else ran is measured again. What is compared stands in `rows.rs`; the raw results stay below
-//! `target/perf/`.
+//! against plain TCP sockets, fio, or another target, minutes apart at most, in the order A B B A. A pair during which
+//! something else ran is measured again. What is compared stands in `rows.rs`, what a side is in `side.rs`; the raw
+//! results stay below `target/perf/`.
 
+mod against;
+mod connections;
+mod fabrix;
+mod fio;
+mod iscsi;
 mod machine;
-mod measure;
 mod report;
 mod rows;
+mod side;
+mod spdk;
 mod stats;
 
 use crate::no_os::target_folder;
-use crate::process::{cargo, run as run_program};
+use crate::process::{cargo, command, output, run as run_program};
+use fio::DiskFile;
 use machine::Watch;
-use measure::Programs;
 use report::{Pair, Report};
-use rows::{ROWS, Row};
+use rows::{Load, Number, ROWS, Row};
 use serde_json::Value;
+use side::{DISK_BYTES, Disk, Side};
+use std::path::{Path, PathBuf};
 
 /// Both ends are pinned: the target to the first, whoever asks to the second.
 const CPUS: [usize; 2] = [0, 1];
+/// Files that are to lie in memory.
+const MEMORY_FOLDER: &str = "/dev/shm";
+
+/// Where the programs are, and where files may be.
+struct Programs {
+    fabrix: PathBuf,
+    ceiling: PathBuf,
+    files: PathBuf,
+}
+
+impl Programs {
+    fn in_folder(folder: &Path, files: &Path) -> Self {
+        Self {
+            fabrix: folder.join("fabrix"),
+            ceiling: folder.join("examples/ceiling"),
+            files: files.to_owned(),
+        }
+    }
+
+    /// Where the file of a disk is, if it is one.
+    fn path(&self, disk: Disk) -> Option<PathBuf> {
+        let name = format!("fabrix-perf-{}.img", std::process::id());
+        match disk {
+            Disk::Tmpfs => Some(Path::new(MEMORY_FOLDER).join(name)),
+            Disk::File => Some(self.files.join(name)),
+            Disk::Ram | Disk::Null => None,
+        }
+    }
+
+    /// The disk as `fabrix serve` takes it.
+    fn disk(&self, disk: Disk) -> String {
+        let gib = DISK_BYTES >> 30;
+        match self.path(disk) {
+            Some(path) => format!("file:{}", path.display()),
+            None if disk == Disk::Null => format!("null:{gib}G"),
+            None => format!("ram:{gib}G"),
+        }
+    }
+
+    /// Whether our host reaches remote disks over iSCSI; its help says so.
+    fn reaches_iscsi(&self) -> Result<(), String> {
+        let mut help = command(&self.fabrix.to_string_lossy());
+        let text = output(help.args(["bench", "--help"]))?;
+        let why = "our own host does not speak iSCSI in this version".to_owned();
+        text.contains("iscsi://").then_some(()).ok_or(why)
+    }
+}
 
 /// What the command line asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pairs: usize,
     seconds: u32,
+    /// Rows of every group, not only of the usual ones.
+    all: bool,
     only: Option<String>,
+    /// Another build of fabrix to compare with, instead of everything else.
+    against: Option<PathBuf>,
 }
 
 impl Options {
@@ -35,7 +94,9 @@ impl Options {
         let mut options = Self {
             pairs: 5,
             seconds: 3,
+            all: false,
             only: None,
+            against: None,
         };
         let mut arguments = arguments.iter().map(String::as_str);
         while let Some(argument) = arguments.next() {
@@ -46,27 +107,36 @@ impl Options {
             };
             match argument {
                 "--quick" => (options.pairs, options.seconds) = (2, 2),
-                "--full" => (options.pairs, options.seconds) = (10, 5),
+                "--full" => (options.pairs, options.seconds, options.all) = (10, 5, true),
+                "--all" => options.all = true,
                 "--pairs" => options.pairs = positive(argument, value()?)?,
                 "--seconds" => options.seconds = positive(argument, value()?)?,
                 "--only" => options.only = Some(value()?.to_owned()),
+                "--against" => options.against = Some(value()?.into()),
                 other => return Err(format!("perf does not know `{other}`")),
             }
         }
         Ok(options)
     }
 
+    /// The rows whose name begins so, or whose group is called so; without such a word the usual ones, or all.
     fn rows(&self) -> Result<Vec<&'static Row>, String> {
-        let wanted = |row: &&Row| {
-            self.only
-                .as_ref()
-                .is_none_or(|part| row.name.contains(part))
+        let Some(word) = &self.only else {
+            if self.against.is_some() && !self.all {
+                return Ok(against::usual());
+            }
+            let wanted = |row: &&Row| self.all || row.group.is_usual();
+            return Ok(ROWS.iter().filter(wanted).collect());
         };
+        let wanted = |row: &&Row| row.name.starts_with(word.as_str()) || row.group.word() == word;
         let rows: Vec<_> = ROWS.iter().filter(wanted).collect();
         if rows.is_empty() {
-            let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+            let names: Vec<_> = ROWS
+                .iter()
+                .map(|row| format!("{} ({})", row.name, row.group.word()))
+                .collect();
             return Err(format!(
-                "no row matches --only; there are: {}",
+                "no row begins with what --only says, and no group is called so; there are: {}",
                 names.join(", ")
             ));
         }
@@ -97,11 +167,19 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             .args(ceiling),
     )?;
     let folder = target_folder()?;
-    let programs = Programs::in_folder(&folder.join("release"));
+    let programs = Programs::in_folder(&folder.join("release"), &folder);
+    if let Some(other) = &options.against {
+        return against::run(options, &programs, other);
+    }
     let mut report = Report::create(&folder.join("perf"), options.seconds)?;
     for row in rows {
-        let pairs = measure_row(row, options, &programs, &mut report);
-        report.row(row, &pairs);
+        match row.load.refusal(&programs) {
+            Ok(()) => {
+                let pairs = measure_row(row, options, &programs, &mut report);
+                report.row(row, &pairs);
+            }
+            Err(why) => report.skipped(row, &why),
+        }
     }
     report.finish()
 }
@@ -113,6 +191,7 @@ fn measure_row(
     programs: &Programs,
     report: &mut Report,
 ) -> Result<Vec<Pair>, String> {
+    let _until_the_row_ends = row.load.files(programs)?;
     let wanted = row.load.pairs(options.pairs);
     let mut pairs: Vec<Pair> = Vec::new();
     while count_good(&pairs) < wanted && pairs.len() < wanted * 2 {
@@ -127,7 +206,6 @@ fn count_good(pairs: &[Pair]) -> usize {
     pairs.iter().filter(|pair| pair.spoiled.is_none()).count()
 }
 
-/// One measurement of ours and one of the ceiling, in an order that turns with `index`: A B, B A, A B, ...
 fn measure_pair(
     row: &Row,
     index: usize,
@@ -135,25 +213,90 @@ fn measure_pair(
     programs: &Programs,
 ) -> Result<Pair, String> {
     let watch = Watch::start(&CPUS)?;
-    let ours = || row.load.measure_ours(programs, seconds);
-    let ceiling = || row.load.measure_ceiling(programs, seconds);
-    let (ours, ceiling): (Value, Value) = if index.is_multiple_of(2) {
-        let ours = ours()?;
-        (ours, ceiling()?)
-    } else {
-        let ceiling = ceiling()?;
-        (ours()?, ceiling)
-    };
+    let (figure, ours, other) = row.load.measure(index, seconds, programs)?;
     let noise = watch.end()?;
     let spoiled = noise.spoils().filter(|_| row.load.needs_quiet());
-    let figure = row.load.figure(&ours, &ceiling)?;
     Ok(Pair {
         ours,
-        ceiling,
+        other,
         figure,
         spoiled,
         noise,
     })
+}
+
+impl Load {
+    /// Why this machine cannot measure it, if so.
+    fn refusal(&self, programs: &Programs) -> Result<(), String> {
+        match self {
+            Self::Sides { ours, other, .. } => {
+                ours.refusal(programs)?;
+                other
+                    .as_ref()
+                    .map_or(Ok(()), |other| other.refusal(programs))
+            }
+            Self::Connections { count, .. } => connections::refusal(*count),
+        }
+    }
+
+    /// The files that its sides need, made and filled.
+    fn files(&self, programs: &Programs) -> Result<Vec<DiskFile>, String> {
+        let Self::Sides { ours, other, .. } = self else {
+            return Ok(Vec::new());
+        };
+        let mut files = Vec::new();
+        for side in std::iter::once(ours).chain(other) {
+            files.extend(DiskFile::for_side(side, programs)?);
+        }
+        Ok(files)
+    }
+
+    /// One measurement of each side, in an order that turns with `index`: A B, B A, A B, ...
+    ///
+    /// Gives the figure that the goal is about, and what both sides printed.
+    fn measure(
+        &self,
+        index: usize,
+        seconds: u32,
+        programs: &Programs,
+    ) -> Result<(f64, Value, Value), String> {
+        match self {
+            Self::Sides {
+                ours,
+                other: Some(other),
+                number,
+            } => compare(index, *number, (ours, other), seconds, programs),
+            Self::Sides {
+                ours,
+                other: None,
+                number,
+            } => {
+                let ours = ours.measure(programs, seconds)?;
+                Ok((number.of(&ours)?, ours.raw, Value::Null))
+            }
+            Self::Connections { count, number } => {
+                let (figure, raw) = connections::measure(*count, *number, programs)?;
+                Ok((figure, raw, Value::Null))
+            }
+        }
+    }
+}
+
+fn compare(
+    index: usize,
+    number: Number,
+    (ours, other): (&Side, &Side),
+    seconds: u32,
+    programs: &Programs,
+) -> Result<(f64, Value, Value), String> {
+    let (ours, other) = if index.is_multiple_of(2) {
+        let ours = ours.measure(programs, seconds)?;
+        (ours, other.measure(programs, seconds)?)
+    } else {
+        let other = other.measure(programs, seconds)?;
+        (ours.measure(programs, seconds)?, other)
+    };
+    Ok((number.of(&ours)? / number.of(&other)?, ours.raw, other.raw))
 }
 
 #[cfg(test)]
@@ -169,6 +312,11 @@ mod tests {
         )
     }
 
+    fn names(line: &str) -> Vec<&'static str> {
+        let rows = parse(line).and_then(|options| options.rows());
+        rows.expect("rows").iter().map(|row| row.name).collect()
+    }
+
     #[test]
     fn later_options_refine_earlier_ones() {
         let options = parse("--full --pairs 3 --only 4k").expect("all known");
@@ -177,7 +325,9 @@ mod tests {
             Options {
                 pairs: 3,
                 seconds: 5,
-                only: Some("4k".to_owned())
+                all: true,
+                only: Some("4k".to_owned()),
+                against: None,
             }
         );
     }
@@ -188,6 +338,33 @@ mod tests {
         assert!(parse("--pairs").is_err());
         assert!(parse("--pairs 0").is_err());
         assert!(parse("--seconds soon").is_err());
+    }
+
+    #[test]
+    fn without_words_only_the_usual_rows_run() {
+        assert_eq!(names("").len(), 9);
+        assert_eq!(names("--all").len(), ROWS.len());
+        assert_eq!(names("--full").len(), ROWS.len());
+        assert!(
+            names("--against other")
+                .iter()
+                .all(|name| !name.starts_with("idle"))
+        );
+    }
+
+    #[test]
+    fn a_row_is_named_by_how_it_begins_or_by_its_group() {
+        assert_eq!(names("--only 4k-randread-1").len(), 2);
+        assert_eq!(names("--only 4k-randread-1-").len(), 1);
+        assert!(
+            parse("--only randread")
+                .expect("well formed")
+                .rows()
+                .is_err()
+        );
+        let iscsi = names("--only iscsi");
+        assert!(iscsi.len() > 3 && iscsi.iter().all(|name| name.starts_with("iscsi-")));
+        assert!(names("--only open-loop").contains(&"p99-at-10k-iops"));
     }
 
     #[test]

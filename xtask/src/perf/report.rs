@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const HEADING: &str = "\
-| row | median | least .. most | 95 % of medians | goal | pairs | spoiled | verdict |
-|---|---|---|---|---|---|---|---|";
+| row | median | least .. most | 95 % of medians | goal | pairs | spoiled | verdict | aim | reached |
+|---|---|---|---|---|---|---|---|---|---|";
 
 /// One measurement of each side, and whether it counts.
 pub(super) struct Pair {
     pub(super) ours: Value,
-    pub(super) ceiling: Value,
+    pub(super) other: Value,
     pub(super) figure: f64,
     pub(super) noise: Noise,
     pub(super) spoiled: Option<String>,
@@ -60,7 +60,7 @@ impl Report {
         let raw = json!({
             "row": row.name, "pair": index + 1, "seconds": self.seconds, "figure": pair.figure,
             "spoiled": pair.spoiled, "noise": pair.noise.to_json(),
-            "ours": pair.ours, "ceiling": pair.ceiling,
+            "ours": pair.ours, "other": pair.other,
         });
         self.write(&format!("{}-{:02}.json", row.name, index + 1), &raw)
     }
@@ -77,6 +77,14 @@ impl Report {
         if !judged.good {
             self.failed.push(row.name);
         }
+        self.table.push(judged.line(row));
+        self.rows.push(judged.to_json(row));
+    }
+
+    /// A row that this machine cannot measure: it fails nothing.
+    pub(super) fn skipped(&mut self, row: &Row, why: &str) {
+        println!("{}: skipped: {why}", row.name);
+        let judged = Judged::nothing(format!("skipped: {why}"));
         self.table.push(judged.line(row));
         self.rows.push(judged.to_json(row));
     }
@@ -160,20 +168,25 @@ impl Judged {
         let spread = summary.map_or_else(dash, |summary| range(summary.least, summary.most));
         let interval = summary.and_then(|summary| summary.interval);
         let interval = interval.map_or_else(dash, |(low, high)| range(low, high));
-        let (name, goal, verdict) = (row.name, row.goal, &self.verdict);
+        let (name, goal, aim, verdict) = (row.name, row.goal, row.aim, &self.verdict);
+        let reached = summary.map_or("-", |summary| match row.aim.is_met(summary.median) {
+            true => "yes",
+            false => "no",
+        });
         let (counted, spoiled) = (self.counted, self.spoiled);
-        format!(
-            "| {name} | {median} | {spread} | {interval} | {goal} | {counted} | {spoiled} | {verdict} |"
-        )
+        let judged = format!("{goal} | {counted} | {spoiled} | {verdict} | {aim} | {reached}");
+        format!("| {name} | {median} | {spread} | {interval} | {judged} |")
     }
 
     fn to_json(&self, row: &Row) -> Value {
-        let goal = match row.goal {
+        let bound = |goal| match goal {
             Goal::AtLeast(bound) => json!({ "at_least": bound }),
             Goal::AtMost(bound) => json!({ "at_most": bound }),
         };
+        let reached = self.summary.map(|summary| row.aim.is_met(summary.median));
         json!({
-            "row": row.name, "goal": goal, "verdict": self.verdict, "met": self.good,
+            "row": row.name, "group": row.group.word(), "goal": bound(row.goal), "aim": bound(row.aim),
+            "aim_reached": reached, "verdict": self.verdict, "met": self.good,
             "median": self.summary.map(|summary| summary.median),
             "least": self.summary.map(|summary| summary.least),
             "most": self.summary.map(|summary| summary.most),
@@ -192,7 +205,7 @@ mod tests {
     fn pairs(figures: &[f64]) -> Vec<Pair> {
         let pair = |&figure: &f64| Pair {
             ours: Value::Null,
-            ceiling: Value::Null,
+            other: Value::Null,
             figure: figure.abs(),
             noise: Noise::default(),
             spoiled: (figure < 0.0).then(|| "steal".to_owned()),
@@ -212,9 +225,10 @@ mod tests {
         check(
             &[0.5, 0.65, 0.7],
             true,
-            "| 0.650 | 0.500 .. 0.700 | - | at least 0.60 | 3 | 0 | met |",
+            "| 0.650 | 0.500 .. 0.700 | - | at least 0.60 | 3 | 0 | met | at least 0.90 | no |",
         );
         check(&[0.5, 0.55, 0.7], false, "| MISSED |");
+        check(&[0.9], true, "| met | at least 0.90 | yes |");
     }
 
     #[test]
@@ -222,7 +236,7 @@ mod tests {
         check(
             &[-0.1, 0.65, 0.7],
             true,
-            "| 0.675 | 0.650 .. 0.700 | - | at least 0.60 | 2 | 1 | met |",
+            "| 0.675 | 0.650 .. 0.700 | - | at least 0.60 | 2 | 1 | met | at least 0.90 | no |",
         );
     }
 

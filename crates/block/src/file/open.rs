@@ -255,7 +255,9 @@ fn geometry(
         geometry.physical_block_bytes = physical.max(block_bytes);
         geometry.optimal_io_bytes = found.number("optimal_io_size").unwrap_or(0);
     }
-    Ok(geometry)
+    geometry
+        .with_physical(options.physical_block_bytes)
+        .map_err(|sentence| wrong(options, OpenErrorKind::Usage, &sentence))
 }
 
 /// How many whole blocks there are; a rest is noted.

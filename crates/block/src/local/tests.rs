@@ -46,6 +46,24 @@ fn opens_every_disk_of_this_machine_by_its_text() {
 }
 
 #[test]
+fn the_physical_block_is_what_the_user_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = format!("{}/disk,size=1M,direct=off", folder.path().display());
+    for text in ["ram:1M", "null:1M", &file] {
+        let physical = |option: &str| {
+            let disk = open(&format!("{text}{option}")).expect(text);
+            disk.geometry().physical_block_bytes
+        };
+        assert_eq!(physical(""), 4096, "{text}");
+        assert_eq!(physical(",physical=512"), 512, "{text}");
+        assert_eq!(physical(",block=4096,physical=4096"), 4096, "{text}");
+    }
+    // A disk that is made of blocks of 4096 whatever was said: here the user said it, a device might.
+    let geometry = crate::Geometry::new(4096, 1).with_physical(Some(512));
+    assert!(geometry.expect_err("too small").contains("block of 4096"));
+}
+
+#[test]
 fn common_options_are_kept() {
     let disk = open("ram:1M,ro,inject=error:1:read").expect("a disk");
     assert!(disk.geometry().read_only);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::file::{FileDisk, FileOptions};
 use crate::filter::fault::Fault;
+use crate::geometry::Geometry;
 use crate::spec::{Effect, Inject, On};
 use crate::testing::{
     FrontEnd, bytes_of, compare_with_model, identity, null_disk, on_both_engines, ram_disk, steps,
@@ -114,7 +115,7 @@ fn refuses_members_that_do_not_fit_together() {
         Ok(_) => panic!("it should be refused"),
         Err(error) => error.sentence,
     };
-    let large_blocks = crate::null::NullDisk::new(4096, 1024, identity("large"));
+    let large_blocks = crate::null::NullDisk::new(Geometry::new(4096, 1024), identity("large"));
     assert!(refusal(4096, vec![ram_disk(64), large_blocks]).contains("block=4096"));
     assert!(refusal(4096, vec![ram_disk(64)]).contains("2 to 64 members"));
     assert!(refusal(5000, vec![ram_disk(64), ram_disk(64)]).contains("power of two"));

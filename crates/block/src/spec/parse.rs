@@ -401,8 +401,19 @@ impl<'a> Options<'a> {
         let read_only = self.switch("ro")?.unwrap_or(false);
         let block_bytes = self
             .take("block")
-            .map(|text| block(&text?, with_block))
+            .map(|text| block("block", &text?, with_block))
             .transpose()?;
+        let physical_block_bytes = self
+            .take("physical")
+            .map(|text| block("physical", &text?, with_block))
+            .transpose()?;
+        if let (Some(block), Some(physical)) = (block_bytes, physical_block_bytes)
+            && physical < block
+        {
+            return Err(format!(
+                "`physical={physical}` is less than the block of {block} bytes"
+            ));
+        }
         let mut inject = Vec::new();
         while let Some(text) = self.take("inject") {
             inject.push(injected(&text?)?);
@@ -411,6 +422,7 @@ impl<'a> Options<'a> {
             name,
             read_only,
             block_bytes,
+            physical_block_bytes,
             inject,
         })
     }
@@ -423,14 +435,15 @@ impl<'a> Options<'a> {
     }
 }
 
-fn block(text: &str, allowed: bool) -> Result<u32, String> {
+/// The value of `key`, which is `block` or `physical`.
+fn block(key: &str, text: &str, allowed: bool) -> Result<u32, String> {
     match text {
-        _ if !allowed => {
-            Err("`block` belongs to the disks below, this one takes theirs".to_owned())
-        }
+        _ if !allowed => Err(format!(
+            "`{key}` belongs to the disks below, this one takes theirs"
+        )),
         "512" => Ok(512),
         "4096" | "4k" | "4K" => Ok(4096),
-        _ => Err(format!("`block={text}`: a block has 512 or 4096 bytes")),
+        _ => Err(format!("`{key}={text}`: a block has 512 or 4096 bytes")),
     }
 }
 

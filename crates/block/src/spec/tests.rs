@@ -21,6 +21,10 @@ fn check(text: &str, canonical: &str) {
 fn reads_the_disks_of_the_manual() {
     check("ram:1G", "ram:1G");
     check("ram:1024MiB,name=a,block=4096", "ram:1G,name=a,block=4096");
+    check(
+        "ram:1G,physical=4k,block=512",
+        "ram:1G,block=512,physical=4096",
+    );
     check("ram:64G,hugepages", "ram:64G");
     check("ram:1G,hugepages=off,ro", "ram:1G,hugepages=off,ro");
     check("null:1t", "null:1T");
@@ -101,6 +105,15 @@ fn says_what_is_wrong_and_what_to_write() {
         ("ram:1G,ro,ro", "given twice"),
         ("ram:1G,ro=yes", "write ro=on or ro=off"),
         ("ram:1G,block=520", "512 or 4096"),
+        ("ram:1G,physical=1024", "512 or 4096"),
+        (
+            "ram:1G,block=4096,physical=512",
+            "less than the block of 4096",
+        ),
+        (
+            "nvme+tcp://box,physical=512",
+            "`physical` belongs to the disks below",
+        ),
         ("ram:1G,name=", "`name` needs a value"),
         ("ram:1G,=x", "is not an option"),
         ("ram:1G,inject=error", "error:0.1%"),
@@ -178,14 +191,14 @@ proptest! {
 fn any_spec() -> impl Strategy<Value = Spec> {
     let leaf = (any_leaf(), any_common()).prop_map(|(disk, mut common)| {
         if matches!(disk, Disk::Remote(_)) {
-            common.block_bytes = None;
+            (common.block_bytes, common.physical_block_bytes) = (None, None);
         }
         Spec { disk, common }
     });
     leaf.prop_recursive(2, 8, 3, |member| {
         (prop::collection::vec(member, 2..4), 12u32..25, any_common()).prop_map(
             |(members, shift, mut common)| {
-                common.block_bytes = None;
+                (common.block_bytes, common.physical_block_bytes) = (None, None);
                 Spec {
                     disk: Disk::Raid0 {
                         chunk_bytes: 1 << shift,
@@ -242,19 +255,28 @@ fn any_remote() -> impl Strategy<Value = Disk> {
 
 fn any_common() -> impl Strategy<Value = Common> {
     let name = prop::option::of("[^\\pC]{1,16}");
-    let block = prop::option::of(prop_oneof![Just(512), Just(4096)]);
+    let sizes = prop_oneof![
+        Just((None, None)),
+        Just((Some(512), None)),
+        Just((None, Some(512))),
+        Just((Some(512), Some(4096))),
+        Just((Some(4096), Some(4096))),
+    ];
     (
         name,
         any::<bool>(),
-        block,
+        sizes,
         prop::collection::vec(any_inject(), 0..3),
     )
-        .prop_map(|(name, read_only, block_bytes, inject)| Common {
-            name,
-            read_only,
-            block_bytes,
-            inject,
-        })
+        .prop_map(
+            |(name, read_only, (block_bytes, physical_block_bytes), inject)| Common {
+                name,
+                read_only,
+                block_bytes,
+                physical_block_bytes,
+                inject,
+            },
+        )
 }
 
 fn any_inject() -> impl Strategy<Value = Inject> {

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
-    let shards = Shards::start(args.engine.cores.as_ref(), args.engine.engine)?;
+    let shards = Shards::start(&args.engine)?;
     let mut config = target_config(args, &devices, listen, (allowed.hosts(), initiators));
     config.keeper = state.map(|state| state as Arc<dyn Keeper>);
     let target = match Target::start(config, shards.remotes()) {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use fabrix_block::Device;
 use fabrix_block::exclusive::Exclusive;
+use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
 use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 
-use crate::args::{Cores, RemoteArgs};
+use crate::args::{Cores, EngineArgs, RemoteArgs};
 use crate::disks::host_options;
 use crate::failure::Failure;
 use crate::shards::Shards;
@@ -34,8 +35,11 @@ impl Loopback {
         engine: Engine,
     ) -> Result<Self, Failure> {
         let cpus = fabrix_rt::topology::cpus();
-        let cores = (cpus.len() > 1).then(|| Cores(vec![cpus[0]]));
-        let shards = Shards::start(cores.as_ref(), engine)?;
+        let shards = Shards::start(&EngineArgs {
+            cores: (cpus.len() > 1).then(|| Cores(vec![cpus[0]])),
+            engine,
+            spin: SpinPolicy::default(),
+        })?;
         let config = TargetConfig {
             subsystem: SubsystemConfig {
                 nqn: NQN.to_owned(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use fabrix_block::exclusive::Exclusive;
 use fabrix_block::ram::RamDisk;
-use fabrix_block::{Device, Identity};
+use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
 use fabrix_target::{
     Deadlines, Export, Initiators, Keeper, Listen, Notice, SubsystemConfig, Target, TargetConfig,
@@ -267,7 +267,7 @@ pub fn ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
 pub fn plain_ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
     let identity = Identity::derive(name, name, "a test's disk");
     let blocks = bytes / u64::from(block_bytes);
-    RamDisk::new(block_bytes, blocks, HugePages::No, identity).expect("memory")
+    RamDisk::new(Geometry::new(block_bytes, blocks), HugePages::No, identity).expect("memory")
 }
 
 /// Whether this machine lets us use an engine; says so when not.

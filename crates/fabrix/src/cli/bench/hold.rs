@@ -25,6 +25,7 @@ pub(super) fn hold(
     let (tell, told) = std::sync::mpsc::channel();
     let config = ShardConfig {
         engine: args.common.engine.engine,
+        spin: args.common.engine.spin,
         ..ShardConfig::default()
     };
     let pinned = args

@@ -61,6 +61,7 @@ impl Session {
         let config = Config {
             shard: ShardConfig {
                 engine: args.engine.engine,
+                spin: args.engine.spin,
                 ..ShardConfig::default()
             },
             pin: args

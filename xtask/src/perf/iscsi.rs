@@ -1,0 +1,189 @@
+//! libiscsi's `iscsi-perf`, against our target and against tgt on the same processor.
+//!
+//! tgt is the daemon of the stgt project, from the distribution's package: started here, on ports of its own, and ended
+//! with the measurement.
+
+use super::Programs;
+use super::fabrix::{START_TIME_MAX, Target};
+use super::side::{Disk, HOST_CPU, Measured, Side, TARGET_CPU};
+use crate::interop::install_tool;
+use crate::process::{Background, command, output, works};
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PERF: &str = "iscsi-perf";
+const NAME: &str = "iqn.2026-01.io.fabrix:perf";
+/// Of our disks and of tgt's.
+const BLOCK_BYTES: u32 = 512;
+/// tgtd takes no greater number; it names a socket in a folder and is no port.
+const CONTROL_PORTS: u16 = 32_768;
+
+/// # Errors
+/// Why there is no such program.
+pub(super) fn need_iscsi_perf() -> Result<(), String> {
+    install_tool(PERF)
+}
+
+/// # Errors
+/// Why there is no such program.
+pub(super) fn need_tgt() -> Result<(), String> {
+    need_iscsi_perf()?;
+    install_tool("tgtd")
+}
+
+pub(super) fn measure_ours(
+    side: &Side,
+    programs: &Programs,
+    seconds: u32,
+) -> Result<Measured, String> {
+    let target = Target::start(&programs.fabrix, side, programs)?;
+    target.fill()?;
+    perf(side, target.uri(), seconds)
+}
+
+pub(super) fn measure_tgt(
+    side: &Side,
+    programs: &Programs,
+    seconds: u32,
+) -> Result<Measured, String> {
+    let tgt = Tgt::start(side, programs)?;
+    perf(side, &tgt.url(), seconds)
+}
+
+/// Random reads of the disk at `url`.
+fn perf(side: &Side, url: &str, seconds: u32) -> Result<Measured, String> {
+    let mut perf = command("taskset");
+    perf.args(["--cpu-list", HOST_CPU, PERF, "--random"]);
+    perf.args(["-m", &side.depth.to_string()]);
+    perf.args(["-b", &(side.block_bytes / BLOCK_BYTES).to_string()]);
+    perf.args(["-t", &(seconds + 1).to_string(), url]);
+    let ended = perf
+        .output()
+        .map_err(|error| format!("cannot start {PERF}: {error}"))?;
+    // Its first line has a name that is not UTF-8 everywhere.
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let iops = average(&said).ok_or_else(|| format!("{PERF} measured nothing: {said}"))?;
+    Ok(Measured::rate(iops, &said))
+}
+
+/// The last number after `iops average`: the one over the whole run.
+fn average(said: &str) -> Option<f64> {
+    let (_, rest) = said.rsplit_once("iops average ")?;
+    let iops: f64 = rest.split_whitespace().next()?.parse().ok()?;
+    (iops > 0.0).then_some(iops)
+}
+
+/// A running tgtd with one logical unit, number 1; number 0 is always its controller.
+struct Tgt {
+    process: Background,
+    /// Which of the daemons of this machine it is: part of the name of its control socket.
+    control_port: String,
+    port: u16,
+}
+
+impl Tgt {
+    fn start(side: &Side, programs: &Programs) -> Result<Self, String> {
+        let port = free_port()?;
+        let control_port = (port % CONTROL_PORTS).to_string();
+        let mut daemon = command("taskset");
+        daemon.args(["--cpu-list", TARGET_CPU, "tgtd", "--foreground"]);
+        daemon.args(["--control-port", &control_port]);
+        daemon.args(["--iscsi", &format!("portal=127.0.0.1:{port}")]);
+        let mut tgt = Self {
+            process: Background::start(&mut daemon)?,
+            control_port,
+            port,
+        };
+        tgt.wait()?;
+        tgt.configure(side, programs)?;
+        Ok(tgt)
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_TIME_MAX;
+        while !works(self.admin().args(["--op", "show", "--mode", "sys"])) {
+            if let Ok(Some(ended)) = self.process.0.try_wait() {
+                return Err(format!("tgtd ended at its start: {ended}"));
+            }
+            if Instant::now() > deadline {
+                return Err("tgtd does not answer".to_owned());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn configure(&self, side: &Side, programs: &Programs) -> Result<(), String> {
+        let file = programs.path(Disk::Tmpfs).unwrap_or_default();
+        let file = file.to_string_lossy();
+        let store = match side.disk {
+            Disk::Null => ["--bstype", "null", "--backing-store", "1G"],
+            _ => ["--bstype", "rdwr", "--backing-store", &*file],
+        };
+        let target = ["--mode", "target", "--tid", "1"];
+        output(
+            self.admin()
+                .args(["--op", "new", "--targetname", NAME])
+                .args(target),
+        )?;
+        let mut unit = self.admin();
+        unit.args([
+            "--op",
+            "new",
+            "--mode",
+            "logicalunit",
+            "--tid",
+            "1",
+            "--lun",
+            "1",
+        ]);
+        output(unit.args(store))?;
+        let bind = ["--op", "bind", "--initiator-address", "ALL"];
+        output(self.admin().args(bind).args(target))?;
+        Ok(())
+    }
+
+    fn admin(&self) -> Command {
+        let mut admin = command("tgtadm");
+        admin.args(["--control-port", &self.control_port, "--lld", "iscsi"]);
+        admin
+    }
+
+    fn url(&self) -> String {
+        format!("iscsi://127.0.0.1:{}/{NAME}/1", self.port)
+    }
+}
+
+impl Drop for Tgt {
+    fn drop(&mut self) {
+        let socket = format!("/var/run/tgtd/socket.{}", self.control_port);
+        // It removes neither when it is ended, and no other daemon has this number.
+        for left in [format!("{socket}.lock"), socket] {
+            let _may_be_gone = std::fs::remove_file(left);
+        }
+    }
+}
+
+/// A port that nobody has now; tgtd does not let the system choose.
+pub(super) fn free_port() -> Result<u16, String> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    address
+        .map(|address| address.port())
+        .map_err(|error| format!("no port is to be had: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_over_the_whole_run_counts() {
+        let said = "\r00:00:01 - lba 5, iops current 70398 (274 MB/s), iops average 70398 (274 MB/s), in_flight 32\
+                    \riops average 65481 (255 MB/s)   \n\nfinished.\n";
+        assert_eq!(average(said), Some(65481.0));
+        assert_eq!(average("iops average 0 (0 MB/s)"), None);
+        assert_eq!(average("connection refused"), None);
+    }
+}

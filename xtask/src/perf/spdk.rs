@@ -1,0 +1,185 @@
+//! SPDK's target and SPDK's host, if somebody has built them: rows that appear where `FABRIX_PERF_SPDK` names a build.
+//!
+//! It is its folder, with `build/bin/nvmf_tgt` and `build/bin/spdk_nvme_perf`. Both run without huge pages.
+
+use super::iscsi::free_port;
+use super::side::{Access, DISK_BYTES, Measured, Side};
+use crate::process::{Background, command, output};
+use serde_json::json;
+use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const VARIABLE: &str = "FABRIX_PERF_SPDK";
+const NQN: &str = "nqn.2026-01.io.fabrix:perf";
+/// The processors of target and host, as masks.
+const TARGET_MASK: &str = "0x1";
+const HOST_MASK: &str = "0x2";
+const START_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A build.
+pub(super) struct Spdk {
+    target: PathBuf,
+    perf: PathBuf,
+}
+
+impl Spdk {
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn find() -> Result<Self, String> {
+        let folder = std::env::var_os(VARIABLE)
+            .ok_or_else(|| format!("{VARIABLE} names no folder with a build of SPDK"))?;
+        let program = |name: &str| {
+            let path = PathBuf::from(&folder).join("build/bin").join(name);
+            let found = path.is_file();
+            found
+                .then_some(path.clone())
+                .ok_or_else(|| format!("{VARIABLE}: there is no {}", path.display()))
+        };
+        Ok(Self {
+            target: program("nvmf_tgt")?,
+            perf: program("spdk_nvme_perf")?,
+        })
+    }
+
+    /// Its host with a side's load, against the subsystem at `uri`.
+    pub(super) fn perf(&self, side: &Side, uri: &str, seconds: u32) -> Result<Measured, String> {
+        let (address, nqn) = split(uri).ok_or_else(|| format!("{uri} is no address of a disk"))?;
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, "4420"));
+        let way = format!("trtype:TCP adrfam:IPv4 traddr:{host} trsvcid:{port} subnqn:{nqn}");
+        let mut perf = command(&self.perf.to_string_lossy());
+        perf.args([
+            "--core-mask",
+            HOST_MASK,
+            "--no-huge",
+            "--hugemem-size",
+            "512",
+        ]);
+        perf.args([
+            "-q",
+            &side.depth.to_string(),
+            "-o",
+            &side.block_bytes.to_string(),
+        ]);
+        perf.args(["-w", side.access.fio(), "-r", &way]);
+        if let Access::Mixed { percent_read } = side.access {
+            perf.args(["-M", &percent_read.to_string()]);
+        }
+        perf.args(["-a", "1", "-t", &seconds.to_string()]);
+        let said = output(&mut perf)?;
+        let iops =
+            total(&said).ok_or_else(|| format!("spdk_nvme_perf measured nothing: {said}"))?;
+        Ok(Measured::rate(iops, &said))
+    }
+
+    /// Its target with a RAM disk.
+    pub(super) fn serve(&self) -> Result<Served, String> {
+        let port = free_port()?;
+        let name = format!("fabrix-perf-spdk-{}", std::process::id());
+        let config = std::env::temp_dir().join(format!("{name}.json"));
+        fs::write(&config, self::config(port).to_string())
+            .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
+        let mut target = command(&self.target.to_string_lossy());
+        target
+            .args(["-m", TARGET_MASK, "--no-huge", "-s", "2048", "-c"])
+            .arg(&config);
+        target.arg("-r").arg(config.with_extension("sock"));
+        let served = Served {
+            process: Background::start(&mut target)?,
+            config,
+            uri: format!("nvme+tcp://127.0.0.1:{port}/{NQN}/1"),
+        };
+        let deadline = Instant::now() + START_TIME_MAX;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "nvmf_tgt ({}) does not listen",
+                    served.process.0.id()
+                ));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(served)
+    }
+}
+
+/// A running target of SPDK.
+pub(super) struct Served {
+    process: Background,
+    config: PathBuf,
+    uri: String,
+}
+
+impl Served {
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _written_by_us = fs::remove_file(&self.config);
+    }
+}
+
+/// What nvmf_tgt does at its start, as its `-c` takes it.
+fn config(port: u16) -> serde_json::Value {
+    let call =
+        |method: &str, params: serde_json::Value| json!({ "method": method, "params": params });
+    let malloc = json!({ "name": "Ram", "num_blocks": DISK_BYTES / 512, "block_size": 512 });
+    let listen = json!({
+        "trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": port.to_string(),
+    });
+    json!({ "subsystems": [
+        { "subsystem": "bdev", "config": [call("bdev_malloc_create", malloc)] },
+        { "subsystem": "nvmf", "config": [
+            call("nvmf_create_transport", json!({ "trtype": "TCP" })),
+            call("nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true })),
+            call("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": { "bdev_name": "Ram" } })),
+            call("nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": listen })),
+        ]},
+    ]})
+}
+
+/// Address and subsystem of a disk.
+fn split(uri: &str) -> Option<(&str, &str)> {
+    let (address, path) = uri.split_once("://")?.1.split_once('/')?;
+    Some((address, path.split('/').next()?))
+}
+
+/// The requests per second in the line `Total : IOPS MiB/s ...`.
+fn total(said: &str) -> Option<f64> {
+    let line = said
+        .lines()
+        .find(|line| line.trim_start().starts_with("Total"))?;
+    let iops: f64 = line
+        .split_once(':')?
+        .1
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    (iops > 0.0).then_some(iops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_total_and_no_other_line() {
+        let said = "Device Information : IOPS MiB/s\nTCP (addr:127.0.0.1) core 1: 5.0 1\n\
+                    Total  : 361234.50 1411.07 88.5\n";
+        assert_eq!(total(said), Some(361_234.5));
+        assert_eq!(total("Total : 0.00 0.00"), None);
+    }
+
+    #[test]
+    fn a_disk_has_an_address_and_a_subsystem() {
+        let uri = "nvme+tcp://127.0.0.1:4420/nqn.2026-01.io:x/1";
+        assert_eq!(split(uri), Some(("127.0.0.1:4420", "nqn.2026-01.io:x")));
+        assert_eq!(split("ram:1G"), None);
+    }
+}

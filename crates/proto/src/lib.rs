@@ -18,7 +18,9 @@
 extern crate alloc;
 
 pub mod codec;
+pub mod fuse;
 pub mod iscsi;
+pub mod nbd;
 pub mod nvme;
 pub mod scsi;
 pub mod violation;

@@ -5,12 +5,12 @@
 //! used again, under the kernel's hands. Who wants to end a waiting operation shuts the socket
 //! down.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-use crate::sys;
+use crate::{Buf, sys};
 
 /// An open file or block device.
 #[derive(Clone, Debug)]
@@ -31,6 +31,14 @@ pub struct Listener {
 }
 
 impl File {
+    /// Takes the next message of a device that hands out one per read (see
+    /// [`Op::TakeMessage`](crate::Op::TakeMessage)) without waiting: for whoever has just taken one and expects more.
+    ///
+    /// Errors: `WouldBlock` when there is none; what the device says.
+    pub fn take_message(&self, buf: &mut Buf, start: usize, bytes: usize) -> io::Result<usize> {
+        (&*self.file).read(&mut buf.bytes_mut()[start..start + bytes])
+    }
+
     /// The same file, for what the shard's operations do not cover (size, locks, ioctls).
     pub fn file(&self) -> &std::fs::File {
         &self.file
@@ -127,6 +135,13 @@ impl Listener {
 
     pub(crate) fn listener(&self) -> &TcpListener {
         &self.listener
+    }
+}
+
+/// A listener of any stream socket, a Unix socket's for instance; its `local_addr` is an error then.
+impl From<OwnedFd> for Listener {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self::from(TcpListener::from(descriptor))
     }
 }
 

@@ -88,6 +88,25 @@ pub enum Op {
         /// How many bytes.
         bytes: u64,
     },
+    /// Waits for the next message of a device that hands out one per read, as /dev/fuse does. The file is in
+    /// nonblocking mode. Result: bytes. [`Loan::Buf`].
+    TakeMessage {
+        /// The device.
+        file: File,
+        /// Nobody else may hold this buffer meanwhile.
+        buf: Buf,
+        /// First byte of the buffer to fill.
+        start: usize,
+        /// The longest message.
+        bytes: usize,
+    },
+    /// Gives a device one message in one call; it takes all of it or refuses. Result: bytes. [`Loan::Gather`].
+    GiveMessage {
+        /// The device.
+        file: File,
+        /// The message.
+        gather: Box<Gather>,
+    },
 }
 
 /// What [`Op::Allocate`] does with the range; either way it reads as zeroes afterwards.
@@ -128,10 +147,11 @@ impl Op {
     /// What the operation gives back when it ends.
     pub fn into_loan(self) -> Loan {
         match self {
-            Self::Receive { buf, .. } | Self::Read { buf, .. } | Self::Write { buf, .. } => {
-                Loan::Buf(buf)
-            }
-            Self::Send { gather, .. } => Loan::Gather(gather),
+            Self::Receive { buf, .. }
+            | Self::Read { buf, .. }
+            | Self::Write { buf, .. }
+            | Self::TakeMessage { buf, .. } => Loan::Buf(buf),
+            Self::Send { gather, .. } | Self::GiveMessage { gather, .. } => Loan::Gather(gather),
             Self::Connect { socket, .. } => Loan::Socket(socket),
             Self::Accept { .. } | Self::Sync { .. } | Self::Allocate { .. } => Loan::None,
         }
@@ -141,7 +161,10 @@ impl Op {
     pub fn waits_for_a_peer(&self) -> bool {
         matches!(
             self,
-            Self::Accept { .. } | Self::Connect { .. } | Self::Receive { .. }
+            Self::Accept { .. }
+                | Self::Connect { .. }
+                | Self::Receive { .. }
+                | Self::TakeMessage { .. }
         )
     }
 }

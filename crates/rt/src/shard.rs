@@ -445,6 +445,9 @@ fn check(op: &Op) {
         }
         | Op::Read {
             buf, start, bytes, ..
+        }
+        | Op::TakeMessage {
+            buf, start, bytes, ..
         } => {
             assert!(buf.is_unique(), "a Buf to be filled is shared: {buf:?}");
             check_range(buf, *start, *bytes);

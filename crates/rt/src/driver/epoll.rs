@@ -225,10 +225,15 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
     match op {
         Op::Accept { listener } => Some((listener.as_raw_fd(), Side::Read)),
         Op::Receive { socket, .. } => Some((socket.as_raw_fd(), Side::Read)),
+        Op::TakeMessage { file, .. } => Some((file.as_raw_fd(), Side::Read)),
         Op::Connect { socket, .. } | Op::Send { socket, .. } => {
             Some((socket.as_raw_fd(), Side::Write))
         }
-        Op::Read { .. } | Op::Write { .. } | Op::Sync { .. } | Op::Allocate { .. } => None,
+        Op::Read { .. }
+        | Op::Write { .. }
+        | Op::Sync { .. }
+        | Op::Allocate { .. }
+        | Op::GiveMessage { .. } => None,
     }
 }
 
@@ -241,7 +246,9 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         Op::Read { file, .. }
         | Op::Write { file, .. }
         | Op::Sync { file }
-        | Op::Allocate { file, .. } => file.as_fd(),
+        | Op::Allocate { file, .. }
+        | Op::TakeMessage { file, .. }
+        | Op::GiveMessage { file, .. } => file.as_fd(),
     }
 }
 
@@ -277,7 +284,8 @@ fn run_on_file(op: &mut Op) -> i32 {
                 offset,
                 bytes,
             } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
-            _ => unreachable!("`side` names no socket for these four only"),
+            Op::GiveMessage { file, gather } => gather.wire().write(file.as_fd()),
+            _ => unreachable!("`side` names no descriptor for these five only"),
         };
         match done {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

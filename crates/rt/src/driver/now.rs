@@ -1,9 +1,9 @@
-//! Operations of sockets that are tried at once: done in one system call, or given back because they would wait.
+//! Operations of sockets, and of devices that hand out messages, that are tried at once: done in one system call, or given back because they would wait.
 //!
 //! Sockets stay in blocking mode and every call says that it must not wait; only listeners, and sockets while they
 //! connect, are switched.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 
 use crate::sys::socket;
@@ -38,7 +38,13 @@ pub(super) fn attempt(mut op: Op) -> Tried {
                 bytes,
             } => socket::receive_now(socket.as_fd(), buf, *start, *bytes),
             Op::Send { socket, gather } => send(socket, gather),
-            _ => unreachable!("`side` names a socket for these four only"),
+            Op::TakeMessage {
+                file,
+                buf,
+                start,
+                bytes,
+            } => file.file().read(&mut buf.bytes_mut()[*start..*start + *bytes]),
+            _ => unreachable!("`side` names a descriptor for these five only"),
         };
         match tried {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -53,8 +59,7 @@ pub(super) fn attempt(mut op: Op) -> Tried {
 
 fn accept(listener: &Listener) -> io::Result<Socket> {
     listener.listener().set_nonblocking(true)?; // the connection may be gone again when we come
-    let (stream, _) = listener.listener().accept()?;
-    Ok(Socket::from(stream))
+    Ok(Socket::from(socket::accept(listener.as_fd())?))
 }
 
 /// Connects, or asks how far it has come: connecting again is the question.

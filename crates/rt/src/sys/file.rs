@@ -68,6 +68,17 @@ pub(crate) fn mode(how: Allocate) -> libc::c_int {
         }
 }
 
+/// Calls on this file do not wait from now on.
+pub(crate) fn set_nonblocking(file: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes two numbers and touches no memory.
+    // WHY UNSAFE: std sets this for sockets only.
+    let flags = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: takes three numbers and touches no memory.
+    // WHY UNSAFE: as above.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
 /// A counter that wakes who waits for it. Blocking: io_uring would answer `EAGAIN` for a
 /// nonblocking one.
 pub(crate) fn event() -> io::Result<File> {

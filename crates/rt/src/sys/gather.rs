@@ -166,6 +166,21 @@ impl Wire {
         &raw const self.header
     }
 
+    /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves nor changes.
+    pub(crate) fn parts_to_send(&mut self) -> (*const libc::iovec, u32) {
+        let unsent = &self.iovecs[self.first_unsent..];
+        let count = u32::try_from(unsent.len()).expect("a Gather has at most 1,024 parts");
+        (unsent.as_ptr(), count)
+    }
+
+    /// One writev of all of it, as a message to a device.
+    pub(crate) fn write(&mut self, file: BorrowedFd<'_>) -> io::Result<usize> {
+        let (parts, count) = self.parts_to_send();
+        // SAFETY: the iovecs are valid (the invariant) and nothing changes during the call.
+        // WHY UNSAFE: std writes slices, and lent pages must not become slices.
+        check_bytes(unsafe { libc::writev(file.as_raw_fd(), parts, count.cast_signed()) })
+    }
+
     /// One sendmsg of what has not been sent. Result: bytes; they count as sent.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let header = self.header();

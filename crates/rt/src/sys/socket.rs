@@ -89,6 +89,19 @@ pub(crate) fn connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Resul
     Ok(())
 }
 
+/// Accepts a connection of any address family. The socket is in blocking mode.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (nobody, asks) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: without a place for the peer's address the kernel writes nothing.
+    // WHY UNSAFE: std's listeners know the addresses of one family each.
+    let descriptor = check(unsafe {
+        libc::accept4(listener.as_raw_fd(), nobody, asks, libc::SOCK_CLOEXEC)
+    })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // WHY UNSAFE: ownership of a number cannot be checked.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
 /// Sets how many connections may wait to be accepted.
 pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()> {
     // SAFETY: takes two numbers and touches no memory.
@@ -115,6 +128,51 @@ pub(crate) fn receive_now(
             bytes,
             libc::MSG_DONTWAIT,
         )
+    })
+}
+
+/// Lets the programs that we start have this socket too.
+pub(crate) fn inherit(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes three numbers and touches no memory.
+    // WHY UNSAFE: std closes every descriptor in the programs that it starts.
+    check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, 0) })?;
+    Ok(())
+}
+
+/// Waits for a descriptor that the other end of a Unix socket hands over.
+pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut byte = 0_u8;
+    let mut part = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    let mut control = [0_u64; 8];
+    // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them.
+    // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a literal.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header, its part and its control bytes live through the call and are as long as they say.
+    // WHY UNSAFE: std does not receive descriptors.
+    check_bytes(unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC)
+    })?;
+    // SAFETY: the kernel has written the control bytes and their length into the header.
+    // WHY UNSAFE: C's macros over raw memory.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const header).as_ref() };
+    let rights = |message: &&libc::cmsghdr| {
+        (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
+    };
+    let Some(message) = first.filter(rights) else {
+        return Err(io::Error::other("no descriptor was handed over"));
+    };
+    // SAFETY: a message of rights holds at least one descriptor, just given to us; nobody else owns it.
+    // WHY UNSAFE: as above, and ownership of a number cannot be checked.
+    Ok(unsafe {
+        let number = libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned();
+        OwnedFd::from_raw_fd(number)
     })
 }
 

@@ -373,6 +373,19 @@ fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, 
             .offset(in_range(*offset)?)
             .mode(file::mode(*how))
             .build(),
+        Op::TakeMessage {
+            file,
+            buf,
+            start,
+            bytes,
+        } => {
+            let target = buf.chunk().target(*start, *bytes).as_ptr();
+            opcode::Read::new(types::Fd(file.as_raw_fd()), target, count(*bytes)).build()
+        }
+        Op::GiveMessage { file, gather } => {
+            let (parts, count) = gather.wire().parts_to_send();
+            opcode::Writev::new(types::Fd(file.as_raw_fd()), parts, count).build()
+        }
     };
     Ok(entry)
 }

@@ -1,0 +1,496 @@
+//! The server's side of one connection: negotiation, then requests in any number up to the slots, answered in any
+//! order.
+//!
+//! NBD gives a server no way to say "not so fast": when all slots are taken ([`Server::is_full`]) the owner takes no
+//! further event until it has answered one. A request that cannot be carried out is answered with its error here, its
+//! data skipped; what makes the stream unreadable (a wrong magic, a write longer than anybody is allowed) ends the
+//! connection. Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use zerocopy::FromBytes;
+
+use super::options::{Chosen, Next, answer, greet, too_long};
+use super::spec::{
+    CHUNK_MAGIC, Error, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC,
+    Request, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, flag,
+};
+use crate::{Breach, Machine, Sink, Slot, Violation, Want};
+
+/// What a client is told of the disk.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// Its name; the empty name means it too.
+    pub name: String,
+    /// What it is, for people.
+    pub description: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What offsets and lengths are multiples of.
+    pub block_bytes: u32,
+    /// What they are best multiples of.
+    pub preferred_bytes: u32,
+    /// The longest read or write, in bytes.
+    pub most_bytes: u32,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The disk gives space back.
+    pub trims: bool,
+    /// A flush on one connection covers what was written on all of them.
+    pub multi_conn: bool,
+}
+
+impl Export {
+    pub(super) fn is_called(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.name.as_bytes()
+    }
+
+    pub(super) fn flags(&self, structured: bool) -> u16 {
+        let set = |condition: bool, flag: u16| if condition { flag } else { 0 };
+        let writes = flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_WRITE_ZEROES;
+        flag::HAS_FLAGS
+            | set(self.read_only, flag::READ_ONLY | flag::SEND_FLUSH)
+            | set(!self.read_only, writes)
+            | set(!self.read_only && self.trims, flag::SEND_TRIM)
+            | set(structured, flag::SEND_DF)
+            | set(self.multi_conn, flag::CAN_MULTI_CONN)
+    }
+}
+
+/// What is to be done; offsets and lengths in bytes, multiples of the block, within the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read.
+    Read,
+    /// Write.
+    Write {
+        /// Answer when it is on the medium.
+        durable: bool,
+    },
+    /// Answer when all that was answered is on the medium.
+    Flush,
+    /// Give space back.
+    Trim {
+        /// Answer when that is on the medium.
+        durable: bool,
+    },
+    /// Write zeroes.
+    WriteZeroes {
+        /// The space may be given back.
+        may_trim: bool,
+        /// Answer when they are on the medium.
+        durable: bool,
+    },
+}
+
+/// What the machine tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Negotiation is over, requests come.
+    Ready,
+    /// A request has begun; a write's data is still to come, and goes into the slot's buffer if it has one.
+    Command {
+        /// Where it is in progress, until it is answered.
+        slot: Slot,
+        /// What is to be done.
+        command: Command,
+        /// First byte.
+        offset: u64,
+        /// How many bytes; zero: nothing is to be done.
+        bytes: u32,
+    },
+    /// The data of a write has arrived.
+    Data {
+        /// Whose.
+        slot: Slot,
+    },
+    /// The client leaves: what is in progress should still be answered, nothing more comes.
+    Goodbye,
+}
+
+/// One connection.
+pub struct Server {
+    export: Export,
+    state: State,
+    chosen: Chosen,
+    slots: Vec<Option<Progress>>,
+    free: Vec<u16>,
+}
+
+#[derive(Clone, Copy)]
+struct Progress {
+    cookie: [u8; 8],
+    offset: u64,
+    bytes: u32,
+    reads: bool,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    ClientFlags,
+    Option,
+    OptionData { number: u32, bytes: u32 },
+    SkipOption { number: u32, left: u32 },
+    Request,
+    Data(Slot),
+    SkipData { left: u32 },
+    Over,
+}
+
+impl Server {
+    /// A connection with so many requests in progress at most. Say [`greet`](Self::greet) first.
+    #[must_use]
+    pub fn new(export: Export, slots: u16) -> Self {
+        Self {
+            export,
+            state: State::ClientFlags,
+            chosen: Chosen::default(),
+            slots: (0..slots).map(|_| None).collect(),
+            free: (0..slots).rev().collect(),
+        }
+    }
+
+    /// What a server says before it is asked.
+    pub fn greet<S: Sink>(&self, out: &mut S) {
+        greet(out);
+    }
+
+    /// Whether as many requests are in progress as there can be, and none of them waits for its data.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty() && !matches!(self.state, State::Data(_))
+    }
+
+    /// How many requests are in progress.
+    #[must_use]
+    pub fn in_progress(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether the client has not begun yet.
+    #[must_use]
+    pub fn negotiates(&self) -> bool {
+        matches!(
+            self.state,
+            State::ClientFlags
+                | State::Option
+                | State::OptionData { .. }
+                | State::SkipOption { .. }
+        )
+    }
+
+    /// A request was carried out; a read's data lies in its slot from `start` on. The slot is free then.
+    pub fn succeed<S: Sink>(&mut self, slot: Slot, start: u32, out: &mut S) {
+        let Some(progress) = self.take(slot) else {
+            return;
+        };
+        if !progress.reads {
+            return simple(progress.cookie, 0, out);
+        }
+        if self.chosen.structured {
+            let bytes = progress.bytes.saturating_add(8);
+            head(progress.cookie, (chunk::DONE, chunk::OFFSET_DATA), bytes, out);
+            out.bytes(&progress.offset.to_be_bytes());
+        } else {
+            simple(progress.cookie, 0, out);
+        }
+        out.payload(slot, start, progress.bytes, false);
+    }
+
+    /// A request that asks for nothing was carried out. The slot is free then.
+    pub fn succeed_empty<S: Sink>(&mut self, slot: Slot, out: &mut S) {
+        if let Some(progress) = self.take(slot) {
+            self.nothing(progress, out);
+        }
+    }
+
+    /// A request was not carried out. The slot is free then.
+    pub fn fail<S: Sink>(&mut self, slot: Slot, error: Error, out: &mut S) {
+        if let Some(progress) = self.take(slot) {
+            self.refuse(progress.cookie, progress.reads, error, out);
+        }
+    }
+
+    fn nothing<S: Sink>(&self, progress: Progress, out: &mut S) {
+        if progress.reads && self.chosen.structured {
+            head(progress.cookie, (chunk::DONE, chunk::NONE), 0, out);
+        } else {
+            simple(progress.cookie, 0, out);
+        }
+    }
+
+    /// Reads are answered in chunks once that was agreed upon; everything else may be answered simply.
+    fn refuse<S: Sink>(&self, cookie: [u8; 8], reads: bool, error: Error, out: &mut S) {
+        let number = error as u32;
+        if reads && self.chosen.structured {
+            head(cookie, (chunk::DONE, chunk::ERROR), 6, out);
+            out.bytes(&number.to_be_bytes());
+            out.bytes(&0_u16.to_be_bytes());
+        } else {
+            simple(cookie, number, out);
+        }
+    }
+
+    fn take(&mut self, slot: Slot) -> Option<Progress> {
+        let progress = self.slots.get_mut(usize::from(slot.0))?.take()?;
+        self.free.push(slot.0);
+        Some(progress)
+    }
+
+    fn request<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+        let Ok(request) = Request::ref_from_bytes(bytes) else {
+            return Err(Violation::new(Breach::HeaderField, 0, "a request is 28 bytes"));
+        };
+        if request.magic.get() != REQUEST_MAGIC {
+            let violation = Violation::new(Breach::HeaderField, 0, "a request begins with its magic");
+            return Err(violation.found(request.magic.get().into()).with_header(bytes));
+        }
+        let (kind, length) = (request.kind.get(), request.length.get());
+        if kind == command::DISCONNECT {
+            self.state = State::Over;
+            return Ok(Some(Event::Goodbye));
+        }
+        let writes = kind == command::WRITE;
+        if writes && length > SKIP_BYTES_MAX {
+            let violation = Violation::new(Breach::Limit, 24, "a write is longer than 32 MiB");
+            return Err(violation.found(length.into()).with_header(bytes));
+        }
+        match self.check(request) {
+            Ok(command) => Ok(Some(self.begin(request, command))),
+            Err(error) => {
+                self.refuse(request.cookie, kind == command::READ, error, out);
+                if writes {
+                    self.skip_data(length);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn begin(&mut self, request: &Request, command: Command) -> Event {
+        let index = self.free.pop().expect("the owner takes no event while all slots are taken");
+        let slot = Slot(index);
+        let (offset, bytes) = (request.offset.get(), request.length.get());
+        self.slots[usize::from(index)] = Some(Progress {
+            cookie: request.cookie,
+            offset,
+            bytes,
+            reads: command == Command::Read,
+        });
+        if matches!(command, Command::Write { .. }) && bytes > 0 {
+            self.state = State::Data(slot);
+        }
+        Event::Command {
+            slot,
+            command,
+            offset,
+            bytes,
+        }
+    }
+
+    /// What a request asks for, or why not.
+    fn check(&self, request: &Request) -> Result<Command, Error> {
+        let (flags, export) = (request.flags.get(), &self.export);
+        let allowed = |extra: u16| match flags & !(command_flag::FUA | extra) {
+            0 => Ok(()),
+            _ => Err(Error::Invalid),
+        };
+        let durable = flags & command_flag::FUA != 0;
+        let (command, longest) = match request.kind.get() {
+            command::READ => {
+                allowed(command_flag::DF)?;
+                (Command::Read, export.most_bytes)
+            }
+            command::WRITE => {
+                allowed(0)?;
+                (Command::Write { durable }, export.most_bytes)
+            }
+            command::FLUSH => {
+                allowed(0)?;
+                return match (request.offset.get(), request.length.get()) {
+                    (0, 0) => Ok(Command::Flush),
+                    _ => Err(Error::Invalid),
+                };
+            }
+            command::TRIM if export.trims => {
+                allowed(0)?;
+                (Command::Trim { durable }, u32::MAX)
+            }
+            command::WRITE_ZEROES => {
+                allowed(command_flag::NO_HOLE)?;
+                let may_trim = flags & command_flag::NO_HOLE == 0;
+                (Command::WriteZeroes { may_trim, durable }, u32::MAX)
+            }
+            _ => return Err(Error::Invalid),
+        };
+        if export.read_only && command != Command::Read {
+            return Err(Error::NotPermitted);
+        }
+        self.check_range(request, command, longest)?;
+        Ok(command)
+    }
+
+    fn check_range(&self, request: &Request, command: Command, longest: u32) -> Result<(), Error> {
+        let (offset, length) = (request.offset.get(), request.length.get());
+        let block = u64::from(self.export.block_bytes);
+        if length > longest || offset % block != 0 || u64::from(length) % block != 0 {
+            return Err(Error::Invalid);
+        }
+        match offset.checked_add(length.into()) {
+            Some(end) if end <= self.export.bytes => Ok(()),
+            _ if matches!(command, Command::Write { .. } | Command::WriteZeroes { .. }) => {
+                Err(Error::NoSpace)
+            }
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    fn skip_data(&mut self, left: u32) {
+        self.state = match left {
+            0 => State::Request,
+            left => State::SkipData { left },
+        };
+    }
+
+    fn after(&mut self, next: Next) -> Option<Event> {
+        let event;
+        (self.state, event) = match next {
+            Next::Option => (State::Option, None),
+            Next::Transmission => (State::Request, Some(Event::Ready)),
+            Next::Over => (State::Over, Some(Event::Goodbye)),
+        };
+        event
+    }
+
+    fn client_flags(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        let flags = bytes.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));
+        if flags & !u32::from(HANDSHAKE_FLAGS) != 0 {
+            let violation = Violation::new(Breach::Unsupported, 0, "unknown flags of a client");
+            return Err(violation.found(flags.into()));
+        }
+        self.chosen.client_flags = u16::try_from(flags).unwrap_or(0);
+        self.state = State::Option;
+        Ok(())
+    }
+
+    fn option<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+        let header = OptionHeader::ref_from_bytes(bytes);
+        let header = header.ok().filter(|it| it.magic.get() == OPTION_MAGIC);
+        let Some(header) = header else {
+            let violation = Violation::new(Breach::HeaderField, 0, "an option begins with IHAVEOPT");
+            return Err(violation.with_header(bytes));
+        };
+        let (number, bytes) = (header.option.get(), header.length.get());
+        if bytes > SKIP_BYTES_MAX {
+            let violation = Violation::new(Breach::Limit, 12, "an option is longer than 32 MiB");
+            return Err(violation.found(bytes.into()));
+        }
+        self.state = match bytes {
+            0 => return Ok(self.option_data(number, &[], out)),
+            1..=OPTION_BYTES_MAX => State::OptionData { number, bytes },
+            left => State::SkipOption { number, left },
+        };
+        Ok(None)
+    }
+
+    fn option_data<S: Sink>(&mut self, number: u32, data: &[u8], out: &mut S) -> Option<Event> {
+        let next = answer(&self.export, &mut self.chosen, number, data, out);
+        self.after(next)
+    }
+}
+
+impl Machine for Server {
+    type Event = Event;
+
+    fn want(&self) -> Want {
+        let bytes = match self.state {
+            State::ClientFlags => 4,
+            State::Option => size_of::<OptionHeader>(),
+            State::OptionData { bytes, .. } => bytes as usize,
+            State::SkipOption { left, .. } | State::SkipData { left } => {
+                (left as usize).min(SKIP_AT_ONCE)
+            }
+            State::Request => size_of::<Request>(),
+            State::Data(slot) => {
+                let bytes = self.slots[usize::from(slot.0)].map_or(0, |progress| progress.bytes);
+                return Want::Payload {
+                    slot,
+                    offset: 0,
+                    bytes,
+                    digest: false,
+                };
+            }
+            State::Over => return Want::Closed,
+        };
+        Want::Header { bytes }
+    }
+
+    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+        let skipped = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        match self.state {
+            State::ClientFlags => self.client_flags(bytes).map(|()| None),
+            State::Option => self.option(bytes, out),
+            State::OptionData { number, .. } => Ok(self.option_data(number, bytes, out)),
+            State::SkipOption { number, left } => {
+                self.state = match left.saturating_sub(skipped) {
+                    0 => {
+                        too_long(number, out);
+                        State::Option
+                    }
+                    left => State::SkipOption { number, left },
+                };
+                Ok(None)
+            }
+            State::Request => self.request(bytes, out),
+            State::SkipData { left } => {
+                self.skip_data(left.saturating_sub(skipped));
+                Ok(None)
+            }
+            State::Data(_) | State::Over => Ok(None),
+        }
+    }
+
+    fn payload<S: Sink>(&mut self, _: bool, _: &mut S) -> Result<Option<Event>, Violation> {
+        let State::Data(slot) = self.state else {
+            return Ok(None);
+        };
+        self.state = State::Request;
+        Ok(Some(Event::Data { slot }))
+    }
+
+    /// NBD has no goodbye for a client that breaks the rules: the connection is closed.
+    fn terminate<S: Sink>(&mut self, _violation: &Violation, _out: &mut S) {
+        self.state = State::Over;
+    }
+}
+
+fn simple<S: Sink>(cookie: [u8; 8], error: u32, out: &mut S) {
+    let mut reply = [0; 16];
+    reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+    reply[4..8].copy_from_slice(&error.to_be_bytes());
+    reply[8..].copy_from_slice(&cookie);
+    out.bytes(&reply);
+}
+
+/// The head of a chunk with so many bytes behind it.
+fn head<S: Sink>(cookie: [u8; 8], (flags, kind): (u16, u16), bytes: u32, out: &mut S) {
+    let mut head = [0; 20];
+    head[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+    head[4..6].copy_from_slice(&flags.to_be_bytes());
+    head[6..8].copy_from_slice(&kind.to_be_bytes());
+    head[8..16].copy_from_slice(&cookie);
+    head[16..].copy_from_slice(&bytes.to_be_bytes());
+    out.bytes(&head);
+}
+
+pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
+/// The longest data of an option that is looked at: names have at most 4,096 bytes.
+const OPTION_BYTES_MAX: u32 = 8 << 10;
+/// The longest data that is skipped to answer with an error; who sends more is cut off.
+const SKIP_BYTES_MAX: u32 = 32 << 20;
+const SKIP_AT_ONCE: usize = 4 << 10;
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,182 @@
+//! What lies on the wire: magics, numbers, and the two structures of fixed length. All integers are big-endian.
+//!
+//! Source: "The NBD protocol", sections "Newstyle negotiation", "Transmission" and "Values".
+
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a server says first ("NBDMAGIC").
+pub const GREETING: u64 = 0x4e42_444d_4147_4943;
+/// What begins newstyle negotiation and every option ("IHAVEOPT").
+pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// What begins every answer to an option.
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// What begins every request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// What begins a simple reply.
+pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// What begins a chunk of a structured reply.
+pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// The server (or client) speaks fixed newstyle.
+pub const FIXED_NEWSTYLE: u16 = 1;
+/// No zeroes after the answer to `NBD_OPT_EXPORT_NAME`.
+pub const NO_ZEROES: u16 = 2;
+
+/// Options of a client.
+pub mod option {
+    /// Choose an export and begin, without any way to say no.
+    pub const EXPORT_NAME: u32 = 1;
+    /// The client leaves.
+    pub const ABORT: u32 = 2;
+    /// Which exports are there?
+    pub const LIST: u32 = 3;
+    /// What about this export?
+    pub const INFO: u32 = 6;
+    /// The same, and begin.
+    pub const GO: u32 = 7;
+    /// Replies may come in chunks.
+    pub const STRUCTURED_REPLY: u32 = 8;
+}
+
+/// Answers to options.
+pub mod reply {
+    /// Done.
+    pub const ACK: u32 = 1;
+    /// One export.
+    pub const SERVER: u32 = 2;
+    /// One fact about an export.
+    pub const INFO: u32 = 3;
+    /// We do not know this option.
+    pub const ERR_UNSUPPORTED: u32 = 0x8000_0001;
+    /// The option's data is wrong.
+    pub const ERR_INVALID: u32 = 0x8000_0003;
+    /// There is no such export.
+    pub const ERR_UNKNOWN: u32 = 0x8000_0006;
+    /// The option's data is too long.
+    pub const ERR_TOO_BIG: u32 = 0x8000_0009;
+}
+
+/// Facts about an export.
+pub mod info {
+    /// Its size and flags.
+    pub const EXPORT: u16 = 0;
+    /// Its name.
+    pub const NAME: u16 = 1;
+    /// What it is, for people.
+    pub const DESCRIPTION: u16 = 2;
+    /// Its smallest, best and largest request.
+    pub const BLOCK_SIZE: u16 = 3;
+}
+
+/// Transmission flags of an export.
+pub mod flag {
+    /// Always set.
+    pub const HAS_FLAGS: u16 = 1;
+    /// Writes are refused.
+    pub const READ_ONLY: u16 = 1 << 1;
+    /// Flush is understood.
+    pub const SEND_FLUSH: u16 = 1 << 2;
+    /// FUA is understood.
+    pub const SEND_FUA: u16 = 1 << 3;
+    /// Trim is understood.
+    pub const SEND_TRIM: u16 = 1 << 5;
+    /// Write zeroes is understood.
+    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    /// A read may be asked for in one piece.
+    pub const SEND_DF: u16 = 1 << 7;
+    /// A flush on one connection covers what was written on all of them.
+    pub const CAN_MULTI_CONN: u16 = 1 << 8;
+}
+
+/// Types of requests.
+pub mod command {
+    /// Read.
+    pub const READ: u16 = 0;
+    /// Write; the data follows.
+    pub const WRITE: u16 = 1;
+    /// The client leaves.
+    pub const DISCONNECT: u16 = 2;
+    /// Flush.
+    pub const FLUSH: u16 = 3;
+    /// Give space back.
+    pub const TRIM: u16 = 4;
+    /// Write zeroes.
+    pub const WRITE_ZEROES: u16 = 6;
+}
+
+/// Flags of requests.
+pub mod command_flag {
+    /// Answer when it is on the medium.
+    pub const FUA: u16 = 1;
+    /// Zeroes: keep the space.
+    pub const NO_HOLE: u16 = 1 << 1;
+    /// A read: in one piece.
+    pub const DF: u16 = 1 << 2;
+}
+
+/// What a chunk of a structured reply is.
+pub mod chunk {
+    /// This was the last one.
+    pub const DONE: u16 = 1;
+    /// Data at an offset.
+    pub const OFFSET_DATA: u16 = 1;
+    /// Nothing: the request was carried out.
+    pub const NONE: u16 = 0;
+    /// It was not.
+    pub const ERROR: u16 = 0x8001;
+}
+
+/// Why a request was not carried out; the numbers are those of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Error {
+    /// The export is read-only.
+    NotPermitted = 1,
+    /// The disk failed.
+    Io = 5,
+    /// No memory.
+    NoMemory = 12,
+    /// The request cannot be meant.
+    Invalid = 22,
+    /// No space, or a write past the end.
+    NoSpace = 28,
+    /// The disk does not do this.
+    NotSupported = 95,
+    /// The server is being shut down.
+    ShuttingDown = 108,
+}
+
+/// A request of the transmission phase. 28 bytes.
+/// Source: "Transmission", "Request message".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct Request {
+    /// [`REQUEST_MAGIC`].
+    pub magic: U32,
+    /// [`command_flag`].
+    pub flags: U16,
+    /// [`command`].
+    pub kind: U16,
+    /// Comes back with the reply.
+    pub cookie: [u8; 8],
+    /// First byte.
+    pub offset: U64,
+    /// How many bytes.
+    pub length: U32,
+}
+const _: () = assert!(size_of::<Request>() == 28);
+
+/// An option of the negotiation, without its data. 16 bytes.
+/// Source: "Newstyle negotiation".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct OptionHeader {
+    /// [`OPTION_MAGIC`].
+    pub magic: U64,
+    /// [`option`].
+    pub option: U32,
+    /// Bytes of its data.
+    pub length: U32,
+}
+const _: () = assert!(size_of::<OptionHeader>() == 16);

@@ -27,6 +27,24 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// Export disks over NVMe/TCP and iSCSI until interrupted
     Serve(Box<ServeArgs>),
+    /// Make a disk, local or remote, a disk of this machine
+    Attach(AttachArgs),
+    /// Take an attached disk away
+    Detach(DetachArgs),
+    /// Say what is attached
+    #[command(alias = "ls")]
+    List(ListArgs),
+    /// Take over the size that an attached disk has now
+    Resize(ResizeArgs),
+    /// `discover`, in the words of StarNVMeoF_Ctrl
+    #[command(hide = true)]
+    Discovery(DiscoveryArgs),
+    /// `attach`, in the words of StarNVMeoF_Ctrl
+    #[command(hide = true)]
+    Insert(InsertArgs),
+    /// `detach`, in the words of StarNVMeoF_Ctrl
+    #[command(hide = true)]
+    Remove(RemoveArgs),
     /// Change what a running `serve --api` serves, while hosts are connected
     Ctl(CtlArgs),
     /// Ask a target which subsystems it offers
@@ -171,6 +189,133 @@ impl Default for RemoteArgs {
             fast_io_fail_tmo: Duration::from_secs(60),
         }
     }
+}
+
+/// What an attached disk looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FrontEnd {
+    /// The first that this machine and this user can have: fuse, file, nbd.
+    Auto,
+    /// A block device, /dev/loopN, over FUSE; needs root.
+    Fuse,
+    /// A regular file, over FUSE.
+    File,
+    /// A Unix socket that speaks NBD.
+    Nbd,
+}
+
+/// Arguments of `attach`.
+#[derive(Args)]
+#[command(after_help = DISKS_HELP)]
+pub(crate) struct AttachArgs {
+    /// The disk, as a URI
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket
+    #[arg(
+        long = "as",
+        value_enum,
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    #[arg(value_name = "auto|fuse|file|nbd")]
+    pub(crate) front_end: FrontEnd,
+    /// What to call it, for `detach` and `list`
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
+    /// Where the NBD socket is to be
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<std::path::PathBuf>,
+    /// Refuse every write
+    #[arg(short, long)]
+    pub(crate) read_only: bool,
+    /// Wait until the target can be reached
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Succeed if the same disk is attached already
+    #[arg(long)]
+    pub(crate) idempotent: bool,
+    /// Write the device's path to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) devid_file: Option<std::path::PathBuf>,
+    /// Stay in the foreground until the disk is detached
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Tell what has become of it as one line of JSON, then let go of the terminal
+    #[arg(long, hide = true)]
+    pub(crate) in_background: bool,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// How to talk to the kernel
+    #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
+    pub(crate) engine: Engine,
+    /// How to print what is attached then
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `detach`.
+#[derive(Args)]
+pub(crate) struct DetachArgs {
+    /// Which: a device or file, a name, a number, or `all`
+    #[arg(value_name = "DEV|NAME|all")]
+    pub(crate) which: String,
+    /// Even if it is in use, or its target is gone: what is in progress fails
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `resize`.
+#[derive(Args)]
+pub(crate) struct ResizeArgs {
+    /// Which: a device or file, a name, or a number
+    #[arg(value_name = "DEV|NAME")]
+    pub(crate) which: String,
+}
+
+/// Arguments of `discovery`.
+#[derive(Args)]
+pub(crate) struct DiscoveryArgs {
+    /// Address of the target
+    pub(crate) target_ip: String,
+    /// Address of this machine
+    pub(crate) local_ip: std::net::IpAddr,
+}
+
+/// Arguments of `insert`.
+#[derive(Args)]
+pub(crate) struct InsertArgs {
+    /// Address of the target, with or without a port
+    #[arg(value_name = "target_ip[:port]")]
+    pub(crate) target: String,
+    /// Address of this machine
+    pub(crate) local_ip: std::net::IpAddr,
+    /// The subsystem
+    #[arg(value_name = "SubNQN")]
+    pub(crate) subsystem: String,
+    /// This host
+    #[arg(value_name = "HostNQN")]
+    pub(crate) host: String,
+    /// I/O queues
+    pub(crate) num_io_queues: Option<u16>,
+    /// Entries of each
+    pub(crate) io_queue_depth: Option<u16>,
+}
+
+/// Arguments of `remove`.
+#[derive(Args)]
+pub(crate) struct RemoveArgs {
+    /// The number that `list` shows
+    #[arg(value_name = "targetId")]
+    pub(crate) target: u32,
 }
 
 /// Arguments of `ctl`.
@@ -320,6 +465,22 @@ fn parse_iqn(text: &str) -> Result<String, String> {
     }
     Err(
         "an iSCSI name is like iqn.2026-01.com.example:disks: letters, digits, `-`, `.` and `:`"
+            .to_owned(),
+    )
+}
+
+/// Names become names of files.
+fn parse_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = text
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    if begins && text.len() <= 32 && text.bytes().all(plain) && text != "all" {
+        return Ok(text.to_owned());
+    }
+    Err(
+        "a name begins with a letter and has up to 32 letters, digits, `-`, `_` and `.`; `all` means all"
             .to_owned(),
     )
 }

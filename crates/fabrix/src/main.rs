@@ -6,6 +6,7 @@
 mod access;
 mod api;
 mod args;
+mod attached;
 mod cli;
 mod disks;
 mod failure;
@@ -26,6 +27,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.verb {
         Verb::Serve(options) => cli::serve::run(&options),
+        Verb::Attach(options) => cli::attach::run(&options),
+        Verb::Detach(options) => cli::detach::run(&options),
+        Verb::List(options) => cli::list::run(&options),
+        Verb::Resize(options) => cli::detach::resize(&options),
+        Verb::Discovery(options) => cli::seed::discovery(&options),
+        Verb::Insert(options) => cli::seed::insert(&options),
+        Verb::Remove(options) => cli::seed::remove(&options),
         Verb::Ctl(options) => cli::ctl::run(&options),
         Verb::Discover(options) => cli::discover::run(&options),
         Verb::Bench(options) => cli::bench::run(&options),

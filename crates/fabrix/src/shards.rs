@@ -28,6 +28,15 @@ impl Shards {
                 vec![None; half.clamp(1, MOST_BY_DEFAULT)]
             }
         };
+        Self::at(places, engine)
+    }
+
+    /// Starts so many shards, on no processor in particular.
+    pub(crate) fn some(count: usize, engine: Engine) -> Result<Self, Failure> {
+        Self::at(vec![None; count], engine)
+    }
+
+    fn at(places: Vec<Option<usize>>, engine: Engine) -> Result<Self, Failure> {
         let mut threads = Vec::new();
         for (id, place) in places.into_iter().enumerate() {
             let config = ShardConfig {

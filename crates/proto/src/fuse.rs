@@ -333,7 +333,12 @@ pub fn head(unique: u64, error: i32, bytes: usize) -> [u8; OUT_HEADER_BYTES] {
 /// The answer to [`Asked::Init`]: requests of at most `max_bytes`, `background` of them at once. None: the kernel
 /// speaks another protocol.
 #[must_use]
-pub fn init(asked: (u32, u32, u32), readahead: u32, max_bytes: u32, background: u16) -> Option<[u8; 64]> {
+pub fn init(
+    asked: (u32, u32, u32),
+    readahead: u32,
+    max_bytes: u32,
+    background: u16,
+) -> Option<[u8; 64]> {
     let (major, minor, flags) = asked;
     if major != MAJOR || minor < MINOR_MIN {
         return None;
@@ -358,7 +363,11 @@ pub fn init(asked: (u32, u32, u32), readahead: u32, max_bytes: u32, background: 
 /// The answer to [`Asked::Attributes`] and [`Asked::Change`]. Nothing of it may be kept: the size may change.
 #[must_use]
 pub fn attributes(facts: &Facts) -> [u8; 104] {
-    let mode = if facts.read_only { 0o100_400 } else { 0o100_600 };
+    let mode = if facts.read_only {
+        0o100_400
+    } else {
+        0o100_600
+    };
     zerocopy::transmute!(AttributesOut {
         valid_s: 0,
         valid_ns: 0,

@@ -46,7 +46,10 @@ impl LoopDevice {
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let device = open(&path, !options.read_only)?;
             let mut configured = ioctl::configure(device.as_fd(), &config(file, options, true));
-            if configured.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL)) {
+            if configured
+                .as_ref()
+                .is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL))
+            {
                 configured = ioctl::configure(device.as_fd(), &config(file, options, false));
             }
             match configured {

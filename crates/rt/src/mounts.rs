@@ -111,7 +111,11 @@ fn by_helper(place: &Path, how: Unmount) -> io::Result<()> {
         Unmount::Unused => &["-u"],
         Unmount::Lazily => &["-u", "-z"],
     };
-    let ended = Command::new(HELPER).args(flags).arg("--").arg(place).output()?;
+    let ended = Command::new(HELPER)
+        .args(flags)
+        .arg("--")
+        .arg(place)
+        .output()?;
     if ended.status.success() {
         return Ok(());
     }

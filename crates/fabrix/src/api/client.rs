@@ -1,4 +1,4 @@
-//! Asks on the control socket of a running `serve`.
+//! Asks on the control socket of a running `serve`, or of an attachment.
 //!
 //! One request, one answer, one connection: as much HTTP/1.0 as that needs. What it talks to is our own server, and
 //! whatever else it meets at the path gets it a sentence.
@@ -15,6 +15,8 @@ use crate::failure::{Failure, Kind};
 /// Where to ask.
 pub(crate) struct Client {
     path: PathBuf,
+    /// Who should answer there.
+    who: &'static str,
 }
 
 /// A change may open a disk that is far away.
@@ -23,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 impl Client {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path }
+    pub(crate) fn new(path: PathBuf, who: &'static str) -> Self {
+        Self { path, who }
     }
 
     /// Sends a request, and gives what was answered if it was done.
@@ -33,8 +35,9 @@ impl Client {
             Failure::new(
                 Kind::Connect,
                 format!(
-                    "{}: {error}; is `fabrix serve --api` running there?",
-                    self.path.display()
+                    "{}: {error}; is {} running there?",
+                    self.path.display(),
+                    self.who
                 ),
             )
         })?;

@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{self, DefaultBodyLimit, State};
@@ -18,23 +20,29 @@ use axum::routing::{get, patch, post, put};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::access::own_uid;
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
 use crate::served::Served;
 
-/// The socket; its file goes when this value goes.
+/// The socket; its file goes when this value goes, after what is being answered.
 pub(crate) struct Server {
     path: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    stopped: Receiver<()>,
 }
+
+/// How long a connection has to take its answer when the socket is closed.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 impl Server {
     /// Answers at `path` from now on.
-    pub(crate) fn start(path: &Path, served: Arc<Served>) -> Result<Self, Failure> {
+    pub(crate) fn start(path: &Path, router: Router) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::usage(format!(
-                "--api {}: {error}; choose a path in a folder that is yours",
+                "the control socket {}: {error}; choose a path in a folder that is yours",
                 path.display()
             ))
         };
@@ -46,11 +54,19 @@ impl Server {
             .build()
             .map_err(cannot)?;
         let thread = std::thread::Builder::new().name("api".to_owned());
+        let (stop, asked_to_stop) = oneshot::channel();
+        let (tell, stopped) = sync_channel(1);
         let answer = move || {
             let served = runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener)?;
-                axum::serve(Owners { listener, uid }, router(served)).await
+                let until = async {
+                    let _asked_or_gone = asked_to_stop.await;
+                };
+                axum::serve(Owners { listener, uid }, router)
+                    .with_graceful_shutdown(until)
+                    .await
             });
+            let _nobody_waits = tell.send(());
             if let Err(error) = served {
                 say(format_args!("the control socket is closed: {error}"));
             }
@@ -58,12 +74,18 @@ impl Server {
         thread.spawn(answer).map_err(cannot)?;
         Ok(Self {
             path: path.to_owned(),
+            stop: Some(stop),
+            stopped,
         })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _it_has_ended = stop.send(());
+            let _long_enough = self.stopped.recv_timeout(LAST_ANSWER);
+        }
         // A file that somebody else has removed is not ours to put back.
         let _gone = fs::remove_file(&self.path);
     }
@@ -107,9 +129,9 @@ pub(crate) fn socket_path(text: &str) -> PathBuf {
 ///
 /// The socket is made in a folder of its own that nobody else may enter and is moved to its place when its permissions
 /// stand: there is no moment in which others could open it.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
-        let in_use = "another `fabrix serve` answers there";
+        let in_use = "somebody answers there already";
         return Err(io::Error::new(io::ErrorKind::AddrInUse, in_use));
     }
     match fs::symlink_metadata(path) {
@@ -133,18 +155,29 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-fn router(served: Arc<Served>) -> Router {
+/// What a running `serve` answers.
+pub(crate) fn target_router(served: Arc<Served>) -> Router {
     Router::new()
         .route("/v1/target", get(show))
         .route("/v1/namespaces", post(add))
         .route("/v1/namespaces/{nsid}", patch(resize).delete(remove))
         .route("/v1/listeners", post(listen).delete(unlisten))
         .route("/v1/hosts", put(allow))
-        .fallback(async || {
-            Refusal::new(
-                StatusCode::NOT_FOUND,
-                "there is no such path; see /v1/target",
-            )
+        .with_state(served)
+        .refusing_the_rest("/v1/target")
+}
+
+/// What every socket says to what it does not know.
+pub(super) trait RefusingTheRest {
+    /// `see` is the path to begin with.
+    fn refusing_the_rest(self, see: &'static str) -> Self;
+}
+
+impl RefusingTheRest for Router {
+    fn refusing_the_rest(self, see: &'static str) -> Self {
+        self.fallback(async move || {
+            let sentence = format!("there is no such path; see {see}");
+            Refusal::new(StatusCode::NOT_FOUND, sentence)
         })
         .method_not_allowed_fallback(async || {
             Refusal::new(
@@ -153,7 +186,7 @@ fn router(served: Arc<Served>) -> Router {
             )
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(served)
+    }
 }
 
 /// The longest thing that can be asked: a list of some thousand names.
@@ -184,9 +217,9 @@ struct Hosts {
     allow: Vec<String>,
 }
 
-type Body<T> = Result<Json<T>, JsonRejection>;
+pub(super) type Body<T> = Result<Json<T>, JsonRejection>;
 type Nsid = Result<extract::Path<u32>, PathRejection>;
-type Answer = Result<Json<Value>, Refusal>;
+pub(super) type Answer = Result<Json<Value>, Refusal>;
 
 async fn show(State(served): State<Arc<Served>>) -> Answer {
     change(served, |_| Ok(())).await
@@ -230,11 +263,18 @@ async fn change(
     served: Arc<Served>,
     change: impl FnOnce(&Served) -> Result<(), Failure> + Send + 'static,
 ) -> Answer {
-    let changed = tokio::task::spawn_blocking(move || {
+    blocking(move || {
         change(&served)?;
-        Ok::<_, Failure>(served.json())
-    });
-    match changed.await {
+        Ok(served.json())
+    })
+    .await
+}
+
+/// Answers with what `work` gives, which may take its time.
+pub(super) async fn blocking(
+    work: impl FnOnce() -> Result<Value, Failure> + Send + 'static,
+) -> Answer {
+    match tokio::task::spawn_blocking(work).await {
         Ok(Ok(now)) => Ok(Json(now)),
         Ok(Err(failure)) => Err(failure.into()),
         Err(error) => Err(Failure::io(error).into()),
@@ -242,7 +282,7 @@ async fn change(
 }
 
 /// What is not done, and why.
-struct Refusal {
+pub(super) struct Refusal {
     status: StatusCode,
     failure: Failure,
 }

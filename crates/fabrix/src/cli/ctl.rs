@@ -12,7 +12,8 @@ use crate::failure::Failure;
 
 pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode, Failure> {
     let (method, path, body) = request(&args.verb);
-    let now = Client::new(socket_path(&args.api)).ask(method, &path, &body)?;
+    let now =
+        Client::new(socket_path(&args.api), "`fabrix serve --api`").ask(method, &path, &body)?;
     match args.output {
         Format::Json => print(&format!("{now}\n"))?,
         Format::Text => print(&text(&now))?,

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 
 use super::terminal::{print, say};
 use crate::access::{Allowed, initiators};
-use crate::api::{Server, socket_path};
+use crate::api::{Server, socket_path, target_router};
 use crate::args::{Format, ServeArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
@@ -83,7 +83,7 @@ fn serve(
     told: &Receiver<End>,
 ) -> Result<ExitCode, Failure> {
     let path = args.api.as_deref().map(socket_path);
-    let start = |path: PathBuf| Server::start(&path, Arc::clone(served));
+    let start = |path: PathBuf| Server::start(&path, target_router(Arc::clone(served)));
     let _until_the_end = path.map(start).transpose()?;
     match args.output {
         Format::Json => print(&format!("{}\n", served.json()))?,

@@ -93,7 +93,11 @@ fn inform<S: Sink>(export: &Export, number: u32, data: &[u8], out: &mut S) -> Ne
         refuse(number, reply::ERR_UNKNOWN, "no such export", out);
         return Next::Option;
     }
-    let wanted = |kind: u16| wishes.chunks_exact(2).any(|wish| wish == kind.to_be_bytes());
+    let wanted = |kind: u16| {
+        wishes
+            .chunks_exact(2)
+            .any(|wish| wish == kind.to_be_bytes())
+    };
     head(number, reply::INFO, 12, out);
     out.bytes(&info::EXPORT.to_be_bytes());
     out.bytes(&export.bytes.to_be_bytes());
@@ -101,10 +105,17 @@ fn inform<S: Sink>(export: &Export, number: u32, data: &[u8], out: &mut S) -> Ne
     out.bytes(&export.flags(true).to_be_bytes());
     head(number, reply::INFO, 14, out);
     out.bytes(&info::BLOCK_SIZE.to_be_bytes());
-    for bytes in [export.block_bytes, export.preferred_bytes, export.most_bytes] {
+    for bytes in [
+        export.block_bytes,
+        export.preferred_bytes,
+        export.most_bytes,
+    ] {
         out.bytes(&bytes.to_be_bytes());
     }
-    for (kind, text) in [(info::NAME, &export.name), (info::DESCRIPTION, &export.description)] {
+    for (kind, text) in [
+        (info::NAME, &export.name),
+        (info::DESCRIPTION, &export.description),
+    ] {
         if wanted(kind) {
             head(number, reply::INFO, 2 + text.len(), out);
             out.bytes(&kind.to_be_bytes());

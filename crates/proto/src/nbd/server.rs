@@ -190,7 +190,12 @@ impl Server {
         }
         if self.chosen.structured {
             let bytes = progress.bytes.saturating_add(8);
-            head(progress.cookie, (chunk::DONE, chunk::OFFSET_DATA), bytes, out);
+            head(
+                progress.cookie,
+                (chunk::DONE, chunk::OFFSET_DATA),
+                bytes,
+                out,
+            );
             out.bytes(&progress.offset.to_be_bytes());
         } else {
             simple(progress.cookie, 0, out);
@@ -240,11 +245,18 @@ impl Server {
 
     fn request<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
         let Ok(request) = Request::ref_from_bytes(bytes) else {
-            return Err(Violation::new(Breach::HeaderField, 0, "a request is 28 bytes"));
+            return Err(Violation::new(
+                Breach::HeaderField,
+                0,
+                "a request is 28 bytes",
+            ));
         };
         if request.magic.get() != REQUEST_MAGIC {
-            let violation = Violation::new(Breach::HeaderField, 0, "a request begins with its magic");
-            return Err(violation.found(request.magic.get().into()).with_header(bytes));
+            let violation =
+                Violation::new(Breach::HeaderField, 0, "a request begins with its magic");
+            return Err(violation
+                .found(request.magic.get().into())
+                .with_header(bytes));
         }
         let (kind, length) = (request.kind.get(), request.length.get());
         if kind == command::DISCONNECT {
@@ -269,7 +281,10 @@ impl Server {
     }
 
     fn begin(&mut self, request: &Request, command: Command) -> Event {
-        let index = self.free.pop().expect("the owner takes no event while all slots are taken");
+        let index = self
+            .free
+            .pop()
+            .expect("the owner takes no event while all slots are taken");
         let slot = Slot(index);
         let (offset, bytes) = (request.offset.get(), request.length.get());
         self.slots[usize::from(index)] = Some(Progress {
@@ -364,7 +379,9 @@ impl Server {
     }
 
     fn client_flags(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        let flags = bytes.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));
+        let flags = bytes
+            .iter()
+            .fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));
         if flags & !u32::from(HANDSHAKE_FLAGS) != 0 {
             let violation = Violation::new(Breach::Unsupported, 0, "unknown flags of a client");
             return Err(violation.found(flags.into()));
@@ -378,7 +395,8 @@ impl Server {
         let header = OptionHeader::ref_from_bytes(bytes);
         let header = header.ok().filter(|it| it.magic.get() == OPTION_MAGIC);
         let Some(header) = header else {
-            let violation = Violation::new(Breach::HeaderField, 0, "an option begins with IHAVEOPT");
+            let violation =
+                Violation::new(Breach::HeaderField, 0, "an option begins with IHAVEOPT");
             return Err(violation.with_header(bytes));
         };
         let (number, bytes) = (header.option.get(), header.length.get());

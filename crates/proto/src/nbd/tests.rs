@@ -54,13 +54,22 @@ fn feed(machine: &mut Server, mut bytes: &[u8], wire: &mut Wire) -> Result<Vec<E
 
 fn option_bytes(number: u32, data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(data.len()).expect("short");
-    let head = [&OPTION_MAGIC.to_be_bytes()[..], &number.to_be_bytes(), &length.to_be_bytes()];
+    let head = [
+        &OPTION_MAGIC.to_be_bytes()[..],
+        &number.to_be_bytes(),
+        &length.to_be_bytes(),
+    ];
     [&head.concat(), data].concat()
 }
 
 fn go(name: &str) -> Vec<u8> {
     let length = u32::try_from(name.len()).expect("short");
-    [&length.to_be_bytes()[..], name.as_bytes(), &0_u16.to_be_bytes()].concat()
+    [
+        &length.to_be_bytes()[..],
+        name.as_bytes(),
+        &0_u16.to_be_bytes(),
+    ]
+    .concat()
 }
 
 fn ready(export: Export, structured: bool) -> (Server, Wire) {
@@ -88,7 +97,12 @@ fn request(flags: u16, kind: u16, offset: u64, length: u32) -> Vec<u8> {
 }
 
 fn simple_reply(error: u32) -> Vec<u8> {
-    [&SIMPLE_REPLY_MAGIC.to_be_bytes()[..], &error.to_be_bytes(), b"cookie!!"].concat()
+    [
+        &SIMPLE_REPLY_MAGIC.to_be_bytes()[..],
+        &error.to_be_bytes(),
+        b"cookie!!",
+    ]
+    .concat()
 }
 
 /// One request, and the error that it is answered with at once.
@@ -98,7 +112,10 @@ fn check_refused(export: Export, request: &[u8], error: Error) {
     assert_eq!(events, []);
     assert_eq!(wire.bytes, simple_reply(error as u32));
     assert_eq!(machine.in_progress(), 0);
-    assert!(matches!(machine.want(), Want::Header { bytes: 28 }), "requests go on");
+    assert!(
+        matches!(machine.want(), Want::Header { bytes: 28 }),
+        "requests go on"
+    );
 }
 
 fn check_violation(bytes: &[u8], words: &str) {
@@ -153,7 +170,10 @@ fn another_name_is_unknown_and_negotiation_goes_on() {
     let mut machine = Server::new(export(), 4);
     let mut wire = Wire::default();
     let said = [&[0, 0, 0, 3][..], &option_bytes(option::GO, &go("other"))].concat();
-    assert_eq!(feed(&mut machine, &said, &mut wire).expect("no violation"), []);
+    assert_eq!(
+        feed(&mut machine, &said, &mut wire).expect("no violation"),
+        []
+    );
     assert_eq!(wire.bytes[12..16], reply::ERR_UNKNOWN.to_be_bytes());
     assert!(machine.negotiates());
 }
@@ -164,7 +184,10 @@ fn an_option_that_lies_about_its_lengths_is_answered() {
         let mut machine = Server::new(export(), 4);
         let mut wire = Wire::default();
         let said = [&[0, 0, 0, 3][..], &option_bytes(option::GO, data)].concat();
-        assert_eq!(feed(&mut machine, &said, &mut wire).expect("no violation"), []);
+        assert_eq!(
+            feed(&mut machine, &said, &mut wire).expect("no violation"),
+            []
+        );
         assert_eq!(wire.bytes[12..16], reply::ERR_INVALID.to_be_bytes());
     }
 }
@@ -174,7 +197,10 @@ fn an_option_of_a_megabyte_is_skipped_and_answered() {
     let mut machine = Server::new(export(), 4);
     let mut wire = Wire::default();
     let said = [&[0, 0, 0, 3][..], &option_bytes(99, &vec![7; 1 << 20])].concat();
-    assert_eq!(feed(&mut machine, &said, &mut wire).expect("no violation"), []);
+    assert_eq!(
+        feed(&mut machine, &said, &mut wire).expect("no violation"),
+        []
+    );
     assert_eq!(wire.bytes[12..16], reply::ERR_TOO_BIG.to_be_bytes());
     assert!(matches!(machine.want(), Want::Header { bytes: 16 }));
 }
@@ -183,9 +209,19 @@ fn an_option_of_a_megabyte_is_skipped_and_answered() {
 fn a_read_is_answered_simply_or_in_a_chunk_as_agreed() {
     for structured in [false, true] {
         let (mut machine, mut wire) = ready(export(), structured);
-        let events = feed(&mut machine, &request(0, command::READ, 512, 1024), &mut wire);
-        let [Event::Command { slot, command: Command::Read, offset: 512, bytes: 1024 }] =
-            events.expect("no violation")[..]
+        let events = feed(
+            &mut machine,
+            &request(0, command::READ, 512, 1024),
+            &mut wire,
+        );
+        let [
+            Event::Command {
+                slot,
+                command: Command::Read,
+                offset: 512,
+                bytes: 1024,
+            },
+        ] = events.expect("no violation")[..]
         else {
             panic!("one read");
         };
@@ -207,8 +243,14 @@ fn a_write_is_a_command_then_its_data() {
     let (mut machine, mut wire) = ready(export(), true);
     let bytes = [request(1, command::WRITE, 0, 512), vec![1; 512]].concat();
     let events = feed(&mut machine, &bytes, &mut wire).expect("no violation");
-    let [Event::Command { slot, command: Command::Write { durable: true }, .. }, Event::Data { slot: data }] =
-        events[..]
+    let [
+        Event::Command {
+            slot,
+            command: Command::Write { durable: true },
+            ..
+        },
+        Event::Data { slot: data },
+    ] = events[..]
     else {
         panic!("{events:?}");
     };
@@ -230,13 +272,31 @@ fn what_cannot_be_done_is_answered_and_its_data_skipped() {
     check_refused(export(), &read((1 << 20) - 512, 1024), Error::Invalid);
     check_refused(export(), &read(u64::MAX - 511, 512), Error::Invalid);
     check_refused(export(), &read(0, 1 << 17), Error::Invalid);
-    check_refused(export(), &request(0x8000, command::READ, 0, 512), Error::Invalid);
+    check_refused(
+        export(),
+        &request(0x8000, command::READ, 0, 512),
+        Error::Invalid,
+    );
     check_refused(export(), &request(0, 77, 0, 512), Error::Invalid);
-    check_refused(export(), &request(0, command::FLUSH, 0, 512), Error::Invalid);
-    let read_only = Export { read_only: true, ..export() };
+    check_refused(
+        export(),
+        &request(0, command::FLUSH, 0, 512),
+        Error::Invalid,
+    );
+    let read_only = Export {
+        read_only: true,
+        ..export()
+    };
     check_refused(read_only.clone(), &write(0, 512), Error::NotPermitted);
-    check_refused(read_only, &request(0, command::TRIM, 0, 512), Error::NotPermitted);
-    let keeps = Export { trims: false, ..export() };
+    check_refused(
+        read_only,
+        &request(0, command::TRIM, 0, 512),
+        Error::NotPermitted,
+    );
+    let keeps = Export {
+        trims: false,
+        ..export()
+    };
     check_refused(keeps, &request(0, command::TRIM, 0, 512), Error::Invalid);
 }
 
@@ -265,7 +325,11 @@ fn takes_no_more_than_its_slots() {
 #[test]
 fn a_client_that_leaves_is_let_go() {
     let (mut machine, mut wire) = ready(export(), false);
-    let events = feed(&mut machine, &request(0, command::DISCONNECT, 0, 0), &mut wire);
+    let events = feed(
+        &mut machine,
+        &request(0, command::DISCONNECT, 0, 0),
+        &mut wire,
+    );
     assert_eq!(events.expect("no violation"), [Event::Goodbye]);
     assert_eq!(machine.want(), Want::Closed);
 }
@@ -274,7 +338,11 @@ fn a_client_that_leaves_is_let_go() {
 fn the_oldest_way_to_begin_still_works() {
     let mut machine = Server::new(export(), 4);
     let mut wire = Wire::default();
-    let said = [&[0, 0, 0, 1][..], &option_bytes(option::EXPORT_NAME, b"disk")].concat();
+    let said = [
+        &[0, 0, 0, 1][..],
+        &option_bytes(option::EXPORT_NAME, b"disk"),
+    ]
+    .concat();
     let events = feed(&mut machine, &said, &mut wire).expect("no violation");
     assert_eq!(events, [Event::Ready]);
     assert_eq!(wire.bytes.len(), 10 + 124);

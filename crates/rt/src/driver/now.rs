@@ -43,7 +43,9 @@ pub(super) fn attempt(mut op: Op) -> Tried {
                 buf,
                 start,
                 bytes,
-            } => file.file().read(&mut buf.bytes_mut()[*start..*start + *bytes]),
+            } => file
+                .file()
+                .read(&mut buf.bytes_mut()[*start..*start + *bytes]),
             _ => unreachable!("`side` names a descriptor for these five only"),
         };
         match tried {

@@ -1,6 +1,7 @@
 //! What this process is to the kernel.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use super::check;
 
@@ -9,6 +10,18 @@ pub(crate) fn new_session() -> io::Result<()> {
     // SAFETY: takes nothing and touches no memory.
     // WHY UNSAFE: std makes no sessions.
     check(unsafe { libc::setsid() })?;
+    Ok(())
+}
+
+/// Makes a standard descriptor (0 to 2) another name of this file.
+pub(crate) fn duplicate(file: BorrowedFd<'_>, standard: RawFd) -> io::Result<()> {
+    assert!(
+        (0..=2).contains(&standard),
+        "{standard} belongs to somebody"
+    );
+    // SAFETY: takes two numbers; the standard descriptors are owned by nobody who would close them.
+    // WHY UNSAFE: std does not redirect its own process.
+    check(unsafe { libc::dup2(file.as_raw_fd(), standard) })?;
     Ok(())
 }
 

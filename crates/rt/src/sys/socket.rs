@@ -94,9 +94,8 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (nobody, asks) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: without a place for the peer's address the kernel writes nothing.
     // WHY UNSAFE: std's listeners know the addresses of one family each.
-    let descriptor = check(unsafe {
-        libc::accept4(listener.as_raw_fd(), nobody, asks, libc::SOCK_CLOEXEC)
-    })?;
+    let descriptor =
+        check(unsafe { libc::accept4(listener.as_raw_fd(), nobody, asks, libc::SOCK_CLOEXEC) })?;
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
     // WHY UNSAFE: ownership of a number cannot be checked.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
@@ -171,7 +170,9 @@ pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> 
     // SAFETY: a message of rights holds at least one descriptor, just given to us; nobody else owns it.
     // WHY UNSAFE: as above, and ownership of a number cannot be checked.
     Ok(unsafe {
-        let number = libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned();
+        let number = libc::CMSG_DATA(message)
+            .cast::<libc::c_int>()
+            .read_unaligned();
         OwnedFd::from_raw_fd(number)
     })
 }

@@ -1,0 +1,613 @@
+//! What the kernel asks of the file, and how its requests reach the disk.
+//!
+//! One message is waited for; when it has come, those behind it are taken at once until there is none. Answers leave
+//! together at the end of the turn, a read's data from where the disk has it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabrix_block::{Device, Geometry, Payload, Request, Status, Submit};
+use fabrix_proto::fuse::{self, Asked, Facts};
+use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
+
+use super::super::job::{Ask, Job, trims};
+use super::super::lane::Lane;
+use crate::{BeginError, Tell, Told};
+
+const TAKE: u32 = 0;
+const GIVE: u32 = 1;
+const RETRY: u32 = 2;
+/// The disk's endings: this and the slot's number.
+const DISK_SLOTS: u32 = 16;
+
+/// Requests in progress. The kernel waits with more.
+const SLOTS: u16 = 256;
+/// How many requests that nobody waits for (writeback, direct I/O side by side) the kernel sends at once.
+const BACKGROUND: u16 = 192;
+/// The longest read and write: what one message carries.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// Messages taken at once: then others have their turn.
+const MESSAGES_AT_ONCE: usize = 64;
+/// Pieces of one request that a disk answers at once before others have their turn.
+const PIECES_AT_ONCE: usize = 32;
+/// How soon a busy disk is asked again, when no ending of our own will wake us.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+/// An answer: its head and the longest body by value, and data by reference.
+const ANSWER_PARTS: usize = 2;
+
+/// What is told to a server.
+pub(super) enum Order {
+    Resized(Arc<dyn Device>),
+    Fail,
+}
+
+/// What is in a slot.
+#[derive(Default)]
+enum Work {
+    #[default]
+    Nothing,
+    AtDisk(Call),
+    /// The disk was busy; a write's data is kept.
+    Stalled(Call, Option<Buf>),
+}
+
+/// One request of the kernel.
+struct Call {
+    unique: u64,
+    job: Job,
+    reply: Reply,
+    /// It was answered before its time; its ending is for nobody.
+    answered: bool,
+}
+
+/// What a request is answered with when it was carried out.
+#[derive(Clone, Copy)]
+enum Reply {
+    Empty,
+    Written(u32),
+    /// So many bytes of what was read, from so many bytes into it.
+    Data {
+        skip: usize,
+        bytes: usize,
+    },
+}
+
+pub(super) struct Server {
+    task: TaskId,
+    file: File,
+    lane: Lane,
+    owner: (u32, u32),
+    tell: Tell,
+    /// Where messages are received; None while the kernel has it.
+    message: Option<Buf>,
+    transfer_bytes: u32,
+    work: Vec<Work>,
+    free: Vec<u16>,
+    stalled: usize,
+    #[expect(
+        clippy::vec_box,
+        reason = "a gather travels to the kernel and back in this box: it is made once"
+    )]
+    gathers: Vec<Box<Gather>>,
+    /// Everything fails from now on.
+    failing: bool,
+    retrying: bool,
+    /// The kernel needs the file no more.
+    over: bool,
+}
+
+impl Server {
+    pub(super) fn open(
+        shard: &mut Shard,
+        disk: Arc<dyn Device>,
+        device: std::fs::File,
+        owner: (u32, u32),
+        tell: Tell,
+    ) -> Result<TaskId, BeginError> {
+        let lane = Lane::open(shard, disk).map_err(|error| BeginError(error.to_string()))?;
+        let transfer_bytes = lane.geometry().max_transfer_bytes.min(TRANSFER_BYTES_MAX);
+        let message_bytes = transfer_bytes as usize + fuse::WRITE_HEAD_BYTES;
+        let message = shard.take_buf(message_bytes.max(fuse::MESSAGE_BYTES_MIN));
+        let message = message.ok_or_else(|| BeginError("no memory for messages".to_owned()))?;
+        let task = shard.reserve();
+        let mut server = Self {
+            task,
+            file: File::from(device),
+            lane,
+            owner,
+            tell,
+            message: Some(message),
+            transfer_bytes,
+            work: (0..SLOTS).map(|_| Work::Nothing).collect(),
+            free: (0..SLOTS).rev().collect(),
+            stalled: 0,
+            gathers: Vec::new(),
+            failing: false,
+            retrying: false,
+            over: false,
+        };
+        server.await_message(shard);
+        shard.install(task, Rc::new(RefCell::new(server)));
+        Ok(task)
+    }
+
+    fn await_message(&mut self, shard: &mut Shard) {
+        if self.over || self.free.is_empty() {
+            return;
+        }
+        if let Some(buf) = self.message.take() {
+            let bytes = buf.len();
+            let file = self.file.clone();
+            let op = Op::TakeMessage {
+                file,
+                buf,
+                start: 0,
+                bytes,
+            };
+            shard.start(self.token(TAKE), op);
+        }
+    }
+
+    /// A message has come, or the kernel says why none comes; takes those behind it.
+    fn messages(&mut self, shard: &mut Shard, result: i32, mut buf: Buf) {
+        let mut result = result;
+        let mut left = MESSAGES_AT_ONCE;
+        loop {
+            match usize::try_from(result) {
+                Ok(bytes) => match self.message(shard, buf, bytes) {
+                    Some(back) => buf = back,
+                    None => return self.end(shard),
+                },
+                Err(_) if is_passing(-result) => {}
+                Err(_) => return self.end(shard),
+            }
+            left -= 1;
+            if self.free.is_empty() || left == 0 {
+                break;
+            }
+            let most = buf.len();
+            result = match self.file.take_message(&mut buf, 0, most) {
+                Ok(bytes) => i32::try_from(bytes).unwrap_or(i32::MAX),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(error) => -error.raw_os_error().unwrap_or(errno::EIO),
+            };
+        }
+        self.message = Some(buf);
+        self.await_message(shard);
+    }
+
+    /// Gives the buffer back, or another one in its place. None: no memory, or the end.
+    fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> Option<Buf> {
+        let Some((unique, asked)) = fuse::parse(&buf.bytes()[..bytes]) else {
+            return Some(buf);
+        };
+        let geometry = self.lane.geometry().clone();
+        match asked {
+            Asked::Init {
+                major,
+                minor,
+                max_readahead,
+                flags,
+            } => {
+                let most = self.transfer_bytes;
+                match fuse::init((major, minor, flags), max_readahead, most, BACKGROUND) {
+                    Some(body) => self.answer(shard, unique, &body),
+                    None => self.refuse(shard, unique, errno::EPROTO),
+                }
+            }
+            Asked::Attributes => self.attributes(shard, unique, &geometry),
+            Asked::Change {
+                size,
+                owner_or_mode,
+            } => {
+                let keeps = !owner_or_mode && size.is_none_or(|size| size == geometry.bytes());
+                match keeps {
+                    true => self.attributes(shard, unique, &geometry),
+                    false => self.refuse(shard, unique, errno::EPERM),
+                }
+            }
+            Asked::Open => self.answer(shard, unique, &fuse::opened()),
+            Asked::StatFs => self.answer(shard, unique, &fuse::statfs(&self.facts(&geometry))),
+            Asked::Close => self.answer(shard, unique, &[]),
+            Asked::Unanswered => {}
+            Asked::Destroy => return None,
+            Asked::Unknown => self.refuse(shard, unique, errno::ENOSYS),
+            Asked::Broken => self.refuse(shard, unique, errno::EINVAL),
+            Asked::Read { .. } | Asked::Write { .. } | Asked::Sync | Asked::Zero { .. } => {
+                return self.io(shard, unique, asked, &geometry, buf);
+            }
+        }
+        Some(buf)
+    }
+
+    /// What concerns the disk.
+    fn io(
+        &mut self,
+        shard: &mut Shard,
+        unique: u64,
+        asked: Asked,
+        geometry: &Geometry,
+        buf: Buf,
+    ) -> Option<Buf> {
+        let planned = if self.failing {
+            Err(errno::EIO)
+        } else {
+            plan(asked, geometry, self.transfer_bytes)
+        };
+        match planned {
+            Err(errno) => self.refuse(shard, unique, errno),
+            Ok(None) => self.answer(shard, unique, &[]),
+            Ok(Some((job, reply))) => {
+                let call = Call {
+                    unique,
+                    job,
+                    reply,
+                    answered: false,
+                };
+                let slot = self.free.pop()?; // no message is taken without a free slot
+                let data = match asked {
+                    Asked::Write { .. } => Some(buf),
+                    _ => return self.run(shard, slot, call, None).map_or(Some(buf), Some),
+                };
+                let back = self.run(shard, slot, call, data);
+                return back.or_else(|| shard.take_buf(self.message_bytes()));
+            }
+        }
+        Some(buf)
+    }
+
+    fn message_bytes(&self) -> usize {
+        (self.transfer_bytes as usize + fuse::WRITE_HEAD_BYTES).max(fuse::MESSAGE_BYTES_MIN)
+    }
+
+    /// Goes on with a call until the disk takes its time, or it has ended. Gives the message back when its data is
+    /// needed no more.
+    fn run(
+        &mut self,
+        shard: &mut Shard,
+        slot: u16,
+        mut call: Call,
+        mut data: Option<Buf>,
+    ) -> Option<Buf> {
+        if !call.job.fits(&self.lane.geometry()) {
+            self.finish(shard, slot, &call, Status::OutOfRange, Loan::None);
+            return data;
+        }
+        for _ in 0..PIECES_AT_ONCE {
+            let (operation, lba, blocks) = call.job.next();
+            let payload = match &data {
+                _ if call.job.reads() => Payload::Lend,
+                Some(buf) if call.job.writes() => {
+                    let bytes = blocks as usize * self.lane.geometry().block_bytes as usize;
+                    Payload::Borrowed(&buf.bytes()[fuse::WRITE_HEAD_BYTES..][..bytes])
+                }
+                _ => Payload::None,
+            };
+            let token = self.token(DISK_SLOTS + u32::from(slot));
+            let request = Request {
+                operation,
+                lba,
+                blocks,
+                payload,
+                token,
+            };
+            let (status, loan) = match self.lane.submit(shard, request) {
+                Submit::Done(status, loan) => (status, loan),
+                Submit::Pending => {
+                    self.work[usize::from(slot)] = Work::AtDisk(call);
+                    return data;
+                }
+                Submit::Busy(_) => {
+                    self.stalled += 1;
+                    self.arrange_retry(shard);
+                    let kept = if call.job.writes() { data.take() } else { None };
+                    self.work[usize::from(slot)] = Work::Stalled(call, kept);
+                    return data;
+                }
+            };
+            if let Some(status) = call.job.ended(status) {
+                self.finish(shard, slot, &call, status, loan);
+                return data;
+            }
+        }
+        self.stalled += 1;
+        self.arrange_retry(shard);
+        self.work[usize::from(slot)] = Work::Stalled(call, None);
+        data
+    }
+
+    /// Frees the slot of a call and answers it.
+    fn finish(&mut self, shard: &mut Shard, slot: u16, call: &Call, status: Status, loan: Loan) {
+        self.free.push(slot);
+        if call.answered {
+            return;
+        }
+        if let Some(errno) = errno_of(status) {
+            return self.refuse(shard, call.unique, errno);
+        }
+        match call.reply {
+            Reply::Empty => self.answer(shard, call.unique, &[]),
+            Reply::Written(bytes) => self.answer(shard, call.unique, &fuse::written(bytes)),
+            Reply::Data { skip, bytes } => {
+                let mut gather = self.gather();
+                gather.push_bytes(&fuse::head(call.unique, 0, bytes));
+                match loan {
+                    Loan::Lent(lent) => gather.push_lent(lent.slice(skip, bytes)),
+                    Loan::Buf(buf) => gather.push_buf(buf, skip, bytes),
+                    _ => {
+                        self.gathers.push(gather);
+                        return self.refuse(shard, call.unique, errno::EIO);
+                    }
+                }
+                self.give(shard, gather);
+            }
+        }
+    }
+
+    fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        let slot = u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot");
+        let work = std::mem::take(&mut self.work[usize::from(slot)]);
+        let Work::AtDisk(mut call) = work else {
+            return debug_assert!(false, "an ending for a slot that asked for none");
+        };
+        match call.job.ended(Status::from_result(completion.result)) {
+            Some(status) => self.finish(shard, slot, &call, status, completion.loan),
+            None => {
+                self.run(shard, slot, call, None);
+            }
+        }
+        self.leave_or_go_on(shard);
+    }
+
+    /// Asks the disk again for all that it was too busy for.
+    fn retry(&mut self, shard: &mut Shard) {
+        for slot in 0..SLOTS {
+            if self.stalled == 0 {
+                break;
+            }
+            let work = &mut self.work[usize::from(slot)];
+            if !matches!(work, Work::Stalled(..)) {
+                continue;
+            }
+            if let Work::Stalled(call, kept) = std::mem::take(work) {
+                self.stalled -= 1;
+                let before = self.stalled;
+                self.run(shard, slot, call, kept);
+                if self.stalled > before {
+                    break; // it is still busy
+                }
+            }
+        }
+        self.leave_or_go_on(shard);
+    }
+
+    fn arrange_retry(&mut self, shard: &mut Shard) {
+        if !self.retrying {
+            self.retrying = true;
+            let at = shard.now() + RETRY_AFTER;
+            shard.set_timer(self.token(RETRY), at);
+        }
+    }
+
+    /// Everything in progress is answered now, with an error.
+    fn fail(&mut self, shard: &mut Shard) {
+        self.failing = true;
+        for slot in 0..SLOTS {
+            let unique = match &mut self.work[usize::from(slot)] {
+                Work::AtDisk(call) if !call.answered => {
+                    call.answered = true;
+                    call.unique
+                }
+                Work::Stalled(call, _) => {
+                    let unique = call.unique;
+                    self.work[usize::from(slot)] = Work::Nothing;
+                    self.stalled -= 1;
+                    self.free.push(slot);
+                    unique
+                }
+                _ => continue,
+            };
+            self.refuse(shard, unique, errno::EIO);
+        }
+        self.leave_or_go_on(shard);
+    }
+
+    fn facts(&self, geometry: &Geometry) -> Facts {
+        Facts {
+            bytes: geometry.bytes(),
+            block_bytes: geometry.physical_block_bytes.max(geometry.block_bytes),
+            read_only: geometry.read_only,
+            owner: self.owner,
+        }
+    }
+
+    fn attributes(&mut self, shard: &mut Shard, unique: u64, geometry: &Geometry) {
+        let body = fuse::attributes(&self.facts(geometry));
+        self.answer(shard, unique, &body);
+    }
+
+    fn answer(&mut self, shard: &mut Shard, unique: u64, body: &[u8]) {
+        let mut gather = self.gather();
+        gather.push_bytes(&fuse::head(unique, 0, body.len()));
+        gather.push_bytes(body);
+        self.give(shard, gather);
+    }
+
+    fn refuse(&mut self, shard: &mut Shard, unique: u64, errno: i32) {
+        let mut gather = self.gather();
+        gather.push_bytes(&fuse::head(unique, -errno, 0));
+        self.give(shard, gather);
+    }
+
+    fn gather(&mut self) -> Box<Gather> {
+        let fresh = || Box::new(Gather::new(fuse::ANSWER_BYTES_MAX, ANSWER_PARTS));
+        self.gathers.pop().unwrap_or_else(fresh)
+    }
+
+    fn give(&mut self, shard: &mut Shard, gather: Box<Gather>) {
+        let file = self.file.clone();
+        shard.start(self.token(GIVE), Op::GiveMessage { file, gather });
+    }
+
+    fn token(&self, slot: u32) -> Token {
+        Token {
+            task: self.task,
+            slot,
+        }
+    }
+
+    /// The kernel needs the file no more: ends when the disk has given everything back.
+    fn end(&mut self, shard: &mut Shard) {
+        self.over = true;
+        self.leave_or_go_on(shard);
+    }
+
+    fn leave_or_go_on(&mut self, shard: &mut Shard) {
+        if !self.over {
+            return self.await_message(shard);
+        }
+        if self.free.len() == usize::from(SLOTS) {
+            (self.tell)(Told::Over);
+            shard.remove(self.task);
+        }
+    }
+}
+
+impl Task for Server {
+    fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
+        match (slot, completion.loan) {
+            (TAKE, Loan::Buf(buf)) => self.messages(shard, completion.result, buf),
+            // An answer that comes too late finds nobody (ENOENT), and that is all the kernel has to say.
+            (GIVE, Loan::Gather(mut gather)) => {
+                gather.clear();
+                self.gathers.push(gather);
+            }
+            (slot, loan) if slot >= DISK_SLOTS => {
+                let completion = Completion {
+                    result: completion.result,
+                    loan,
+                };
+                self.disk_answered(shard, slot, completion);
+            }
+            _ => debug_assert!(false, "an operation gives back what it held"),
+        }
+    }
+
+    fn expired(&mut self, shard: &mut Shard, _slot: u32) {
+        self.retrying = false;
+        self.retry(shard);
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        let Ok(order) = message.downcast::<Order>() else {
+            return debug_assert!(false, "a server is told orders only");
+        };
+        match *order {
+            // A disk that cannot be opened again keeps its old size.
+            Order::Resized(disk) => drop(self.lane.replace(shard, disk)),
+            Order::Fail => self.fail(shard),
+        }
+    }
+}
+
+/// What a request means for the disk; None: nothing is to be done. An error is an errno.
+fn plan(
+    asked: Asked,
+    geometry: &Geometry,
+    transfer_bytes: u32,
+) -> Result<Option<(Job, Reply)>, i32> {
+    let block = u64::from(geometry.block_bytes);
+    let size = geometry.bytes();
+    Ok(match asked {
+        Asked::Read { offset, bytes } => {
+            let end = offset.saturating_add(bytes.into()).min(size);
+            if offset >= end {
+                return Ok(None);
+            }
+            let first = offset / block;
+            let blocks = end.div_ceil(block) - first;
+            if blocks * block > u64::from(transfer_bytes) {
+                return Err(errno::EINVAL);
+            }
+            let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| errno::EINVAL);
+            let reply = Reply::Data {
+                skip: in_memory(offset - first * block)?,
+                bytes: in_memory(end - offset)?,
+            };
+            Some((Job::new(Ask::Read, first, blocks), reply))
+        }
+        Asked::Write { offset, bytes } => {
+            if geometry.read_only {
+                return Err(errno::EROFS);
+            }
+            let blocks = range(offset, bytes.into(), geometry, errno::ENOSPC)?;
+            if bytes > transfer_bytes {
+                return Err(errno::EINVAL);
+            }
+            let job = Job::new(Ask::Write { durable: false }, offset / block, blocks);
+            (blocks > 0).then_some((job, Reply::Written(bytes)))
+        }
+        Asked::Sync => Some((Job::new(Ask::Flush, 0, 0), Reply::Empty)),
+        Asked::Zero {
+            offset,
+            bytes,
+            punch,
+        } => {
+            if geometry.read_only {
+                return Err(errno::EROFS);
+            }
+            if punch && !trims(geometry) {
+                return Err(errno::EOPNOTSUPP);
+            }
+            // A hole reads as zeroes: a deallocation would promise less.
+            let ask = Ask::Zeroes {
+                deallocate: punch,
+                durable: false,
+            };
+            let blocks = range(offset, bytes, geometry, errno::EINVAL)?;
+            (blocks > 0).then_some((Job::new(ask, offset / block, blocks), Reply::Empty))
+        }
+        _ => None,
+    })
+}
+
+/// How many blocks a range has, if it consists of blocks of this disk.
+fn range(offset: u64, bytes: u64, geometry: &Geometry, past_end: i32) -> Result<u64, i32> {
+    let block = u64::from(geometry.block_bytes);
+    if offset % block != 0 || bytes % block != 0 {
+        return Err(errno::EINVAL);
+    }
+    match offset.checked_add(bytes) {
+        Some(end) if end <= geometry.bytes() => Ok(bytes / block),
+        _ => Err(past_end),
+    }
+}
+
+/// Whether the kernel has only been disturbed, or has answered somebody itself.
+fn is_passing(error: i32) -> bool {
+    matches!(
+        error,
+        errno::EINTR | errno::EAGAIN | errno::ENOENT | errno::EIO
+    )
+}
+
+/// What the kernel is told of a status; None: it was carried out.
+fn errno_of(status: Status) -> Option<i32> {
+    Some(match status {
+        Status::Ok => return None,
+        Status::OutOfRange => errno::EINVAL,
+        Status::Unsupported => errno::EOPNOTSUPP,
+        Status::ReadOnly => errno::EROFS,
+        Status::NoSpace => errno::ENOSPC,
+        Status::NotReady
+        | Status::MediaRead
+        | Status::MediaWrite
+        | Status::CompareFailed
+        | Status::Aborted
+        | Status::Degraded
+        | Status::Internal => errno::EIO,
+    })
+}

@@ -1,0 +1,43 @@
+//! The way of a front end to its disk: one channel for all of its requests, and what the disk is.
+
+use std::cell::{Ref, RefCell};
+use std::sync::Arc;
+
+use fabrix_block::{Channel, Device, Geometry, OpenError, Request, Submit};
+use fabrix_rt::Shard;
+
+pub(crate) struct Lane {
+    open: RefCell<Open>,
+}
+
+struct Open {
+    device: Arc<dyn Device>,
+    channel: Box<dyn Channel>,
+}
+
+impl Lane {
+    pub(crate) fn open(shard: &mut Shard, device: Arc<dyn Device>) -> Result<Self, OpenError> {
+        let channel = device.open(shard)?;
+        let open = RefCell::new(Open { device, channel });
+        Ok(Self { open })
+    }
+
+    /// Goes on with the same disk in another size. What is in progress ends where it began.
+    pub(crate) fn replace(
+        &self,
+        shard: &mut Shard,
+        device: Arc<dyn Device>,
+    ) -> Result<(), OpenError> {
+        let channel = device.open(shard)?;
+        self.open.replace(Open { device, channel });
+        Ok(())
+    }
+
+    pub(crate) fn geometry(&self) -> Ref<'_, Geometry> {
+        Ref::map(self.open.borrow(), |open| open.device.geometry())
+    }
+
+    pub(crate) fn submit<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        self.open.borrow_mut().channel.submit(shard, request)
+    }
+}

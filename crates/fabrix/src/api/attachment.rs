@@ -1,0 +1,50 @@
+//! What the process of an attachment answers on its control socket.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+
+use super::server::{Answer, Body, RefusingTheRest, blocking};
+use crate::attached::holder::Held;
+
+/// The paths.
+pub(crate) const ATTACHMENT: &str = "/v1/attachment";
+pub(crate) const RESIZE: &str = "/v1/attachment/resize";
+
+pub(crate) fn router(held: Arc<Held>) -> Router {
+    Router::new()
+        .route(ATTACHMENT, get(show).delete(detach))
+        .route(RESIZE, post(resize))
+        .with_state(held)
+        .refusing_the_rest(ATTACHMENT)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct How {
+    force: bool,
+}
+
+async fn show(State(held): State<Arc<Held>>) -> Answer {
+    Ok(Json(held.json()))
+}
+
+async fn detach(State(held): State<Arc<Held>>, body: Body<How>) -> Answer {
+    let Json(how) = body?;
+    blocking(move || {
+        held.detach(how.force)?;
+        Ok(held.json())
+    })
+    .await
+}
+
+async fn resize(State(held): State<Arc<Held>>) -> Answer {
+    blocking(move || {
+        held.resize()?;
+        Ok(held.json())
+    })
+    .await
+}

@@ -1,0 +1,367 @@
+//! The ways a disk can look on this machine: a block device, a file, a socket. Begins them and ends them.
+//!
+//! Everything here runs on a control thread and may wait for the kernel; the shard that answers the kernel is another.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabrix_attach::fuse::FuseFile;
+use fabrix_attach::nbd::NbdSocket;
+use fabrix_attach::{BeginError, Tell};
+use fabrix_block::Device;
+use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
+use fabrix_rt::mounts::{self, Unmount};
+use fabrix_rt::{Remote, process};
+
+use super::records::{Claim, Record};
+use crate::api::bind;
+use crate::args::FrontEnd;
+use crate::failure::{Failure, Kind};
+
+/// A disk that can be seen.
+pub(crate) enum Front {
+    /// A loop device over a file that nobody else sees.
+    Loop {
+        file: FuseFile,
+        device: LoopDevice,
+        /// The file, not opened: to look at its size. It keeps the mount, so it has to go when the device is gone.
+        look: Mutex<Option<File>>,
+    },
+    /// A file.
+    File { file: FuseFile, place: PathBuf },
+    /// A socket.
+    Nbd { socket: NbdSocket, path: PathBuf },
+}
+
+/// Which front end it will be, and why, where the user has not said.
+pub(crate) fn choose(
+    wanted: FrontEnd,
+    socket: bool,
+) -> Result<(FrontEnd, Option<String>), Failure> {
+    match wanted {
+        FrontEnd::Auto if socket => Ok((FrontEnd::Nbd, None)),
+        FrontEnd::Auto => Ok(best()),
+        FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
+            "a block device needs root; as this user, --as file gives a file and --as nbd a socket",
+        )),
+        FrontEnd::Fuse | FrontEnd::File if socket => {
+            Err(Failure::usage("--socket is for --as nbd"))
+        }
+        FrontEnd::Fuse | FrontEnd::File => match mounts::open_fuse() {
+            Err(error) => Err(no_fuse(&error)),
+            Ok(_) => Ok((wanted, None)),
+        },
+        FrontEnd::Nbd => Ok((wanted, None)),
+    }
+}
+
+fn best() -> (FrontEnd, Option<String>) {
+    if let Err(error) = mounts::open_fuse() {
+        let why = format!("as an NBD socket, because /dev/fuse: {error}");
+        return (FrontEnd::Nbd, Some(why));
+    }
+    if !process::is_root() {
+        let why = "as a file, because a block device needs root".to_owned();
+        return (FrontEnd::File, Some(why));
+    }
+    match File::open("/dev/loop-control") {
+        Ok(_) => (FrontEnd::Fuse, None),
+        Err(error) => {
+            let why = format!("as a file, because /dev/loop-control: {error}");
+            (FrontEnd::File, Some(why))
+        }
+    }
+}
+
+fn no_fuse(error: &io::Error) -> Failure {
+    let fix = match error.kind() {
+        ErrorKind::NotFound => {
+            "load the module fuse, or hand the device into the container (--device /dev/fuse)"
+        }
+        ErrorKind::PermissionDenied => "it is not yours to open",
+        _ => "the kernel has no FUSE",
+    };
+    Failure::usage(format!(
+        "/dev/fuse: {error}: {fix}; --as nbd works without it"
+    ))
+}
+
+impl Front {
+    /// Begins, on the shard of `remote`.
+    pub(crate) fn begin(
+        kind: FrontEnd,
+        claim: &Claim,
+        socket: Option<&Path>,
+        (remote, disk): (&Remote, &Arc<dyn Device>),
+        tell: Tell,
+    ) -> Result<Self, Failure> {
+        if kind == FrontEnd::Nbd {
+            let path = socket.map_or_else(|| claim.path("nbd"), Path::to_owned);
+            let listener = bind(&path).map_err(|error| {
+                Failure::usage(format!(
+                    "--socket {}: {error}; choose a path in a folder that is yours",
+                    path.display()
+                ))
+            })?;
+            let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
+            return Ok(Self::Nbd { socket, path });
+        }
+        let place = claim.path("disk");
+        let file = begin_file(&place, remote, disk, tell)?;
+        if kind == FrontEnd::File {
+            return Ok(Self::File { file, place });
+        }
+        let made = begin_loop(&claim.name, &place, disk);
+        // The loop device holds what it needs of it; so nothing is left to see, or to clear away, when we die.
+        let _stays_in_sight = mounts::unmount(&place, Unmount::Lazily);
+        let (device, look) = made?;
+        let look = Mutex::new(Some(look));
+        Ok(Self::Loop { file, device, look })
+    }
+
+    /// What users open.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Loop { device, .. } => device.path(),
+            Self::File { place, .. } => place,
+            Self::Nbd { path, .. } => path,
+        }
+    }
+
+    /// Something that the user should know about how it works here.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self {
+            Self::Loop { device, .. } => match device.status() {
+                Ok(status) if status.direct => None,
+                _ => Some(format!(
+                    "{} caches what is written twice: this kernel's loop driver has no direct I/O for it",
+                    device.path().display()
+                )),
+            },
+            _ => None,
+        }
+    }
+
+    /// Goes on with the same disk in another size.
+    pub(crate) fn resized(&self, disk: &Arc<dyn Device>) -> Result<(), Failure> {
+        match self {
+            Self::Loop { file, device, look } => {
+                file.resized(Arc::clone(disk));
+                let look = look.lock().unwrap_or_else(PoisonError::into_inner);
+                let look = look
+                    .as_ref()
+                    .ok_or_else(|| Failure::usage("it is being detached"))?;
+                // The kernel learns of a size by looking.
+                let taken = look.metadata().and_then(|_| device.take_over_size());
+                taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
+            }
+            Self::File { file, .. } => {
+                file.resized(Arc::clone(disk));
+                Ok(())
+            }
+            Self::Nbd { socket, .. } => {
+                socket.resized(Arc::clone(disk));
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends: politely only when nobody uses it, by force in any case. What tells that it is over comes later.
+    pub(crate) fn end(&self, force: bool) -> Result<(), Failure> {
+        match self {
+            Self::Loop { file, device, look } => {
+                if force {
+                    file.fail();
+                }
+                end_loop(device, force)?;
+                drop(look.lock().unwrap_or_else(PoisonError::into_inner).take());
+                Ok(())
+            }
+            Self::File { file, place } => {
+                if force {
+                    file.fail();
+                }
+                let how = if force {
+                    Unmount::Lazily
+                } else {
+                    Unmount::Unused
+                };
+                mounts::unmount(place, how).map_err(|error| match error.kind() {
+                    ErrorKind::ResourceBusy => in_use(place, "a program has it open"),
+                    _ => Failure::io(format!("{}: {error}", place.display())),
+                })
+            }
+            Self::Nbd { socket, path } => {
+                let clients = socket.clients();
+                if clients > 0 && !force {
+                    return Err(in_use(path, &format!("{clients} connected")));
+                }
+                let _somebody_removed_it = fs::remove_file(path);
+                socket.close();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Serves the disk as a file, mounted at `place`.
+fn begin_file(
+    place: &Path,
+    remote: &Remote,
+    disk: &Arc<dyn Device>,
+    tell: Tell,
+) -> Result<FuseFile, Failure> {
+    let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
+    let made = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(place);
+    let made = made.and_then(|file| file.metadata()).map_err(cannot)?;
+    let owner = (made.uid(), made.gid());
+    let begin = |device: File| {
+        let begun = FuseFile::begin(remote, Arc::clone(disk), device, owner, tell);
+        begun.inspect_err(|_| {
+            let _stays_in_sight = mounts::unmount(place, Unmount::Lazily);
+        })
+    };
+    if process::is_root() {
+        let device = mounts::open_fuse().map_err(|error| no_fuse(&error))?;
+        let mounted = mounts::mount_fuse_file(&device, place, "");
+        mounted.map_err(|error| {
+            Failure::io(format!(
+                "mounting at {}: {error}; that needs CAP_SYS_ADMIN",
+                place.display()
+            ))
+        })?;
+        return Ok(begin(device)?);
+    }
+    let device = mounts::mount_fuse_file_by_helper(place, "").map_err(|error| {
+        let sentence = format!(
+            "fusermount3: {error}; it comes with the package fuse3, and --as nbd works without it"
+        );
+        Failure::usage(sentence)
+    })?;
+    Ok(begin(device)?)
+}
+
+/// Puts the file at `place` under a loop device.
+fn begin_loop(
+    name: &str,
+    place: &Path,
+    disk: &Arc<dyn Device>,
+) -> Result<(LoopDevice, File), Failure> {
+    let geometry = disk.geometry();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(!geometry.read_only)
+        .open(place)
+        .map_err(|error| Failure::io(format!("{}: {error}", place.display())))?;
+    let options = LoopOptions {
+        block_bytes: geometry.block_bytes,
+        read_only: geometry.read_only,
+        name: loop_name(name),
+    };
+    let device = LoopDevice::attach(&file, &options).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::usage(format!(
+            "there is no loop device here ({error}): load the module loop, or use --as file"
+        )),
+        ErrorKind::PermissionDenied => Failure::usage(format!(
+            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and --as nbd work \
+             without it"
+        )),
+        _ => Failure::io(format!("the loop driver says: {error}")),
+    })?;
+    let look = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_PATH)
+        .open(place)
+        .map_err(|error| Failure::io(format!("{}: {error}", place.display())))?;
+    Ok((device, look))
+}
+
+fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> {
+    let ended = if force {
+        device.detach_by_force()
+    } else {
+        device.detach()
+    };
+    match ended {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+            let places = mounted_at(device.path());
+            Err(match &places[..] {
+                [] => in_use(
+                    device.path(),
+                    "swap, another driver or a mount of another namespace has claimed it",
+                ),
+                [place, ..] => in_use(
+                    device.path(),
+                    &format!("it is mounted at {place}; unmount that first"),
+                ),
+            })
+        }
+        // Somebody else has taken the file from under it: that is what was wanted.
+        Err(error) if is_empty(&error) => Ok(()),
+        Err(error) => Err(Failure::io(format!("{}: {error}", device.path().display()))),
+    }
+}
+
+fn is_empty(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
+}
+
+fn in_use(path: &Path, how: &str) -> Failure {
+    Failure::new(
+        Kind::Io,
+        format!(
+            "{} is in use: {how} (--force takes it away all the same)",
+            path.display()
+        ),
+    )
+}
+
+/// Where a block device, or a partition of it, is mounted in this namespace.
+fn mounted_at(device: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let device = device.display().to_string();
+    let source = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let source = after.split(' ').nth(1)?;
+        let rest = source.strip_prefix(&device)?;
+        let is_ours = rest.is_empty() || rest.starts_with('p');
+        let place = before.split(' ').nth(4)?;
+        is_ours.then(|| place.replace("\\040", " "))
+    };
+    table.lines().filter_map(source).collect()
+}
+
+/// What a dead process has left: a loop device over nothing, a mount of nothing.
+pub(crate) fn clear_away(record: &Record, place: &Path) {
+    let device = LoopDevice::at(&record.device);
+    if record.front_end == "fuse" && device.name() == Some(loop_name(&record.name)) {
+        let _somebody_else_did = device.detach_by_force();
+    }
+    if record.front_end == "nbd" && UnixStream::connect(&record.device).is_err() {
+        let _was_not_there = fs::remove_file(&record.device);
+    }
+    let _nothing_is_mounted = mounts::unmount(place, Unmount::Lazily);
+}
+
+fn loop_name(name: &str) -> String {
+    format!("fabrix:{name}")
+}
+
+impl From<BeginError> for Failure {
+    fn from(error: BeginError) -> Self {
+        Self::io(error)
+    }
+}
+
+/// Not opened: closing it would ask the shard, and nobody closes politely who is killed.
+const O_PATH: i32 = fabrix_rt::errno::O_PATH;

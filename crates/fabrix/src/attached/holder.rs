@@ -1,0 +1,272 @@
+//! The process that keeps one disk attached: from opening it to the last answer.
+//!
+//! The main thread waits; a shard of its own moves data; the control socket answers on a third thread.
+
+use std::fs::File;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use fabrix_attach::Told;
+use fabrix_block::filter::stats::{Counts, Kind as Counted, Stats};
+use fabrix_block::{Device, Durability};
+use fabrix_rt::process;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::front::{Front, choose};
+use super::records::{Claim, Record, Records};
+use crate::api::{Server, attachment};
+use crate::args::{AttachArgs, FrontEnd};
+use crate::cli::terminal::{print, say};
+use crate::disks::Opener;
+use crate::failure::{Failure, Kind};
+use crate::shards::Shards;
+
+/// An attached disk, as its control socket knows it.
+pub(crate) struct Held {
+    record: Mutex<Record>,
+    disk: Mutex<Arc<dyn Device>>,
+    counted: Arc<Stats>,
+    front: Front,
+}
+
+/// What the main thread waits for.
+enum News {
+    Over,
+    Asked,
+}
+
+/// How often `--wait` tries to reach the target.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached, once.
+pub(crate) fn hold(
+    args: &AttachArgs,
+    ready: impl FnOnce(&Value) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (kind, why) = choose(args.front_end, args.socket.is_some())?;
+    let records = Records::open()?;
+    let claim = records.claim(args.name.as_deref())?;
+    let counted = Stats::new(open(args, &claim)?);
+    let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
+    if let Some(why) = why {
+        say(format_args!("{}: attached {why}", claim.name));
+    }
+    let shards = Shards::some(1, args.engine)?;
+    let (tell, told) = channel();
+    stop_signals(tell.clone())?;
+    let remote = shards.remotes().remove(0);
+    let begun = Front::begin(
+        kind,
+        &claim,
+        args.socket.as_deref(),
+        (&remote, &disk),
+        telling(tell),
+    );
+    let front = match begun {
+        Ok(front) => front,
+        Err(failure) => {
+            shards.stop();
+            return Err(failure);
+        }
+    };
+    front.note().into_iter().for_each(say);
+    let record = record(args, &claim, kind, (&front, &*disk));
+    let held = Arc::new(Held {
+        record: Mutex::new(record),
+        disk: Mutex::new(disk),
+        counted,
+        front,
+    });
+    let kept = keep(args, &held, &claim, &told, ready);
+    // What is over needs no shard any more; what has failed on the way is let go with everything that waits for it.
+    if kept.is_err() {
+        let _already_over = held.front.end(true);
+    }
+    shards.stop();
+    kept
+}
+
+fn keep(
+    args: &AttachArgs,
+    held: &Arc<Held>,
+    claim: &Claim,
+    told: &Receiver<News>,
+    ready: impl FnOnce(&Value) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    claim.write(&held.record())?;
+    if let Some(file) = &args.devid_file {
+        let line = format!("{}\n", held.front.path().display());
+        let written = std::fs::write(file, line);
+        written
+            .map_err(|error| Failure::io(format!("--devid-file {}: {error}", file.display())))?;
+    }
+    let _until_the_end = Server::start(&claim.path("sock"), attachment::router(Arc::clone(held)))?;
+    ready(&held.json())?;
+    if args.in_background {
+        leave_terminal(claim)?;
+    }
+    let mut asked = false;
+    loop {
+        match told.recv() {
+            Ok(News::Over) | Err(_) => return Ok(()),
+            // Asked twice, it is meant.
+            Ok(News::Asked) => match held.front.end(asked) {
+                Ok(()) => {}
+                Err(failure) => say(format_args!("{failure}; ask again to end all the same")),
+            },
+        }
+        asked = true;
+    }
+}
+
+/// Opens the disk; with `--wait` as soon as it can be reached.
+fn open(args: &AttachArgs, claim: &Claim) -> Result<Arc<dyn Device>, Failure> {
+    let opener = Opener::new(&args.remote, args.engine, &format!("attach/{}", claim.name))?;
+    let mut told = false;
+    loop {
+        match opener.open(&args.uri, 0, args.read_only) {
+            Err(failure) if args.wait && failure.kind() == Kind::Connect => {
+                if !std::mem::replace(&mut told, true) {
+                    say(format_args!("{failure}; waiting for it"));
+                }
+                std::thread::sleep(TRY_EVERY);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn record(
+    args: &AttachArgs,
+    claim: &Claim,
+    kind: FrontEnd,
+    (front, disk): (&Front, &dyn Device),
+) -> Record {
+    let geometry = disk.geometry();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Record {
+        id: claim.id,
+        name: claim.name.clone(),
+        device: std::path::absolute(front.path()).unwrap_or_else(|_| front.path().to_owned()),
+        front_end: word(kind).to_owned(),
+        uri: args.uri.clone(),
+        size_bytes: geometry.bytes(),
+        block_bytes: geometry.block_bytes,
+        read_only: geometry.read_only,
+        pid: std::process::id(),
+        since: since.map_or(0, |since| since.as_secs()),
+    }
+}
+
+fn word(kind: FrontEnd) -> &'static str {
+    match kind {
+        FrontEnd::Auto => "auto",
+        FrontEnd::Fuse => "fuse",
+        FrontEnd::File => "file",
+        FrontEnd::Nbd => "nbd",
+    }
+}
+
+/// Lets go of everything that the caller waits for or could take away: outputs, terminal, folder.
+fn leave_terminal(claim: &Claim) -> Result<(), Failure> {
+    let cannot = |error| Failure::io(format!("cannot go to the background: {error}"));
+    let log = File::create(claim.path("log")).map_err(cannot)?;
+    let nothing = File::options()
+        .write(true)
+        .open("/dev/null")
+        .map_err(cannot)?;
+    process::redirect(&nothing, &log).map_err(cannot)?;
+    std::env::set_current_dir("/").map_err(cannot)
+}
+
+fn telling(tell: Sender<News>) -> fabrix_attach::Tell {
+    Box::new(move |told| match told {
+        Told::Over => {
+            let _nobody_waits = tell.send(News::Over);
+        }
+        Told::Violation(sentence) => say(format_args!("a client was cut off: {sentence}")),
+    })
+}
+
+fn stop_signals(tell: Sender<News>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::io(format!("cannot wait for signals: {error}")))?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if tell.send(News::Asked).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(())
+}
+
+impl Held {
+    fn record(&self) -> Record {
+        self.record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What is attached, and what it has done so far.
+    pub(crate) fn json(&self) -> Value {
+        let record = self.record();
+        let mut all = serde_json::to_value(&record).unwrap_or_default();
+        let volatile = self
+            .disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .geometry()
+            .durability
+            == Durability::None;
+        all["state"] = json!("attached");
+        all["volatile"] = json!(volatile);
+        for (name, kind) in [
+            ("read", Counted::Read),
+            ("write", Counted::Write),
+            ("flush", Counted::Flush),
+            ("zeroes", Counted::Zeroes),
+        ] {
+            all[name] = counts(&self.counted.counts(kind));
+        }
+        all
+    }
+
+    /// Takes it away: see [`Front::end`].
+    pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
+        self.front.end(force)
+    }
+
+    /// Takes over the size that the disk has now.
+    pub(crate) fn resize(&self) -> Result<(), Failure> {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = disk.remeasure(None)?;
+        self.front.resized(&fresh)?;
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.size_bytes = fresh.geometry().bytes();
+        *disk = fresh;
+        Ok(())
+    }
+}
+
+fn counts(counts: &Counts) -> Value {
+    json!({
+        "requests": counts.requests,
+        "errors": counts.errors,
+        "bytes": counts.bytes,
+        "latency_ns": { "p50": counts.latency_ns(0.5), "p99": counts.latency_ns(0.99) },
+    })
+}
+
+/// What is printed of an attachment.
+pub(crate) fn announce(args: &AttachArgs, now: &Value) -> Result<(), Failure> {
+    let device = now["device"].as_str().unwrap_or_default();
+    match args.output {
+        crate::args::Format::Json => print(&format!("{now}\n")),
+        crate::args::Format::Text => print(&format!("{device}\n")),
+    }
+}

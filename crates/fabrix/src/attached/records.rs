@@ -1,0 +1,218 @@
+//! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` that its process holds locked as long
+//! as it lives, `NAME.sock` where it answers, `NAME.log` with what it says.
+//!
+//! A record whose lock is free is stale: its process has died. Knows files; does not know disks.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fabrix_rt::process::is_root;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// What is known of an attachment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// Its number, the lowest that was free.
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// What users open: a device, a file, a socket.
+    pub(crate) device: PathBuf,
+    /// `fuse`, `file` or `nbd`.
+    #[serde(rename = "as")]
+    pub(crate) front_end: String,
+    pub(crate) uri: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) block_bytes: u32,
+    pub(crate) read_only: bool,
+    pub(crate) pid: u32,
+    /// Seconds since 1970.
+    pub(crate) since: u64,
+}
+
+/// A record, and whether its process lives.
+pub(crate) struct Found {
+    pub(crate) record: Record,
+    pub(crate) alive: bool,
+}
+
+/// The folder.
+pub(crate) struct Records {
+    folder: PathBuf,
+}
+
+/// A name that is ours as long as this lives. The record's files go with it.
+pub(crate) struct Claim {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Records {
+    /// The folder of this user, made if there is none: $FABRIX_RUN_DIR, /run/fabrix for root, $XDG_RUNTIME_DIR/fabrix.
+    pub(crate) fn open() -> Result<Self, Failure> {
+        let folder = match (
+            std::env::var_os("FABRIX_RUN_DIR"),
+            std::env::var_os("XDG_RUNTIME_DIR"),
+        ) {
+            (Some(folder), _) => PathBuf::from(folder),
+            _ if is_root() => PathBuf::from("/run/fabrix"),
+            (None, Some(runtime)) => Path::new(&runtime).join("fabrix"),
+            (None, None) => {
+                return Err(Failure::usage(
+                    "there is no place for what is attached: set XDG_RUNTIME_DIR or FABRIX_RUN_DIR to a folder of yours",
+                ));
+            }
+        };
+        let made = fs::DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(&folder);
+        made.map_err(|error| Failure::io(format!("{}: {error}", folder.display())))?;
+        Ok(Self { folder })
+    }
+
+    /// All of them, by number.
+    pub(crate) fn all(&self) -> Result<Vec<Found>, Failure> {
+        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(cannot)? {
+            let path = entry.map_err(cannot)?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            // It may have gone since, or be no record of ours.
+            let Ok(text) = fs::read_to_string(&path) else {
+                continue;
+            };
+            if let Ok(record) = serde_json::from_str::<Record>(&text) {
+                let alive = self.is_locked(&record.name);
+                found.push(Found { record, alive });
+            }
+        }
+        found.sort_by_key(|found| found.record.id);
+        Ok(found)
+    }
+
+    /// The one that is called so: by its device, name or number.
+    pub(crate) fn find(&self, which: &str) -> Result<Found, Failure> {
+        let by_number = which.parse::<u32>().ok();
+        let path = fs::canonicalize(which).ok();
+        let is_it = |found: &Found| {
+            let record = &found.record;
+            record.name == which
+                || Some(record.id) == by_number
+                || record.device == Path::new(which)
+                || path.as_ref().is_some_and(|path| {
+                    fs::canonicalize(&record.device).ok().as_ref() == Some(path)
+                })
+        };
+        let found = self.all()?.into_iter().find(is_it);
+        found.ok_or_else(|| {
+            Failure::usage(format!(
+                "nothing that is attached is called {which}; see `fabrix list`"
+            ))
+        })
+    }
+
+    /// Takes a name, or the first that is free. What a dead process has left under it is cleared away first.
+    pub(crate) fn claim(&self, name: Option<&str>) -> Result<Claim, Failure> {
+        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
+        let everything = self.lock_file("lock").map_err(cannot)?;
+        everything.lock().map_err(cannot)?; // freed when this function is over
+        let others = self.all()?;
+        let id = (1..).find(|id| {
+            others
+                .iter()
+                .all(|other| other.record.id != *id || Some(other.record.name.as_str()) == name)
+        });
+        let id = id.unwrap_or(0);
+        let taken = |name: &str| {
+            others.iter().any(|other| other.record.name == name) || self.is_locked(name)
+        };
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => (id..)
+                .map(|number| format!("disk{number}"))
+                .find(|name| !taken(name))
+                .unwrap_or_default(),
+        };
+        let lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::usage(format!(
+                    "the name {name} is taken: see `fabrix list`, choose another with --name, or detach it"
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(cannot(error)),
+        }
+        if let Some(stale) = others.iter().find(|other| other.record.name == name) {
+            super::front::clear_away(&stale.record, &self.mount_point(&name));
+        }
+        Ok(Claim {
+            id,
+            name,
+            folder: self.folder.clone(),
+            _lock: lock,
+        })
+    }
+
+    /// Where the process of an attachment answers.
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.sock"))
+    }
+
+    /// Where the file of an attachment is mounted.
+    pub(crate) fn mount_point(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.disk"))
+    }
+
+    /// Whether the process of an attachment lives.
+    pub(crate) fn is_locked(&self, name: &str) -> bool {
+        let Ok(lock) = File::open(self.folder.join(format!("{name}.lock"))) else {
+            return false;
+        };
+        matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    fn lock_file(&self, name: &str) -> std::io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.folder.join(name))
+    }
+}
+
+impl Claim {
+    /// One of the record's files.
+    pub(crate) fn path(&self, extension: &str) -> PathBuf {
+        self.folder.join(format!("{}.{extension}", self.name))
+    }
+
+    /// Writes the record, whole or not at all.
+    pub(crate) fn write(&self, record: &Record) -> Result<(), Failure> {
+        let path = self.path("json");
+        let fresh = self.path("json.new");
+        let text = serde_json::to_string(record).map_err(Failure::io)?;
+        let written = File::create(&fresh)
+            .and_then(|mut file| writeln!(file, "{text}"))
+            .and_then(|()| fs::rename(&fresh, &path));
+        written.map_err(|error| Failure::io(format!("{}: {error}", path.display())))
+    }
+}
+
+impl Drop for Claim {
+    /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be waiting at it.
+    fn drop(&mut self) {
+        for extension in ["json", "json.new", "log", "disk"] {
+            let _was_not_there = fs::remove_file(self.path(extension));
+        }
+    }
+}

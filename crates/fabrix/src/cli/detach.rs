@@ -1,0 +1,76 @@
+//! `fabrix detach` and `fabrix resize`: asks the process of an attachment, and clears up after one that has died.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::terminal::say;
+use crate::api::{Client, attachment};
+use crate::args::{DetachArgs, ResizeArgs};
+use crate::attached::front::clear_away;
+use crate::attached::records::{Found, Records};
+use crate::failure::{Failure, Kind};
+
+/// How long a process may take to end after its disk is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const WHO: &str = "the process of this attachment";
+
+pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
+    let records = Records::open()?;
+    if args.which != "all" {
+        detach(&records, &records.find(&args.which)?, args.force)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut last = None;
+    for found in records.all()? {
+        if let Err(failure) = detach(&records, &found, args.force) {
+            say(&failure);
+            last = Some(failure);
+        }
+    }
+    match last {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) => Ok(ExitCode::from(failure.kind() as u8)),
+    }
+}
+
+pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
+    let records = Records::open()?;
+    let found = records.find(&args.which)?;
+    let client = Client::new(records.socket(&found.record.name), WHO);
+    client.ask("POST", attachment::RESIZE, &json!({}))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes one away, and waits until nothing of it is left.
+pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<(), Failure> {
+    let record = &found.record;
+    if !found.alive {
+        clear_away(record, &records.mount_point(&record.name));
+        // Claiming a name and letting it go clears its files away.
+        return records.claim(Some(&record.name)).map(drop);
+    }
+    let client = Client::new(records.socket(&record.name), WHO);
+    let asked = client.ask("DELETE", attachment::ATTACHMENT, &json!({ "force": force }));
+    if let Err(failure) = asked
+        && records.is_locked(&record.name)
+    {
+        return Err(failure);
+    }
+    let until = Instant::now() + PATIENCE;
+    while records.is_locked(&record.name) {
+        if Instant::now() > until {
+            return Err(Failure::new(
+                Kind::Io,
+                format!(
+                    "{} is still open in some program; it goes when that closes it",
+                    record.device.display()
+                ),
+            ));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}

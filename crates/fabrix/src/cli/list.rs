@@ -1,0 +1,76 @@
+//! `fabrix list`: what is attached, as a table or as data.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::terminal::print;
+use crate::api::{Client, attachment};
+use crate::args::{Format, ListArgs};
+use crate::attached::records::{Found, Records};
+use crate::failure::Failure;
+
+pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
+    let records = Records::open()?;
+    let all: Vec<Value> = records
+        .all()?
+        .iter()
+        .map(|found| state(&records, found))
+        .collect();
+    match args.output {
+        Format::Json => print(&format!("{}\n", json!({ "schema": 1, "attachments": all })))?,
+        Format::Text => print(&table(&all))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the process says of itself, or that there is none.
+fn state(records: &Records, found: &Found) -> Value {
+    let client = Client::new(
+        records.socket(&found.record.name),
+        "the process of this attachment",
+    );
+    let told = match found.alive {
+        true => client.ask("GET", attachment::ATTACHMENT, &json!({})).ok(),
+        false => None,
+    };
+    told.unwrap_or_else(|| {
+        let mut known = serde_json::to_value(&found.record).unwrap_or_default();
+        known["state"] = json!(if found.alive { "silent" } else { "dead" });
+        known
+    })
+}
+
+fn table(all: &[Value]) -> String {
+    let mut text = line(
+        [
+            "id", "name", "device", "as", "size", "state", "reads", "writes", "uri",
+        ]
+        .map(str::to_owned),
+    );
+    for one in all {
+        let word = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+        let requests = |key: &str| one[key]["requests"].as_u64().unwrap_or(0).to_string();
+        text.push_str(&line([
+            one["id"].to_string(),
+            word("name"),
+            word("device"),
+            word("as"),
+            fabrix_block::spec::Size(one["size_bytes"].as_u64().unwrap_or(0)).to_string(),
+            word("state"),
+            requests("read"),
+            requests("write"),
+            word("uri"),
+        ]));
+    }
+    if all.is_empty() {
+        text.push_str("(nothing is attached)\n");
+    }
+    text
+}
+
+fn line([id, name, device, kind, size, state, reads, writes, uri]: [String; 9]) -> String {
+    format!(
+        "{id:<4} {name:<12} {device:<24} {kind:<5} {size:<9} {state:<9} {reads:<9} {writes:<9} {uri}\n"
+    )
+}

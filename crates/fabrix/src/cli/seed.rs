@@ -1,0 +1,67 @@
+//! `discovery`, `insert` and `remove`: the words of StarNVMeoF_Ctrl, for scripts that know them. `list` is ours as well.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use super::attach::launch;
+use super::detach::detach;
+use super::terminal::print;
+use crate::args::{DiscoverArgs, DiscoveryArgs, Format, InsertArgs, RemoveArgs};
+use crate::attached::records::Records;
+use crate::failure::Failure;
+
+/// discovery <target_ip> <local_ip>
+pub(crate) fn discovery(args: &DiscoveryArgs) -> Result<ExitCode, Failure> {
+    check_local(args.local_ip)?;
+    super::discover::run(&DiscoverArgs {
+        uri: format!("nvme+tcp://{}", bracketed(&args.target_ip)),
+        hostnqn: None,
+        output: Format::Text,
+    })
+}
+
+/// insert <target_ip[:port]> <local_ip> <SubNQN> <HostNQN> [<num_io_queues> <io_queue_depth>]
+pub(crate) fn insert(args: &InsertArgs) -> Result<ExitCode, Failure> {
+    check_local(args.local_ip)?;
+    let uri = format!("nvme+tcp://{}/{}", bracketed(&args.target), args.subsystem);
+    let mut words: Vec<OsString> = [
+        "attach".into(),
+        uri.into(),
+        "-q".into(),
+        args.host.clone().into(),
+    ]
+    .into();
+    for (flag, number) in [("-i", args.num_io_queues), ("-Q", args.io_queue_depth)] {
+        if let Some(number) = number {
+            words.extend([flag.into(), number.to_string().into()]);
+        }
+    }
+    let now = launch(&words)?;
+    let device = now["device"].as_str().unwrap_or_default();
+    print(&format!("target {}: {device}\n", now["id"]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// remove <targetId>
+pub(crate) fn remove(args: &RemoveArgs) -> Result<ExitCode, Failure> {
+    let records = Records::open()?;
+    let found = records.find(&args.target.to_string())?;
+    detach(&records, &found, false)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An address of IPv6 without brackets and port gets them.
+fn bracketed(address: &str) -> String {
+    match address.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{address}]"),
+        Err(_) => address.to_owned(),
+    }
+}
+
+/// The address has to be one of this machine.
+fn check_local(address: std::net::IpAddr) -> Result<(), Failure> {
+    let ours = std::net::UdpSocket::bind((address, 0));
+    ours.map(drop).map_err(|error| {
+        Failure::usage(format!("{address} is no address of this machine: {error}"))
+    })
+}

@@ -51,16 +51,24 @@ pub(crate) fn choose(
         FrontEnd::Fuse | FrontEnd::File if socket => {
             Err(Failure::usage("--socket is for --as nbd"))
         }
-        FrontEnd::Fuse | FrontEnd::File => match mounts::open_fuse() {
+        FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
             Err(error) => Err(no_fuse(&error)),
-            Ok(_) => Ok((wanted, None)),
+            Ok(()) => Ok((wanted, None)),
         },
         FrontEnd::Nbd => Ok((wanted, None)),
     }
 }
 
+/// Whether there is FUSE. Who is not root asks a helper that is, so it need not be his to open.
+fn has_fuse() -> io::Result<()> {
+    match process::is_root() {
+        true => mounts::open_fuse().map(drop),
+        false => fs::metadata("/dev/fuse").map(drop),
+    }
+}
+
 fn best() -> (FrontEnd, Option<String>) {
-    if let Err(error) = mounts::open_fuse() {
+    if let Err(error) = has_fuse() {
         let why = format!("as an NBD socket, because /dev/fuse: {error}");
         return (FrontEnd::Nbd, Some(why));
     }

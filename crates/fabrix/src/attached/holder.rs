@@ -30,11 +30,14 @@ pub(crate) struct Held {
     disk: Mutex<Arc<dyn Device>>,
     counted: Arc<Stats>,
     front: Front,
+    tell: Mutex<Sender<News>>,
 }
 
 /// What the main thread waits for.
 enum News {
+    /// Nothing is left to keep.
     Over,
+    /// A signal asks for the end.
     Asked,
 }
 
@@ -63,7 +66,7 @@ pub(crate) fn hold(
         &claim,
         args.socket.as_deref(),
         (&remote, &disk),
-        telling(tell),
+        telling(tell.clone()),
     );
     let front = match begun {
         Ok(front) => front,
@@ -79,6 +82,7 @@ pub(crate) fn hold(
         disk: Mutex::new(disk),
         counted,
         front,
+        tell: Mutex::new(tell),
     });
     let kept = keep(args, &held, &claim, &told, ready);
     // What is over needs no shard any more; what has failed on the way is let go with everything that waits for it.
@@ -113,7 +117,7 @@ fn keep(
         match told.recv() {
             Ok(News::Over) | Err(_) => return Ok(()),
             // Asked twice, it is meant.
-            Ok(News::Asked) => match held.front.end(asked) {
+            Ok(News::Asked) => match held.detach(asked) {
                 Ok(()) => {}
                 Err(failure) => say(format_args!("{failure}; ask again to end all the same")),
             },
@@ -236,9 +240,15 @@ impl Held {
         all
     }
 
-    /// Takes it away: see [`Front::end`].
+    /// Takes it away: see [`Front::end`]. By force it is over at once, whoever still holds the device: what he asks of
+    /// it from then on fails.
     pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
-        self.front.end(force)
+        self.front.end(force)?;
+        if force {
+            let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
+            let _it_is_over_already = tell.send(News::Over);
+        }
+        Ok(())
     }
 
     /// Takes over the size that the disk has now.

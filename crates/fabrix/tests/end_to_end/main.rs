@@ -4,6 +4,7 @@
 //! privilege, and what a machine lacks is said with a line that begins with SKIPPED. One program with a module per
 //! topic, so that it is linked once.
 
+mod attach;
 mod bench;
 mod control;
 mod demo;

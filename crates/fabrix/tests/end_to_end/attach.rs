@@ -345,3 +345,35 @@ fn a_file_grows_with_its_disk_and_refuses_what_a_disk_refuses() {
     drop(file);
     place.run(&["detach", "one"]).exits(0);
 }
+
+#[test]
+fn a_block_device_works_without_io_uring_and_under_load_from_many() {
+    let name = "a_block_device_works_without_io_uring_and_under_load_from_many";
+    if !has_block_devices(name) {
+        return;
+    }
+    let place = Place::new();
+    let device = place.attach(&["ram:64M", "--as", "fuse", "--engine", "epoll"]);
+    let write = |number: u8| {
+        let device = device.clone();
+        std::thread::spawn(move || {
+            let file = fs::File::options()
+                .read(true)
+                .write(true)
+                .open(device)
+                .expect("the device");
+            let at = u64::from(number) << 20;
+            file.write_all_at(&vec![number; 1 << 20], at)
+                .expect("a mebibyte");
+            file.sync_all().expect("it is on the medium");
+            let mut back = vec![0; 1 << 20];
+            file.read_exact_at(&mut back, at).expect("it is there");
+            assert!(back.iter().all(|byte| *byte == number));
+        })
+    };
+    let writers: Vec<_> = (1..17).map(write).collect();
+    writers
+        .into_iter()
+        .for_each(|writer| writer.join().expect("what it wrote"));
+    place.run(&["detach", "1"]).exits(0);
+}

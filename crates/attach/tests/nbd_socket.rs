@@ -1,0 +1,217 @@
+//! A disk on a socket, on both engines: what a client reads is what it wrote, and nothing is allocated for an I/O.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fabrix_attach::Told;
+use fabrix_attach::nbd::NbdSocket;
+use fabrix_block::ram::RamDisk;
+use fabrix_block::{Device, Identity};
+use fabrix_rt::counting::{CountingAllocator, allocations};
+use fabrix_rt::{Engine, HugePages, Remote, ShardConfig, ShardThread, spawn};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+const BOUND: Duration = Duration::from_secs(20);
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
+const TRIM: u16 = 4;
+const ZEROES: u16 = 6;
+
+/// A disk of 8 MiB on a socket, and its client.
+struct Bench {
+    shard: ShardThread,
+    socket: NbdSocket,
+    told: mpsc::Receiver<Told>,
+    path: std::path::PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(engine: Engine) -> Self {
+        let config = ShardConfig {
+            engine,
+            ..ShardConfig::default()
+        };
+        let shard = spawn(config, None, |_| {}).expect("a shard");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let identity = Identity::derive("disk", "disk", "a disk");
+        let disk = RamDisk::new(512, 16 << 10, HugePages::No, identity).expect("memory");
+        let (tell, told) = mpsc::channel();
+        let tell = Box::new(move |news| {
+            let _nobody_waits = tell.send(news);
+        });
+        let socket = NbdSocket::begin(
+            &shard.remote,
+            disk as std::sync::Arc<dyn Device>,
+            listener,
+            tell,
+        );
+        Self {
+            shard,
+            socket: socket.expect("it begins"),
+            told,
+            path,
+            _folder: folder,
+        }
+    }
+
+    fn client(&self) -> Client {
+        let mut stream = UnixStream::connect(&self.path).expect("it answers");
+        stream.set_read_timeout(Some(BOUND)).expect("a timeout");
+        stream.read_exact(&mut [0; 18]).expect("a greeting");
+        let begin = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
+        stream.write_all(&begin).expect("it listens");
+        stream.read_exact(&mut [0; 10]).expect("size and flags");
+        Client(stream)
+    }
+
+    fn end(self) {
+        self.socket.close();
+        loop {
+            match self.told.recv_timeout(BOUND).expect("it is over some day") {
+                Told::Over => break,
+                Told::Violation(_) => {}
+            }
+        }
+        self.shard.remote.stop();
+        self.shard.join.join().expect("the shard ends");
+    }
+}
+
+struct Client(UnixStream);
+
+impl Client {
+    fn ask(&mut self, kind: u16, offset: u64, length: u32, data: &[u8]) {
+        let mut head = [0; 28];
+        head[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
+        head[6..8].copy_from_slice(&kind.to_be_bytes());
+        head[16..24].copy_from_slice(&offset.to_be_bytes());
+        head[24..].copy_from_slice(&length.to_be_bytes());
+        self.0.write_all(&head).expect("it listens");
+        self.0.write_all(data).expect("it listens");
+    }
+
+    fn answer(&mut self, into: &mut [u8]) -> u32 {
+        let mut head = [0; 16];
+        self.0.read_exact(&mut head).expect("an answer");
+        let error = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+        if error == 0 {
+            self.0.read_exact(into).expect("its data");
+        }
+        error
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
+        let length = u32::try_from(data.len()).expect("short");
+        self.ask(WRITE, offset, length, data);
+        self.answer(&mut [])
+    }
+
+    fn read(&mut self, offset: u64, bytes: usize) -> Vec<u8> {
+        let mut data = vec![0; bytes];
+        self.ask(READ, offset, u32::try_from(bytes).expect("short"), &[]);
+        assert_eq!(self.answer(&mut data), 0);
+        data
+    }
+}
+
+fn on_both_engines(test: impl Fn(&Bench)) {
+    for engine in [Engine::Auto, Engine::Epoll] {
+        let bench = Bench::new(engine);
+        test(&bench);
+        bench.end();
+    }
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31 % 251) as u8).collect()
+}
+
+#[test]
+fn what_is_read_is_what_was_written_in_every_size() {
+    on_both_engines(|bench| {
+        let mut client = bench.client();
+        for bytes in [512, 4096, 8192, 8704, 65_536, 1 << 20] {
+            let data = pattern(bytes);
+            assert_eq!(client.write(1 << 20, &data), 0);
+            assert!(client.read(1 << 20, bytes) == data, "{bytes} bytes");
+        }
+        client.ask(FLUSH, 0, 0, &[]);
+        assert_eq!(client.answer(&mut []), 0);
+        for kind in [TRIM, ZEROES] {
+            assert_eq!(client.write(0, &[1; 4096]), 0);
+            client.ask(kind, 512, 1024, &[]);
+            assert_eq!(client.answer(&mut []), 0);
+            let expected = [vec![1; 512], vec![0; 1024], vec![1; 512]].concat();
+            assert_eq!(client.read(0, 2048), expected);
+        }
+    });
+}
+
+#[test]
+fn what_one_client_wrote_the_other_reads_and_many_requests_wait_their_turn() {
+    on_both_engines(|bench| {
+        let (mut one, mut other) = (bench.client(), bench.client());
+        assert_eq!(bench.socket.clients(), 2);
+        assert_eq!(one.write(4096, &[5; 512]), 0);
+        assert_eq!(other.read(4096, 512), [5; 512]);
+        // More than there are slots, and none is answered before all were asked.
+        for _ in 0..500 {
+            one.ask(READ, 4096, 512, &[]);
+        }
+        for _ in 0..500 {
+            let mut data = [0; 512];
+            assert_eq!(one.answer(&mut data), 0);
+            assert_eq!(data, [5; 512]);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_talks_nonsense_is_cut_off_and_the_others_are_not() {
+    on_both_engines(|bench| {
+        let (mut good, mut bad) = (bench.client(), bench.client());
+        bad.0.write_all(&[7; 28]).expect("it listens");
+        assert_eq!(bad.0.read(&mut [0; 1]).expect("the end"), 0);
+        let told = bench.told.recv_timeout(BOUND).expect("it is told");
+        assert!(matches!(told, Told::Violation(_)), "{told:?}");
+        assert_eq!(good.read(0, 512), [0; 512]);
+    });
+}
+
+/// What the shard's thread has allocated so far.
+fn allocated(remote: &Remote) -> u64 {
+    let (tell, told) = mpsc::channel();
+    let ask = Box::new(move |_: &mut fabrix_rt::Shard| {
+        let _nobody_waits = tell.send(allocations());
+    });
+    remote.run(ask).expect("it listens");
+    told.recv_timeout(BOUND).expect("it answers")
+}
+
+#[test]
+fn nothing_is_allocated_for_an_io() {
+    on_both_engines(|bench| {
+        let mut client = bench.client();
+        let data = pattern(64 << 10);
+        let mut both = |times: usize| {
+            for _ in 0..times {
+                assert_eq!(client.write(0, &data), 0);
+                assert_eq!(client.write(0, &data[..4096]), 0);
+                assert!(client.read(0, 4096) == data[..4096]);
+            }
+        };
+        both(100);
+        let before = allocated(&bench.shard.remote);
+        both(100);
+        let made = allocated(&bench.shard.remote) - before;
+        assert!(made < 10, "{made} allocations for 300 requests");
+    });
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fabrix_attach::Told;
 use fabrix_attach::nbd::NbdSocket;
 use fabrix_block::ram::RamDisk;
-use fabrix_block::{Device, Identity};
+use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::counting::{CountingAllocator, allocations};
 use fabrix_rt::{Engine, HugePages, Remote, ShardConfig, ShardThread, spawn};
 
@@ -42,7 +42,8 @@ impl Bench {
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
         let identity = Identity::derive("disk", "disk", "a disk");
-        let disk = RamDisk::new(512, 16 << 10, HugePages::No, identity).expect("memory");
+        let disk =
+            RamDisk::new(Geometry::new(512, 16 << 10), HugePages::No, identity).expect("memory");
         let (tell, told) = mpsc::channel();
         let tell = Box::new(move |news| {
             let _nobody_waits = tell.send(news);
@@ -131,7 +132,9 @@ fn on_both_engines(test: impl Fn(&Bench)) {
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at * 31 % 251) as u8).collect()
+    (0..bytes)
+        .map(|at| u8::try_from(at * 31 % 251).expect("below 251"))
+        .collect()
 }
 
 #[test]

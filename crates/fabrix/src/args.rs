@@ -246,9 +246,8 @@ pub(crate) struct AttachArgs {
     pub(crate) in_background: bool,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
-    /// How to talk to the kernel
-    #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
-    pub(crate) engine: Engine,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     /// How to print what is attached then
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,

@@ -28,15 +28,23 @@ impl Shards {
                 vec![None; half.clamp(1, MOST_BY_DEFAULT)]
             }
         };
-        Self::at(places, engine)
+        Self::at(places, wanted)
     }
 
-    /// Starts so many shards, on no processor in particular.
-    pub(crate) fn some(count: usize, engine: Engine) -> Result<Self, Failure> {
-        Self::at(vec![None; count], engine)
+    /// Starts one shard, on the processor wanted or on none in particular.
+    pub(crate) fn one(wanted: &EngineArgs) -> Result<Self, Failure> {
+        let place = match wanted.cores.as_ref().map(|cores| &cores.0[..]) {
+            None | Some([]) => None,
+            Some([core]) => Some(*core),
+            Some(_) => {
+                let sentence = "an attached disk has one loop: name one processor with --cores";
+                return Err(Failure::usage(sentence));
+            }
+        };
+        Self::at(vec![place], wanted)
     }
 
-    fn at(places: Vec<Option<usize>>, engine: Engine) -> Result<Self, Failure> {
+    fn at(places: Vec<Option<usize>>, wanted: &EngineArgs) -> Result<Self, Failure> {
         let mut threads = Vec::new();
         for (id, place) in places.into_iter().enumerate() {
             let config = ShardConfig {

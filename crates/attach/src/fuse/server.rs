@@ -577,7 +577,7 @@ fn plan(
 /// How many blocks a range has, if it consists of blocks of this disk.
 fn range(offset: u64, bytes: u64, geometry: &Geometry, past_end: i32) -> Result<u64, i32> {
     let block = u64::from(geometry.block_bytes);
-    if offset % block != 0 || bytes % block != 0 {
+    if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
         return Err(errno::EINVAL);
     }
     match offset.checked_add(bytes) {

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use fabrix_attach::Told;
 use fabrix_block::filter::stats::{Counts, Kind as Counted, Stats};
+use fabrix_block::spec::without_secrets;
 use fabrix_block::{Device, Durability};
 use fabrix_rt::process;
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ pub(crate) fn hold(
     if let Some(why) = why {
         say(format_args!("{}: attached {why}", claim.name));
     }
-    let shards = Shards::some(1, args.engine)?;
+    let shards = Shards::one(&args.engine)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let remote = shards.remotes().remove(0);
@@ -128,7 +129,11 @@ fn keep(
 
 /// Opens the disk; with `--wait` as soon as it can be reached.
 fn open(args: &AttachArgs, claim: &Claim) -> Result<Arc<dyn Device>, Failure> {
-    let opener = Opener::new(&args.remote, args.engine, &format!("attach/{}", claim.name))?;
+    let opener = Opener::new(
+        &args.remote,
+        args.engine.engine,
+        &format!("attach/{}", claim.name),
+    )?;
     let mut told = false;
     loop {
         match opener.open(&args.uri, 0, args.read_only) {
@@ -156,7 +161,7 @@ fn record(
         name: claim.name.clone(),
         device: std::path::absolute(front.path()).unwrap_or_else(|_| front.path().to_owned()),
         front_end: word(kind).to_owned(),
-        uri: args.uri.clone(),
+        uri: without_secrets(&args.uri),
         size_bytes: geometry.bytes(),
         block_bytes: geometry.block_bytes,
         read_only: geometry.read_only,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 
+use fabrix_block::spec::without_secrets;
 use serde_json::{Value, json};
 
 use super::terminal::print;
@@ -35,7 +36,8 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
 /// The same disk, if it is attached; under the same name, if one was given.
 fn already(args: &AttachArgs) -> Result<Option<Value>, Failure> {
     let same = |record: &crate::attached::records::Record| {
-        record.uri == args.uri && args.name.as_ref().is_none_or(|name| *name == record.name)
+        record.uri == without_secrets(&args.uri)
+            && args.name.as_ref().is_none_or(|name| *name == record.name)
     };
     let all = Records::open()?.all()?;
     let found = all

@@ -16,6 +16,7 @@ pub(crate) fn discovery(args: &DiscoveryArgs) -> Result<ExitCode, Failure> {
     super::discover::run(&DiscoverArgs {
         uri: format!("nvme+tcp://{}", bracketed(&args.target_ip)),
         hostnqn: None,
+        initiator_name: None,
         output: Format::Text,
     })
 }

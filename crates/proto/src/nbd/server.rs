@@ -349,7 +349,10 @@ impl Server {
     fn check_range(&self, request: &Request, command: Command, longest: u32) -> Result<(), Error> {
         let (offset, length) = (request.offset.get(), request.length.get());
         let block = u64::from(self.export.block_bytes);
-        if length > longest || offset % block != 0 || u64::from(length) % block != 0 {
+        if length > longest
+            || !offset.is_multiple_of(block)
+            || !u64::from(length).is_multiple_of(block)
+        {
             return Err(Error::Invalid);
         }
         match offset.checked_add(length.into()) {

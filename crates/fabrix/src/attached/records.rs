@@ -53,7 +53,8 @@ pub(crate) struct Claim {
 }
 
 impl Records {
-    /// The folder of this user, made if there is none: $FABRIX_RUN_DIR, /run/fabrix for root, $XDG_RUNTIME_DIR/fabrix.
+    /// The folder of this user, made if there is none: $FABRIX_RUN_DIR, /run/fabrix for root,
+    /// $XDG_RUNTIME_DIR/fabrix.
     pub(crate) fn open() -> Result<Self, Failure> {
         let folder = match (
             std::env::var_os("FABRIX_RUN_DIR"),

@@ -1,3 +1,5 @@
+//! A client's bytes against the server's machine: what is answered, what is refused, what ends the connection.
+
 use super::super::spec::{info, option, reply};
 use super::*;
 use alloc::vec;

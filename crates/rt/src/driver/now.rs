@@ -1,4 +1,5 @@
-//! Operations of sockets, and of devices that hand out messages, that are tried at once: done in one system call, or given back because they would wait.
+//! Operations of sockets, and of devices that hand out messages, that are tried at once: done in one system call, or
+//! given back because they would wait.
 //!
 //! Sockets stay in blocking mode and every call says that it must not wait; only listeners, and sockets while they
 //! connect, are switched.

@@ -65,7 +65,7 @@ impl Records {
             (None, Some(runtime)) => Path::new(&runtime).join("fabrix"),
             (None, None) => {
                 return Err(Failure::usage(
-                    "there is no place for what is attached: set XDG_RUNTIME_DIR or FABRIX_RUN_DIR to a folder of yours",
+                    "there is no place for what is attached: set XDG_RUNTIME_DIR or FABRIX_RUN_DIR to your own",
                 ));
             }
         };

@@ -216,6 +216,14 @@ measured() {
     verified /tmp/bench.json
 }
 
+# not_opened URI PART...: a bench of the disk ends with 3, and its sentence has these parts.
+not_opened() {
+    asked=$1
+    shift
+    ends_with 3 fabrix bench "$asked" --number-ios 10
+    contains "what $asked ends with" "$said" "$@"
+}
+
 # verified FILE: the JSON of a bench says that blocks were checked, that none is wrong, and that no I/O failed.
 verified() {
     is "total_err of $1" "$(number total_err "$1")" 0
@@ -271,7 +279,8 @@ nvmet_remove() {
     rmdir $nvmet/subsystems/$NVMET_NQN/namespaces/* $nvmet/subsystems/$NVMET_NQN $nvmet/ports/1
 }
 
-# The kernel's iSCSI target. Modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic.
+# The kernel's iSCSI target. Modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic. It
+# complains of each of its other back ends: "Unable to load target_core...".
 LIO_IQN=iqn.2026-01.org.example:lio
 lio=/sys/kernel/config/target
 lio_group=$lio/iscsi/$LIO_IQN/tpgt_1

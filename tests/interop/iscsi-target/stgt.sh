@@ -19,14 +19,6 @@ set_key() {
     admin update target --tid 1 --name $1 --value $2
 }
 
-# refuses URI PART...: the command ends with 3, and its sentence has these parts.
-refuses() {
-    asked=$1
-    shift
-    ends_with 3 fabrix bench "$asked" --number-ios 10
-    contains "what $asked ends with" "$said" "$@"
-}
-
 mkdir -p /var/run/tgtd
 tgtd -f --iscsi portal=$STGT >tgtd.out 2>&1 &
 wait_for 30 tgtadm --lld iscsi --op show --mode target
@@ -44,9 +36,9 @@ measured iscsi://$STGT $mixed --bs 4k --numjobs 2
 # Unasked data too, which stgt takes only when it is told to.
 set_key InitialR2T No
 measured $uri/1 $mixed --bs 64k
-refuses $uri/0 "LUN 0"
-refuses $uri/7 "LUN 7"
-refuses iscsi://$STGT/$STGT_IQN-x "no target of this name"
+not_opened $uri/0 "LUN 0"
+not_opened $uri/7 "LUN 7"
+not_opened iscsi://$STGT/$STGT_IQN-x "no target of this name"
 
 # Digests are for who may have them.
 set_key HeaderDigest CRC32C
@@ -61,14 +53,14 @@ chap() {
 }
 admin new account --user me --password my-own-secret
 admin bind account --tid 1 --user me
-refuses $uri/1 "secret"
-refuses "$(chap me%some-other-secret)" "authentication failed"
+not_opened $uri/1 "secret"
+not_opened "$(chap me%some-other-secret)" "authentication failed"
 measured "$(chap me%my-own-secret)" $mixed --bs 4k
 admin new account --user it --password the-other-secret
 admin bind account --tid 1 --user it --outgoing
 mutual=$(chap me%my-own-secret),target_user=it,target_password
 measured "$mutual=the-other-secret" $mixed --bs 4k
-refuses "$mutual=not-that-secret" "did not prove who it is"
+not_opened "$mutual=not-that-secret" "did not prove who it is"
 
 # stgt's disk is served by us, and what we serve by another of us, where Linux logs in.
 near=iscsi://$ADDRESS:3261

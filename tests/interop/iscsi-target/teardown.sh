@@ -3,7 +3,7 @@
 # modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic tcp_diag
 # tools: ss
 # seconds: 180
-# log: (iSCSI Login|Security negotiation failed|CHAP|AuthMethod|NON_EXISTENT_LUN|Unable to locate Target IQN)
+# log: Unable to (load target_core|locate Target Portal Group)|iSCSI Login negotiation failed|tcp_sendpage.. failure
 lio_serve 1
 fabrix bench iscsi://$PORTAL/$LIO_IQN/0 --rw randrw --bs 8k --iodepth 16 --size 16M --runtime 200s --verify \
     --allow-write -o json >bench.json 2>bench.err &

@@ -29,7 +29,7 @@ chap() {
 echo 1 >$lio_group/attrib/authentication
 printf me >$lio_group/auth/userid
 printf "my own secret" >$lio_group/auth/password
-not_opened $uri/0 "secret"
+not_opened $uri/0 "does it want a secret"
 not_opened "$(chap "me%some other secret")" "authentication failed"
 measured "$(chap "me%my own secret")" $mixed --bs 4k
 printf it >$lio_group/auth/userid_mutual

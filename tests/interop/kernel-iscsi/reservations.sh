@@ -1,6 +1,6 @@
 # Two initiators and a reservation between them: what each type keeps the other from, registered or not; releasing,
-# preempting and clearing. A registration outlives its session, and what is to outlive a loss of power outlives the end
-# of our target by kill -9.
+# preempting and clearing. A reservation outlives its session; one that is to outlive a loss of power outlives a target
+# that is ended by kill -9, and others do not.
 # modules: iscsi_tcp sd_mod sg crc32c_generic
 # tools: iscsid iscsiadm sg_persist sg_turs
 # log: reservation conflict|(I/O|critical nexus) error, dev sd|Buffer I/O error|callbacks suppressed
@@ -87,14 +87,15 @@ may $first nothing
 may $second write
 ends_with $CONFLICT sg_persist -n -o -L -T 3 -K $FIRST_KEY $a
 
-# A session that ends takes nothing with it.
+# A session that ends takes nothing with it, and only who registers can clear what it left. Who logs in anew has another
+# ISID, and so is another initiator port, without a registration.
 logout -I second
 may $first nothing
+reserve $a -I -S $FIRST_KEY
+reserve $a -C -K $FIRST_KEY
+may $first write
 login -I second
 second=$disk b=$(sg $disk)
-may $second write
-reserve $b -C -K $SECOND_KEY
-may $first write
 
 # With APTPL it is there after kill -9 as well, and without it is not.
 for aptpl in yes no; do

@@ -24,6 +24,12 @@ reservation() {
     ends_with 0 sg_persist -n -i -r $1
 }
 
+# port DISK: the initiator port that is registered, if there is one: a name and an ISID.
+port() {
+    ends_with 0 sg_persist -n -i -s $1
+    echo "$said" | grep -o "$INITIATOR-second,i,0x[0-9a-f]*" || fail "no port is registered: $said"
+}
+
 writes() {
     dd if=/dev/urandom of=$1 bs=4096 count=1 oflag=direct 2>/dev/null
 }
@@ -91,11 +97,16 @@ ends_with $CONFLICT sg_persist -n -o -L -T 3 -K $FIRST_KEY $a
 # ISID, and so is another initiator port, without a registration.
 logout -I second
 may $first nothing
+port_before=$(port $a)
 reserve $a -I -S $FIRST_KEY
 reserve $a -C -K $FIRST_KEY
 may $first write
 login -I second
 second=$disk b=$(sg $disk)
+reserve $b -G -S $SECOND_KEY
+port_after=$(port $b)
+[ "$port_after" != "$port_before" ] || fail "both sessions were those of $port_before"
+reserve $b -G -K $SECOND_KEY
 
 # With APTPL it is there after kill -9 as well, and without it is not.
 for aptpl in yes no; do

@@ -68,6 +68,11 @@ impl Plan {
         }
     }
 
+    /// Whether we can prove who we are.
+    pub(super) fn has_secret(&self) -> bool {
+        self.initiator.ours.is_some()
+    }
+
     /// The same for a session of its own: the target takes another ISID for another initiator port.
     pub(super) fn session(&self, number: u16) -> Self {
         let mut plan = self.clone();

@@ -1,8 +1,8 @@
 //! A hostile target for the initiator's machine: whatever it sends, it costs its connection and nothing more.
 //!
 //! The script plays the target, from the first byte or after a login that works, and the owner as well, which sends
-//! commands, pings and leaves. Beside the machine runs a model of its slots: data may move only inside of a command that
-//! is in progress, and only its own way.
+//! commands, pings and leaves. Beside the machine runs a model of its slots: data may move only inside of a command
+//! that is in progress, and only its own way.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 //! digests lie.
 //!
 //! Layout only, with the small calculations that follow from it. What a PDU may follow, and what is done with it,
-//! stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the layouts of the two directions, `outcome.rs`
-//! what responses can say.
+//! stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the layouts of the two directions,
+//! `outcome.rs` what responses can say.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 

@@ -11,57 +11,30 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::rc::Rc;
-use std::time::Duration;
 
 use fabrix_proto::iscsi::target::{Event, Target, TargetLimits};
 use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
-use fabrix_transport::{Stream, StreamSlots, pass};
+use fabrix_rt::{Completion, Shard, Socket, Task};
+use fabrix_transport::{Stream, pass};
 
 use super::desk::{DISK_SLOTS, Desk};
 use super::session::Session;
 use crate::Notice;
-use crate::disk::{ERRAND_AGAIN, Stop};
+use crate::disk::Stop;
+use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::strangers::Stranger;
 
-/// The connection's own slots of its task.
-const STREAM: StreamSlots = StreamSlots {
-    receive: 0,
-    send: 1,
-};
-const DEADLINE: u32 = 2;
-const RETRY: u32 = 3;
-const ENTER: u32 = 4;
-const ERRANDS: u32 = 5;
-
-/// Events taken at once: then other connections have their turn.
-const EVENTS_AT_ONCE: usize = 128;
-/// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
+/// The connection's timer of a login that waits for an older session to end.
+const ENTER: u32 = OWN_SLOTS;
 /// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.
 const WRITE_BYTES_MAX: u32 = 2 << 20;
 /// Writes that came whole and are not longer are handed out where they were received.
 const INLINE_BYTES_MAX: u32 = 8 << 10;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Open,
-    /// Answers what it has begun, and refuses what comes.
-    Draining,
-    /// Says goodbye; what still comes is dropped.
-    Parting,
-    /// Has said it to the last byte, and closed its half: the peer sees the end at once, and is to close the other.
-    Parted,
-    /// Closed; waits for the kernel and the disks to be done.
-    Ending,
-    /// Nothing is left of it.
-    Gone,
-}
-
 /// The task of one connection.
 pub(crate) struct Connection {
-    task: TaskId,
+    life: Life,
     stream: Stream<Target>,
     local: Rc<Local>,
     session: Option<Box<Session>>,
@@ -69,15 +42,10 @@ pub(crate) struct Connection {
     claim: Option<Box<str>>,
     /// The session's number, from the moment the login may succeed.
     tsih: Option<NonZeroU16>,
-    phase: Phase,
     peer: SocketAddr,
     /// There until it has said who it is.
     stranger: Option<Stranger>,
-    deadline: Option<TimerId>,
-    retrying: bool,
     leaving: bool,
-    /// A timer will look at what takes more than one turn.
-    errands_awaited: bool,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
 }
@@ -102,19 +70,15 @@ impl Connection {
         let mut stream = Stream::new(machine, socket, task, STREAM, slots);
         stream.limit_backlog();
         let connection = Rc::new(RefCell::new(Self {
-            task,
+            life: Life::new(task),
             stream,
             local: Rc::clone(local),
             session: None,
             claim: None,
             tsih: None,
-            phase: Phase::Open,
             peer: arrival.peer,
             stranger: Some(arrival.stranger),
-            deadline: None,
-            retrying: false,
             leaving: false,
-            errands_awaited: false,
             has_more: false,
         }));
         local.joined(task);
@@ -128,7 +92,7 @@ impl Connection {
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
-            if self.phase >= Phase::Parting {
+            if self.life.phase >= Phase::Parting {
                 return;
             }
             if self.stream.backlogged() {
@@ -174,7 +138,7 @@ impl Connection {
 
     /// What concerns commands.
     fn session_event(&mut self, shard: &mut Shard, event: &Event) {
-        let draining = self.phase == Phase::Draining;
+        let draining = self.life.phase == Phase::Draining;
         let Some((session, mut desk)) = self.at_work(shard) else {
             return debug_assert!(false, "only sessions have commands");
         };
@@ -214,27 +178,16 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         Some((session, desk))
     }
 
     /// Sets the deadline that the machine asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
-        if self.phase == Phase::Open {
+        if self.life.phase == Phase::Open {
             let at = self.stream.machine().deadline();
-            self.set_deadline(shard, fabrix_rt::Nanos(at.0));
-        }
-    }
-
-    fn set_deadline(&mut self, shard: &mut Shard, at: fabrix_rt::Nanos) {
-        let token = Token {
-            task: self.task,
-            slot: DEADLINE,
-        };
-        let timer = shard.set_timer(token, at);
-        if let Some(earlier) = self.deadline.replace(timer) {
-            shard.cancel_timer(earlier);
+            self.life.set_deadline(shard, fabrix_rt::Nanos(at.0));
         }
     }
 
@@ -243,7 +196,7 @@ impl Connection {
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.disk_answered(&mut desk, slot, completion);
         }
-        if self.phase == Phase::Draining {
+        if self.life.phase == Phase::Draining {
             // The initiator's part, to read the answer, begins only now.
             self.await_parting(shard);
         }
@@ -252,55 +205,25 @@ impl Connection {
 
     /// Tries again what a busy disk refused, unless nobody waits for it any more.
     fn retry(&mut self, shard: &mut Shard) {
-        self.retrying = false;
-        if self.phase >= Phase::Parting {
+        if self.life.phase >= Phase::Parting {
             return;
         }
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.retry(&mut desk);
         }
-        shard.flush_later(self.task);
-    }
-
-    /// Makes sure that what a busy disk refused is tried again.
-    fn arrange_retry(&mut self, shard: &mut Shard) {
-        let stalled = self.session.as_ref().is_some_and(|it| it.is_stalled());
-        if stalled && !self.retrying {
-            self.retrying = true;
-            let token = Token {
-                task: self.task,
-                slot: RETRY,
-            };
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(token, at);
-        }
-    }
-
-    /// Makes sure that what takes more than one turn is looked at again.
-    fn arrange_errands(&mut self, shard: &mut Shard) {
-        let has_errands = self.session.as_ref().is_some_and(|it| it.has_errands());
-        if has_errands && !self.errands_awaited {
-            self.errands_awaited = true;
-            let token = Token {
-                task: self.task,
-                slot: ERRANDS,
-            };
-            let at = shard.now() + ERRAND_AGAIN;
-            shard.set_timer(token, at);
-        }
+        shard.flush_later(self.life.task);
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_errands(&mut self, shard: &mut Shard) {
-        self.errands_awaited = false;
-        if self.phase >= Phase::Parting {
+        if self.life.phase >= Phase::Parting {
             return;
         }
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.run_errands(&mut desk);
         }
         self.leave_if_asked(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// Another connection wants commands of this one to end.
@@ -309,8 +232,8 @@ impl Connection {
             session.stop(&mut desk, stop);
         }
         self.leave_if_asked(shard);
-        if self.phase < Phase::Ending {
-            shard.flush_later(self.task);
+        if self.life.phase < Phase::Ending {
+            shard.flush_later(self.life.task);
         }
     }
 
@@ -322,7 +245,7 @@ impl Connection {
             self.event(shard, event);
         }
         self.watch(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// The session sees what its shard serves now; one that may no more be here ends.
@@ -353,30 +276,28 @@ impl Task for Connection {
             Ok(()) => self.take_events(shard),
             Err(_) => self.end(shard),
         }
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             self.leave_when_quiet(shard);
         } else {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        self.life.passed(slot);
         match slot {
             RETRY => self.retry(shard),
             ERRANDS => self.run_errands(shard),
-            ENTER if self.phase == Phase::Open && self.tsih.is_none() => {
+            ENTER if self.life.phase == Phase::Open && self.tsih.is_none() => {
                 self.enter(shard);
-                shard.flush_later(self.task);
+                shard.flush_later(self.life.task);
             }
             ENTER => {}
-            _ => {
-                self.deadline = None;
-                match self.phase {
-                    Phase::Open => self.tick(shard),
-                    Phase::Draining if self.waits_for_others() => self.await_parting(shard),
-                    _ => self.end(shard),
-                }
-            }
+            _ => match self.life.phase {
+                Phase::Open => self.tick(shard),
+                Phase::Draining if self.waits_for_others() => self.await_parting(shard),
+                _ => self.end(shard),
+            },
         }
     }
 
@@ -384,23 +305,28 @@ impl Task for Connection {
         if self.has_more {
             self.take_events(shard);
         }
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             return;
         }
         if self.stream.flush(shard).is_err() {
             return self.end(shard);
         }
         if self.has_more && !self.stream.backlogged() {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
-        if self.phase == Phase::Parting && self.stream.is_drained() {
+        if self.life.phase == Phase::Parting && self.stream.is_drained() {
             self.stream.socket().shutdown_send();
-            self.phase = Phase::Parted;
+            self.life.phase = Phase::Parted;
         }
-        self.arrange_retry(shard);
-        self.arrange_errands(shard);
+        if self.session.as_ref().is_some_and(|it| it.is_stalled()) {
+            self.life.retry_soon(shard);
+        }
+        if self.session.as_ref().is_some_and(|it| it.has_errands()) {
+            self.life.look_again_soon(shard);
+        }
         // A session ends with its logout.
-        if self.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained() {
+        if self.life.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained()
+        {
             self.end(shard);
         }
     }

@@ -3,6 +3,7 @@
 
 mod abuse;
 mod access;
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;

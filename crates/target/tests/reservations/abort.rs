@@ -13,7 +13,7 @@ use crate::common::host::Data;
 use crate::common::{Plan, Stage, pattern};
 use crate::initiator::{FINAL, WRITE};
 use crate::on_both_engines;
-use crate::peers::{NvmeHost, Scsi, WRITE_10, reserve_out};
+use crate::peers::{CONFLICT, NvmeHost, Scsi, WRITE_10, reserve_out};
 
 on_both_engines!(
     a_host_preempts_and_aborts_commands_of_an_initiator,
@@ -21,6 +21,7 @@ on_both_engines!(
     who_never_sends_its_data_is_preempted_all_the_same,
     a_pair_of_a_preempted_host_ends_as_one,
     a_reset_ends_the_commands_of_all_sessions,
+    a_reset_ends_reservations_of_spc_2,
     a_cold_reset_ends_all_sessions,
     clearing_the_task_set_is_told_to_those_who_lose_commands,
     aborting_the_task_set_leaves_others_alone,
@@ -193,6 +194,20 @@ fn a_reset_ends_the_commands_of_all_sessions(engine: Engine) {
     }
 }
 
+fn a_reset_ends_reservations_of_spc_2(engine: Engine) {
+    const RESERVE: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
+    for function in [5, 6] {
+        let stage = Stage::new(engine);
+        let (mut one, mut two) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));
+        assert_eq!(one.status(&RESERVE), 0);
+        assert_eq!(two.write_status(), CONFLICT);
+        two.manage(function);
+        assert_eq!(two.managed(), 0);
+        assert_eq!(two.sense(&[0; 6]), Some([6, 0x29, 3]));
+        assert_eq!(two.write_status(), 0, "function {function}");
+    }
+}
+
 /// RFC 7143, section 11.5.1: a cold reset is a power-on event, all connections of initiators end.
 fn a_cold_reset_ends_all_sessions(engine: Engine) {
     let (disk, stage, mut one, mut two) = managed_by_another(engine, 7);
@@ -203,7 +218,7 @@ fn a_cold_reset_ends_all_sessions(engine: Engine) {
     assert_eq!(one.managed(), 0);
     assert!(one.0.is_closed());
     // It may be told of its command before its connection ends, and of nothing after that.
-    while !two.0.is_closed() {}
+    two.until_closed();
     drop((one, two));
     stage.until("all sessions have ended", |stage| {
         stage.target.sessions() == 0

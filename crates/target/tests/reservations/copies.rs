@@ -226,4 +226,9 @@ fn a_disk_that_is_protected_meanwhile_is_written_no_more(engine: Engine) {
     scene.release(Requests::Write);
     scene.failed_after(PIECE);
     assert_eq!(scene.writes(), 1);
+    // Who changed it knows; others are told once.
+    scene.copier.0.lun = 0;
+    assert_eq!(scene.other.status(&[0; 6]), 0);
+    assert_eq!(scene.copier.sense(&[0; 6]), Some([6, 0x2A, 1]));
+    assert_eq!(scene.copier.status(&[0; 6]), 0);
 }

@@ -7,17 +7,20 @@ use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
 
-use super::{Connection, Phase};
+use super::Connection;
 use crate::Notice;
+use crate::life::Phase;
 
 impl Connection {
     /// Answers a logout when nothing is in progress any more; leaves when all sessions are to end.
     pub(super) fn leave_if_asked(&mut self, shard: &mut Shard) {
         let dismissed = self.session.as_ref().is_some_and(|it| it.dismissed);
-        if dismissed && self.phase < Phase::Parting {
+        if dismissed && self.life.phase < Phase::Parting {
             return self.part(shard);
         }
-        if !self.leaving || self.phase >= Phase::Parting || self.stream.machine().slots_in_use() > 0
+        if !self.leaving
+            || self.life.phase >= Phase::Parting
+            || self.stream.machine().slots_in_use() > 0
         {
             return;
         }
@@ -42,24 +45,24 @@ impl Connection {
 
     /// Lets the goodbye out and drops what still comes.
     pub(super) fn part(&mut self, shard: &mut Shard) {
-        self.phase = Phase::Parting;
+        self.life.phase = Phase::Parting;
         self.stream.discard();
         self.await_parting(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// From now on the peer has to do its part in time.
     pub(super) fn await_parting(&mut self, shard: &mut Shard) {
         let at = shard.now() + self.local.shared.deadlines.parting;
-        self.set_deadline(shard, at);
+        self.life.set_deadline(shard, at);
     }
 
     /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
     pub(super) fn drain(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Open {
+        if self.life.phase != Phase::Open {
             return;
         }
-        self.phase = Phase::Draining;
+        self.life.phase = Phase::Draining;
         if self.session.is_some() {
             let within = self.local.shared.deadlines.parting.as_secs().max(1);
             let within_s = u16::try_from(within).unwrap_or(u16::MAX);
@@ -67,7 +70,7 @@ impl Connection {
             machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
         }
         self.await_parting(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// Whether what a draining connection waits for is not its initiator's part.
@@ -78,8 +81,8 @@ impl Connection {
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.
     pub(super) fn end(&mut self, shard: &mut Shard) {
-        if self.phase < Phase::Ending {
-            self.phase = Phase::Ending;
+        if self.life.phase < Phase::Ending {
+            self.life.phase = Phase::Ending;
             self.stream.close();
             if let Some(session) = &mut self.session {
                 session.give_up();
@@ -90,13 +93,11 @@ impl Connection {
 
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
         let at_disk = self.session.as_ref().map_or(0, |session| session.at_disk);
-        if self.phase != Phase::Ending || !self.stream.is_quiet() || at_disk > 0 {
+        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || at_disk > 0 {
             return;
         }
-        self.phase = Phase::Gone;
-        if let Some(timer) = self.deadline.take() {
-            shard.cancel_timer(timer);
-        }
+        self.life.phase = Phase::Gone;
+        self.life.clear_deadline(shard);
         if let Some(mut session) = self.session.take() {
             session.leave();
         }
@@ -106,7 +107,7 @@ impl Connection {
                 session: tsih.get(),
             });
         }
-        self.local.left(self.task);
-        shard.remove(self.task);
+        self.local.left(self.life.task);
+        shard.remove(self.life.task);
     }
 }

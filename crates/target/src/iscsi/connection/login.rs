@@ -9,13 +9,14 @@ use std::time::Duration;
 use fabrix_proto::iscsi::login::{Admission, Grant};
 use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::iscsi::target::{Scope, TargetLimits};
-use fabrix_rt::{Shard, Token};
+use fabrix_rt::Shard;
 
-use super::{Connection, ENTER, Phase};
+use super::{Connection, ENTER};
 use crate::Notice;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
 use crate::iscsi::units::{PORTAL_GROUP_TAG, Units};
+use crate::life::Phase;
 use crate::local::Told;
 use crate::registry::Place;
 
@@ -34,7 +35,7 @@ impl Connection {
     /// Whether who wants to log in may, and what it must prove.
     fn admission(&self) -> Admission {
         let leading = self.stream.machine().leading();
-        let Some(leading) = leading.filter(|_| self.phase == Phase::Open) else {
+        let Some(leading) = leading.filter(|_| self.life.phase == Phase::Open) else {
             return Admission::Refuse(LoginStatus::UNAVAILABLE);
         };
         let Some(units) = self.local.view(&leading.initiator) else {
@@ -62,8 +63,8 @@ impl Connection {
         let Some(leading) = self.stream.machine().leading() else {
             return;
         };
-        let place = self.local.place(self.task);
-        let number = if self.phase != Phase::Open {
+        let place = self.local.place(self.life.task);
+        let number = if self.life.phase != Phase::Open {
             Err(LoginStatus::UNAVAILABLE)
         } else {
             match self.local.shared.sessions.enter(leading, place) {
@@ -84,12 +85,8 @@ impl Connection {
     /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is told the next time.
     fn replace(&mut self, shard: &mut Shard, older: &Place) {
         let _told_again = older.shard.send(older.task, Box::new(Told::Close));
-        let token = Token {
-            task: self.task,
-            slot: ENTER,
-        };
         let at = shard.now() + ENTER_AFTER;
-        shard.set_timer(token, at);
+        self.life.set_timer(shard, ENTER, at);
     }
 
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
@@ -109,7 +106,7 @@ impl Connection {
         };
         if !leading.discovery {
             let slots = usize::from(TargetLimits::default().slots());
-            let place = self.local.place(self.task);
+            let place = self.local.place(self.life.task);
             self.session = Some(Box::new(Session::new(place, leading, units, slots)));
         }
     }

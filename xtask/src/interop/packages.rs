@@ -63,6 +63,7 @@ const TOOLS: &[Tool] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("block-iscsi.so", "qemu-block-extra"),
+    ("tgtadm", "tgt"),
     ("tgtd", "tgt"),
     ("chromium-headless-shell", "chromium-headless-shell"),
     ("DejaVuSans.ttf", "fonts-dejavu-core"),

@@ -65,6 +65,8 @@ const TOOLS: &[Tool] = &[
     ("block-iscsi.so", "qemu-block-extra"),
     ("tgtadm", "tgt"),
     ("tgtd", "tgt"),
+    ("chromium-headless-shell", "chromium-headless-shell"),
+    ("DejaVuSans.ttf", "fonts-dejavu-core"),
 ];
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
@@ -87,8 +89,8 @@ impl Kernel {
     }
 }
 
-/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers, which are loaded by
-/// name.
+/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers and fonts, which are
+/// loaded by name.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let places = [
         "/usr/sbin",
@@ -97,6 +99,7 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         "/bin",
         "/usr/lib/udev",
         "/usr/lib/x86_64-linux-gnu/qemu",
+        "/usr/share/fonts/truetype/dejavu",
     ];
     let paths = places.iter().map(|place| Path::new(place).join(program));
     paths.into_iter().find(|path| path.exists())

@@ -233,7 +233,8 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
         | Op::Write { .. }
         | Op::Sync { .. }
         | Op::Allocate { .. }
-        | Op::GiveMessage { .. } => None,
+        | Op::GiveMessage { .. }
+        | Op::DeviceCommand { .. } => None,
     }
 }
 
@@ -248,7 +249,8 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         | Op::Sync { file }
         | Op::Allocate { file, .. }
         | Op::TakeMessage { file, .. }
-        | Op::GiveMessage { file, .. } => file.as_fd(),
+        | Op::GiveMessage { file, .. }
+        | Op::DeviceCommand { file, .. } => file.as_fd(),
     }
 }
 
@@ -285,6 +287,8 @@ fn run_on_file(op: &mut Op) -> i32 {
                 bytes,
             } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
             Op::GiveMessage { file, gather } => gather.wire().write(file.as_fd()),
+            // Only a ring carries these.
+            Op::DeviceCommand { .. } => return -libc::EOPNOTSUPP,
             _ => unreachable!("`side` names no descriptor for these five only"),
         };
         match done {

@@ -111,14 +111,21 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_takes_no_commands_refuses_them_and_commands_with_memory_of_their_own_are_not_sent() {
+    fn a_device_that_takes_no_commands_refuses_them_and_commands_with_memory_of_their_own_are_not_sent()
+     {
         let mut control = match Control::open(Path::new("/dev/full")) {
             Ok(control) => control,
             Err(error) => return println!("SKIPPED: control commands: {error}"),
         };
         let refused = control.ask(0x8020_7513, 0, 0, &mut [0; 8]);
-        assert_eq!(refused.expect_err("/dev/full").raw_os_error(), Some(libc::EOPNOTSUPP));
+        assert_eq!(
+            refused.expect_err("/dev/full").raw_os_error(),
+            Some(libc::EOPNOTSUPP)
+        );
         let unsent = control.ask(0xc020_7518, 0, 0, &mut [0; 16]);
-        assert_eq!(unsent.expect_err("unknown").kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            unsent.expect_err("unknown").kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }

@@ -76,7 +76,7 @@ pub fn available(engine: Engine) -> Result<(), BeginError> {
         return Err(BeginError(sentence.to_owned()));
     }
     fabrix_rt::engine::probe().map_err(|refused| BeginError(refused.to_string()))?;
-    features(&mut control()?).map(drop)
+    features(&mut control()?).map(|_| ())
 }
 
 /// What has become of the device of a dead process: the number in `path`, made with `mark`.
@@ -107,10 +107,7 @@ pub fn clear_away(path: &Path, mark: u64) -> Result<(), BeginError> {
 #[must_use]
 pub fn mark(name: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-    "fabrix:"
-        .bytes()
-        .chain(name.bytes())
-        .fold(FNV_OFFSET, fold)
+    "fabrix:".bytes().chain(name.bytes()).fold(FNV_OFFSET, fold)
 }
 
 impl UblkDisk {
@@ -158,7 +155,8 @@ impl UblkDisk {
         let asked = control.ask(spec::GET_PARAMS, info.number, 0, &mut known);
         asked.map_err(|error| said(path, &error))?;
         let known = Parameters::parse(known);
-        let fits = info.depth > 0 && info.queues == 1 && info.transfer_bytes <= facts.transfer_bytes;
+        let fits =
+            info.depth > 0 && info.queues == 1 && info.transfer_bytes <= facts.transfer_bytes;
         if !fits || !known.same_disk(&Parameters::new(&facts)) {
             return Err(BeginError(format!(
                 "{} cannot be taken over: the disk has another size, block size or cache than when it was attached; \
@@ -372,7 +370,9 @@ fn features(control: &mut Control) -> Result<u64, BeginError> {
 
 /// The device at `path`, if it was made with this mark.
 fn ours(control: &mut Control, path: &Path, mark: u64) -> Result<DeviceInfo, BeginError> {
-    let number = path.to_str().and_then(|path| path.strip_prefix(BLOCK_DEVICE));
+    let number = path
+        .to_str()
+        .and_then(|path| path.strip_prefix(BLOCK_DEVICE));
     let number = number.and_then(|number| number.parse::<u32>().ok());
     let number = number.ok_or_else(|| BeginError("it is no ublk device".to_owned()))?;
     let mut bytes = [0; DeviceInfo::BYTES];

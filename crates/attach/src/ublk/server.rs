@@ -156,7 +156,8 @@ impl Server {
     fn request(&mut self, shard: &mut Shard, tag: u16) {
         let Some(open) = &self.open else { return };
         let mut bytes = [0; spec::DESCRIPTOR_BYTES];
-        open.pages.read(usize::from(tag) * spec::DESCRIPTOR_BYTES, &mut bytes);
+        open.pages
+            .read(usize::from(tag) * spec::DESCRIPTOR_BYTES, &mut bytes);
         let descriptor = Descriptor::parse(bytes);
         if self.failing {
             return self.answer(shard, tag, -errno::EIO);

@@ -211,7 +211,9 @@ mod tests {
     fn an_error_goes_to_the_driver_as_it_is() {
         let (mut queue, mut driver) = begun(1);
         queue.came(0, driver.ask(0));
-        driver.take(queue.answer(0, -5).expect("asked")).expect("free");
+        driver
+            .take(queue.answer(0, -5).expect("asked"))
+            .expect("free");
         assert_eq!(driver.answers, [(0, -5)]);
     }
 
@@ -233,7 +235,9 @@ mod tests {
         assert_eq!(queue.came(0, RESULT_ABORT), Came::Gone);
         assert_eq!(queue.came(2, RESULT_ABORT), Came::Gone);
         assert!(!queue.is_over(), "a request is still unanswered");
-        driver.take(queue.answer(1, 0).expect("asked")).expect("free");
+        driver
+            .take(queue.answer(1, 0).expect("asked"))
+            .expect("free");
         assert_eq!(queue.came(1, RESULT_ABORT), Came::Gone);
         assert!(queue.is_over());
         assert_eq!(queue.answer(1, 0), None);

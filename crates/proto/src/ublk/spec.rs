@@ -74,7 +74,9 @@ pub const STATE_QUIESCED: u16 = 2;
 
 /// What the driver knows of a device. 64 bytes.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 pub struct DeviceInfo {
     /// How many queues.
     pub queues: u16,
@@ -134,7 +136,9 @@ impl DeviceInfo {
 
 /// The sizes, limits and promises of a device. 60 bytes of it go to the driver.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 pub struct Parameters {
     /// Bytes of what follows, this included.
     length: u32,
@@ -245,7 +249,12 @@ impl Parameters {
     #[must_use]
     pub fn same_disk(&self, other: &Self) -> bool {
         let seen = |one: &Self| {
-            (one.sectors, one.logical_shift, one.attributes & ATTR_READ_ONLY, one.attributes & ATTR_VOLATILE_CACHE)
+            (
+                one.sectors,
+                one.logical_shift,
+                one.attributes & ATTR_READ_ONLY,
+                one.attributes & ATTR_VOLATILE_CACHE,
+            )
         };
         seen(self) == seen(other)
     }
@@ -395,7 +404,10 @@ mod tests {
         assert_eq!(word(8), 1 << 2 | 1 << 3);
         assert_eq!(bytes[12..16], [9, 12, 12, 12]);
         assert_eq!(word(16), 2048);
-        assert_eq!(u64::from_ne_bytes(bytes[24..32].try_into().expect("eight")), 1 << 21);
+        assert_eq!(
+            u64::from_ne_bytes(bytes[24..32].try_into().expect("eight")),
+            1 << 21
+        );
         assert_eq!(word(44), 4096);
         assert!(word(48) > 1 << 22 && word(48).is_multiple_of(8) && word(48) == word(52));
         assert_eq!(bytes[56..58], 1u16.to_ne_bytes());
@@ -424,11 +436,26 @@ mod tests {
     fn another_size_or_block_is_another_disk_and_another_preference_is_not() {
         let one = Parameters::new(&DISK);
         let other = |facts: Facts| Parameters::new(&facts).same_disk(&one);
-        assert!(other(Facts { optimal_bytes: 65536, ..DISK }));
-        assert!(!other(Facts { bytes: 2 << 30, ..DISK }));
-        assert!(!other(Facts { block_bytes: 4096, ..DISK }));
-        assert!(!other(Facts { read_only: true, ..DISK }));
-        assert!(!other(Facts { volatile_cache: false, ..DISK }));
+        assert!(other(Facts {
+            optimal_bytes: 65536,
+            ..DISK
+        }));
+        assert!(!other(Facts {
+            bytes: 2 << 30,
+            ..DISK
+        }));
+        assert!(!other(Facts {
+            block_bytes: 4096,
+            ..DISK
+        }));
+        assert!(!other(Facts {
+            read_only: true,
+            ..DISK
+        }));
+        assert!(!other(Facts {
+            volatile_cache: false,
+            ..DISK
+        }));
     }
 
     fn descriptor(operation: u32, sectors: u32, start: u64) -> Descriptor {
@@ -442,15 +469,27 @@ mod tests {
 
     #[test]
     fn flags_say_what_must_be_durable_and_what_must_keep_its_space() {
-        assert_eq!(descriptor(1 | 1 << 13, 1, 0).asked(), Asked::Write { durable: true });
-        assert_eq!(descriptor(1 | 1 << 8, 1, 0).asked(), Asked::Write { durable: false });
+        assert_eq!(
+            descriptor(1 | 1 << 13, 1, 0).asked(),
+            Asked::Write { durable: true }
+        );
+        assert_eq!(
+            descriptor(1 | 1 << 8, 1, 0).asked(),
+            Asked::Write { durable: false }
+        );
         let zeroes = |operation| descriptor(operation, 1, 0).asked();
         let keeps = Asked::WriteZeroes {
             deallocate: false,
             durable: false,
         };
         assert_eq!(zeroes(5 | 1 << 15), keeps);
-        assert!(matches!(zeroes(5), Asked::WriteZeroes { deallocate: true, .. }));
+        assert!(matches!(
+            zeroes(5),
+            Asked::WriteZeroes {
+                deallocate: true,
+                ..
+            }
+        ));
         assert_eq!(zeroes(10), Asked::Unknown);
     }
 

@@ -11,20 +11,6 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use super::check;
 
-/// `struct ublksrv_ctrl_cmd`: what a control command says. 32 bytes.
-#[repr(C)]
-pub(crate) struct Control {
-    pub(crate) device: u32,
-    pub(crate) queue: u16,
-    pub(crate) length: u16,
-    pub(crate) address: u64,
-    pub(crate) data: u64,
-    pub(crate) path_length: u16,
-    pub(crate) padding: u16,
-    pub(crate) reserved: u32,
-}
-const _: () = assert!(size_of::<Control>() == 32);
-
 /// A ring for control commands: its entries have room for them.
 pub(crate) struct ControlRing(IoUring<squeue::Entry128, cqueue::Entry>);
 
@@ -46,18 +32,9 @@ impl ControlRing {
         if opcode & NUMBER > LAST_KNOWN {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let command = Control {
-            device,
-            queue: NO_QUEUE,
-            length,
-            address: bytes.as_mut_ptr() as u64,
-            data,
-            path_length: 0,
-            padding: 0,
-            reserved: 0,
-        };
+        let command = area(device, length, bytes.as_mut_ptr() as u64, data);
         let entry = opcode::UringCmd80::new(types::Fd(control.as_raw_fd()), opcode)
-            .cmd(command.to_area())
+            .cmd(command)
             .build();
         // SAFETY: the driver reads or writes at most `length` bytes from `address`, which are the caller's and
         // borrowed until the completion has come: this function does not return before. The commands whose memory is
@@ -82,17 +59,16 @@ impl ControlRing {
     }
 }
 
-impl Control {
-    fn to_area(&self) -> [u8; 80] {
-        let mut area = [0; 80];
-        let mut put = |at: usize, bytes: &[u8]| area[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &self.device.to_ne_bytes());
-        put(4, &self.queue.to_ne_bytes());
-        put(6, &self.length.to_ne_bytes());
-        put(8, &self.address.to_ne_bytes());
-        put(16, &self.data.to_ne_bytes());
-        area
-    }
+/// `struct ublksrv_ctrl_cmd`, 32 bytes, and zeroes.
+fn area(device: u32, length: u16, address: u64, data: u64) -> [u8; 80] {
+    let mut area = [0; 80];
+    let mut put = |at: usize, bytes: &[u8]| area[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &device.to_ne_bytes());
+    put(4, &NO_QUEUE.to_ne_bytes());
+    put(6, &length.to_ne_bytes());
+    put(8, &address.to_ne_bytes());
+    put(16, &data.to_ne_bytes());
+    area
 }
 
 /// Pages of a device that the kernel writes and we read.
@@ -110,7 +86,14 @@ impl Pages {
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         // WHY UNSAFE: std cannot map memory.
         let start = unsafe {
-            libc::mmap64(ptr::null_mut(), bytes, protection, flags, device.as_raw_fd(), offset)
+            libc::mmap64(
+                ptr::null_mut(),
+                bytes,
+                protection,
+                flags,
+                device.as_raw_fd(),
+                offset,
+            )
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -121,8 +104,15 @@ impl Pages {
 
     /// Copies out; panics outside of the mapping.
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
-        let inside = offset.checked_add(out.len()).is_some_and(|end| end <= self.bytes);
-        assert!(inside, "{} bytes from {offset} of {} mapped ones", out.len(), self.bytes);
+        let inside = offset
+            .checked_add(out.len())
+            .is_some_and(|end| end <= self.bytes);
+        assert!(
+            inside,
+            "{} bytes from {offset} of {} mapped ones",
+            out.len(),
+            self.bytes
+        );
         // SAFETY: the range was checked; `out` is Rust's memory and so lies outside every mapping. No reference into
         // the mapping exists, so what the kernel writes meanwhile can make the copy old and nothing worse.
         // WHY UNSAFE: a slice of memory that the kernel writes must not be formed.

@@ -75,6 +75,8 @@ pub fn available(engine: Engine) -> Result<(), BeginError> {
         let sentence = "ublk is spoken over io_uring, and --engine epoll forbids that";
         return Err(BeginError(sentence.to_owned()));
     }
+    let control_device = Path::new(spec::CONTROL_PATH);
+    std::fs::metadata(control_device).map_err(|error| no_driver(&error))?;
     fabrix_rt::engine::probe().map_err(|refused| BeginError(refused.to_string()))?;
     features(&mut control()?).map(|_| ())
 }
@@ -339,18 +341,19 @@ fn serve(
 }
 
 fn control() -> Result<Control, BeginError> {
-    let path = Path::new(spec::CONTROL_PATH);
-    Control::open(path).map_err(|error| {
-        let fix = match error.kind() {
-            ErrorKind::NotFound => {
-                "load the module ublk_drv (Linux 6.5 or later with CONFIG_BLK_DEV_UBLK), or hand the device into the \
-                 container"
-            }
-            ErrorKind::PermissionDenied => "it takes root, with CAP_SYS_ADMIN",
-            _ => "the kernel does not let us",
-        };
-        BeginError(format!("{}: {error}: {fix}", path.display()))
-    })
+    Control::open(Path::new(spec::CONTROL_PATH)).map_err(|error| no_driver(&error))
+}
+
+fn no_driver(error: &io::Error) -> BeginError {
+    let fix = match error.kind() {
+        ErrorKind::NotFound => {
+            "load the module ublk_drv (Linux 6.5 or later with CONFIG_BLK_DEV_UBLK), or hand the device into the \
+             container"
+        }
+        ErrorKind::PermissionDenied => "it takes root, with CAP_SYS_ADMIN",
+        _ => "the kernel does not let us",
+    };
+    BeginError(format!("{}: {error}: {fix}", spec::CONTROL_PATH))
 }
 
 fn features(control: &mut Control) -> Result<u64, BeginError> {

@@ -16,6 +16,7 @@ use crate::{Buf, Gather, sys};
 #[derive(Clone, Debug)]
 pub struct File {
     file: Rc<std::fs::File>,
+    in_memory: bool,
 }
 
 /// A stream socket, connected or about to be.
@@ -47,6 +48,11 @@ impl File {
         gather.wire().write_at(self.file.as_fd(), offset)
     }
 
+    /// Whether it lies in memory (tmpfs, hugetlbfs), where nothing waits for a device.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.in_memory
+    }
+
     /// The same file, for what the shard's operations do not cover (size, locks, ioctls).
     pub fn file(&self) -> &std::fs::File {
         &self.file
@@ -56,6 +62,7 @@ impl File {
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
+            in_memory: sys::file::is_in_memory(file.as_fd()),
             file: Rc::new(file),
         }
     }

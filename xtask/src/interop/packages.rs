@@ -63,6 +63,7 @@ const TOOLS: &[Tool] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("block-iscsi.so", "qemu-block-extra"),
+    ("tgtadm", "tgt"),
     ("tgtd", "tgt"),
 ];
 /// The package that always depends on the newest kernel.

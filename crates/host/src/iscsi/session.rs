@@ -538,10 +538,7 @@ impl Session {
 
     fn ended(&mut self, shard: &mut Shard, ended: &Ended) {
         let error = match ended {
-            Ended::Closed => ConnectError::new(
-                ConnectErrorKind::Closed,
-                "the connection was closed by the target",
-            ),
+            Ended::Closed => ConnectError::new(ConnectErrorKind::Closed, self.closed()),
             Ended::Socket(errno) => ConnectError::socket("the connection", -errno),
             Ended::Violation(violation) => {
                 let sentence = format!("the target broke the rules: {}", violation.sentence());
@@ -549,6 +546,20 @@ impl Session {
             }
         };
         self.lose(shard, error);
+    }
+
+    /// What to say when the target has closed the connection. During the login LIO does so, without a word, to who has
+    /// no secret where it wants one.
+    fn closed(&self) -> &'static str {
+        let machine = self.connection.as_ref().and_then(Connection::machine);
+        let logs_in = self.state == State::Rising && machine.is_some_and(|it| !it.is_ready());
+        match (logs_in, &self.plan.initiator.ours) {
+            (true, None) => {
+                "the target closed the connection during the login: does it want a secret, iscsi://USER%SECRET@HOST?"
+            }
+            (true, Some(_)) => "the target closed the connection during the login",
+            (false, _) => "the connection was closed by the target",
+        }
     }
 
     /// Where the disk is, for people.

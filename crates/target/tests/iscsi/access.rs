@@ -228,7 +228,8 @@ fn who_is_not_listed_sees_nothing(engine: Engine) {
         stranger.try_login(&[&name(2), &target()]).bhs[36..38],
         [2, 2]
     );
-    stage.notice(|notice| notice.to_string().contains("initiator2"));
+    let sentence = "example:initiator2: this initiator is not among those that may log in";
+    stage.notice(|notice| notice.to_string().contains(sentence));
     let mut stranger = Initiator::dial(portal(&stage));
     assert_eq!(
         stranger.try_login(&[&name(2), DISCOVERY]).bhs[36..38],

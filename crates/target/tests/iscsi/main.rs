@@ -160,7 +160,10 @@ fn a_name_that_is_not_ours_is_not_found(engine: Engine) {
         "TargetName=iqn.2026-01.example:none",
     ];
     assert_eq!(initiator.try_login(&keys).bhs[36..38], [2, 3]);
-    stage.notice(|notice| matches!(notice, Notice::Refused { .. }));
+    stage.notice(|notice| {
+        let said = notice.to_string();
+        matches!(notice, Notice::Refused { .. }) && said.contains("a target of another name")
+    });
     drop(initiator);
     stage.until_empty();
     assert_eq!(stage.target.sessions(), 0);

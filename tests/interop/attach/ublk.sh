@@ -4,7 +4,7 @@
 # modules: ublk_drv ext4 crc32c_generic
 # tools: mkfs.ext4 fsck.ext4 mount fstrim blkdiscard
 # seconds: 300
-# log: ublkb[0-9]
+# log: ublkb[0-9]|callbacks suppressed
 
 NVME=nvme+tcp://$ADDRESS/$NQN
 ISCSI=iscsi://$PORTAL/$IQN/0
@@ -16,11 +16,16 @@ both() {
 attach() {
     disk=$(fabrix attach "$@" 2>/tmp/attach.err) || fail "\`fabrix attach $*\` ended with $?: $(cat /tmp/attach.err)"
 }
-pid_of() {
-    fabrix list -o json | sed 's/.*"pid":\([0-9]*\).*/\1/'
-}
 has_more_than() {
     [ "$(wc -l </dev/shm/ledger)" -gt "$1" ]
+}
+# The process of the only attachment is killed; the device stays, and who uses it waits.
+killed() {
+    kill -9 "$(fabrix list -o json | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+    wait_for 30 is_dead
+}
+is_dead() {
+    fabrix list | grep -q dead
 }
 goes_on() {
     lines=$(wc -l </dev/shm/ledger)
@@ -32,18 +37,17 @@ both
 attach $NVME --name first
 is "what auto attaches" "$disk" /dev/ublkb0
 is "what it says" "$(cat /tmp/attach.err)" ""
-is "bytes" "$(($(cat /sys/block/ublkb0/size) * 512))" 67108864
+is "bytes" "$(($(cat "/sys/block/${disk##*/}/size") * 512))" 67108864
 is "the block" "$(queue $disk logical_block_size)" 512
-is "the physical block" "$(queue $disk physical_block_size)" 4096
 is "the cache" "$(queue $disk write_cache)" "write back"
 is "FUA" "$(queue $disk fua)" 1
 [ "$(queue $disk discard_max_bytes)" -gt 0 ] || fail "no discard"
 [ "$(queue $disk write_zeroes_max_bytes)" -gt 0 ] || fail "no write zeroes"
-contains "list" "$(fabrix list)" ublk /dev/ublkb0 attached
+contains "list" "$(fabrix list)" ublk "$disk" attached
 fabrix detach first
-[ ! -e /dev/ublkb0 ] || fail "the device is still there"
+[ ! -e "$disk" ] || fail "the device is still there"
 attach $NVME --as ublk --read-only
-is "ro" "$(cat /sys/block/ublkb0/ro)" 1
+is "ro" "$(cat "/sys/block/${disk##*/}/ro")" 1
 refused dd if=/dev/zero of=$disk bs=4096 count=1 oflag=direct
 fabrix detach $disk
 # A disk without a cache is asked for no flush.
@@ -75,7 +79,8 @@ echo "a file system: right"
 
 # Writers; the target dies, then the process that serves the device.
 attach $NVME --as ublk --name writers
-ledger write $disk /dev/shm/ledger --seconds 60 --size 8 --seed 1 >/tmp/ledger 2>&1 &
+device=$disk
+ledger write $disk /dev/shm/ledger --seconds 90 --size 8 --seed 1 >/tmp/ledger 2>&1 &
 writer=$!
 wait_for 30 has_more_than 50
 kill -9 $target
@@ -83,15 +88,15 @@ wait $target || true
 both
 goes_on
 for round in 1 2; do
-    kill -9 "$(pid_of)"
+    killed
     attach $NVME --name writers
-    is "the device after kill $round" "$disk" /dev/ublkb0
+    is "the device after kill $round" "$disk" $device
     goes_on
 done
 # Without a name it is found by its disk.
-kill -9 "$(pid_of)"
+killed
 attach $NVME
-is "the device" "$disk" /dev/ublkb0
+is "the device" "$disk" $device
 contains "list" "$(fabrix list)" writers
 goes_on
 wait $writer || fail "the writer ended with $?: $(cat /tmp/ledger)"
@@ -100,14 +105,14 @@ contains "the ledger" "$said" " 0 lost" " 0 old" "wrong: 0"
 echo "killed and taken over: $said"
 
 # Its process dies and nobody takes over: another disk does not get its place, and who waits is told when it is detached.
-kill -9 "$(pid_of)"
+killed
 refused fabrix attach ram:16M --name writers
-contains "another disk under that name" "$refusal" "/dev/ublkb0" "detach writers"
+contains "another disk under that name" "$refusal" $device "detach writers"
 dd if=$disk of=/dev/null bs=4096 count=1 iflag=direct >/tmp/dd 2>&1 &
 reader=$!
 fabrix detach writers
 ! wait $reader || fail "a read of a dead disk succeeded"
-[ ! -e /dev/ublkb0 ] || fail "the device is still there"
+[ ! -e "$disk" ] || fail "the device is still there"
 echo "died and detached: right"
 
 # By force, with the target gone and somebody waiting.
@@ -122,6 +127,6 @@ refused fabrix detach gone
 fabrix detach gone --force
 ! wait $reader || fail "a read of a disk that was taken away succeeded"
 umount /mnt
-[ ! -e /dev/ublkb0 ] || fail "the device is still there"
+[ ! -e "$disk" ] || fail "the device is still there"
 is "what is still attached" "$(fabrix list | wc -l)" 1
 echo "by force: right"

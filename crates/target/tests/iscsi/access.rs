@@ -278,7 +278,7 @@ fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engin
         max_strangers: 8,
         deadlines: Deadlines {
             connect: Duration::from_millis(300),
-            ..Deadlines::default()
+            parting: Duration::from_millis(100),
         },
         ..Plan::default()
     };

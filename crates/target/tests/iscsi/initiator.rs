@@ -251,7 +251,7 @@ impl Initiator {
     }
 
     /// Data-Out from one offset to another, in PDUs of odd lengths.
-    fn data_out(&mut self, itt: u32, ttt: u32, data: &[u8], (from, to): (usize, usize)) {
+    pub(crate) fn data_out(&mut self, itt: u32, ttt: u32, data: &[u8], (from, to): (usize, usize)) {
         let (mut at, mut sn) = (from, 0u32);
         while at < to {
             let end = (at + 4099).min(to);

@@ -1,11 +1,9 @@
 //! Commands and their data: immediate, unsolicited and solicited; Data-In, residuals, answers before their time.
 
-mod iscsi_wire;
-
+use crate::wire::*;
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::pdu::{Lun, TaskAttribute};
 use fabrix_proto::iscsi::target::{Answer, Event, SENSE_CRC_ERROR, TargetLimits, Transfer};
-use iscsi_wire::*;
 
 const UNASKED: u32 = u32::MAX;
 

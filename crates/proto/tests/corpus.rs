@@ -6,6 +6,24 @@
     reason = "written for the fuzz crate, where it is reachable"
 )]
 mod bodies;
+#[path = "../../../fuzz/src/initiator.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "written for the fuzz crate, where it is reachable"
+)]
+mod initiator;
+#[path = "../../../fuzz/src/iscsi.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "written for the fuzz crate, where it is reachable"
+)]
+mod iscsi;
+#[path = "../../../fuzz/src/scsi.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "written for the fuzz crate, where it is reachable"
+)]
+mod scsi;
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +34,7 @@ use proptest::prelude::ProptestConfig;
 
 type Body = fn(&[u8]);
 
-const BODIES: [(&str, Body); 7] = [
+const BODIES: [(&str, Body); 17] = [
     ("parse_tcp_pdu", bodies::parse_tcp_pdu),
     ("parse_command", bodies::parse_command),
     ("parse_connect", bodies::parse_connect),
@@ -24,34 +42,37 @@ const BODIES: [(&str, Body); 7] = [
     ("bringup", bodies::bringup),
     ("tcp_target", bodies::tcp_target),
     ("tcp_host", bodies::tcp_host),
+    ("parse_iscsi_text", iscsi::parse_iscsi_text),
+    ("iscsi_keys", iscsi::iscsi_keys),
+    ("parse_iscsi_pdu", iscsi::parse_iscsi_pdu),
+    ("parse_scsi_cdb", scsi::parse_scsi_cdb),
+    ("scsi_unit", scsi::scsi_unit),
+    ("parse_reservations", scsi::parse_reservations),
+    ("iscsi_chap", iscsi::iscsi_chap),
+    ("iscsi_login", iscsi::iscsi_login),
+    ("iscsi_target", iscsi::iscsi_target),
+    ("iscsi_initiator", initiator::iscsi_initiator),
 ];
 
-#[test]
-fn every_file_of_the_corpus_passes() {
+fn seeds(name: &str) -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    for (name, body) in BODIES {
-        let folder = corpus.join(name);
-        let files = fs::read_dir(&folder).unwrap_or_else(|error| {
-            panic!("{}: {error}", folder.display());
-        });
-        let mut count = 0;
-        for file in files {
-            let path = file.expect("the folder can be read").path();
-            println!("{}", path.display());
-            body(&fs::read(&path).expect("the file can be read"));
-            count += 1;
-        }
-        assert!(count > 0, "{} is empty", folder.display());
-    }
+    let files = fs::read_dir(corpus.join(name)).expect("the folder can be read");
+    let read = |file: std::io::Result<fs::DirEntry>| {
+        let path = file.expect("an entry").path();
+        println!("{}", path.display());
+        fs::read(path).expect("the file can be read")
+    };
+    let seeds: Vec<_> = files.map(read).collect();
+    assert!(!seeds.is_empty(), "{name} is empty");
+    seeds
 }
 
-/// Each cut and each changed byte of the seeds: neighbours of what is valid.
+/// Each seed, each cut of it and each changed byte: neighbours of what is valid.
 #[test]
-fn every_neighbour_of_a_seed_passes() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+fn every_file_of_the_corpus_and_its_neighbours_pass() {
     for (name, body) in BODIES {
-        for file in fs::read_dir(corpus.join(name)).expect("the folder can be read") {
-            let seed = fs::read(file.expect("an entry").path()).expect("the file can be read");
+        for seed in seeds(name) {
+            body(&seed);
             for place in 0..seed.len().min(300) {
                 body(&seed[..place]);
                 for bits in [0x01, 0x80, 0xFF] {
@@ -80,5 +101,7 @@ proptest::proptest! {
         let script = |opening: &[u8]| [&[options], opening, &data].concat();
         bodies::tcp_target(&script(&[1, options >> 1, 0]));
         bodies::tcp_host(&script(&[1, 0, 0, 0, 0x20, 0, 0, 2, 0, 8, 1, 0, 2, 1, 8, 2, 0]));
+        iscsi::iscsi_target(&[&[1, options], &data[..]].concat());
+        initiator::iscsi_initiator(&[&[1, options], &data[..]].concat());
     }
 }

@@ -1,10 +1,8 @@
 //! The bytes on the wire, one PDU of each kind that a target sends, written out by hand from RFC 7143.
 
-mod iscsi_wire;
-
+use crate::wire::*;
 use fabrix_proto::iscsi::pdu::{AsyncEvent, TaskManagementOutcome};
 use fabrix_proto::iscsi::target::{Answer, Event};
-use iscsi_wire::*;
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();

@@ -1,9 +1,6 @@
 //! A wire in memory for the iSCSI target: what a stream driver does, without sockets, in one place, and PDUs built
 //! byte by byte, so that the tests do not trust the layouts they test.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-#![allow(unreachable_pub, reason = "a module of several test binaries")]
-
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
@@ -12,7 +9,7 @@ use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits};
 use fabrix_proto::{Machine, Nanos, Sink, Slot, Violation, Want};
 
 /// CRC32C, one bit at a time.
-pub fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             if crc & 1 == 1 {
@@ -25,7 +22,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// Data that differs from place to place.
-pub fn pattern(bytes: u32, seed: u8) -> Vec<u8> {
+pub(crate) fn pattern(bytes: u32, seed: u8) -> Vec<u8> {
     (0..bytes)
         .map(|i| (i.wrapping_mul(31) >> 3 ^ i).to_le_bytes()[0] ^ seed)
         .collect()
@@ -36,20 +33,20 @@ fn pad(bytes: usize) -> usize {
 }
 
 /// Header digest, data digest.
-pub type Digests = (bool, bool);
-pub const NONE: Digests = (false, false);
-pub const BOTH: Digests = (true, true);
+pub(crate) type Digests = (bool, bool);
+pub(crate) const NONE: Digests = (false, false);
+pub(crate) const BOTH: Digests = (true, true);
 
 /// A PDU being built, or one that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pdu {
-    pub bhs: [u8; 48],
-    pub ahs: Vec<u8>,
-    pub data: Vec<u8>,
+pub(crate) struct Pdu {
+    pub(crate) bhs: [u8; 48],
+    pub(crate) ahs: Vec<u8>,
+    pub(crate) data: Vec<u8>,
 }
 
 impl Pdu {
-    pub fn new(opcode: u8, flags: u8) -> Self {
+    pub(crate) fn new(opcode: u8, flags: u8) -> Self {
         let mut bhs = [0; 48];
         (bhs[0], bhs[1]) = (opcode, flags);
         Self {
@@ -59,41 +56,41 @@ impl Pdu {
         }
     }
 
-    pub fn put(mut self, offset: usize, bytes: &[u8]) -> Self {
+    pub(crate) fn put(mut self, offset: usize, bytes: &[u8]) -> Self {
         self.bhs[offset..offset + bytes.len()].copy_from_slice(bytes);
         self
     }
 
-    pub fn put32(self, offset: usize, value: u32) -> Self {
+    pub(crate) fn put32(self, offset: usize, value: u32) -> Self {
         self.put(offset, &value.to_be_bytes())
     }
 
-    pub fn itt(self, itt: u32) -> Self {
+    pub(crate) fn itt(self, itt: u32) -> Self {
         self.put32(16, itt)
     }
 
-    pub fn ttt(self, ttt: u32) -> Self {
+    pub(crate) fn ttt(self, ttt: u32) -> Self {
         self.put32(20, ttt)
     }
 
-    pub fn cmd_sn(self, cmd_sn: u32) -> Self {
+    pub(crate) fn cmd_sn(self, cmd_sn: u32) -> Self {
         self.put32(24, cmd_sn)
     }
 
-    pub fn data(mut self, data: &[u8]) -> Self {
+    pub(crate) fn data(mut self, data: &[u8]) -> Self {
         let length = u32::try_from(data.len()).expect("short").to_be_bytes();
         self.bhs[5..8].copy_from_slice(&length[1..]);
         self.data = data.to_vec();
         self
     }
 
-    pub fn ahs(mut self, ahs: &[u8]) -> Self {
+    pub(crate) fn ahs(mut self, ahs: &[u8]) -> Self {
         self.bhs[4] = u8::try_from(ahs.len() / 4).expect("short");
         self.ahs = ahs.to_vec();
         self
     }
 
-    pub fn bytes(&self, digests: Digests) -> Vec<u8> {
+    pub(crate) fn bytes(&self, digests: Digests) -> Vec<u8> {
         let mut bytes = [&self.bhs[..], &self.ahs].concat();
         if digests.0 {
             bytes.extend(crc32c(&bytes).to_le_bytes());
@@ -106,11 +103,11 @@ impl Pdu {
         [bytes, data].concat()
     }
 
-    pub fn get32(&self, offset: usize) -> u32 {
+    pub(crate) fn get32(&self, offset: usize) -> u32 {
         u32::from_be_bytes(self.bhs[offset..offset + 4].try_into().expect("four"))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.data.clone())
             .expect("text")
             .replace('\0', " ")
@@ -120,7 +117,7 @@ impl Pdu {
 }
 
 /// Takes the PDUs of a target out of its bytes; digests must be right.
-pub fn split(bytes: &[u8], digests: Digests) -> Vec<Pdu> {
+pub(crate) fn split(bytes: &[u8], digests: Digests) -> Vec<Pdu> {
     let (mut rest, mut pdus) = (bytes, Vec::new());
     let mut take = |count: usize| {
         let (taken, left) = rest.split_at(count);
@@ -154,9 +151,9 @@ pub fn split(bytes: &[u8], digests: Digests) -> Vec<Pdu> {
     pdus
 }
 
-pub struct Out<'a> {
-    pub sent: &'a mut Vec<u8>,
-    pub memory: &'a [Vec<u8>],
+pub(crate) struct Out<'a> {
+    pub(crate) sent: &'a mut Vec<u8>,
+    pub(crate) memory: &'a [Vec<u8>],
 }
 
 impl Sink for Out<'_> {
@@ -181,29 +178,29 @@ fn fill(bytes: usize) -> usize {
 }
 
 /// A target, the memory of its slots, what it has sent and what it was sent.
-pub struct Wire {
-    pub target: Target,
-    pub memory: Vec<Vec<u8>>,
-    pub sent: Vec<u8>,
-    pub waiting: VecDeque<u8>,
-    pub events: Vec<Event>,
-    pub violation: Option<Violation>,
-    pub digests: Digests,
+pub(crate) struct Wire {
+    pub(crate) target: Target,
+    pub(crate) memory: Vec<Vec<u8>>,
+    pub(crate) sent: Vec<u8>,
+    pub(crate) waiting: VecDeque<u8>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) digests: Digests,
     /// What is said to who wants to log in, at once; nothing: the test says it.
-    pub admission: Option<Admission>,
+    pub(crate) admission: Option<Admission>,
 }
 
 /// What a login yields that has one whole text.
-pub const LOGIN: [Event; 3] = [Event::Authorize, Event::Proved, Event::LoggedIn];
-pub const SLOT_BYTES: usize = 1 << 20;
-pub const START: Nanos = Nanos(1_000_000_000);
+pub(crate) const LOGIN: [Event; 3] = [Event::Authorize, Event::Proved, Event::LoggedIn];
+pub(crate) const SLOT_BYTES: usize = 1 << 20;
+pub(crate) const START: Nanos = Nanos(1_000_000_000);
 
 /// The number that sessions have here.
-pub fn tsih() -> NonZeroU16 {
+pub(crate) fn tsih() -> NonZeroU16 {
     NonZeroU16::new(0x0102).expect("not zero")
 }
 
-pub fn grant(auth: Auth) -> Admission {
+pub(crate) fn grant(auth: Auth) -> Admission {
     Admission::Admit(Grant {
         portal_group_tag: 1,
         auth,
@@ -211,7 +208,7 @@ pub fn grant(auth: Auth) -> Admission {
 }
 
 impl Wire {
-    pub fn new(limits: TargetLimits) -> Self {
+    pub(crate) fn new(limits: TargetLimits) -> Self {
         Self {
             target: Target::new(limits, crc32c, START),
             memory: vec![vec![0; SLOT_BYTES]; usize::from(limits.slots())],
@@ -225,13 +222,13 @@ impl Wire {
     }
 
     /// Gives the target bytes, as far as it wants them.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.waiting.extend(bytes);
         while self.step() {}
     }
 
     /// Sends a PDU.
-    pub fn send(&mut self, pdu: &Pdu) {
+    pub(crate) fn send(&mut self, pdu: &Pdu) {
         let bytes = pdu.bytes(self.digests);
         self.feed(&bytes);
     }
@@ -313,7 +310,7 @@ impl Wire {
     }
 
     /// Calls the target with the sink that the driver would give it.
-    pub fn with<R>(&mut self, call: impl FnOnce(&mut Target, &mut Out<'_>) -> R) -> R {
+    pub(crate) fn with<R>(&mut self, call: impl FnOnce(&mut Target, &mut Out<'_>) -> R) -> R {
         let mut out = Out {
             sent: &mut self.sent,
             memory: &self.memory,
@@ -321,66 +318,66 @@ impl Wire {
         call(&mut self.target, &mut out)
     }
 
-    pub fn answer(&mut self, slot: Slot, answer: Answer) -> bool {
+    pub(crate) fn answer(&mut self, slot: Slot, answer: Answer) -> bool {
         self.with(|target, out| target.answer(slot, &answer, out))
     }
 
-    pub fn fetch(&mut self, slot: Slot) {
+    pub(crate) fn fetch(&mut self, slot: Slot) {
         self.with(|target, out| target.fetch(slot, out));
     }
 
     /// What the target has said since the last look.
-    pub fn said(&mut self) -> Vec<Pdu> {
+    pub(crate) fn said(&mut self) -> Vec<Pdu> {
         split(&std::mem::take(&mut self.sent), self.digests)
     }
 
     /// The only PDU since the last look.
-    pub fn reply(&mut self) -> Pdu {
+    pub(crate) fn reply(&mut self) -> Pdu {
         let mut said = self.said();
         assert_eq!(said.len(), 1, "one PDU was expected: {said:x?}");
         said.remove(0)
     }
 
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
     /// The only event since the last look.
-    pub fn event(&mut self) -> Event {
+    pub(crate) fn event(&mut self) -> Event {
         let mut events = self.take_events();
         assert_eq!(events.len(), 1, "one event was expected: {events:?}");
         events.remove(0)
     }
 
     /// The only event since the last look, a command; its slot.
-    pub fn command(&mut self) -> Slot {
+    pub(crate) fn command(&mut self) -> Slot {
         match self.event() {
             Event::Command { slot, .. } => slot,
             other => panic!("a command was expected: {other:?}"),
         }
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.target.want() == Want::Closed
     }
 }
 
-pub const ISID: [u8; 6] = [0x00, 0x02, 0x3D, 0, 0, 1];
+pub(crate) const ISID: [u8; 6] = [0x00, 0x02, 0x3D, 0, 0, 1];
 /// T from operational to full feature.
-pub const TO_FULL: u8 = 0x87;
-pub const INITIATOR: &str = "InitiatorName=iqn.2026-01.example:host";
-pub const TARGET: &str = "TargetName=iqn.2026-01.example:disk";
+pub(crate) const TO_FULL: u8 = 0x87;
+pub(crate) const INITIATOR: &str = "InitiatorName=iqn.2026-01.example:host";
+pub(crate) const TARGET: &str = "TargetName=iqn.2026-01.example:disk";
 /// The CmdSN with which every session of the tests begins.
-pub const FIRST: u32 = 0xFFFF_FFFE;
+pub(crate) const FIRST: u32 = 0xFFFF_FFFE;
 
-pub fn text(pairs: &[&str]) -> Vec<u8> {
+pub(crate) fn text(pairs: &[&str]) -> Vec<u8> {
     pairs
         .iter()
         .flat_map(|pair| [pair.as_bytes(), b"\0"].concat())
         .collect()
 }
 
-pub fn login_pdu(flags: u8, pairs: &[&str]) -> Pdu {
+pub(crate) fn login_pdu(flags: u8, pairs: &[&str]) -> Pdu {
     Pdu::new(0x43, flags)
         .put(8, &ISID)
         .put(20, &[0, 7])
@@ -391,7 +388,7 @@ pub fn login_pdu(flags: u8, pairs: &[&str]) -> Pdu {
 }
 
 /// A session of the tests: operational keys in `pairs`, digests as they say.
-pub fn logged_in(limits: TargetLimits, pairs: &[&str]) -> Wire {
+pub(crate) fn logged_in(limits: TargetLimits, pairs: &[&str]) -> Wire {
     let mut wire = Wire::new(limits);
     let all = [&[INITIATOR, TARGET, "SessionType=Normal"], pairs].concat();
     wire.send(&login_pdu(TO_FULL, &all));
@@ -403,9 +400,9 @@ pub fn logged_in(limits: TargetLimits, pairs: &[&str]) -> Wire {
     wire
 }
 
-pub const DIGESTS: [&str; 2] = ["HeaderDigest=CRC32C", "DataDigest=CRC32C"];
+pub(crate) const DIGESTS: [&str; 2] = ["HeaderDigest=CRC32C", "DataDigest=CRC32C"];
 
-pub fn limits() -> TargetLimits {
+pub(crate) fn limits() -> TargetLimits {
     TargetLimits {
         window: 4,
         immediate: 2,
@@ -414,13 +411,13 @@ pub fn limits() -> TargetLimits {
     }
 }
 
-pub const READ: u8 = 0xC1;
-pub const WRITE: u8 = 0xA1;
+pub(crate) const READ: u8 = 0xC1;
+pub(crate) const WRITE: u8 = 0xA1;
 /// A write whose unsolicited data follows.
-pub const WRITE_MORE: u8 = 0x21;
+pub(crate) const WRITE_MORE: u8 = 0x21;
 
 /// A SCSI Command for LUN 3 with a CDB that the target does not look at.
-pub fn command_pdu(flags: u8, itt: u32, cmd_sn: u32, expected: u32) -> Pdu {
+pub(crate) fn command_pdu(flags: u8, itt: u32, cmd_sn: u32, expected: u32) -> Pdu {
     Pdu::new(0x01, flags)
         .put(8, &[0, 3])
         .itt(itt)
@@ -429,11 +426,60 @@ pub fn command_pdu(flags: u8, itt: u32, cmd_sn: u32, expected: u32) -> Pdu {
         .put(32, &[0x28, 0, 0, 0, 0, 9, 0, 0, 8, 0])
 }
 
-pub fn data_out(flags: u8, itt: u32, ttt: u32, (data_sn, offset): (u32, u32), data: &[u8]) -> Pdu {
+pub(crate) fn data_out(
+    flags: u8,
+    itt: u32,
+    ttt: u32,
+    (data_sn, offset): (u32, u32),
+    data: &[u8],
+) -> Pdu {
     Pdu::new(0x05, flags)
         .itt(itt)
         .ttt(ttt)
         .put32(36, data_sn)
         .put32(40, offset)
         .data(data)
+}
+
+/// A discovery session.
+pub(crate) fn discovery() -> Wire {
+    let mut wire = Wire::new(limits());
+    wire.send(&login_pdu(TO_FULL, &[INITIATOR, "SessionType=Discovery"]));
+    wire.take_events();
+    wire.reply();
+    wire
+}
+
+/// What a connection makes of a PDU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// An event for the adapter.
+    Told,
+    /// A PDU of this kind.
+    Said(u8),
+    /// Reject with this reason, and the connection goes on.
+    Rejected(u8),
+    /// Nothing at all.
+    Silent,
+    /// Reject with this reason, and the end.
+    Ended(u8),
+    /// A Login Response with this status, and the end.
+    Refused(u16),
+}
+
+/// What became of the PDU that was sent last.
+pub(crate) fn outcome(wire: &mut Wire) -> Outcome {
+    use Outcome::{Ended, Refused, Rejected, Said, Silent, Told};
+    let said = wire.said();
+    let first = said.first();
+    match (wire.is_closed(), first) {
+        (true, Some(pdu)) if pdu.bhs[0] == 0x23 => {
+            Refused(u16::from_be_bytes([pdu.bhs[36], pdu.bhs[37]]))
+        }
+        (true, Some(pdu)) => Ended(pdu.bhs[2]),
+        (false, Some(pdu)) if pdu.bhs[0] == 0x3F => Rejected(pdu.bhs[2]),
+        (false, Some(pdu)) => Said(pdu.bhs[0]),
+        (_, None) if wire.events.is_empty() => Silent,
+        (_, None) => Told,
+    }
 }

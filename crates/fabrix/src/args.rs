@@ -194,8 +194,10 @@ impl Default for RemoteArgs {
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: fuse, file, nbd.
+    /// The first that this machine and this user can have: ublk, fuse, file, nbd.
     Auto,
+    /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
+    Ublk,
     /// A block device, /dev/loopN, over FUSE; needs root.
     Fuse,
     /// A regular file, over FUSE.
@@ -211,14 +213,14 @@ pub(crate) struct AttachArgs {
     /// The disk, as a URI
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
-    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket
+    /// What it is to look like: a block device by ublk or over FUSE (root), a file over FUSE, an NBD socket
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|fuse|file|nbd")]
+    #[arg(value_name = "auto|ublk|fuse|file|nbd")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]

@@ -13,7 +13,7 @@ use fabrix_block::{Device, Geometry, Payload, Request, Status, Submit};
 use fabrix_proto::fuse::{self, Asked, Facts};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 
-use super::super::job::{Ask, Job, trims};
+use super::super::job::{Ask, Job, errno_of, trims};
 use super::super::lane::Lane;
 use crate::{BeginError, Tell, Told};
 
@@ -592,22 +592,4 @@ fn is_passing(error: i32) -> bool {
         error,
         errno::EINTR | errno::EAGAIN | errno::ENOENT | errno::EIO
     )
-}
-
-/// What the kernel is told of a status; None: it was carried out.
-fn errno_of(status: Status) -> Option<i32> {
-    Some(match status {
-        Status::Ok => return None,
-        Status::OutOfRange => errno::EINVAL,
-        Status::Unsupported => errno::EOPNOTSUPP,
-        Status::ReadOnly => errno::EROFS,
-        Status::NoSpace => errno::ENOSPC,
-        Status::NotReady
-        | Status::MediaRead
-        | Status::MediaWrite
-        | Status::CompareFailed
-        | Status::Aborted
-        | Status::Degraded
-        | Status::Internal => errno::EIO,
-    })
 }

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 
 use super::front::{Front, choose};
 use super::records::{Claim, Record, Records};
+use super::takeover;
 use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::terminal::{print, say};
@@ -50,9 +51,16 @@ pub(crate) fn hold(
     args: &AttachArgs,
     ready: impl FnOnce(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let (kind, why) = choose(args.front_end, args.socket.is_some())?;
     let records = Records::open()?;
-    let claim = records.claim(args.name.as_deref())?;
+    let left = takeover::find(&records, args)?;
+    let (kind, why) = match left {
+        Some(_) => (FrontEnd::Ublk, None),
+        None => choose(args.front_end, args.socket.is_some(), args.engine.engine)?,
+    };
+    let name = left.as_ref().map(|left| left.name.as_str());
+    let mut claim = records.claim(name.or(args.name.as_deref()))?;
+    // Until the device has been taken over, what is known of it must not be lost.
+    claim.keep(left.is_some());
     let counted = Stats::new(open(args, &claim)?);
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     if let Some(why) = why {
@@ -65,7 +73,7 @@ pub(crate) fn hold(
     let begun = Front::begin(
         kind,
         &claim,
-        args.socket.as_deref(),
+        (args.socket.as_deref(), left.as_ref()),
         (&remote, &disk),
         telling(tell.clone()),
     );
@@ -76,6 +84,7 @@ pub(crate) fn hold(
             return Err(failure);
         }
     };
+    claim.keep(false);
     front.note().into_iter().for_each(say);
     let record = record(args, &claim, kind, (&front, &*disk));
     let held = Arc::new(Held {
@@ -116,7 +125,10 @@ fn keep(
     let mut asked = false;
     loop {
         match told.recv() {
-            Ok(News::Over) | Err(_) => return Ok(()),
+            Ok(News::Over) | Err(_) => {
+                held.front.over();
+                return Ok(());
+            }
             // Asked twice, it is meant.
             Ok(News::Asked) => match held.detach(asked) {
                 Ok(()) => {}
@@ -173,6 +185,7 @@ fn record(
 fn word(kind: FrontEnd) -> &'static str {
     match kind {
         FrontEnd::Auto => "auto",
+        FrontEnd::Ublk => takeover::FRONT_END,
         FrontEnd::Fuse => "fuse",
         FrontEnd::File => "file",
         FrontEnd::Nbd => "nbd",

@@ -1,8 +1,9 @@
 //! Disks that are attached to this machine: one process each, and what is known of it from outside.
 //!
 //! [`records`] is the folder with a file, a lock and a control socket for each; [`front`] the ways a disk can look;
-//! [`holder`] the process that keeps one attached.
+//! [`holder`] the process that keeps one attached; [`takeover`] what outlives such a process.
 
 pub(crate) mod front;
 pub(crate) mod holder;
 pub(crate) mod records;
+pub(crate) mod takeover;

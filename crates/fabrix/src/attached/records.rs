@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) name: String,
     /// What users open: a device, a file, a socket.
     pub(crate) device: PathBuf,
-    /// `fuse`, `file` or `nbd`.
+    /// `ublk`, `fuse`, `file` or `nbd`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,
@@ -49,6 +49,8 @@ pub(crate) struct Claim {
     pub(crate) id: u32,
     pub(crate) name: String,
     folder: PathBuf,
+    /// The files outlive this.
+    keeps: bool,
     _lock: File,
 }
 
@@ -152,13 +154,16 @@ impl Records {
             }
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
-        if let Some(stale) = others.iter().find(|other| other.record.name == name) {
+        if let Some(stale) = others.iter().find(|other| other.record.name == name)
+            && !super::takeover::waits(&stale.record)
+        {
             super::front::clear_away(&stale.record, &self.mount_point(&name));
         }
         Ok(Claim {
             id,
             name,
             folder: self.folder.clone(),
+            keeps: false,
             _lock: lock,
         })
     }
@@ -197,6 +202,11 @@ impl Claim {
         self.folder.join(format!("{}.{extension}", self.name))
     }
 
+    /// Whether the record stays when this ends: it tells of something that is left.
+    pub(crate) fn keep(&mut self, keeps: bool) {
+        self.keeps = keeps;
+    }
+
     /// Writes the record, whole or not at all.
     pub(crate) fn write(&self, record: &Record) -> Result<(), Failure> {
         let path = self.path("json");
@@ -212,6 +222,9 @@ impl Claim {
 impl Drop for Claim {
     /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be waiting at it.
     fn drop(&mut self) {
+        if self.keeps {
+            return;
+        }
         for extension in ["json", "json.new", "log", "disk"] {
             let _was_not_there = fs::remove_file(self.path(extension));
         }

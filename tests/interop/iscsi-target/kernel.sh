@@ -37,8 +37,9 @@ mutual=$(chap "me%my own secret"),target_user=it,target_password
 measured "$mutual=the other secret" $mixed --bs 4k
 not_opened "$mutual=not that secret" "did not prove who it is"
 
-# Who is not listed.
+# Who is not listed; the name that was let in before is remembered.
 echo 0 >$lio_group/attrib/authentication
 echo 0 >$lio_group/attrib/generate_node_acls
-not_opened $uri/0 "allow this initiator's name there"
+ends_with 3 fabrix bench $uri/0 --number-ios 10 --initiator-name $INITIATOR-stranger
+contains "the refusal" "$said" "allow this initiator's name there"
 echo 0 >$lio_group/enable

@@ -33,9 +33,8 @@ goes_on() {
 }
 
 both
-# The first choice here.
-attach $NVME --name first
-is "what auto attaches" "$disk" /dev/ublkb0
+attach $NVME --as ublk --name first
+is "the device" "$disk" /dev/ublkb0
 is "what it says" "$(cat /tmp/attach.err)" ""
 is "bytes" "$(($(cat "/sys/block/${disk##*/}/size") * 512))" 67108864
 is "the block" "$(queue $disk logical_block_size)" 512

@@ -67,6 +67,7 @@ cmp /dev/shm/source /mnt/copy || fail "the copy differs"
 refused fabrix detach files
 contains "detach of a mounted disk" "$refusal" "is in use" "/mnt"
 rm /mnt/copy
+sync
 fstrim /mnt
 umount /mnt
 fsck.ext4 -fn $disk >/tmp/fsck 2>&1 || fail "the file system is broken: $(cat /tmp/fsck)"

@@ -194,7 +194,7 @@ impl Default for RemoteArgs {
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: ublk, fuse, file, nbd.
+    /// The first that this machine and this user can have: fuse, file, nbd.
     Auto,
     /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
     Ublk,

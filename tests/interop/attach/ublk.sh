@@ -33,9 +33,8 @@ goes_on() {
 }
 
 both
-# The first choice here.
-attach $NVME --name first
-is "what auto attaches" "$disk" /dev/ublkb0
+attach $NVME --as ublk --name first
+is "the device" "$disk" /dev/ublkb0
 is "what it says" "$(cat /tmp/attach.err)" ""
 is "bytes" "$(($(cat "/sys/block/${disk##*/}/size") * 512))" 67108864
 is "the block" "$(queue $disk logical_block_size)" 512
@@ -68,6 +67,7 @@ cmp /dev/shm/source /mnt/copy || fail "the copy differs"
 refused fabrix detach files
 contains "detach of a mounted disk" "$refusal" "is in use" "/mnt"
 rm /mnt/copy
+sync
 fstrim /mnt
 umount /mnt
 fsck.ext4 -fn $disk >/tmp/fsck 2>&1 || fail "the file system is broken: $(cat /tmp/fsck)"

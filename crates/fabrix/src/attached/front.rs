@@ -49,7 +49,7 @@ pub(crate) fn choose(
 ) -> Result<(FrontEnd, Option<String>), Failure> {
     match wanted {
         FrontEnd::Auto if socket => Ok((FrontEnd::Nbd, None)),
-        FrontEnd::Auto => Ok(best(engine)),
+        FrontEnd::Auto => Ok(best()),
         FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
             "a block device needs root; as this user, --as file gives a file and --as nbd a socket",
         )),
@@ -78,11 +78,8 @@ fn has_fuse() -> io::Result<()> {
     }
 }
 
-fn best(engine: Engine) -> (FrontEnd, Option<String>) {
-    let no_ublk = match ublk::available(engine) {
-        Ok(()) => return (FrontEnd::Ublk, None),
-        Err(why) => why,
-    };
+/// ublk is not among them before it has been shown with a real kernel: docs/INTEROP.md.
+fn best() -> (FrontEnd, Option<String>) {
     if let Err(error) = has_fuse() {
         let why = format!("as an NBD socket, because /dev/fuse: {error}");
         return (FrontEnd::Nbd, Some(why));
@@ -92,10 +89,7 @@ fn best(engine: Engine) -> (FrontEnd, Option<String>) {
         return (FrontEnd::File, Some(why));
     }
     match File::open("/dev/loop-control") {
-        Ok(_) => {
-            let why = format!("as a loop device over FUSE, because there is no ublk: {no_ublk}");
-            (FrontEnd::Fuse, Some(why))
-        }
+        Ok(_) => (FrontEnd::Fuse, None),
         Err(error) => {
             let why = format!("as a file, because /dev/loop-control: {error}");
             (FrontEnd::File, Some(why))

@@ -57,11 +57,22 @@ impl Outage {
         self.pause = FIRST_PAUSE;
     }
 
-    /// How long to wait before the next try.
-    pub(crate) fn next_pause(&mut self) -> Duration {
+    /// How long to wait before the next try; None: no more of them. `fixed` is the pause that was asked for, `most` how
+    /// long is tried at all.
+    pub(crate) fn next_pause(
+        &mut self,
+        now: Nanos,
+        fixed: Option<Duration>,
+        most: Option<Duration>,
+    ) -> Option<Duration> {
         let pause = self.pause;
         self.pause = (pause * 2).min(LAST_PAUSE);
-        pause
+        let pause = fixed.unwrap_or(pause);
+        let (Some(most), Some(since)) = (most, self.since) else {
+            return Some(pause);
+        };
+        let left = most.saturating_sub(now.since(since));
+        (!left.is_zero()).then_some(pause.min(left))
     }
 
     /// True when the connection has been gone for longer than requests wait.

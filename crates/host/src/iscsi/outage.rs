@@ -12,10 +12,10 @@ use fabrix_transport::Ended;
 
 use super::connection::Connection;
 use super::session::{Session, State};
-use crate::ConnectError;
 use crate::probe::Outcome;
 use crate::request::{Request, finish};
 use crate::timers::Timer;
+use crate::{ConnectError, PathEvent};
 
 impl Session {
     /// The connection is lost: it is closed, and requests wait for the next one.
@@ -28,6 +28,7 @@ impl Session {
             (self.plan.options.notify)(&format!("{}: {sentence}; reconnecting", self.place()));
             self.outage.told(sentence);
         }
+        self.tell_path(PathEvent::Lost);
         if matches!(self.outcome, Outcome::Waiting) {
             self.outcome = Outcome::Failed(error);
         }
@@ -38,6 +39,7 @@ impl Session {
     /// There is a connection.
     pub(super) fn connected_again(&mut self, shard: &mut Shard) {
         self.timers.cancel(shard, Timer::Fail);
+        self.tell_path(PathEvent::Connected);
         if self.outage.over() {
             (self.plan.options.notify)(&format!("{}: connected again", self.place()));
         }
@@ -164,8 +166,29 @@ impl Session {
             return shard.remove(self.task);
         }
         self.state = State::Resting;
-        let pause = self.outage.next_pause();
-        self.set_timer(shard, Timer::Reconnect, pause);
+        let options = &self.plan.options;
+        let (fixed, most) = (options.reconnect_delay, options.ctrl_loss);
+        match self.outage.next_pause(shard.now(), fixed, most) {
+            Some(pause) => self.set_timer(shard, Timer::Reconnect, pause),
+            None => self.give_up(),
+        }
+    }
+
+    /// It has been tried for long enough. What waits has failed by then.
+    fn give_up(&mut self) {
+        let options = &self.plan.options;
+        if let Some(most) = options.ctrl_loss.filter(|_| self.plan.expected.is_some()) {
+            let place = self.place();
+            (options.notify)(&format!("{place}: no connection for {most:?}: given up"));
+            self.tell_path(PathEvent::GivenUp);
+        }
+    }
+
+    /// Tells whoever watches the connections of the disk.
+    pub(super) fn tell_path(&self, event: PathEvent) {
+        if self.plan.expected.is_some() {
+            (self.plan.options.watch)(self.place(), event);
+        }
     }
 
     /// A request has lost its connection: it ended before that, or waits for the next, or has waited too long.
@@ -182,13 +205,13 @@ impl Session {
 
     /// Whether a request first had to wait so long ago that it ends instead.
     pub(super) fn has_lost_its_time(&self, shard: &Shard, request: &mut Request) -> bool {
-        let most = self.plan.options.fast_io_fail;
+        let most = self.plan.options.patience();
         self.outage.has_lost_its_time(shard.now(), request, most)
     }
 
     /// Sees to it that what waits for a connection does not wait longer than `fast_io_fail`.
     pub(super) fn wait_for_connection(&mut self, shard: &mut Shard) {
-        match self.outage.too_long_at(self.plan.options.fast_io_fail) {
+        match self.outage.too_long_at(self.plan.options.patience()) {
             Some(at) if !self.lost_too_long(shard) => {
                 self.timers.set(shard, self.task, Timer::Fail, at);
             }
@@ -198,7 +221,7 @@ impl Session {
 
     /// True when the connection has been gone for longer than requests wait.
     pub(super) fn lost_too_long(&self, shard: &Shard) -> bool {
-        let most = self.plan.options.fast_io_fail;
+        let most = self.plan.options.patience();
         self.outage.is_too_long(shard.now(), most)
     }
 

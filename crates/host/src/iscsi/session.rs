@@ -14,7 +14,9 @@ use fabrix_proto::iscsi::auth::{Challenges, ChapProof, Credentials, PolicyError,
 use fabrix_proto::iscsi::initiator::Transfer;
 use fabrix_proto::iscsi::initiator::{DiscoveredTarget, Ending as TaskEnding, Event, LoginConfig};
 use fabrix_proto::iscsi::pdu::{AsyncEvent, Lun};
+use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::bringup::{Answer, Bringup, Step, UnitFacts};
+use fabrix_proto::scsi::cdb::build;
 use fabrix_proto::scsi::sense::Sense;
 use fabrix_proto::scsi::spec::Status;
 use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, random};
@@ -27,8 +29,8 @@ use crate::outage::Outage;
 use crate::probe::{self, Outcome};
 use crate::request::Request;
 use crate::timers::{Timer, Timers};
-use crate::wire::{Ending, Position, is_overdue};
-use crate::{ConnectError, ConnectErrorKind, Options};
+use crate::wire::{Ending, Position, Route, is_overdue};
+use crate::{ConnectError, ConnectErrorKind, Options, PathEvent};
 
 /// What a session connects to and expects there.
 #[derive(Clone)]
@@ -99,6 +101,18 @@ impl Plan {
         probe::probe(self.options.engine, |shard, task| {
             Session::new(shard, task, plan)
         })
+    }
+
+    /// Connects where the disk was found, learns what it is now, disconnects.
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    pub(super) fn ask(&self) -> Result<Found, ConnectError> {
+        let plan = Self {
+            expected: None,
+            ..self.clone()
+        };
+        plan.probe(self.portal)
     }
 
     /// Who logs in where, with a challenge that was never used.
@@ -194,6 +208,8 @@ pub(crate) struct Session {
     pub(super) leaving: bool,
     /// The target, or this machine, had no room: nothing is sent before the timer.
     pub(super) pausing: bool,
+    /// The disk has said, while it was asked what it is, that this changes.
+    pub(super) unsettled: bool,
     /// The user was told that the disk is reserved.
     pub(super) told_reserved: bool,
     forsaken: bool,
@@ -230,6 +246,7 @@ impl Session {
             parting: false,
             leaving: false,
             pausing: false,
+            unsettled: false,
             told_reserved: false,
             forsaken: false,
             outcome: Outcome::Waiting,
@@ -239,7 +256,7 @@ impl Session {
     /// Begins to connect.
     pub(super) fn rise(&mut self, shard: &mut Shard) {
         self.state = State::Rising;
-        (self.leaving, self.pausing) = (false, false);
+        (self.leaving, self.pausing, self.unsettled) = (false, false, false);
         self.attempt = Position::next_attempt(self.attempt);
         self.set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
         self.wait_for_connection(shard);
@@ -255,12 +272,12 @@ impl Session {
             index: 0,
         };
         let machine = (login, slots(&self.plan.options));
-        let opened = Connection::open(shard, self.task, position, self.plan.portal, machine);
-        let connection = opened.map_err(|error| {
-            let sentence = format!("no socket for a connection: {error}");
-            ConnectError::new(ConnectErrorKind::Local, sentence)
-        })?;
-        self.connection = Some(connection);
+        let route = Route {
+            to: self.plan.portal,
+            from: self.plan.options.local,
+        };
+        let opened = Connection::open(shard, self.task, position, route, machine);
+        self.connection = Some(opened.map_err(|error| ConnectError::no_socket(&error))?);
         Ok(())
     }
 
@@ -370,6 +387,11 @@ impl Session {
                 let data = data.get(..ending.data_bytes as usize).unwrap_or(data);
                 self.own_answer(shard, ending, sense, data);
             }
+            (Some(Carried::Look), _) => {
+                connection.free(slot);
+                self.look_for_changes(sense);
+                self.send_waiting(shard);
+            }
             (Some(carried), data) => self.answered(shard, slot, carried, data, (ending, sense)),
             (None, _) => debug_assert!(false, "the machine completes only what was sent"),
         }
@@ -388,6 +410,7 @@ impl Session {
                 "data of the target does not match its digest, or it could not carry out a command";
             return self.lose_with(shard, ConnectErrorKind::Protocol, sentence);
         }
+        self.unsettled |= sense.is_some_and(is_of_capacity);
         let Some(bringup) = &mut self.bringup else {
             return;
         };
@@ -453,7 +476,14 @@ impl Session {
     fn up(&mut self, shard: &mut Shard, facts: UnitFacts) {
         self.bringup = None;
         let expected = self.plan.expected.clone();
-        if let Err(error) = expected.map_or(Ok(()), |seen| seen.check(&facts)) {
+        let has_changed = expected
+            .as_ref()
+            .is_some_and(|seen| self.unsettled || seen.geometry.blocks != facts.blocks);
+        if let Some(Err(error)) = expected.as_ref().map(|seen| seen.check(&facts)) {
+            // A disk that became smaller is not used as it was; whoever watches may take it as it is.
+            if expected.is_some_and(|seen| seen.again(&facts).is_ok()) {
+                self.tell_path(PathEvent::Changed);
+            }
             return self.lose(shard, error);
         }
         self.state = State::Live;
@@ -465,7 +495,34 @@ impl Session {
             is_answered: true,
         };
         self.arm_tick(shard);
+        if has_changed {
+            self.tell_path(PathEvent::Changed);
+        }
         self.send_waiting(shard);
+    }
+
+    /// Whoever has asked, the disk says once that its capacity has changed.
+    pub(super) fn look_for_changes(&self, sense: Option<Sense>) {
+        if sense.is_some_and(is_of_capacity) {
+            self.tell_path(PathEvent::Changed);
+        }
+    }
+
+    /// Asks a disk that nobody asks anything whether it has something to say: targets tell changes with an answer only.
+    fn look(&mut self, shard: &mut Shard) {
+        let (Some(seen), Some(connection)) = (&self.plan.expected, &mut self.connection) else {
+            return;
+        };
+        if connection.is_busy() {
+            return;
+        }
+        let command = Command {
+            lun: Lun::flat(seen.facts.lun),
+            cdb: build::test_unit_ready(),
+            transfer: Transfer::None,
+        };
+        // Where there is no room, something else is asked.
+        let _sent = connection.send(shard.now(), &command, None, Carried::Look);
     }
 
     /// How often the target is pinged; never when we want no keep-alive.
@@ -501,6 +558,10 @@ impl Session {
                 };
                 shard.flush_later(self.task);
             }
+        }
+        if is_due && !self.leaving {
+            self.look(shard);
+            shard.flush_later(self.task);
         }
         self.arm_tick(shard);
     }
@@ -651,6 +712,11 @@ impl Task for Session {
             self.over(shard);
         }
     }
+}
+
+/// Whether a disk says that it has another size.
+fn is_of_capacity(sense: Sense) -> bool {
+    sense.code == AdditionalSense::CAPACITY_DATA_CHANGED
 }
 
 /// The time, as machines have it.

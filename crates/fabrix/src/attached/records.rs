@@ -25,6 +25,9 @@ pub(crate) struct Record {
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,
+    /// The NQN or the target's name, of a remote disk.
+    #[serde(default)]
+    pub(crate) subsystem: Option<String>,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
@@ -33,7 +36,17 @@ pub(crate) struct Record {
     pub(crate) since: u64,
 }
 
+impl Record {
+    /// Writes the device's path to a file that the user has named.
+    pub(crate) fn write_device(&self, file: &Path) -> Result<(), Failure> {
+        let line = format!("{}\n", self.device.display());
+        let written = fs::write(file, line);
+        written.map_err(|error| Failure::io(format!("--devid-file {}: {error}", file.display())))
+    }
+}
+
 /// A record, and whether its process lives.
+#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) record: Record,
     pub(crate) alive: bool,

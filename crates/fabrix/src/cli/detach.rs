@@ -8,6 +8,7 @@ use serde_json::json;
 use super::terminal::say;
 use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
+use crate::attached::declared::Declared;
 use crate::attached::front::clear_away;
 use crate::attached::records::{Found, Records};
 use crate::failure::{Failure, Kind};
@@ -19,13 +20,24 @@ const WHO: &str = "the process of this attachment";
 
 pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
+    let declared = Declared::open()?;
     if args.which != "all" {
-        detach(&records, &records.find(&args.which)?, args.force)?;
+        let found = match records.find(&args.which) {
+            // What is declared need not be attached to be forgotten.
+            Err(_) if args.forget && declared.forget(&args.which)? => {
+                return Ok(ExitCode::SUCCESS);
+            }
+            found => found?,
+        };
+        detach(&records, &found, args.force)?;
+        forget(&declared, &found.record.name, args.forget)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut last = None;
     for found in records.all()? {
-        if let Err(failure) = detach(&records, &found, args.force) {
+        let gone = detach(&records, &found, args.force);
+        let name = &found.record.name;
+        if let Err(failure) = gone.and_then(|()| forget(&declared, name, args.forget)) {
             say(&failure);
             last = Some(failure);
         }
@@ -42,6 +54,19 @@ pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
     let client = Client::new(records.socket(&found.record.name), WHO);
     client.ask("POST", attachment::RESIZE, &json!({}))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What becomes of the declaration of a disk that is gone now.
+fn forget(declared: &Declared, name: &str, forgets: bool) -> Result<(), Failure> {
+    if forgets {
+        declared.forget(name)?;
+    } else if declared.has(name) {
+        say(format_args!(
+            "{name} comes back at the next start: {} declares it; `fabrix detach {name} --forget` takes that back",
+            declared.path(name).display()
+        ));
+    }
+    Ok(())
 }
 
 /// Takes one away, and waits until nothing of it is left.

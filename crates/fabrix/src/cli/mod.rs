@@ -11,3 +11,4 @@ pub(crate) mod list;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod terminal;
+pub(crate) mod top;

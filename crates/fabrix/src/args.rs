@@ -256,6 +256,8 @@ pub(crate) enum FrontEnd {
     File,
     /// A Unix socket that speaks NBD.
     Nbd,
+    /// The block device of the kernel's own NVMe/TCP host; needs root.
+    Kernel,
 }
 
 /// Arguments of `attach`.
@@ -266,14 +268,15 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
     #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket
+    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket; kernel: hand it to
+    /// the kernel's NVMe/TCP host, as `nvme connect` does (root)
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|fuse|file|nbd")]
+    #[arg(value_name = "auto|fuse|file|nbd|kernel")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]

@@ -63,6 +63,11 @@ impl Opener {
         self
     }
 
+    /// How remote disks are reached.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Opens a disk; `copy` counts equal texts before it, so that two equal RAM disks are two disks. `read_only` is the
     /// option `ro`, said for it: a file is then opened for reading only.
     pub(crate) fn open(

@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::front::{Front, choose};
+use super::kernel;
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
 use crate::api::{Server, attachment};
@@ -180,6 +181,7 @@ fn record(
         front_end: word(kind).to_owned(),
         uri: without_secrets(&args.uri),
         subsystem: subsystem(&args.uri, disk),
+        controller: None,
         size_bytes: geometry.bytes(),
         block_bytes: geometry.block_bytes,
         read_only: geometry.read_only,
@@ -203,6 +205,7 @@ fn word(kind: FrontEnd) -> &'static str {
         FrontEnd::Fuse => "fuse",
         FrontEnd::File => "file",
         FrontEnd::Nbd => "nbd",
+        FrontEnd::Kernel => kernel::WORD,
     }
 }
 

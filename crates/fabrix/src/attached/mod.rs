@@ -2,10 +2,11 @@
 //!
 //! [`records`] is the folder with a file, a lock and a control socket for each; [`front`] the ways a disk can look;
 //! [`holder`] the process that keeps one attached; [`declared`] the folder of those that are to be attached at every
-//! start.
+//! start; [`kernel`] those that the kernel reaches by itself.
 
 pub(crate) mod declared;
 pub(crate) mod front;
 pub(crate) mod holder;
+pub(crate) mod kernel;
 mod paths;
 pub(crate) mod records;

@@ -28,6 +28,9 @@ pub(crate) struct Record {
     /// The NQN or the target's name, of a remote disk.
     #[serde(default)]
     pub(crate) subsystem: Option<String>,
+    /// The kernel's controller, where the kernel reaches the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
@@ -62,6 +65,8 @@ pub(crate) struct Claim {
     pub(crate) id: u32,
     pub(crate) name: String,
     folder: PathBuf,
+    /// The record stays when this goes.
+    stays: bool,
     _lock: File,
 }
 
@@ -104,7 +109,7 @@ impl Records {
                 continue;
             };
             if let Ok(record) = serde_json::from_str::<Record>(&text) {
-                let alive = self.is_locked(&record.name);
+                let alive = self.is_locked(&record.name) || super::kernel::lives(&record);
                 found.push(Found { record, alive });
             }
         }
@@ -157,8 +162,11 @@ impl Records {
         };
         let lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
         match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+            Ok(())
+                if !others
+                    .iter()
+                    .any(|other| other.alive && other.record.name == name) => {}
+            Ok(()) | Err(TryLockError::WouldBlock) => {
                 return Err(Failure::usage(format!(
                     "the name {name} is taken: see `fabrix list`, choose another with --name, or detach it"
                 )));
@@ -172,6 +180,7 @@ impl Records {
             id,
             name,
             folder: self.folder.clone(),
+            stays: false,
             _lock: lock,
         })
     }
@@ -210,6 +219,11 @@ impl Claim {
         self.folder.join(format!("{}.{extension}", self.name))
     }
 
+    /// The record is to stay without a process.
+    pub(crate) fn leave(mut self) {
+        self.stays = true;
+    }
+
     /// Writes the record, whole or not at all.
     pub(crate) fn write(&self, record: &Record) -> Result<(), Failure> {
         let path = self.path("json");
@@ -225,6 +239,9 @@ impl Claim {
 impl Drop for Claim {
     /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be waiting at it.
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         for extension in ["json", "json.new", "log", "disk"] {
             let _was_not_there = fs::remove_file(self.path(extension));
         }

@@ -12,9 +12,10 @@ use fabrix_block::spec::without_secrets;
 use serde_json::{Value, json};
 
 use super::terminal::{print, say};
-use crate::args::{Arguments, AttachArgs, Verb};
+use crate::args::{Arguments, AttachArgs, FrontEnd, Verb};
 use crate::attached::declared::Declared;
 use crate::attached::holder::{announce, hold};
+use crate::attached::kernel;
 use crate::attached::records::{Record, Records};
 use crate::failure::{Failure, Kind};
 
@@ -35,6 +36,11 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
     {
         announce(args, &there)?;
         return persist(args, &there, &words);
+    }
+    if args.front_end == FrontEnd::Kernel {
+        let now = kernel::attach(args)?;
+        announce(args, &now)?;
+        return persist(args, &now, &words);
     }
     if args.foreground {
         let ready = |now: &Value| {
@@ -92,17 +98,20 @@ fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
         Some(name) => vec![name.clone()],
         None => declared.names()?,
     };
-    let records = Records::open()?;
+    let there = Records::open()?.all()?;
     let mut last = None;
     for name in names {
-        if records.is_locked(&name) {
+        if there
+            .iter()
+            .any(|found| found.alive && found.record.name == name)
+        {
             continue;
         }
         let attached = declared.words(&name).and_then(|mut words| {
             if args.wait && !words.iter().any(|word| word == "--wait") {
                 words.push("--wait".into());
             }
-            launch(&words)
+            bring_back(&words)
         });
         match attached {
             Ok(now) => announce(args, &now)?,
@@ -115,6 +124,16 @@ fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
     Ok(last.map_or(ExitCode::SUCCESS, |failure| {
         ExitCode::from(failure.kind() as u8)
     }))
+}
+
+/// Attaches what a declaration says.
+fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
+    let program = std::iter::once(OsString::from("fabrix"));
+    let matches = Arguments::words().get_matches_from(program.chain(words.iter().cloned()));
+    match Arguments::from_matches(matches).verb {
+        Verb::Attach(args) if args.front_end == FrontEnd::Kernel => kernel::attach(&args),
+        _ => launch(words),
+    }
 }
 
 /// The unit, with this program in its lines.

@@ -10,6 +10,7 @@ use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
 use crate::attached::declared::Declared;
 use crate::attached::front::clear_away;
+use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
 use crate::failure::{Failure, Kind};
 
@@ -51,6 +52,9 @@ pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
 pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
     let found = records.find(&args.which)?;
+    if found.record.controller.is_some() {
+        return Err(Failure::usage("the kernel takes over sizes by itself"));
+    }
     let client = Client::new(records.socket(&found.record.name), WHO);
     client.ask("POST", attachment::RESIZE, &json!({}))?;
     Ok(ExitCode::SUCCESS)
@@ -75,6 +79,10 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
     if !found.alive {
         clear_away(record, &records.mount_point(&record.name));
         // Claiming a name and letting it go clears its files away.
+        return records.claim(Some(&record.name)).map(drop);
+    }
+    if record.controller.is_some() {
+        kernel::detach(record, force)?;
         return records.claim(Some(&record.name)).map(drop);
     }
     let client = Client::new(records.socket(&record.name), WHO);

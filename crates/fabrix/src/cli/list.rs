@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::terminal::print;
 use crate::api::{Client, attachment};
 use crate::args::{Format, ListArgs};
+use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
 use crate::failure::Failure;
 
@@ -27,6 +28,9 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
 
 /// What the process says of itself, or that there is none.
 fn state(records: &Records, found: &Found) -> Value {
+    if found.alive && found.record.controller.is_some() {
+        return kernel::state(&found.record);
+    }
     let client = Client::new(
         records.socket(&found.record.name),
         "the process of this attachment",

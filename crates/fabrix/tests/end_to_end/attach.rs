@@ -25,6 +25,11 @@ impl Place {
         self.0.path()
     }
 
+    /// Whether it is root who runs the tests.
+    pub(super) fn is_roots(&self) -> bool {
+        fs::metadata(self.folder()).is_ok_and(|it| it.uid() == 0)
+    }
+
     /// Where a disk is declared for the next start.
     pub(super) fn declared(&self, name: &str) -> PathBuf {
         self.folder().join(format!("config/attach.d/{name}.toml"))

@@ -457,3 +457,28 @@ fn another_service_and_silence_are_told_apart_from_a_target() {
         .says(&["one connection"]);
     assert!(place.list().is_empty());
 }
+
+#[test]
+fn a_kernel_without_a_host_of_its_own_is_told_apart_from_one_with() {
+    let place = Place::new();
+    let attach = |more: &[&str]| {
+        place.run(
+            &[
+                &["attach", "nvme+tcp://127.0.0.1:1/nqn.x", "--as", "kernel"],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    attach(&["--foreground"]).exits(2).says(&["--foreground"]);
+    if fs::metadata("/dev/nvme-fabrics").is_err() && place.is_roots() {
+        attach(&[])
+            .exits(2)
+            .says(&["/dev/nvme-fabrics", "modprobe nvme-tcp"]);
+    }
+    let nobody = place.run_as_nobody(&["attach", "ram:1M", "--as", "kernel"]);
+    if let Ok(ended) = nobody {
+        ended.exits(2).says(&["needs root"]);
+    }
+    assert!(place.list().is_empty());
+}

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Those of this process; wrong ones, and questions, end it.
     pub(crate) fn read() -> Self {
-        Self::from_matches(Self::words().get_matches())
+        Self::from_matches(&Self::words().get_matches())
     }
 
     /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who serves.
@@ -37,8 +37,8 @@ impl Arguments {
     }
 
     /// What was found among [`words`](Self::words).
-    pub(crate) fn from_matches(matches: clap::ArgMatches) -> Self {
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Self {
+        Self::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Verb {
     /// Export disks over NVMe/TCP and iSCSI until interrupted
     Serve(Box<ServeArgs>),
     /// Make a disk, local or remote, a disk of this machine
-    Attach(AttachArgs),
+    Attach(Box<AttachArgs>),
     /// The process that keeps a disk attached: `attach` in words that come by standard input
     #[command(hide = true)]
     Hold,

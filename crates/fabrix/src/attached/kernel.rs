@@ -1,7 +1,7 @@
 //! `--as kernel`: the kernel's own NVMe/TCP host reaches the disk, and we only ask it to, as `nvme connect` does.
 //!
-//! No process of ours stays: a record says which controller is ours, and the kernel's files say how it is. What the disk
-//! is, and whether it can be had, our own host finds out first, because it says why not.
+//! No process of ours stays: a record says which controller is ours, and the kernel's files say how it is. What the
+//! disk is, and whether it can be had, our own host finds out first, because it says why not.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -93,7 +93,7 @@ fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
     match OpenOptions::new().read(true).write(true).open(FABRICS) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::usage(format!(
-            "{FABRICS}: {error}: the kernel has no NVMe/TCP host here; load it (modprobe nvme-tcp), or leave out --as kernel"
+            "{FABRICS}: {error}: the kernel has no NVMe/TCP host here; load it (modprobe nvme-tcp), or leave out --as"
         ))),
     }
 }
@@ -120,7 +120,8 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
     let seconds = |time: Duration| time.as_secs_f64().ceil();
     let nqn = remote.nqn.as_deref().unwrap_or_default();
     let mut words = format!(
-        "transport=tcp,traddr={},trsvcid={},nqn={nqn},hostnqn={},hostid={},nr_io_queues={},queue_size={},keep_alive_tmo={}",
+        "transport=tcp,traddr={},trsvcid={},nqn={nqn},hostnqn={},hostid={},nr_io_queues={},queue_size={},\
+         keep_alive_tmo={}",
         address.ip(),
         address.port(),
         options.host.as_str(),
@@ -164,7 +165,8 @@ fn uuid(id: [u8; 16]) -> String {
     .join("-")
 }
 
-/// Asks for a controller, and gives its name. Source: the kernel's drivers/nvme/host/fabrics.c, what it takes and gives.
+/// Asks for a controller, and gives its name.
+/// Source: the kernel's drivers/nvme/host/fabrics.c, what it takes and gives.
 fn connect(words: &str) -> Result<String, Failure> {
     let cannot = |error: std::io::Error| {
         let hint = match error.raw_os_error() {

@@ -130,7 +130,7 @@ fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
 fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
     let program = std::iter::once(OsString::from("fabrix"));
     let matches = Arguments::words().get_matches_from(program.chain(words.iter().cloned()));
-    match Arguments::from_matches(matches).verb {
+    match Arguments::from_matches(&matches).verb {
         Verb::Attach(args) if args.front_end == FrontEnd::Kernel => kernel::attach(&args),
         _ => launch(words),
     }
@@ -200,7 +200,7 @@ pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
     let words = words.map(|word| OsStr::from_bytes(word).to_owned());
     let words = std::iter::once(OsString::from_vec(b"fabrix".to_vec())).chain(words);
     let Verb::Attach(args) =
-        Arguments::from_matches(Arguments::words().get_matches_from(words)).verb
+        Arguments::from_matches(&Arguments::words().get_matches_from(words)).verb
     else {
         return Err(Failure::usage("`hold` takes the words of `attach`"));
     };

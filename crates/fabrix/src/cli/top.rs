@@ -149,7 +149,7 @@ fn as_json(rows: &[(Value, Rates)], took: Duration) -> Value {
 fn table(rows: &[(Value, Rates)]) -> String {
     let mut text = line(
         ["name", "where", "state"],
-        [
+        &[
             "r/s", "w/s", "rMB/s", "wMB/s", "depth", "p50 us", "p99 us", "err", "reconn",
         ]
         .map(str::to_owned),
@@ -159,7 +159,7 @@ fn table(rows: &[(Value, Rates)]) -> String {
         let us = |ns: u64| format!("{:.0}", ns as f64 / 1e3);
         text += &line(
             [word("name"), word("where"), word("state")],
-            [
+            &[
                 format!("{:.0}", rates.read_iops),
                 format!("{:.0}", rates.write_iops),
                 format!("{:.1}", rates.read_bytes_per_s / 1e6),
@@ -178,7 +178,7 @@ fn table(rows: &[(Value, Rates)]) -> String {
     text
 }
 
-fn line([name, place, state]: [&str; 3], numbers: [String; 9]) -> String {
+fn line([name, place, state]: [&str; 3], numbers: &[String; 9]) -> String {
     let numbers: String = numbers
         .iter()
         .map(|number| format!(" {number:>8}"))

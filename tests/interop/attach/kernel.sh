@@ -1,7 +1,7 @@
 # `attach --as kernel` hands a disk to the kernel's own host, without nvme-cli: its device holds a file system, is listed,
 # is in use while it is mounted, follows a killed target, and goes with detach.
 # modules: nvme-tcp brd,rd_nr=1,rd_size=65536 ext4 crc32c_generic
-# tools: mkfs.ext4 mount umount
+# tools: mkfs.ext4 mount
 # seconds: 120
 # log: nvme nvme[0-9]+: (starting error recovery|queue [0-9]+ socket state)
 # log: nvme nvme[0-9]+: (failed to connect socket|Failed reconnect)

@@ -6,6 +6,7 @@
 # log: nvme nvme[0-9]+: (starting error recovery|queue [0-9]+ socket state)
 # log: nvme nvme[0-9]+: (failed to connect socket|Failed reconnect)
 # log: block nvme[0-9]+n1: no usable path
+# log: nvme_fabrics: (ctrl_loss_tmo < 0 will reconnect|I/O fail on reconnect)
 export FABRIX_RUN_DIR=/tmp/run FABRIX_CONFIG_DIR=/tmp/etc
 served="file:/mnt/disk,size=32M,name=kernel"
 mkfs.ext4 -q /dev/ram0
@@ -17,6 +18,7 @@ refused fabrix attach nvme+tcp://$ADDRESS:$PORT/nqn.2026-01.io.fabrix:other --as
 contains "the refusal" "$refusal" "nqn.2026-01.io.fabrix:other"
 disk=$(fabrix attach $uri --as kernel --name one -i 2 -k 5 -c 1 -l -1 --persist)
 [ -b "$disk" ] || fail "$disk is no block device"
+is "the number of controllers" "$(ls /sys/class/nvme | wc -l)" 1
 contains "the list" "$(fabrix list)" one "$disk" kernel 32M attached
 refused fabrix attach $uri --as kernel --name one
 contains "the refusal" "$refusal" "the name one is taken"
@@ -44,4 +46,5 @@ is "the file" "$(cat /tmp/at/file)" hello
 umount /tmp/at
 fabrix detach one --forget
 refused disk_of 1
+is "the number of controllers" "$(ls /sys/class/nvme | wc -l)" 0
 stop

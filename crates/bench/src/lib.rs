@@ -26,4 +26,4 @@ mod worker;
 pub use job::{Job, JobError, RUNTIME_MAX, Rw};
 pub use matrix::{Cell, Matrix, Row};
 pub use results::Results;
-pub use run::{Config, Part, Phase, Progress, RunError, run, run_together};
+pub use run::{Config, CopyTo, Part, Phase, Progress, RunError, run, run_together};

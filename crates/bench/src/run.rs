@@ -108,6 +108,17 @@ pub struct Part<'a> {
     pub devices: &'a [Arc<dyn Device>],
     /// What is done on them.
     pub job: &'a Job,
+    /// Where what is read is written to: a copy. The job then only reads.
+    pub copy_to: Option<CopyTo<'a>>,
+}
+
+/// The other end of a copy.
+#[derive(Clone, Copy)]
+pub struct CopyTo<'a> {
+    /// The disk that is written.
+    pub device: &'a Arc<dyn Device>,
+    /// Where on it the first byte of the job's region comes to lie.
+    pub offset: u64,
 }
 
 /// Runs a job on one disk or several, and waits for its end.
@@ -124,7 +135,15 @@ pub fn run(
     config: &Config,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Results, RunError> {
-    let mut results = run_together(&[Part { devices, job }], config, progress)?;
+    let mut results = run_together(
+        &[Part {
+            devices,
+            job,
+            copy_to: None,
+        }],
+        config,
+        progress,
+    )?;
     Ok(results.pop().expect("one part has one result"))
 }
 

@@ -8,6 +8,7 @@
 //! The job's life, from the first read to the report, is in `life.rs`; what the next request is, is decided in
 //! `access`, `arrivals` and `verify`.
 
+mod copy;
 mod life;
 
 use std::any::Any;
@@ -28,6 +29,7 @@ use crate::job::{Job, Region};
 use crate::random::{fill, mix};
 use crate::results::Tally;
 use crate::verify::Verifier;
+use copy::Copy;
 use life::{Life, Phase};
 
 /// Requests that one job starts in one turn of its shard, at most.
@@ -78,12 +80,21 @@ pub(crate) struct Setup {
     pub(crate) index: u32,
     pub(crate) job: Job,
     pub(crate) region: Region,
+    /// Where what is read is written to.
+    pub(crate) copy_to: Option<Destination>,
     /// The disk's block.
     pub(crate) block_bytes: u32,
     pub(crate) run: u64,
     pub(crate) drain: Duration,
     pub(crate) counters: Arc<Counters>,
     pub(crate) events: Sender<Event>,
+}
+
+/// The other end of a copy.
+pub(crate) struct Destination {
+    pub(crate) device: Arc<dyn Device>,
+    /// As many bytes as the region that is read.
+    pub(crate) region: Region,
 }
 
 /// One place for a request.
@@ -106,6 +117,7 @@ pub(crate) struct Worker {
     sequence: Sequence,
     arrivals: Arrivals,
     verifier: Option<Verifier>,
+    copy: Option<Copy>,
     slots: Vec<Slot>,
     /// Slots without a request, the one that has been waiting longest first.
     idle: VecDeque<u32>,
@@ -135,8 +147,14 @@ impl Worker {
         setup: Setup,
     ) -> Result<(), String> {
         let channel = device.open(shard).map_err(|error| error.to_string())?;
+        let copy = match &setup.copy_to {
+            Some(to) => Some(Copy::open(shard, to, setup.job.iodepth)?),
+            None => None,
+        };
         let id = shard.reserve();
-        let worker = Rc::new(RefCell::new(Self::new(shard, id, channel, setup)?));
+        let mut worker = Self::new(shard, id, channel, setup)?;
+        worker.copy = copy;
+        let worker = Rc::new(RefCell::new(worker));
         shard.install(id, Rc::clone(&worker) as Rc<RefCell<dyn Task>>);
         worker.borrow_mut().pump(shard);
         Ok(())
@@ -168,6 +186,7 @@ impl Worker {
             verifier: job
                 .verify
                 .then(|| Verifier::new(setup.region, setup.block_bytes, setup.run)),
+            copy: None,
             slots,
             idle: (0..job.iodepth).collect(),
             parked: None,
@@ -200,7 +219,7 @@ impl Worker {
     /// The slot of the next request, prepared; `None` when none is to be started now.
     fn next_slot(&mut self, shard: &mut Shard) -> Option<u32> {
         self.advance(shard);
-        if let Some(slot) = self.parked.take() {
+        if let Some(slot) = self.next_copied().or_else(|| self.parked.take()) {
             return Some(slot);
         }
         let slot = *self.idle.front()?;
@@ -217,7 +236,7 @@ impl Worker {
         Some(slot)
     }
 
-    /// The read that brings the disk's connections up; its answer does not matter.
+    /// The read that brings the disk's connections up. It is not counted; when it fails, the job does.
     fn probe(&mut self) -> Access {
         let first = Access {
             unit: 0,
@@ -295,15 +314,17 @@ impl Worker {
     /// Offers the request of a slot to the disk; false when there is no room for it.
     fn submit(&mut self, shard: &mut Shard, slot: u32) -> bool {
         let Some(buf) = self.buffer(slot) else {
-            self.parked = Some(slot);
+            self.park(slot);
             self.give_up(shard, "the shard has no memory for one more buffer".into());
             return true;
         };
         let request = self.request(slot, buf);
-        let channel = self
-            .channel
-            .as_mut()
-            .expect("the channel is open until the job has ended");
+        let writes = request.operation != Operation::Read;
+        let channel = match &mut self.copy {
+            Some(copy) if writes => copy.channel(),
+            _ => self.channel.as_mut(),
+        };
+        let channel = channel.expect("the channel is open until the job has ended");
         self.in_flight += 1;
         match channel.submit(shard, request) {
             Submit::Pending => true,
@@ -316,7 +337,7 @@ impl Worker {
                 self.in_flight -= 1;
                 self.tally.busy += 1;
                 self.put_back(slot, request.payload.into_loan());
-                self.parked = Some(slot);
+                self.park(slot);
                 false
             }
         }
@@ -334,14 +355,15 @@ impl Worker {
 
     fn request(&self, slot: u32, buf: Buf) -> Request<'static> {
         let access = self.slots[slot as usize].access;
+        let region = self.region_of(access.write);
         Request {
             operation: if access.write {
                 Operation::Write { durable: false }
             } else {
                 Operation::Read
             },
-            lba: self.setup.region.lba_of(access.unit),
-            blocks: access.units * self.setup.region.blocks_per_unit,
+            lba: region.lba_of(access.unit),
+            blocks: access.units * region.blocks_per_unit,
             payload: Payload::Owned(buf),
             token: Token {
                 task: self.id,
@@ -355,12 +377,26 @@ impl Worker {
         self.in_flight -= 1;
         self.life.alive_ns = self.now_ns;
         self.put_back(slot, loan);
-        self.idle.push_back(slot);
         self.verify(slot, status);
         match (status.is_ok(), self.life.phase) {
             (true, Phase::Probe) => {}
-            (true, _) => self.count(slot),
+            (true, _) => {
+                self.count(slot);
+                if self.copy_on(slot) {
+                    return;
+                }
+            }
             (false, _) => self.failed(shard, slot, status),
+        }
+        self.reclaim(slot);
+        self.idle.push_back(slot);
+    }
+
+    /// Keeps a prepared request for when there is room.
+    fn park(&mut self, slot: u32) {
+        match &mut self.copy {
+            Some(copy) if self.slots[slot as usize].access.write => copy.put_first(slot),
+            _ => self.parked = Some(slot),
         }
     }
 
@@ -415,8 +451,9 @@ impl Worker {
     #[cold]
     fn failed(&mut self, shard: &mut Shard, slot: u32, status: Status) {
         let access = self.slots[slot as usize].access;
-        let lba = self.setup.region.lba_of(access.unit);
-        let blocks = access.units * self.setup.region.blocks_per_unit;
+        let region = self.region_of(access.write);
+        let lba = region.lba_of(access.unit);
+        let blocks = access.units * region.blocks_per_unit;
         let index = self.setup.index;
         let kind = if access.write { "write" } else { "read" };
         self.tally.errors.count(status, || {

@@ -470,6 +470,7 @@ fn several_jobs_run_side_by_side_and_keep_their_results_apart() {
     let parts = [&reads, &writes].map(|job| Part {
         devices: &devices,
         job,
+        copy_to: None,
     });
     let results = run_together(&parts, &Config::default(), &mut |_| {}).expect("they can be run");
     let moved = |at: usize| {

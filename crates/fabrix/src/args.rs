@@ -248,8 +248,10 @@ impl Default for RemoteArgs {
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: fuse, file, nbd.
+    /// The first that this machine and this user can have: ublk, fuse, file, nbd.
     Auto,
+    /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
+    Ublk,
     /// A block device, /dev/loopN, over FUSE; needs root.
     Fuse,
     /// A regular file, over FUSE.
@@ -268,15 +270,15 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
     #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket; kernel: hand it to
-    /// the kernel's NVMe/TCP host, as `nvme connect` does (root)
+    /// What it is to look like: a block device by ublk or over FUSE (root), a file over FUSE, an NBD socket; kernel:
+    /// hand it to the kernel's NVMe/TCP host, as `nvme connect` does (root)
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|fuse|file|nbd|kernel")]
+    #[arg(value_name = "auto|ublk|fuse|file|nbd|kernel")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]

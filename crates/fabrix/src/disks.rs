@@ -294,7 +294,7 @@ pub(crate) fn host_options(name: Option<&str>) -> Result<Options, Failure> {
 }
 
 /// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the machine's id.
-fn initiator_name(name: Option<&str>) -> Result<String, Failure> {
+pub(crate) fn initiator_name(name: Option<&str>) -> Result<String, Failure> {
     let system = std::fs::read_to_string("/etc/iscsi/initiatorname.iscsi").ok();
     let system = system.as_deref().and_then(|text| {
         let mut lines = text.lines().map(str::trim);

@@ -7,6 +7,7 @@
 //! session of its own and reconnects for ever. [`discover`] reads a discovery log. What is promised when a
 //! connection is lost, and what is not, stands in `docs/design/host.md`.
 
+mod channel;
 mod error;
 pub mod iscsi;
 mod nvme;

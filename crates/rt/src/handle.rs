@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-use crate::{Buf, sys};
+use crate::{Buf, Gather, sys};
 
 /// An open file or block device.
 #[derive(Clone, Debug)]
@@ -38,6 +38,14 @@ impl File {
     /// Errors: `WouldBlock` when there is none; what the device says.
     pub fn take_message(&self, buf: &mut Buf, start: usize, bytes: usize) -> io::Result<usize> {
         (&*self.file).read(&mut buf.bytes_mut()[start..start + bytes])
+    }
+
+    /// Writes all of `gather` at `offset` in one call, which is to be a copy and no waiting: for devices that take a
+    /// request's data so. Result: bytes, less than all only where the device takes no more.
+    ///
+    /// Errors: what the device says.
+    pub fn give_at(&self, gather: &mut Gather, offset: u64) -> io::Result<usize> {
+        gather.wire().write_at(self.file.as_fd(), offset)
     }
 
     /// Whether it lies in memory (tmpfs, hugetlbfs), where nothing waits for a device.

@@ -11,6 +11,7 @@
 mod bitmap;
 mod buf;
 pub mod counting;
+pub mod device;
 pub mod driver;
 pub mod engine;
 pub mod errno;

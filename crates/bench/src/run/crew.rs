@@ -10,11 +10,11 @@ use fabrix_block::Device;
 use fabrix_rt::{ShardThread, TaskId, spawn};
 
 use super::watch::Watch;
-use super::{Config, Part, Progress, RunError};
-use crate::job::{JobError, Region};
+use super::{Config, CopyTo, Part, Progress, RunError};
+use crate::job::{Job, JobError, Region, Rw};
 use crate::results::{Results, Tally};
 use crate::series::Moved;
-use crate::worker::{Command, Counters, Event, Setup, Worker};
+use crate::worker::{Command, Counters, Destination, Event, Setup, Worker};
 
 /// The threads of a run. Dropping it stops and joins them.
 pub(super) struct Crew {
@@ -43,17 +43,23 @@ impl Crew {
         };
         let planned: Result<Vec<_>, _> = parts.iter().map(plan).collect();
         for (part, regions) in planned.map_err(RunError::Job)?.into_iter().enumerate() {
-            let Part { devices, job } = parts[part];
+            let Part {
+                devices,
+                job,
+                copy_to,
+            } = parts[part];
             // Blocks of an earlier run with the same seed must not pass for this one's.
             let run = RandomState::new().hash_one(job.seed);
             for (index, region) in (0..job.numjobs).zip(regions) {
                 let device = Arc::clone(device(devices, index));
                 let counters = Arc::new(Counters::default());
+                let copy_to = copy_to.map(|to| destination(job, region, &device, to));
                 let setup = Setup {
                     worker: crew.threads.len(),
                     index,
                     job: job.clone(),
                     region,
+                    copy_to: copy_to.transpose().map_err(RunError::Job)?,
                     block_bytes: device.geometry().block_bytes,
                     run,
                     drain: config.drain,
@@ -205,7 +211,7 @@ impl Drop for Crew {
 
 /// The regions of all jobs of a part, or why one of them cannot be.
 fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
-    let Part { devices, job } = *part;
+    let Part { devices, job, .. } = *part;
     let disks = u32::try_from(devices.len()).unwrap_or(u32::MAX);
     if disks == 0 {
         return Err(JobError(format!("job \"{}\" names no disk", job.name)));
@@ -219,6 +225,33 @@ fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
     (0..job.numjobs)
         .map(|index| job.region(index, device(devices, index).geometry()))
         .collect()
+}
+
+/// Where a job that reads writes what it has read, checked against that disk.
+fn destination(
+    job: &Job,
+    region: Region,
+    source: &Arc<dyn Device>,
+    to: CopyTo<'_>,
+) -> Result<Destination, JobError> {
+    if job.rw != Rw::Read || job.verify {
+        let sentence = "a copy reads from start to end, and does not verify";
+        return Err(JobError(format!("job \"{}\": {sentence}", job.name)));
+    }
+    let unit = region.blocks_per_unit * source.geometry().block_bytes;
+    // What is written is a job of its own as far as the other disk is concerned.
+    let writes = Job {
+        name: format!("{}, the copy", job.name),
+        rw: Rw::Write,
+        offset: to.offset,
+        size: Some(region.units * u64::from(unit)),
+        offset_increment: 0,
+        ..job.clone()
+    };
+    Ok(Destination {
+        device: Arc::clone(to.device),
+        region: writes.region(0, to.device.geometry())?,
+    })
 }
 
 fn device(devices: &[Arc<dyn Device>], index: u32) -> &Arc<dyn Device> {

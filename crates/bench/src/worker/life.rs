@@ -67,6 +67,12 @@ impl Default for Life {
     }
 }
 
+impl Life {
+    pub(super) const fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+}
+
 impl Worker {
     /// Everybody is ready.
     pub(super) fn begin(&mut self, shard: &mut Shard) {
@@ -124,7 +130,7 @@ impl Worker {
     }
 
     fn is_stalled(&self) -> bool {
-        let waiting = self.in_flight > 0 || self.parked.is_some();
+        let waiting = self.in_flight > 0 || self.parked.is_some() || self.has_copied();
         waiting && self.now_ns.saturating_sub(self.life.alive_ns) >= nanos(self.setup.drain)
     }
 
@@ -155,6 +161,9 @@ impl Worker {
                 .iter_mut()
                 .for_each(|verifier| verifier.release(unit));
             self.idle.push_back(slot);
+        }
+        if self.life.cut_short {
+            self.forget_copied();
         }
         if !matches!(self.life.phase, Phase::Drain | Phase::Ended) {
             self.life.phase = Phase::Drain;
@@ -218,7 +227,7 @@ impl Worker {
         self.parked = None;
         self.publish();
         // The channel is closed on its own shard, while that still turns.
-        self.channel = None;
+        (self.channel, self.copy) = (None, None);
         let tally = std::mem::replace(&mut self.tally, Tally::new(false, false));
         self.tell(Event::Ended(self.setup.worker, Box::new(tally)));
         shard.remove(self.id);

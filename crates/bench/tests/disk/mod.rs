@@ -121,6 +121,24 @@ impl TestDisk {
         self.state.lock().expect("no panic in the disk").seen[1..].to_vec()
     }
 
+    /// Everything on the disk.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.state
+            .lock()
+            .expect("no panic in the disk")
+            .bytes
+            .clone()
+    }
+
+    /// The same disk with something on it.
+    pub fn with(self, bytes: impl Fn(usize) -> u8) -> Self {
+        let mut state = self.state.lock().expect("no panic in the disk");
+        let all = state.bytes.iter_mut().enumerate();
+        all.for_each(|(at, byte)| *byte = bytes(at));
+        drop(state);
+        self
+    }
+
     pub fn most_in_flight(&self) -> usize {
         self.state
             .lock()

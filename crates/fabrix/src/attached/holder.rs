@@ -20,6 +20,7 @@ use super::front::{Front, choose};
 use super::kernel;
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
+use super::takeover;
 use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::terminal::{print, say};
@@ -59,9 +60,16 @@ pub(crate) fn hold(
     in_background: bool,
     ready: impl FnOnce(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let (kind, why) = choose(args.front_end, args.socket.is_some())?;
     let records = Records::open()?;
-    let claim = records.claim(args.name.as_deref())?;
+    let left = takeover::find(&records, args)?;
+    let (kind, why) = match left {
+        Some(_) => (FrontEnd::Ublk, None),
+        None => choose(args.front_end, args.socket.is_some(), args.engine.engine)?,
+    };
+    let name = left.as_ref().map(|left| left.name.as_str());
+    let mut claim = records.claim(name.or(args.name.as_deref()))?;
+    // Until the device has been taken over, what is known of it must not be lost.
+    claim.keep(left.is_some());
     let (tell, told) = channel();
     let paths = Arc::<Paths>::default();
     let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()))?);
@@ -75,7 +83,7 @@ pub(crate) fn hold(
     let begun = Front::begin(
         kind,
         &claim,
-        args.socket.as_deref(),
+        (args.socket.as_deref(), left.as_ref()),
         (&remote, &disk),
         telling(tell.clone()),
     );
@@ -86,6 +94,7 @@ pub(crate) fn hold(
             return Err(failure);
         }
     };
+    claim.keep(false);
     front.note().into_iter().for_each(say);
     let record = record(args, &claim, kind, (&front, &*disk));
     let held = Arc::new(Held {
@@ -125,7 +134,10 @@ fn keep(
     let mut asked = false;
     loop {
         match told.recv() {
-            Ok(News::Over) | Err(_) => return Ok(()),
+            Ok(News::Over) | Err(_) => {
+                held.front.over();
+                return Ok(());
+            }
             Ok(News::Changed) => {
                 if let Err(failure) = held.resize() {
                     say(format_args!(
@@ -202,6 +214,7 @@ fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
 fn word(kind: FrontEnd) -> &'static str {
     match kind {
         FrontEnd::Auto => "auto",
+        FrontEnd::Ublk => takeover::FRONT_END,
         FrontEnd::Fuse => "fuse",
         FrontEnd::File => "file",
         FrontEnd::Nbd => "nbd",

@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     is_possible(args)?;
     let records = Records::open()?;
-    let claim = records.claim(args.name.as_deref())?;
+    let mut claim = records.claim(args.name.as_deref())?;
     let scope = format!("attach/{}", claim.name);
     let opener = Opener::new(&args.remote, args.engine.engine, &scope)?;
     let disk = opener.open(&args.uri, 0, args.read_only)?;
@@ -70,7 +70,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     });
     match written {
         Ok(record) => {
-            claim.leave();
+            claim.keep(true);
             Ok(state(&record))
         }
         Err(failure) => {

@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) name: String,
     /// What users open: a device, a file, a socket.
     pub(crate) device: PathBuf,
-    /// `fuse`, `file` or `nbd`.
+    /// `ublk`, `fuse`, `file` or `nbd`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,
@@ -65,8 +65,8 @@ pub(crate) struct Claim {
     pub(crate) id: u32,
     pub(crate) name: String,
     folder: PathBuf,
-    /// The record stays when this goes.
-    stays: bool,
+    /// The files outlive this.
+    keeps: bool,
     _lock: File,
 }
 
@@ -173,14 +173,16 @@ impl Records {
             }
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
-        if let Some(stale) = others.iter().find(|other| other.record.name == name) {
+        if let Some(stale) = others.iter().find(|other| other.record.name == name)
+            && !super::takeover::waits(&stale.record)
+        {
             super::front::clear_away(&stale.record, &self.mount_point(&name));
         }
         Ok(Claim {
             id,
             name,
             folder: self.folder.clone(),
-            stays: false,
+            keeps: false,
             _lock: lock,
         })
     }
@@ -219,9 +221,9 @@ impl Claim {
         self.folder.join(format!("{}.{extension}", self.name))
     }
 
-    /// The record is to stay without a process.
-    pub(crate) fn leave(mut self) {
-        self.stays = true;
+    /// Whether the record stays when this ends: it tells of something that is left.
+    pub(crate) fn keep(&mut self, keeps: bool) {
+        self.keeps = keeps;
     }
 
     /// Writes the record, whole or not at all.
@@ -239,7 +241,7 @@ impl Claim {
 impl Drop for Claim {
     /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be waiting at it.
     fn drop(&mut self) {
-        if self.stays {
+        if self.keeps {
             return;
         }
         for extension in ["json", "json.new", "log", "disk"] {

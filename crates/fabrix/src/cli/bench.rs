@@ -6,6 +6,7 @@ pub(crate) mod args;
 mod compare;
 mod hold;
 mod plain;
+mod progress;
 pub(crate) mod session;
 mod verdict;
 

@@ -21,7 +21,7 @@ use super::terminal::{print, say};
 use crate::args::{DemoArgs, Format, RemoteArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
-use crate::profiles::loopback::Loopback;
+use crate::profiles::loopback::{Loopback, Transport};
 use crate::report;
 use crate::shards::raise_open_files;
 
@@ -86,7 +86,12 @@ impl Stage {
             ..Config::default()
         };
         Ok(Self {
-            loopback: Loopback::serve(disk, &RemoteArgs::default(), args.engine)?,
+            loopback: Loopback::serve(
+                disk,
+                Transport::NvmeTcp,
+                &RemoteArgs::default(),
+                args.engine,
+            )?,
             config,
         })
     }

@@ -12,7 +12,8 @@ use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target,
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::terminal::{print, say};
+use super::notices::Notices;
+use super::terminal::print;
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::{Format, ServeArgs};
@@ -147,7 +148,10 @@ fn target_config(
         listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,
-        notify: Box::new(|notice| say(notice)),
+        notify: {
+            let notices = Notices::default();
+            Box::new(move |notice| notices.tell(notice))
+        },
     }
 }
 

@@ -13,7 +13,7 @@ use fabrix_bench::{Job, Rw};
 use super::published;
 use crate::args::Format;
 use crate::cli::bench::args::WordsArgs;
-use crate::cli::bench::session::{Disk, Session, publish, write};
+use crate::cli::bench::session::{Disk, Session, Step, publish, write};
 use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
@@ -39,9 +39,9 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     }
     session.plan(1, flags.duration + flags.warm_up);
     let job = flags.job();
-    let parts: Vec<(&Disk, &Job)> = disks.iter().map(|disk| (disk, &job)).collect();
+    let parts: Vec<Step<'_>> = disks.iter().map(|disk| Step::new(disk, &job)).collect();
     let Some(runs) = session.together(&parts, 1) else {
-        return Ok(session.exit());
+        return session.nothing();
     };
     let text = match flags.xml {
         true => xml::results(&flags, &runs),
@@ -175,9 +175,7 @@ fn set(args: &WordsArgs) -> Result<ExitCode, Failure> {
         report.runs.extend(row.into_iter().flatten());
     }
     report.tables.push(table);
-    report
-        .tables
-        .push(published::find("diskspd-100gbe")?.table());
+    published::find("diskspd-100gbe")?.join(&mut report.tables);
     report.figures.push(Figure {
         name: "set".into(),
         title: "The set".into(),

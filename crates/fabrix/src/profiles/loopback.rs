@@ -14,11 +14,28 @@ use fabrix_rt::engine::Engine;
 use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 
 use crate::args::{Cores, EngineArgs, RemoteArgs};
-use crate::disks::host_options;
+use crate::disks::{host_options, initiator_name};
 use crate::failure::Failure;
 use crate::shards::Shards;
 
 const NQN: &str = "nqn.2026-01.io.fabrix:loopback";
+const IQN: &str = "iqn.2026-01.io.fabrix:loopback";
+
+/// What both ends speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    NvmeTcp,
+    Iscsi,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NvmeTcp => "NVMe/TCP",
+            Self::Iscsi => "iSCSI",
+        })
+    }
+}
 
 /// The target, and the disk as seen through it. Dropping it ends both.
 pub(crate) struct Loopback {
@@ -31,9 +48,11 @@ impl Loopback {
     /// Serves a disk on a port that the kernel chooses, and connects to it with the words for remote disks.
     pub(crate) fn serve(
         disk: &Arc<dyn Device>,
+        transport: Transport,
         remote: &RemoteArgs,
         engine: Engine,
     ) -> Result<Self, Failure> {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let cpus = fabrix_rt::topology::cpus();
         let shards = Shards::start(&EngineArgs {
             cores: (cpus.len() > 1).then(|| Cores(vec![cpus[0]])),
@@ -56,8 +75,11 @@ impl Loopback {
                 nsid: 1,
                 device: Exclusive::wrap(Arc::clone(disk)),
             }],
-            iscsi_name: "iqn.2026-01.io.fabrix:loopback".to_owned(),
-            listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
+            iscsi_name: IQN.to_owned(),
+            listen: vec![match transport {
+                Transport::NvmeTcp => Listen::nvme_tcp(anywhere),
+                Transport::Iscsi => Listen::iscsi(anywhere),
+            }],
             initiators: Initiators::anybody(),
             keeper: None,
             max_connections: 1024,
@@ -65,12 +87,7 @@ impl Loopback {
             notify: Box::new(|_| {}),
         };
         let target = Target::start(config, shards.remotes()).map_err(Failure::io)?;
-        let address = fabrix_host::Address {
-            host: "127.0.0.1".to_owned(),
-            port: target.addresses()[0].port(),
-            subsystem: Some(NQN.to_owned()),
-            nsid: Some(1),
-        };
+        let port = target.addresses()[0].port();
         let options = fabrix_host::Options {
             engine,
             header_digest: remote.hdr_digest,
@@ -79,7 +96,10 @@ impl Loopback {
             queue_size: remote.queue_size,
             ..host_options(remote.hostnqn.as_deref())?
         };
-        let device = Arc::new(fabrix_host::connect(&address, &options)?);
+        let device = match transport {
+            Transport::NvmeTcp => nvme(port, &options)?,
+            Transport::Iscsi => iscsi(port, remote, &options)?,
+        };
         Ok(Self {
             running: Some((target, shards)),
             device,
@@ -103,6 +123,39 @@ impl Loopback {
             .map_or(Duration::ZERO, |(_, shards)| shards.cpu_time())
     }
 }
+
+fn nvme(port: u16, options: &fabrix_host::Options) -> Result<Arc<dyn Device>, Failure> {
+    let address = fabrix_host::Address {
+        host: HOST.to_owned(),
+        port,
+        subsystem: Some(NQN.to_owned()),
+        nsid: Some(1),
+    };
+    Ok(Arc::new(fabrix_host::connect(&address, options)?))
+}
+
+fn iscsi(
+    port: u16,
+    remote: &RemoteArgs,
+    options: &fabrix_host::Options,
+) -> Result<Arc<dyn Device>, Failure> {
+    let address = fabrix_host::iscsi::Address {
+        host: HOST.to_owned(),
+        port,
+        target: Some(IQN.to_owned()),
+        lun: None,
+    };
+    let initiator = fabrix_host::iscsi::Initiator {
+        name: initiator_name(remote.initiator_name.as_deref())?,
+        ours: None,
+        theirs: None,
+    };
+    Ok(Arc::new(fabrix_host::iscsi::connect(
+        &address, &initiator, options,
+    )?))
+}
+
+const HOST: &str = "127.0.0.1";
 
 impl Drop for Loopback {
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ use fabrix_bench::{Job, Rw};
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 
-use super::loopback::Loopback;
+use super::loopback::{Loopback, Transport};
 use crate::args::RemoteArgs;
 use crate::cli::bench::args::SweepArgs;
 use crate::cli::bench::session::{Disk, Session};
@@ -125,7 +125,7 @@ fn layers(session: &Session, args: &SweepArgs) -> Result<Vec<Disk>, Failure> {
         base.clone(),
     );
     let served = |remote: &RemoteArgs| -> Result<Disk, Failure> {
-        let stage = Loopback::serve(&base.device, remote, engine)?;
+        let stage = Loopback::serve(&base.device, Transport::NvmeTcp, remote, engine)?;
         Ok(Disk {
             label: String::new(),
             uri: base.uri.clone(),

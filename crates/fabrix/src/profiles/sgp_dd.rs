@@ -1,16 +1,16 @@
-//! sgp_dd's words on a disk: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes; `thr` commands of `bs * bpt`
-//! bytes are in flight and share one position.
+//! sgp_dd's words on disks: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes, `if=URI of=URI` copies; `thr`
+//! commands of `bs * bpt` bytes are in flight and share one position, and the last one is as long as what is left.
 //!
 //! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the lines that are printed.
 
 use std::process::ExitCode;
 
 use fabrix_bench::{Job, RUNTIME_MAX, Rw};
-use fabrix_block::spec::parse_size;
+use fabrix_block::spec::{parse_size, without_secrets};
 
 use crate::args::Format;
 use crate::cli::bench::args::WordsArgs;
-use crate::cli::bench::session::{Session, publish, write};
+use crate::cli::bench::session::{Disk, Session, Step, publish, write};
 use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Report, Run};
@@ -20,25 +20,40 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let words = Words::parse(&args.words).map_err(Failure::usage)?;
     let common = args.common();
     let mut session = Session::begin(&common)?;
-    let disk = session.open(&words.disk)?;
-    if words.writes {
-        session.guard(std::slice::from_ref(&disk))?;
-    }
-    let job = words
-        .job(disk.device.geometry().bytes())
-        .map_err(Failure::usage)?;
-    session.plan(1, std::time::Duration::ZERO);
-    let Some(run) = session.measure(&disk, &job, 1) else {
-        return Ok(session.exit());
+    let open = |uri: &Option<String>| uri.as_deref().map(|uri| session.open(uri)).transpose();
+    let (from, to) = (open(&words.from)?, open(&words.to)?);
+    session.guard(to.as_slice())?;
+    let rest = |disk: &Option<Disk>, first: u64| {
+        let bytes = disk.as_ref().map(|disk| disk.device.geometry().bytes());
+        bytes.map(|bytes| bytes.saturating_sub(words.block_bytes.saturating_mul(first)))
     };
-    let text = words.text(&run);
+    let rest = [rest(&from, words.skip), rest(&to, words.seek)];
+    let jobs = words.jobs(rest.into_iter().flatten().min().unwrap_or(0));
+    let jobs = jobs.map_err(Failure::usage)?;
+    session.plan(jobs.len(), std::time::Duration::ZERO);
+    let mut runs = Vec::new();
+    for (job, written_at) in &jobs {
+        let step = match (&from, &to) {
+            (Some(from), Some(to)) => Step::new(from, job).copy(to, *written_at),
+            (Some(disk), None) | (None, Some(disk)) => Step::new(disk, job),
+            (None, None) => unreachable!("the words name a disk"),
+        };
+        runs.extend(session.together(&[step], 1).unwrap_or_default());
+        if session.is_over() {
+            break;
+        }
+    }
+    if runs.is_empty() {
+        return session.nothing();
+    }
+    let text = words.text(&runs);
     let report = Report {
         profile: "sgp_dd".into(),
-        title: format!("sgp_dd {}", args.words.join(" ")),
+        title: format!("sgp_dd {}", shown(&args.words)),
         lead: text.replace('\n', " ").trim().to_owned(),
-        tables: vec![views::overview(std::slice::from_ref(&run))],
-        figures: vec![views::tails([&run]), views::course([&run])],
-        runs: vec![run],
+        tables: vec![views::overview(&runs)],
+        figures: vec![views::tails(&runs), views::course(&runs)],
+        runs,
         ..Report::default()
     };
     match args.output {
@@ -51,15 +66,26 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     Ok(session.exit())
 }
 
-/// What the words ask for.
+/// The words as they may be shown: addresses without their secrets.
+fn shown(words: &[String]) -> String {
+    let one = |word: &String| match word.split_once('=') {
+        Some((key @ ("if" | "of"), uri)) => format!("{key}={}", without_secrets(uri)),
+        _ => word.clone(),
+    };
+    words.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// What the words ask for; at least one end is a disk.
 #[derive(Debug, PartialEq)]
 struct Words {
-    disk: String,
-    writes: bool,
+    from: Option<String>,
+    to: Option<String>,
     block_bytes: u64,
     count: Option<u64>,
-    /// Blocks before the first one: `skip` of what is read, `seek` of what is written.
-    first: u64,
+    /// Blocks before the first one that is read.
+    skip: u64,
+    /// Blocks before the first one that is written.
+    seek: u64,
     blocks_per_transfer: u64,
     threads: u32,
     timed: bool,
@@ -70,14 +96,13 @@ impl Words {
     ///
     /// Errors: a sentence that names the word.
     fn parse(words: &[String]) -> Result<Self, String> {
-        let (mut from, mut to) = (None, None);
-        let (mut skip, mut seek) = (0, 0);
         let mut found = Self {
-            disk: String::new(),
-            writes: false,
+            from: None,
+            to: None,
             block_bytes: 512,
             count: None,
-            first: 0,
+            skip: 0,
+            seek: 0,
             blocks_per_transfer: 128,
             threads: 4,
             timed: false,
@@ -87,12 +112,12 @@ impl Words {
                 .split_once('=')
                 .ok_or_else(|| format!("`{word}` is not a word of sgp_dd; they are like bs=512"))?;
             match key {
-                "if" => from = Some(value.to_owned()),
-                "of" => to = Some(value.to_owned()),
+                "if" => found.from = Some(value.to_owned()),
+                "of" => found.to = Some(value.to_owned()),
                 "bs" => found.block_bytes = number(key, value, 1)?,
                 "count" => found.count = Some(number(key, value, 1)?),
-                "skip" => skip = number(key, value, 0)?,
-                "seek" => seek = number(key, value, 0)?,
+                "skip" => found.skip = number(key, value, 0)?,
+                "seek" => found.seek = number(key, value, 0)?,
                 "bpt" => found.blocks_per_transfer = number(key, value, 1)?,
                 "thr" => {
                     found.threads = u32::try_from(number(key, value, 1)?)
@@ -112,83 +137,95 @@ impl Words {
                 }
             }
         }
-        let nowhere = |name: &Option<String>| {
-            name.as_deref()
-                .is_none_or(|name| matches!(name, "." | "/dev/null" | "/dev/zero"))
-        };
-        (found.disk, found.writes, found.first) = match (from, to) {
-            (Some(from), to) if nowhere(&to) && from != "/dev/zero" => (from, false, skip),
-            (from, Some(to)) if nowhere(&from) && to != "/dev/null" => (to, true, seek),
-            (from @ Some(_), to @ Some(_)) if !nowhere(&from) && !nowhere(&to) => {
-                return Err("copying from one disk to another is not supported: if=URI \
-             of=/dev/null reads, if=/dev/zero of=URI writes"
-                    .into());
-            }
-            _ => return Err("which disk: if=URI reads, of=URI writes".into()),
-        };
-        Ok(found)
+        found.ends()
     }
 
-    /// The job on a disk of so many bytes.
-    fn job(&self, disk_bytes: u64) -> Result<Job, String> {
-        let too_much = || "that is more than can be counted".to_owned();
-        let transfer = self
-            .block_bytes
-            .checked_mul(self.blocks_per_transfer)
-            .ok_or_else(too_much)?;
-        let block_bytes = u32::try_from(transfer)
-            .map_err(|_| format!("bs*bpt={transfer} is too long a command"))?;
-        let offset = self
-            .block_bytes
-            .checked_mul(self.first)
-            .ok_or_else(too_much)?;
-        let size = match self.count {
-            Some(count) => count.checked_mul(self.block_bytes).ok_or_else(too_much)?,
-            None => disk_bytes.saturating_sub(offset),
+    /// The same with disks only at its ends.
+    fn ends(mut self) -> Result<Self, String> {
+        let is = |end: &Option<String>, names: &[&str]| {
+            end.as_deref().is_some_and(|end| names.contains(&end))
         };
-        if size % transfer != 0 && self.count.is_some() {
+        if is(&self.from, &["/dev/null"]) || is(&self.to, &["/dev/zero"]) {
+            return Err("/dev/zero is read, and /dev/null is written".into());
+        }
+        for end in [&mut self.from, &mut self.to] {
+            *end = end
+                .take()
+                .filter(|end| !matches!(end.as_str(), "." | "/dev/null" | "/dev/zero"));
+        }
+        if self.from.is_none() && self.to.is_none() {
+            return Err("which disk: if=URI reads, of=URI writes, both copy".into());
+        }
+        Ok(self)
+    }
+
+    /// The jobs on disks that have room for so many bytes, and where each writes a copy: the commands of full length,
+    /// and what is left.
+    fn jobs(&self, room_bytes: u64) -> Result<Vec<(Job, u64)>, String> {
+        let too_much = || "that is more than can be counted".to_owned();
+        let bytes = |blocks: u64| self.block_bytes.checked_mul(blocks).ok_or_else(too_much);
+        let transfer = bytes(self.blocks_per_transfer)?;
+        let (skip, seek) = (bytes(self.skip)?, bytes(self.seek)?);
+        let all = match self.count {
+            Some(count) => bytes(count)?,
+            None => room_bytes / self.block_bytes * self.block_bytes,
+        };
+        if all > room_bytes || all == 0 {
             return Err(format!(
-                "count={} is not a multiple of bpt={}; a last, shorter command is not made",
-                size / self.block_bytes,
-                self.blocks_per_transfer
+                "{all} bytes are to be moved, and there is room for {room_bytes}"
             ));
         }
-        Ok(Job {
-            name: if self.writes {
-                "write".into()
-            } else {
-                "read".into()
-            },
-            rw: if self.writes { Rw::Write } else { Rw::Read },
-            block_bytes,
-            iodepth: self.threads,
-            offset,
-            size: Some(size / transfer * transfer),
-            loops: Some(1),
-            runtime: RUNTIME_MAX,
-            ramp: std::time::Duration::ZERO,
-            ..Job::default()
-        })
+        let full = all / transfer * transfer;
+        let parts = [(0, full, transfer), (full, all - full, all - full)];
+        let job = |(at, size, length): (u64, u64, u64)| {
+            let block_bytes = u32::try_from(length)
+                .map_err(|_| format!("bs*bpt={length} is too long a command"))?;
+            let reads = self.from.is_some();
+            let job = Job {
+                name: self.verb().into(),
+                rw: if reads { Rw::Read } else { Rw::Write },
+                block_bytes,
+                iodepth: self.threads,
+                offset: at + if reads { skip } else { seek },
+                size: Some(size),
+                loops: Some(1),
+                runtime: RUNTIME_MAX,
+                ramp: std::time::Duration::ZERO,
+                ..Job::default()
+            };
+            Ok((job, at + seek))
+        };
+        let parts = parts.into_iter().filter(|(_, size, _)| *size > 0);
+        parts.map(job).collect()
+    }
+
+    fn verb(&self) -> &'static str {
+        match (&self.from, &self.to) {
+            (Some(_), Some(_)) => "copy",
+            (Some(_), None) => "read",
+            _ => "write",
+        }
     }
 
     /// What sgp_dd prints.
-    fn text(&self, run: &Run) -> String {
-        let total = &run.results.aggregate.total;
-        let records = total.bytes / self.block_bytes;
-        let seconds = total.runtime_ns as f64 / 1e9;
+    fn text(&self, runs: &[Run]) -> String {
+        let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
+        let read = sum(|run| run.results.aggregate.read.bytes);
+        let written = sum(|run| run.results.aggregate.write.bytes);
+        let seconds = sum(|run| run.results.aggregate.total.runtime_ns) as f64 / 1e9;
         let mut text = String::new();
         if self.timed {
             text += &format!(
                 "time to transfer data was {seconds:.6} secs, {:.2} MB/sec\n",
-                total.bytes as f64 / 1e6 / seconds.max(1e-9)
+                read.max(written) as f64 / 1e6 / seconds.max(1e-9)
             );
         }
-        let (read, written) = if self.writes {
-            (0, records)
-        } else {
-            (records, 0)
-        };
-        text + &format!("{read}+0 records in\n{written}+0 records out\n")
+        let records = |bytes: u64| bytes / self.block_bytes;
+        text + &format!(
+            "{}+0 records in\n{}+0 records out\n",
+            records(read),
+            records(written)
+        )
     }
 }
 
@@ -208,14 +245,18 @@ mod tests {
         Words::parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
+    fn jobs(words: &Words, room_bytes: u64) -> Vec<(u32, u64, Option<u64>, u64)> {
+        let jobs = words.jobs(room_bytes).expect("it fits");
+        let shape = |(job, to): (Job, u64)| (job.block_bytes, job.offset, job.size, to);
+        jobs.into_iter().map(shape).collect()
+    }
+
     #[test]
     fn the_defaults_are_sgp_dds() {
         let words = parse("if=ram:64M of=/dev/null").expect("it reads");
-        let job = words.job(64 << 20).expect("it fits");
-        assert_eq!(
-            (job.block_bytes, job.iodepth, job.size, job.rw),
-            (65_536, 4, Some(64 << 20), Rw::Read)
-        );
+        assert_eq!(jobs(&words, 64 << 20), [(65_536, 0, Some(64 << 20), 0)]);
+        let (job, _) = &words.jobs(64 << 20).expect("it fits")[0];
+        assert_eq!((job.iodepth, job.rw), (4, Rw::Read));
     }
 
     #[test]
@@ -223,12 +264,24 @@ mod tests {
         let words =
             parse("if=/dev/zero of=null:1G bs=512 bpt=2 count=2k seek=8 thr=10 dio=1 time=1")
                 .expect("it writes");
-        let job = words.job(1 << 30).expect("it fits");
+        assert_eq!(jobs(&words, 1 << 30), [(1024, 4096, Some(1 << 20), 4096)]);
+        let (job, _) = &words.jobs(1 << 30).expect("it fits")[0];
+        assert!(job.rw.writes() && words.timed && job.iodepth == 10);
+    }
+
+    #[test]
+    fn the_last_command_of_a_copy_is_as_long_as_what_is_left() {
+        let words =
+            parse("if=ram:1M of=ram:2M bs=512 bpt=8 count=19 skip=1 seek=3").expect("it copies");
         assert_eq!(
-            (job.block_bytes, job.iodepth, job.offset, job.size),
-            (1024, 10, 4096, Some(1 << 20))
+            jobs(&words, 1 << 20),
+            [
+                (4096, 512, Some(8192), 1536),
+                (1536, 8704, Some(1536), 9728)
+            ]
         );
-        assert!(job.rw.writes() && words.timed);
+        let words = parse("if=ram:1M of=ram:2M bpt=1k").expect("it copies");
+        assert_eq!(jobs(&words, 10_000), [(9728, 0, Some(9728), 0)]);
     }
 
     #[test]
@@ -236,7 +289,8 @@ mod tests {
         for (text, part) in [
             ("bs=512", "which disk"),
             ("if=/dev/zero of=/dev/null", "which disk"),
-            ("if=ram:1M of=ram:2M", "copying"),
+            ("if=/dev/null of=ram:1M", "/dev/zero is read"),
+            ("if=ram:1M of=/dev/zero", "/dev/null is written"),
             ("if=ram:1M bs=x", "bs: `x`"),
             ("if=ram:1M thr=0", "thr=0"),
             ("if=ram:1M thr=5000", "at most 1024"),
@@ -247,6 +301,9 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
         let words = parse("if=ram:1M bs=1G bpt=1000000000000").expect("numbers");
-        assert!(words.job(1 << 20).is_err());
+        assert!(words.jobs(1 << 20).is_err());
+        let words = parse("if=ram:1M of=ram:1M bs=4k count=300").expect("numbers");
+        let error = words.jobs(1 << 20).expect_err("it is too much");
+        assert!(error.contains("room for 1048576"), "{error}");
     }
 }

@@ -1,91 +1,180 @@
 //! The sweep of command sizes after A. Nezhinsky's report on stgt with a null backing store: 1 KiB to 1 MiB, 10
-//! threads and 2, reads and writes, with the processors of both ends; two initiators; both directions at once; and the
-//! chain in which one target exports what it reaches through another.
+//! threads and 2, reads and writes, with the processors of both ends; then what the report measured besides (`more`).
 //!
-//! sgp_dd's threads have one command in flight each and share one position: here that is one job of that depth. A disk
-//! of this machine is served within this process and reached over loopback, so that the target's processor is seen.
+//! sgp_dd's threads have one command in flight each and share one position: here that is one job of that depth. Disks
+//! of this machine are served within this process and reached over loopback, over NVMe/TCP and then over iSCSI, so that
+//! the target's processor is seen; without a disk, the pieces are two that forget what they are told.
+
+mod more;
 
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::time::Duration;
 
 use fabrix_bench::{Job, Rw};
 use fabrix_block::Spec;
 use fabrix_block::spec::{Disk as SpecDisk, Size};
 
-use super::loopback::Loopback;
+use super::loopback::{Loopback, Transport};
 use super::published;
-use crate::cli::bench::args::SweepArgs;
+use crate::cli::bench::args::StgtArgs;
 use crate::cli::bench::session::{Disk, Session};
 use crate::failure::Failure;
 use crate::report::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
 
 const THREADS: [u32; 2] = [10, 2];
 const KINDS: [(&str, Rw); 2] = [("READ", Rw::Read), ("WRITE", Rw::Write)];
-const USUAL: Duration = Duration::from_millis(500);
+/// The disk of the document, which does nothing.
+const NULL: &str = "null:1T,block=512";
+/// `--quick`: how long each measurement lasts, and how long it runs before.
+const QUICK: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(30)];
 
-pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
+/// The same disks, reached in one way.
+struct Stage {
+    /// What follows the names of its tables; empty for the first.
+    suffix: String,
+    /// How they are reached, where that is known.
+    transport: Option<Transport>,
+    first: Disk,
+    /// For two devices at once.
+    second: Option<Disk>,
+}
+
+/// What every measurement has in common.
+struct Plan {
+    base: Job,
+    sizes: Vec<u32>,
+}
+
+pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
     let published = args.published.as_deref().map(published::find).transpose()?;
     let mut session = Session::begin(&args.common)?;
-    let local = Spec::parse(&args.uri).is_ok_and(|spec| !matches!(spec.disk, SpecDisk::Remote(_)));
+    let uris: Vec<&str> = match args.uris.as_slice() {
+        [] => vec![NULL, NULL],
+        // What is made of nothing can be made twice.
+        [only] if is_made_here(only) => vec![only, only],
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let local = uris.iter().all(|uri| !is_remote(uri));
     if local && session.config.pin.is_empty() {
         session.config.pin = Loopback::load_cores();
     }
-    let direct = session.open(&args.uri)?;
-    session.guard(std::slice::from_ref(&direct))?;
-    let disk = if local {
-        session.over_loopback(&direct)?
-    } else {
-        direct.clone()
-    };
-    let runtime = args.runtime.unwrap_or(USUAL);
-    let base = Job {
-        runtime,
-        ramp: args.ramp,
-        size: args.size,
-        ..Job::default()
-    };
-    let sizes = sizes(&disk);
-    session.plan(sizes.len() * 6 + 12, runtime + args.ramp);
+    let direct = uris.iter().map(|uri| session.open(uri));
+    let direct = direct.collect::<Result<Vec<Disk>, Failure>>()?;
+    session.guard(&direct)?;
+    let stages = stages(&session, &direct, local)?;
+    let plan = plan(args, &stages[0].first);
+    let (runtime, ramp) = (plan.base.runtime, plan.base.ramp);
+    let steps = stages.len() * (plan.sizes.len() * 5 + 10);
+    session.plan(steps, runtime + ramp);
     let mut report = Report {
         profile: "stgt".into(),
-        title: format!("{}: command sizes, both CPUs", disk.label),
-        lead: "the method of A. Nezhinsky's report on stgt with sgp_dd, over NVMe/TCP instead of iSER".into(),
+        title: format!("{}: command sizes, both CPUs", direct[0].label),
+        lead: "the method of A. Nezhinsky's report on stgt with sgp_dd, over TCP instead of iSER".into(),
         notes: vec![
             format!("each figure was measured for {} s; MB/s is 10^6 bytes; CPU is percent of one \
              core", runtime.as_secs_f64()),
-            "CPU tgt is known where the target runs in this process (a local disk is served so), and `-` \
+            "CPU tgt is known where the target runs in this process (local disks are served so), and `-` \
              elsewhere".into(),
         ],
         ..Report::default()
     };
     if !args.no_fill {
-        report.notes.extend(session.fill(&direct, args.size));
+        for disk in &direct {
+            report.notes.extend(session.fill(disk, args.size));
+        }
     }
-    sweep(&mut session, &disk, &base, &sizes, &mut report);
-    initiators(&mut session, &disk, &base, &mut report);
-    both_ways(&mut session, &disk, &base, &mut report);
-    chain(&mut session, &disk, &base, &sizes, &mut report)?;
-    if let Some(published) = published {
-        report.tables.push(published.table());
+    for stage in &stages {
+        sweep(&mut session, stage, &plan, &mut report);
+        more::initiators(&mut session, stage, &plan, &mut report);
+        more::both_ways(&mut session, stage, &plan, &mut report);
+        more::chain(&mut session, stage, &plan, &mut report)?;
+        if session.is_over() {
+            break;
+        }
     }
+    report
+        .tables
+        .extend(published.map(|published| published.table()));
     session.finish(report)
 }
 
-/// Powers of two that the disk takes in one request, 1 KiB to 1 MiB.
-fn sizes(disk: &Disk) -> Vec<u32> {
-    let geometry = disk.device.geometry();
-    let fits = |size: &u32| *size >= geometry.block_bytes && *size <= geometry.max_transfer_bytes;
-    (10..=20).map(|power| 1_u32 << power).filter(fits).collect()
+fn is_remote(uri: &str) -> bool {
+    Spec::parse(uri).is_ok_and(|spec| matches!(spec.disk, SpecDisk::Remote(_)))
 }
 
-fn job(base: &Job, rw: Rw, block_bytes: u32, iodepth: u32) -> Job {
-    Job {
-        name: format!("{rw} {} {iodepth} threads", Size(block_bytes.into())),
-        rw,
-        block_bytes,
-        iodepth,
-        ..base.clone()
+fn is_made_here(uri: &str) -> bool {
+    let made = |disk: &SpecDisk| matches!(disk, SpecDisk::Null { .. } | SpecDisk::Ram { .. });
+    Spec::parse(uri).is_ok_and(|spec| made(&spec.disk))
+}
+
+/// The ways to the disks: as they are when one of them is remote, otherwise over loopback with either protocol.
+fn stages(session: &Session, direct: &[Disk], local: bool) -> Result<Vec<Stage>, Failure> {
+    if !local {
+        return Ok(vec![Stage {
+            suffix: String::new(),
+            transport: None,
+            first: direct[0].clone(),
+            second: direct.get(1).cloned(),
+        }]);
+    }
+    let stage = |(transport, suffix): (Transport, &str)| {
+        let second = direct.get(1);
+        let second = second.map(|disk| session.over_loopback(disk, transport));
+        Ok(Stage {
+            suffix: suffix.to_owned(),
+            transport: Some(transport),
+            first: session.over_loopback(&direct[0], transport)?,
+            second: second.transpose()?,
+        })
+    };
+    let ways = [(Transport::NvmeTcp, ""), (Transport::Iscsi, "-iscsi")];
+    ways.into_iter().map(stage).collect()
+}
+
+/// Powers of two that the disk takes in one request, 1 KiB to 1 MiB, and what is asked of it.
+fn plan(args: &StgtArgs, disk: &Disk) -> Plan {
+    let geometry = disk.device.geometry();
+    let fits = |size: &u32| *size >= geometry.block_bytes && *size <= geometry.max_transfer_bytes;
+    let step = if args.quick { 2 } else { 1 };
+    let sizes = (10..=20).step_by(step).map(|power| 1_u32 << power);
+    let [runtime, ramp] = match args.quick {
+        true => QUICK,
+        false => [args.runtime, args.ramp],
+    };
+    Plan {
+        base: Job {
+            runtime,
+            ramp,
+            size: args.size,
+            ..Job::default()
+        },
+        sizes: sizes.filter(fits).collect(),
+    }
+}
+
+impl Plan {
+    fn job(&self, rw: Rw, block_bytes: u32, iodepth: u32) -> Job {
+        Job {
+            name: format!("{rw} {} {iodepth} threads", Size(block_bytes.into())),
+            rw,
+            block_bytes,
+            iodepth,
+            ..self.base.clone()
+        }
+    }
+}
+
+impl Stage {
+    /// A table or a figure of this stage: what files call it, and its title.
+    fn name(&self, name: &str, title: &str) -> (String, String) {
+        let over = self
+            .transport
+            .map_or_else(String::new, |transport| format!(", {transport}"));
+        (format!("{name}{}", self.suffix), format!("{title}{over}"))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.first.device.geometry().read_only
     }
 }
 
@@ -98,7 +187,7 @@ fn megabytes(run: Option<&Run>) -> Cell {
 }
 
 /// The sweep itself.
-fn sweep(session: &mut Session, disk: &Disk, base: &Job, sizes: &[u32], report: &mut Report) {
+fn sweep(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report) {
     let groups: Vec<String> = KINDS
         .iter()
         .flat_map(|(kind, _)| THREADS.map(|threads| format!("{kind} {threads} threads")))
@@ -106,11 +195,8 @@ fn sweep(session: &mut Session, disk: &Disk, base: &Job, sizes: &[u32], report: 
     let heads = groups
         .iter()
         .flat_map(|group| ["MB/s", "CPU ini", "CPU tgt"].map(|head| (group.as_str(), head)));
-    let mut table = Table::new(
-        "sweep",
-        "Command sizes",
-        [("", "KiB")].into_iter().chain(heads),
-    );
+    let (name, title) = stage.name("sweep", "Command sizes");
+    let mut table = Table::new(&name, &title, [("", "KiB")].into_iter().chain(heads));
     let mut lines: Vec<Curve> = groups
         .iter()
         .map(|name| Curve {
@@ -119,7 +205,7 @@ fn sweep(session: &mut Session, disk: &Disk, base: &Job, sizes: &[u32], report: 
         })
         .collect();
     let mut heat = Vec::new();
-    for size in sizes {
+    for size in &plan.sizes {
         let mut row = vec![Cell::text((size >> 10).to_string())];
         let mut field = Vec::new();
         for (index, (rw, threads)) in KINDS
@@ -127,11 +213,11 @@ fn sweep(session: &mut Session, disk: &Disk, base: &Job, sizes: &[u32], report: 
             .flat_map(|(_, rw)| THREADS.map(|threads| (*rw, threads)))
             .enumerate()
         {
-            let skip = rw.writes() && disk.device.geometry().read_only;
+            let skip = rw.writes() && stage.is_read_only();
             let run = if skip {
                 None
             } else {
-                session.measure(disk, &job(base, rw, *size, threads), 1)
+                session.measure(&stage.first, &plan.job(rw, *size, threads), 1)
             };
             row.push(megabytes(run.as_ref()));
             row.push(cpu(run.as_ref().map(|run| run.results.cpu.job_cores)));
@@ -151,8 +237,8 @@ fn sweep(session: &mut Session, disk: &Disk, base: &Job, sizes: &[u32], report: 
     }
     report.tables.push(table);
     let figure = |name: &str, drawing| Figure {
-        name: name.to_owned(),
-        title: "Command sizes".into(),
+        name: stage.name(name, "").0,
+        title: title.clone(),
         unit: "MB/s; more is better".into(),
         drawing,
     };
@@ -167,160 +253,4 @@ fn sweep(session: &mut Session, disk: &Disk, base: &Job, sizes: &[u32], report: 
             rows: heat,
         },
     ));
-}
-
-/// One initiator and two, with the smallest commands.
-fn initiators(session: &mut Session, disk: &Disk, base: &Job, report: &mut Report) {
-    let Some(smallest) = sizes(disk).first().copied() else {
-        return;
-    };
-    let heads = [
-        ("", "initiators"),
-        ("IOPS", "first"),
-        ("IOPS", "second"),
-        ("IOPS", "together"),
-        ("CPU", "ini"),
-        ("CPU", "tgt"),
-    ];
-    let title = format!(
-        "Initiators at once: READ {}, 10 threads each",
-        Size(smallest.into())
-    );
-    let mut table = Table::new("initiators", &title, heads);
-    let job = job(base, Rw::Read, smallest, THREADS[0]);
-    for count in [1, 2] {
-        let parts = vec![(disk, &job); count];
-        let Some(runs) = session.together(&parts, 1) else {
-            break;
-        };
-        let iops = |at: usize| runs.get(at).map(Run::iops);
-        table.push(vec![
-            Cell::text(count.to_string()),
-            Cell::optional(iops(0), Shown::Grouped),
-            Cell::optional(iops(1), Shown::Grouped),
-            Cell::Number(runs.iter().map(Run::iops).sum(), Shown::Grouped),
-            cpu(Some(runs.iter().map(|run| run.results.cpu.job_cores).sum())),
-            cpu(runs[0].target_cores),
-        ]);
-        report
-            .runs
-            .extend(runs.into_iter().enumerate().map(|(index, mut run)| {
-                run.name = format!("{}, initiator {} of {count}", run.name, index + 1);
-                run
-            }));
-    }
-    report.tables.push(table);
-}
-
-/// Reads and writes at once: from one initiator, and from two.
-fn both_ways(session: &mut Session, disk: &Disk, base: &Job, report: &mut Report) {
-    let geometry = disk.device.geometry();
-    if geometry.read_only {
-        return;
-    }
-    let size = (256 << 10).min(geometry.max_transfer_bytes);
-    let depth = THREADS[0];
-    let heads = [
-        ("", "mode"),
-        ("MB/s", "READ"),
-        ("MB/s", "WRITE"),
-        ("CPU", "ini"),
-        ("CPU", "tgt"),
-    ];
-    let mut table = Table::new(
-        "directions",
-        &format!("Both directions at once, {}", Size(size.into())),
-        heads,
-    );
-    let (read, write) = (
-        job(base, Rw::Read, size, depth),
-        job(base, Rw::Write, size, depth),
-    );
-    let mut mixed = job(base, Rw::Mixed, size, depth * 2);
-    mixed.name = format!("both ways {}, one initiator", Size(size.into()));
-    let alone = [&read, &write].map(|job| session.measure(disk, job, 1));
-    let sides = |read: Option<f64>, write: Option<f64>| {
-        [read, write].map(|bytes| Cell::optional(bytes.map(|bytes| bytes / 1e6), Shown::Fixed(0)))
-    };
-    let mut row = vec![Cell::text("one direction at a time")];
-    row.extend(sides(
-        alone[0].as_ref().map(Run::bw_bytes),
-        alone[1].as_ref().map(Run::bw_bytes),
-    ));
-    row.extend([
-        cpu(alone[0].as_ref().map(|run| run.results.cpu.job_cores)),
-        cpu(alone[0].as_ref().and_then(|run| run.target_cores)),
-    ]);
-    table.push(row);
-    if let Some(run) = session.measure(disk, &mixed, 1) {
-        let all = &run.results.aggregate;
-        let mut row = vec![Cell::text("both, one initiator")];
-        row.extend(sides(Some(all.read.bw_bytes), Some(all.write.bw_bytes)));
-        row.extend([cpu(Some(run.results.cpu.job_cores)), cpu(run.target_cores)]);
-        table.push(row);
-        report.runs.push(run);
-    }
-    if let Some(runs) = session.together(&[(disk, &read), (disk, &write)], 1) {
-        let mut row = vec![Cell::text("both, two initiators")];
-        row.extend(sides(Some(runs[0].bw_bytes()), Some(runs[1].bw_bytes())));
-        row.extend([
-            cpu(Some(runs.iter().map(|run| run.results.cpu.job_cores).sum())),
-            cpu(runs[0].target_cores),
-        ]);
-        table.push(row);
-        report.runs.extend(runs.into_iter().map(|mut run| {
-            run.name = format!("{}, with the other direction", run.name);
-            run
-        }));
-    }
-    report.runs.extend(alone.into_iter().flatten());
-    report.tables.push(table);
-}
-
-/// The chain A to B to C: the disk is exported again by a target of this process, and measured through that.
-fn chain(
-    session: &mut Session,
-    disk: &Disk,
-    base: &Job,
-    sizes: &[u32],
-    report: &mut Report,
-) -> Result<(), Failure> {
-    if session.is_over() {
-        return Ok(());
-    }
-    let middle = Loopback::serve(
-        &disk.device,
-        &session.args.remote,
-        session.args.engine.engine,
-    )?;
-    let through = Disk {
-        label: format!("{}, exported again", disk.label),
-        uri: disk.uri.clone(),
-        device: middle.device(),
-        via: Some(Rc::new(middle)),
-    };
-    let mut table = Table::new(
-        "chain",
-        "The chain: a target that exports what it reaches through another",
-        [("", "KiB"), ("MB/s", "READ"), ("MB/s", "WRITE")],
-    );
-    for size in sizes.iter().filter(|size| size.trailing_zeros() % 2 == 0) {
-        let mut row = vec![Cell::text((size >> 10).to_string())];
-        for (_, rw) in KINDS {
-            let skip = rw.writes() && disk.device.geometry().read_only;
-            let run = if skip {
-                None
-            } else {
-                session.measure(&through, &job(base, rw, *size, THREADS[0]), 1)
-            };
-            row.push(megabytes(run.as_ref()));
-            report.runs.extend(run);
-        }
-        table.push(row);
-        if session.is_over() {
-            break;
-        }
-    }
-    report.tables.push(table);
-    Ok(())
 }

@@ -430,5 +430,21 @@ fn a_block_device_works_without_io_uring_and_under_load_from_many() {
     place.run(&["detach", "1"]).exits(0);
 }
 
+#[test]
+fn a_machine_without_ublk_says_what_is_missing() {
+    if Path::new("/dev/ublk-control").exists() {
+        return println!("SKIPPED: a machine without ublk: this one has it");
+    }
+    let place = Place::new();
+    place
+        .run(&["attach", "ram:1M", "--as", "ublk"])
+        .exits(2)
+        .says(&["no ublk here", "/dev/ublk-control", "ublk_drv", "6.5"]);
+    place
+        .run(&["attach", "ram:1M", "--as", "ublk", "--engine", "epoll"])
+        .exits(2)
+        .says(&["io_uring"]);
+    assert!(place.list().is_empty());
+}
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;

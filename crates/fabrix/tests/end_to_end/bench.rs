@@ -147,8 +147,13 @@ fn every_profile_ends_in_its_table() {
         &["the knee", "8k random 70% write", "460,792"],
     );
     table(
-        &[&["stgt", "null:1G,block=512"], &quick[..]].concat(),
-        &["Command sizes", "both, two initiators", "The chain"],
+        &[&["stgt"], &quick[..]].concat(),
+        &[
+            "Command sizes, NVMe/TCP",
+            "Command sizes, iSCSI",
+            "both, two initiators",
+            "The chain",
+        ],
     );
     table(
         &[

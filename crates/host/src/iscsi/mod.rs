@@ -1,13 +1,16 @@
 //! iSCSI as an initiator: a remote logical unit as a disk.
 //!
-//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with one target, whose
-//! losses are `outage`'s and whose requests are `transfer`'s; `connection` holds its slots. `command` and `seen` are
-//! tables: requests to commands, and what the disk said to its geometry. The mirror of `nvme`, with the same outline.
+//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with one target, which
+//! follows a `plan`, comes up in `bring` and leaves in `parting`, and whose requests are `transfer`'s; `connection`
+//! holds its slots. `command` and `seen` are tables: requests to commands, and what the disk said to its geometry. The
+//! mirror of `nvme`, with the same outline.
 
+mod bring;
 mod channel;
 mod command;
 mod connection;
-mod outage;
+mod parting;
+mod plan;
 mod seen;
 mod session;
 mod transfer;
@@ -20,7 +23,7 @@ pub use channel::RemoteUnit;
 
 use crate::resolve::{first_that_answers, resolve};
 use crate::{ConnectError, ConnectErrorKind, Options};
-use session::{Found, Plan};
+use plan::{Found, Plan};
 
 /// Where a remote logical unit is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,8 +15,9 @@ use fabrix_proto::nvme::tcp::host::HostTransfer;
 use fabrix_rt::Shard;
 
 use super::queue::Carried;
-use super::session::{Session, State};
+use super::session::Session;
 use crate::PathEvent;
+use crate::outage::State;
 
 /// A command by which a session hears of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +41,7 @@ impl Session {
         if let Found::Io { namespace, .. } = &facts.found
             && namespace.blocks != seen.geometry.blocks
         {
-            self.tell_path(PathEvent::Changed);
+            self.life.tell_path(PathEvent::Changed);
         }
         if reports {
             let feature = FeatureId::ASYNC_EVENT_CONFIGURATION;
@@ -53,7 +54,7 @@ impl Session {
     pub(super) fn tell_if_smaller(&self, facts: &Facts) {
         let seen = self.plan.expected.as_ref();
         if seen.is_some_and(|seen| seen.again(&self.plan.options, facts).is_ok()) {
-            self.tell_path(PathEvent::Changed);
+            self.life.tell_path(PathEvent::Changed);
         }
     }
 
@@ -66,7 +67,7 @@ impl Session {
         data: &[u8],
     ) {
         let is_done = entry.status().is_success();
-        if self.state != State::Live {
+        if self.life.state != State::Live {
             return;
         }
         match watch {
@@ -75,7 +76,7 @@ impl Session {
             Watch::Event if is_done && is_of_namespaces(entry) => self.read_list(shard),
             Watch::List => {
                 if is_done && self.is_listed(data) {
-                    self.tell_path(PathEvent::Changed);
+                    self.life.tell_path(PathEvent::Changed);
                 }
                 self.await_event(shard);
             }
@@ -131,7 +132,7 @@ impl Session {
         let now = shard.now();
         let sent = self.queues[0].send(now, entry, transfer, data, Carried::Watch(watch));
         if sent.is_ok() {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
     }
 }

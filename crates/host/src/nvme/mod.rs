@@ -1,7 +1,7 @@
 //! NVMe over TCP as a host: a remote namespace as a disk.
 //!
 //! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen from one shard,
-//! whose losses are `outage`'s, whose requests are `transfer`'s and who hears of changes by `events`; `queue` is one
+//! which leaves in `parting`, hears of changes in `events` and whose requests are `transfer`'s; `queue` is one
 //! connection of it. `command` and
 //! `seen` are tables: requests to commands, and what Identify said to a disk's geometry. `bring` says who we are.
 
@@ -9,7 +9,7 @@ mod bring;
 mod channel;
 mod command;
 mod events;
-mod outage;
+mod parting;
 mod queue;
 mod seen;
 mod session;

@@ -232,7 +232,8 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
         | Op::Write { .. }
         | Op::Sync { .. }
         | Op::Allocate { .. }
-        | Op::GiveMessage { .. } => None,
+        | Op::GiveMessage { .. }
+        | Op::DeviceCommand { .. } => None,
     }
 }
 
@@ -247,7 +248,8 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         | Op::Sync { file }
         | Op::Allocate { file, .. }
         | Op::TakeMessage { file, .. }
-        | Op::GiveMessage { file, .. } => file.as_fd(),
+        | Op::GiveMessage { file, .. }
+        | Op::DeviceCommand { file, .. } => file.as_fd(),
     }
 }
 

@@ -219,6 +219,15 @@ impl Wire {
         check_bytes(unsafe { libc::writev(file.as_raw_fd(), parts, count.cast_signed()) })
     }
 
+    /// One pwritev of all of it.
+    pub(crate) fn write_at(&mut self, file: BorrowedFd<'_>, offset: u64) -> io::Result<usize> {
+        let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let (parts, count) = self.parts_to_send();
+        // SAFETY: as in `write`.
+        // WHY UNSAFE: as in `write`.
+        check_bytes(unsafe { libc::pwritev(file.as_raw_fd(), parts, count.cast_signed(), offset) })
+    }
+
     /// One sendmsg of what is to be sent next. Result: bytes; they count as sent.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let header = self.header();

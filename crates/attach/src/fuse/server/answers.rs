@@ -6,8 +6,9 @@ use fabrix_block::{Geometry, Status};
 use fabrix_proto::fuse::{self, Facts};
 use fabrix_rt::{Gather, Loan, Op, Shard, errno};
 
-use super::plan::{Reply, errno_of};
+use super::plan::Reply;
 use super::{Call, GIVE, Server};
+use crate::job::errno_of;
 
 impl Server {
     /// Frees the slot of a call and answers it.

@@ -1,7 +1,6 @@
-//! What a request of the kernel means for the disk, and what a status of the disk means for the kernel: tables, without
-//! state.
+//! What a request of the kernel means for the disk: a table, without state.
 
-use fabrix_block::{Geometry, Status};
+use fabrix_block::Geometry;
 use fabrix_proto::fuse::Asked;
 use fabrix_rt::errno;
 
@@ -90,22 +89,4 @@ fn range(offset: u64, bytes: u64, geometry: &Geometry, past_end: i32) -> Result<
         Some(end) if end <= geometry.bytes() => Ok(bytes / block),
         _ => Err(past_end),
     }
-}
-
-/// What the kernel is told of a status; None: it was carried out.
-pub(super) fn errno_of(status: Status) -> Option<i32> {
-    Some(match status {
-        Status::Ok => return None,
-        Status::OutOfRange => errno::EINVAL,
-        Status::Unsupported => errno::EOPNOTSUPP,
-        Status::ReadOnly => errno::EROFS,
-        Status::NoSpace => errno::ENOSPC,
-        Status::NotReady
-        | Status::MediaRead
-        | Status::MediaWrite
-        | Status::CompareFailed
-        | Status::Aborted
-        | Status::Degraded
-        | Status::Internal => errno::EIO,
-    })
 }

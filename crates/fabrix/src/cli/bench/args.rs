@@ -28,7 +28,7 @@ pub(crate) enum Profile {
     /// Search the best numjobs x iodepth, then 13 workloads with it, then latencies at depth 1
     Starwind(SweepArgs),
     /// Sweep the size of commands, 1 KiB to 1 MiB, with 10 threads and 2: MB/s and both CPUs
-    Stgt(SweepArgs),
+    Stgt(StgtArgs),
     /// Random reads and writes of 1K to 64K, 1, 2 and 4 workers at depth 32, several times
     Zetavault(SweepArgs),
     /// Copy or read in sgp_dd's words: if= of= bs= count= bpt= thr= dio= time=
@@ -206,6 +206,35 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) size: Option<u64>,
     /// Do not write the disk once before measuring it
+    #[arg(long)]
+    pub(crate) no_fill: bool,
+    /// Show a published table beside ours; `list` names them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) published: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Arguments of `bench stgt`.
+#[derive(Args)]
+#[command(after_help = DISKS_HELP)]
+pub(crate) struct StgtArgs {
+    /// The disk, and perhaps a second one for two devices at once [default: two disks of zeroes, null:1T,block=512]
+    #[arg(value_name = "URI", num_args = 0..=2)]
+    pub(crate) uris: Vec<String>,
+    /// Every second size, a tenth of a second each
+    #[arg(long, conflicts_with_all = ["runtime", "ramp"])]
+    pub(crate) quick: bool,
+    /// How long each measurement lasts
+    #[arg(long, value_parser = parse_time, value_name = "TIME", default_value = "0.5s")]
+    pub(crate) runtime: Duration,
+    /// How long each runs before measuring
+    #[arg(long, value_parser = parse_time, value_name = "TIME", default_value = "0.2s")]
+    pub(crate) ramp: Duration,
+    /// How much of each disk to use
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub(crate) size: Option<u64>,
+    /// Do not write the disks once before measuring them
     #[arg(long)]
     pub(crate) no_fill: bool,
     /// Show a published table beside ours; `list` names them

@@ -8,21 +8,19 @@ use std::time::Duration;
 use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::job::parse_split;
 use fabrix_bench::steady::Steady;
-use fabrix_bench::{Job, Part, Progress, RUNTIME_MAX, run_together, spread};
+use fabrix_bench::{Job, RUNTIME_MAX};
 use fabrix_block::Device;
 use fabrix_block::spec::parse_size;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::{PlainArgs, RateProcess};
 use super::hold::hold;
-use super::session::{Disk, Session, run_failure, write};
-use super::verdict::trouble_of;
+use super::session::{Disk, Session, Step, write};
 use crate::args::Format;
 use crate::cli::terminal;
 use crate::failure::Failure;
 use crate::profiles::job_file::{self, Listed};
 use crate::report;
-use crate::report::sheet::{Repeat, Report, Run};
+use crate::report::sheet::{Report, Run};
 use fabrix_block::spec::without_secrets;
 
 pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
@@ -103,86 +101,30 @@ fn measure(
     session.config.progress_every = args
         .log_every
         .clamp(Duration::from_millis(10), Duration::from_secs(3600));
+    session.show_each();
     let mut runs: Vec<Run> = Vec::new();
-    let mut trouble = None;
     for stage in stages {
-        let (found, ended) = measure_stage(args, &session, stage)?;
-        runs.extend(found);
-        trouble = ended;
-        if trouble.is_some() {
+        let parts: Vec<Step<'_>> = stage
+            .iter()
+            .map(|(disk, job)| Step::new(disk, job))
+            .collect();
+        runs.extend(session.together(&parts, args.count).unwrap_or_default());
+        if session.is_over() {
             break;
         }
+    }
+    if runs.is_empty() {
+        return session.nothing();
     }
     write_logs(args, &runs)?;
     print(args, &runs)?;
     if args.common.report.is_some() {
         // The report asks a disk that costs nothing too, so it comes last.
-        let headroom = if trouble.is_none() {
-            session.headroom(&runs)
-        } else {
-            None
-        };
-        let report = sheet(runs, headroom);
+        let mut report = sheet(runs);
+        session.complete(&mut report);
         write(&report, args.common.report.as_deref())?;
     }
-    Ok(trouble.map_or(ExitCode::SUCCESS, |trouble| trouble.report()))
-}
-
-/// One stage, so often as asked: its runs, and why nothing may follow.
-fn measure_stage(
-    args: &PlainArgs,
-    session: &Session,
-    stage: &[(Disk, Job)],
-) -> Result<(Vec<Run>, Option<Failure>), Failure> {
-    let devices: Vec<[Arc<dyn Device>; 1]> = stage
-        .iter()
-        .map(|(disk, _)| [Arc::clone(&disk.device)])
-        .collect();
-    let parts: Vec<Part<'_>> = stage
-        .iter()
-        .zip(&devices)
-        .map(|((_, job), devices)| Part { devices, job })
-        .collect();
-    let mut config = session.config.clone();
-    config.stop = Some(Arc::clone(&session.stop));
-    let mut all: Vec<Vec<Run>> = stage.iter().map(|_| Vec::new()).collect();
-    let mut trouble = None;
-    for _ in 0..args.count {
-        let bar = progress_bar(&stage[0].1);
-        let outcome = run_together(&parts, &config, &mut |progress| {
-            show(&bar, &stage[0].1, progress)
-        });
-        bar.finish_and_clear();
-        let outcome = outcome.map_err(|error| run_failure(&stage[0].0.uri, &error))?;
-        for (((disk, job), results), all) in stage.iter().zip(outcome).zip(&mut all) {
-            trouble = trouble.or_else(|| trouble_of(&disk.uri, &results));
-            all.push(Run {
-                name: job.name.clone(),
-                disk: disk.label.clone(),
-                repeats: vec![Repeat::of(&results)],
-                results,
-                target_cores: None,
-            });
-        }
-        if trouble.is_some() {
-            break;
-        }
-    }
-    // In trouble the last repeat says what happened, otherwise the one in the middle is shown.
-    let shown = |mut runs: Vec<Run>| {
-        let iops: Vec<f64> = runs.iter().map(Run::iops).collect();
-        let repeats = runs.iter().flat_map(|run| run.repeats.clone()).collect();
-        let index = if trouble.is_some() {
-            runs.len().checked_sub(1)
-        } else {
-            spread::middle(&iops)
-        };
-        let mut run = runs.swap_remove(index?);
-        run.repeats = repeats;
-        Some(run)
-    };
-    let runs = all.into_iter().filter_map(shown).collect();
-    Ok((runs, trouble))
+    Ok(session.exit())
 }
 
 fn job(args: &PlainArgs) -> Result<Job, Failure> {
@@ -241,39 +183,6 @@ fn job(args: &PlainArgs) -> Result<Job, Failure> {
     })
 }
 
-fn progress_bar(job: &Job) -> ProgressBar {
-    let bar = ProgressBar::new(match job.number_ios {
-        Some(ios) => ios.saturating_mul(job.numjobs.into()),
-        None => millis(job.runtime + job.ramp),
-    });
-    if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}") {
-        bar.set_style(style);
-    }
-    bar.set_prefix(job.name.clone());
-    bar
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn show(bar: &ProgressBar, job: &Job, progress: &Progress) {
-    bar.set_position(match job.number_ios {
-        Some(_) => progress.ios,
-        None => millis(progress.elapsed),
-    });
-    let phase = match progress.phase {
-        fabrix_bench::Phase::Ramp => "ramp",
-        fabrix_bench::Phase::Measuring => "",
-        fabrix_bench::Phase::Finishing => "finishing",
-    };
-    bar.set_message(format!(
-        "{:.0} IOPS, {:.1} MB/s {phase}",
-        progress.iops,
-        progress.bw_bytes / 1e6
-    ));
-}
-
 fn print(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
     match args.common.output {
         Format::Text => {
@@ -307,7 +216,7 @@ fn write_logs(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn sheet(runs: Vec<Run>, headroom: Option<String>) -> Report {
+fn sheet(runs: Vec<Run>) -> Report {
     Report {
         profile: "run".into(),
         title: runs
@@ -318,10 +227,9 @@ fn sheet(runs: Vec<Run>, headroom: Option<String>) -> Report {
             .map(|run| report::text::asked(&run.results.job))
             .collect::<Vec<_>>()
             .join("; "),
-        notes: headroom.into_iter().collect(),
-        warnings: Vec::new(),
         tables: vec![report::views::overview(&runs)],
         figures: vec![report::views::course(&runs), report::views::tails(&runs)],
         runs,
+        ..Report::default()
     }
 }

@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabrix_bench::workloads::fill;
-use fabrix_bench::{Config, Job, Part, Progress, RunError, spread};
+use fabrix_bench::{Config, CopyTo, Job, Part, Progress, RunError, spread};
 use fabrix_block::spec::without_secrets;
 use fabrix_block::spec::{Disk as SpecDisk, Size};
 use fabrix_block::{Device, Spec};
 use fabrix_rt::ShardConfig;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::CommonArgs;
+use super::progress::Bar;
 use super::verdict::trouble_of;
 use crate::args::Format;
 use crate::cli::terminal::{print, say};
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
-use crate::profiles::loopback::Loopback;
+use crate::profiles::loopback::{Loopback, Transport};
 use crate::report::host::Reading;
 use crate::report::sheet::{Repeat, Report, Run};
 use crate::shards::raise_open_files;
@@ -41,13 +41,47 @@ pub(crate) struct Disk {
     pub(crate) via: Option<Rc<Loopback>>,
 }
 
+/// One of the jobs that are measured side by side.
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'a> {
+    disk: &'a Disk,
+    job: &'a Job,
+    /// A copy: the disk that is written, and where on it the job's region comes to lie.
+    copy_to: Option<(&'a Disk, u64)>,
+}
+
+impl<'a> Step<'a> {
+    /// A job on a disk.
+    pub(crate) fn new(disk: &'a Disk, job: &'a Job) -> Self {
+        Self {
+            disk,
+            job,
+            copy_to: None,
+        }
+    }
+
+    /// What the job reads is written to another disk, from a byte on.
+    pub(crate) fn copy(self, to: &'a Disk, offset: u64) -> Self {
+        Self {
+            copy_to: Some((to, offset)),
+            ..self
+        }
+    }
+
+    /// The clock, and the CPU time of the target in this process that the disk is reached through.
+    fn target_time(&self) -> Option<(Instant, Duration)> {
+        let via = self.disk.via.as_ref()?;
+        Some((Instant::now(), via.cpu_time()))
+    }
+}
+
 /// The measurements of one command.
 pub(crate) struct Session {
     pub(crate) args: CommonArgs,
     opener: Opener,
     pub(crate) config: Config,
     pub(crate) stop: Arc<AtomicBool>,
-    bar: ProgressBar,
+    bar: Bar,
     begun: Reading,
     /// Why the rest was left out.
     trouble: Option<Failure>,
@@ -78,7 +112,7 @@ impl Session {
             args: args.clone(),
             config,
             stop: stop_flag()?,
-            bar: ProgressBar::hidden(),
+            bar: Bar::hidden(),
             begun: Reading::take(),
             trouble: None,
             doubts: Vec::new(),
@@ -97,10 +131,11 @@ impl Session {
     }
 
     /// The same disk as seen over loopback, through a target in this process.
-    pub(crate) fn over_loopback(&self, disk: &Disk) -> Result<Disk, Failure> {
-        let stage = Loopback::serve(&disk.device, &self.args.remote, self.args.engine.engine)?;
+    pub(crate) fn over_loopback(&self, disk: &Disk, transport: Transport) -> Result<Disk, Failure> {
+        let (remote, engine) = (&self.args.remote, self.args.engine.engine);
+        let stage = Loopback::serve(&disk.device, transport, remote, engine)?;
         Ok(Disk {
-            label: format!("{} over NVMe/TCP", disk.label),
+            label: format!("{} over {transport}", disk.label),
             uri: disk.uri.clone(),
             device: stage.device(),
             via: Some(Rc::new(stage)),
@@ -116,7 +151,7 @@ impl Session {
     ) -> Result<Vec<Disk>, Failure> {
         let mut disks = vec![self.open(uri)?];
         if loopback {
-            disks.push(self.over_loopback(&disks[0])?);
+            disks.push(self.over_loopback(&disks[0], Transport::NvmeTcp)?);
         }
         for uri in against {
             disks.push(self.open(uri)?);
@@ -144,11 +179,12 @@ impl Session {
                 all.as_secs()
             ));
         }
-        self.bar = ProgressBar::new(steps as u64);
-        if let Ok(style) = ProgressStyle::with_template("bench [{bar:30}] {pos}/{len} {msg}") {
-            self.bar.set_style(style);
-        }
-        self.bar.enable_steady_tick(Duration::from_millis(200));
+        self.bar = Bar::all(steps);
+    }
+
+    /// Shows each measurement with its rates, instead of where all of them stand.
+    pub(crate) fn show_each(&mut self) {
+        self.bar = Bar::Each;
     }
 
     /// Writes a region once, so that what is read was written; says in a sentence what it did or why it did not.
@@ -179,11 +215,11 @@ impl Session {
     /// Measures a job so often; the run holds the repeat in the middle. `None`: it is over, and [`Self::finish`] tells
     /// why.
     pub(crate) fn measure(&mut self, disk: &Disk, job: &Job, count: u32) -> Option<Run> {
-        self.together(&[(disk, job)], count)?.pop()
+        self.together(&[Step::new(disk, job)], count)?.pop()
     }
 
     /// The same for several jobs side by side.
-    pub(crate) fn together(&mut self, parts: &[(&Disk, &Job)], count: u32) -> Option<Vec<Run>> {
+    pub(crate) fn together(&mut self, parts: &[Step<'_>], count: u32) -> Option<Vec<Run>> {
         let mut repeats: Vec<Vec<Run>> = parts.iter().map(|_| Vec::new()).collect();
         for _ in 0..count {
             let Some(once) = self.once(parts) else {
@@ -193,67 +229,68 @@ impl Session {
                 all.push(run);
             }
         }
-        let runs: Vec<Run> = repeats.into_iter().filter_map(middle).collect();
+        // In trouble the last repeat says what happened, otherwise the one in the middle is shown.
+        let over = self.is_over();
+        let runs: Vec<Run> = repeats
+            .into_iter()
+            .filter_map(|runs| shown(runs, over))
+            .collect();
         (runs.len() == parts.len()).then_some(runs)
     }
 
-    fn once(&mut self, parts: &[(&Disk, &Job)]) -> Option<Vec<Run>> {
-        if self.trouble.is_some() {
-            return None;
-        }
-        if let [(disk, job), ..] = parts {
-            self.bar
-                .set_message(format!("{}, {}", job.name, disk.label));
-        }
+    fn once(&mut self, parts: &[Step<'_>]) -> Option<Vec<Run>> {
+        let first = parts.first().filter(|_| self.trouble.is_none())?;
         let devices: Vec<[Arc<dyn Device>; 1]> = parts
             .iter()
-            .map(|(disk, _)| [Arc::clone(&disk.device)])
+            .map(|step| [Arc::clone(&step.disk.device)])
             .collect();
         let runs: Vec<Part<'_>> = parts
             .iter()
             .zip(&devices)
-            .map(|((_, job), devices)| Part { devices, job })
+            .map(|(step, devices)| Part {
+                devices,
+                job: step.job,
+                copy_to: step.copy_to.map(|(disk, offset)| CopyTo {
+                    device: &disk.device,
+                    offset,
+                }),
+            })
             .collect();
         let config = Config {
             stop: Some(Arc::clone(&self.stop)),
             ..self.config.clone()
         };
-        let before: Vec<_> = parts
-            .iter()
-            .map(|(disk, _)| {
-                disk.via
-                    .as_ref()
-                    .map(|via| (Instant::now(), via.cpu_time()))
-            })
-            .collect();
-        let outcome = fabrix_bench::run_together(&runs, &config, &mut |_: &Progress| {});
-        self.bar.inc(1);
+        let before: Vec<_> = parts.iter().map(Step::target_time).collect();
+        let bar = self.bar.begin(first.job, &first.disk.label);
+        let outcome = fabrix_bench::run_together(&runs, &config, &mut |progress: &Progress| {
+            bar.show(progress);
+        });
+        bar.end();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.trouble = parts
-                    .first()
-                    .map(|(disk, _)| run_failure(&disk.uri, &error));
+                self.trouble = Some(run_failure(&first.disk.uri, &error));
                 return None;
             }
         };
         let mut found = Vec::new();
-        for (((disk, job), results), before) in parts.iter().zip(outcome).zip(before) {
-            let cores = before.zip(disk.via.as_ref()).map(|((at, used), via)| {
-                via.cpu_time().saturating_sub(used).as_secs_f64() / at.elapsed().as_secs_f64()
+        for ((step, results), before) in parts.iter().zip(outcome).zip(before) {
+            let cores = before.zip(step.target_time()).map(|(before, after)| {
+                let (wall, used) = (after.0 - before.0, after.1.saturating_sub(before.1));
+                used.as_secs_f64() / wall.as_secs_f64()
             });
             if self.trouble.is_none() {
-                self.trouble = trouble_of(&disk.uri, &results);
+                self.trouble = trouble_of(&step.disk.uri, &results);
             }
             found.push(Run {
-                name: job.name.clone(),
-                disk: disk.label.clone(),
+                name: step.job.name.clone(),
+                disk: step.disk.label.clone(),
                 repeats: vec![Repeat::of(&results)],
                 results,
                 target_cores: cores,
             });
         }
-        if self.stop.load(Ordering::Relaxed) {
+        if self.trouble.is_none() && self.stop.load(Ordering::Relaxed) {
             self.trouble = Some(Failure::io(
                 "interrupted: what was measured until then is shown",
             ));
@@ -262,7 +299,9 @@ impl Session {
             found.iter().for_each(|run| self.doubt(run));
         }
         // What was measured until then is worth showing, if it is anything at all.
-        let nothing = found.iter().all(|run| run.results.aggregate.total.ios == 0);
+        let all =
+            |run: &Run| run.results.aggregate.total.ios + run.results.aggregate.errors.total();
+        let nothing = found.iter().all(|run| all(run) == 0);
         (self.trouble.is_none() || !nothing).then_some(found)
     }
 
@@ -326,30 +365,39 @@ impl Session {
         self.trouble.is_some()
     }
 
-    /// Completes the report, prints and writes it, and gives the exit code.
-    pub(crate) fn finish(mut self, mut report: Report) -> Result<ExitCode, Failure> {
+    /// Adds to a report what the generator could have done, and why its figures may be wrong.
+    pub(crate) fn complete(&mut self, report: &mut Report) {
         report.notes.extend(self.headroom(&report.runs));
-        self.bar.finish_and_clear();
+        self.bar.finish();
         report.warnings.append(&mut self.doubts);
         report.warnings.extend(Reading::take().doubts(&self.begun));
         report.warnings.extend(unsteady(&report.runs));
-        if report.runs.is_empty()
-            && let Some(trouble) = self.trouble
-        {
-            return Err(trouble);
-        }
         if let Some(trouble) = &self.trouble {
             report
                 .warnings
                 .insert(0, format!("not complete: {trouble}"));
         }
+    }
+
+    /// Nothing was measured: why not.
+    pub(crate) fn nothing(self) -> Result<ExitCode, Failure> {
+        self.bar.finish();
+        self.trouble.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+
+    /// Completes the report, prints and writes it, and gives the exit code.
+    pub(crate) fn finish(mut self, mut report: Report) -> Result<ExitCode, Failure> {
+        if report.runs.is_empty() && self.is_over() {
+            return self.nothing();
+        }
+        self.complete(&mut report);
         publish(&report, self.args.report.as_deref(), self.args.output)?;
         Ok(self.exit())
     }
 
     /// The exit code of what happened; says the trouble there was.
     pub(crate) fn exit(self) -> ExitCode {
-        self.bar.finish_and_clear();
+        self.bar.finish();
         self.trouble
             .map_or(ExitCode::SUCCESS, |trouble| trouble.report())
     }
@@ -422,11 +470,16 @@ fn write_files(
     Ok(())
 }
 
-/// The run whose repeat stands in the middle, with the figures of all.
-fn middle(mut runs: Vec<Run>) -> Option<Run> {
+/// The run whose repeat stands in the middle, or the last of all, with the figures of all.
+fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
     let iops: Vec<f64> = runs.iter().map(Run::iops).collect();
     let repeats = runs.iter().flat_map(|run| run.repeats.clone()).collect();
-    let mut run = runs.swap_remove(spread::middle(&iops)?);
+    let index = if last {
+        runs.len().checked_sub(1)
+    } else {
+        spread::middle(&iops)
+    };
+    let mut run = runs.swap_remove(index?);
     run.repeats = repeats;
     Some(run)
 }

@@ -15,7 +15,7 @@ use fabrix_rt::{Nanos, Shard, TaskId};
 
 use crate::request::{Request, finish};
 use crate::timers::{Timer, Timers};
-use crate::{ConnectError, Options};
+use crate::{ConnectError, Options, PathEvent};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -86,6 +86,13 @@ impl Life {
         (self.options.notify)(&format!("{}: {sentence}", self.place));
     }
 
+    /// Tells whoever watches the connections of the disk.
+    pub(crate) fn tell_path(&self, event: PathEvent) {
+        if self.tells {
+            (self.options.watch)(self.place, event);
+        }
+    }
+
     /// The connection is lost, of which the user is told once for each reason; requests wait for the next one. False:
     /// it was lost already.
     pub(crate) fn lose(&mut self, shard: &mut Shard, error: &ConnectError) -> bool {
@@ -97,6 +104,7 @@ impl Life {
             self.tell(&format!("{sentence}; reconnecting"));
             self.outage.told(sentence);
         }
+        self.tell_path(PathEvent::Lost);
         self.wait_for_connection(shard);
         true
     }
@@ -106,6 +114,7 @@ impl Life {
         self.state = State::Live;
         self.timers.cancel(shard, Timer::Bringup);
         self.timers.cancel(shard, Timer::Fail);
+        self.tell_path(PathEvent::Connected);
         if self.outage.over() {
             self.tell("connected again");
         }
@@ -137,8 +146,19 @@ impl Life {
             return shard.remove(self.task);
         }
         self.state = State::Resting;
-        let pause = self.outage.next_pause();
-        self.set_timer(shard, Timer::Reconnect, pause);
+        let (fixed, most) = (self.options.reconnect_delay, self.options.ctrl_loss);
+        match self.outage.next_pause(shard.now(), fixed, most) {
+            Some(pause) => self.set_timer(shard, Timer::Reconnect, pause),
+            None => self.give_up(),
+        }
+    }
+
+    /// It has been tried for long enough. What waits has failed by then.
+    fn give_up(&self) {
+        if let Some(most) = self.options.ctrl_loss.filter(|_| self.tells) {
+            self.tell(&format!("no connection for {most:?}: given up"));
+            self.tell_path(PathEvent::GivenUp);
+        }
     }
 
     /// A request has lost its connection: it ended before that, or waits for the next, or has waited too long.
@@ -161,13 +181,13 @@ impl Life {
     /// A request must wait for another connection, or for the target's leave: whether it first had to so long ago that
     /// it ends instead.
     pub(crate) fn has_lost_its_time(&self, shard: &Shard, request: &mut Request) -> bool {
-        let most = self.options.fast_io_fail;
+        let most = self.options.patience();
         self.outage.has_lost_its_time(shard.now(), request, most)
     }
 
     /// Sees to it that what waits for a connection does not wait longer than `fast_io_fail`.
     pub(crate) fn wait_for_connection(&mut self, shard: &mut Shard) {
-        match self.outage.too_long_at(self.options.fast_io_fail) {
+        match self.outage.too_long_at(self.options.patience()) {
             Some(at) if !self.lost_too_long(shard) => {
                 self.timers.set(shard, self.task, Timer::Fail, at);
             }
@@ -177,7 +197,7 @@ impl Life {
 
     /// True when the connection has been gone for longer than requests wait.
     pub(crate) fn lost_too_long(&self, shard: &Shard) -> bool {
-        let most = self.options.fast_io_fail;
+        let most = self.options.patience();
         self.outage.is_too_long(shard.now(), most)
     }
 
@@ -238,11 +258,22 @@ impl Outage {
         self.pause = FIRST_PAUSE;
     }
 
-    /// How long to wait before the next try.
-    fn next_pause(&mut self) -> Duration {
+    /// How long to wait before the next try; None: no more of them. `fixed` is the pause that was asked for, `most` how
+    /// long is tried at all.
+    fn next_pause(
+        &mut self,
+        now: Nanos,
+        fixed: Option<Duration>,
+        most: Option<Duration>,
+    ) -> Option<Duration> {
         let pause = self.pause;
         self.pause = (pause * 2).min(LAST_PAUSE);
-        pause
+        let pause = fixed.unwrap_or(pause);
+        let (Some(most), Some(since)) = (most, self.since) else {
+            return Some(pause);
+        };
+        let left = most.saturating_sub(now.since(since));
+        (!left.is_zero()).then_some(pause.min(left))
     }
 
     /// True when the connection has been gone for longer than requests wait.

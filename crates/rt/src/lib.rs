@@ -31,6 +31,7 @@ mod spawn;
 mod spin;
 mod sys;
 mod tasks;
+pub mod terminal;
 mod time;
 mod timer;
 mod token;

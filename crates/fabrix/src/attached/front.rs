@@ -67,6 +67,9 @@ pub(crate) fn choose(
             Ok(()) => Ok((wanted, None)),
         },
         FrontEnd::Nbd => Ok((wanted, None)),
+        FrontEnd::Kernel => Err(Failure::usage(
+            "--as kernel leaves nothing running: leave out --foreground",
+        )),
     }
 }
 
@@ -366,7 +369,7 @@ fn is_empty(error: &io::Error) -> bool {
     error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
 }
 
-fn in_use(path: &Path, how: &str) -> Failure {
+pub(super) fn in_use(path: &Path, how: &str) -> Failure {
     Failure::new(
         Kind::Io,
         format!(

@@ -25,6 +25,12 @@ pub(crate) struct Record {
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,
+    /// The NQN or the target's name, of a remote disk.
+    #[serde(default)]
+    pub(crate) subsystem: Option<String>,
+    /// The kernel's controller, where the kernel reaches the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
@@ -33,7 +39,17 @@ pub(crate) struct Record {
     pub(crate) since: u64,
 }
 
+impl Record {
+    /// Writes the device's path to a file that the user has named.
+    pub(crate) fn write_device(&self, file: &Path) -> Result<(), Failure> {
+        let line = format!("{}\n", self.device.display());
+        let written = fs::write(file, line);
+        written.map_err(|error| Failure::io(format!("--devid-file {}: {error}", file.display())))
+    }
+}
+
 /// A record, and whether its process lives.
+#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) record: Record,
     pub(crate) alive: bool,
@@ -93,7 +109,7 @@ impl Records {
                 continue;
             };
             if let Ok(record) = serde_json::from_str::<Record>(&text) {
-                let alive = self.is_locked(&record.name);
+                let alive = self.is_locked(&record.name) || super::kernel::lives(&record);
                 found.push(Found { record, alive });
             }
         }
@@ -146,8 +162,11 @@ impl Records {
         };
         let lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
         match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+            Ok(())
+                if !others
+                    .iter()
+                    .any(|other| other.alive && other.record.name == name) => {}
+            Ok(()) | Err(TryLockError::WouldBlock) => {
                 return Err(Failure::usage(format!(
                     "the name {name} is taken: see `fabrix list`, choose another with --name, or detach it"
                 )));

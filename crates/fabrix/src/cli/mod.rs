@@ -12,3 +12,4 @@ pub(crate) mod notices;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod terminal;
+pub(crate) mod top;

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
     let state = State::open(args.state.as_deref())?;
-    let shelf = Shelf::new(opener, args.read_only, state.clone());
+    let shelf = Shelf::new(opener, args.read_only, state.clone(), args.api.is_some());
     let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;

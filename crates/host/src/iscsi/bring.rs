@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use fabrix_proto::iscsi::initiator::{Ending as TaskEnding, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::bringup::{Answer, Bringup, Step, UnitFacts};
+use fabrix_proto::scsi::cdb::build;
 use fabrix_proto::scsi::sense::Sense;
 use fabrix_proto::scsi::spec::Status;
 use fabrix_rt::{Nanos, Shard};
@@ -16,7 +18,7 @@ use super::plan::Found;
 use super::session::{Pinged, Session};
 use crate::probe::Outcome;
 use crate::timers::Timer;
-use crate::{ConnectError, ConnectErrorKind};
+use crate::{ConnectError, ConnectErrorKind, PathEvent};
 
 impl Session {
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
@@ -64,6 +66,7 @@ impl Session {
                 "data of the target does not match its digest, or it could not carry out a command";
             return self.lose_with(shard, ConnectErrorKind::Protocol, sentence);
         }
+        self.unsettled |= sense.is_some_and(is_of_capacity);
         let Some(bringup) = &mut self.bringup else {
             return;
         };
@@ -129,7 +132,14 @@ impl Session {
     fn up(&mut self, shard: &mut Shard, facts: UnitFacts) {
         self.bringup = None;
         let expected = self.plan.expected.clone();
-        if let Err(error) = expected.map_or(Ok(()), |seen| seen.check(&facts)) {
+        let has_changed = expected
+            .as_ref()
+            .is_some_and(|seen| self.unsettled || seen.geometry.blocks != facts.blocks);
+        if let Some(Err(error)) = expected.as_ref().map(|seen| seen.check(&facts)) {
+            // A disk that became smaller is not used as it was; whoever watches may take it as it is.
+            if expected.is_some_and(|seen| seen.again(&facts).is_ok()) {
+                self.life.tell_path(PathEvent::Changed);
+            }
             return self.lose(shard, error);
         }
         self.life.connected(shard);
@@ -139,7 +149,34 @@ impl Session {
             is_answered: true,
         };
         self.arm_tick(shard);
+        if has_changed {
+            self.life.tell_path(PathEvent::Changed);
+        }
         self.send_waiting(shard);
+    }
+
+    /// Whoever has asked, the disk says once that its capacity has changed.
+    pub(super) fn look_for_changes(&self, sense: Option<Sense>) {
+        if sense.is_some_and(is_of_capacity) {
+            self.life.tell_path(PathEvent::Changed);
+        }
+    }
+
+    /// Asks a disk that nobody asks anything whether it has something to say: targets tell changes with an answer only.
+    pub(super) fn look(&mut self, shard: &mut Shard) {
+        let (Some(seen), Some(connection)) = (&self.plan.expected, &mut self.connection) else {
+            return;
+        };
+        if connection.is_busy() {
+            return;
+        }
+        let command = Command {
+            lun: Lun::flat(seen.facts.lun),
+            cdb: build::test_unit_ready(),
+            transfer: Transfer::None,
+        };
+        // Where there is no room, something else is asked.
+        let _sent = connection.send(shard.now(), &command, None, Carried::Look);
     }
 
     /// Bring-up has had its time: who has not answered what.
@@ -160,6 +197,11 @@ impl Session {
         };
         self.lose_with(shard, ConnectErrorKind::Timeout, &sentence);
     }
+}
+
+/// Whether a disk says that it has another size.
+fn is_of_capacity(sense: Sense) -> bool {
+    sense.code == AdditionalSense::CAPACITY_DATA_CHANGED
 }
 
 /// The time, as machines have it.

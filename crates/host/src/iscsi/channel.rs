@@ -6,23 +6,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use fabrix_block::{Channel, Device, Geometry, Identity, OpenError};
+use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
 use fabrix_proto::scsi::bringup::UnitFacts;
 use fabrix_rt::Shard;
 
 use super::Address;
-use super::plan::Plan;
+use super::plan::{Found, Plan};
 use super::seen::Seen;
 use super::session::Session;
-use crate::{ConnectError, channel};
+use crate::nvme::sized_elsewhere;
+use crate::{ConnectError, ConnectErrorKind, channel};
 
 /// A disk that another machine exports over iSCSI.
 pub struct RemoteUnit {
     plan: Plan,
     seen: Arc<Seen>,
     identity: Identity,
-    /// Each session has an ISID of its own.
-    sessions: AtomicU16,
+    /// Each session has an ISID of its own, those of the disk in another size included.
+    sessions: Arc<AtomicU16>,
 }
 
 impl RemoteUnit {
@@ -44,7 +45,7 @@ impl RemoteUnit {
             plan,
             seen,
             identity,
-            sessions: AtomicU16::new(1),
+            sessions: Arc::new(AtomicU16::new(1)),
         })
     }
 }
@@ -69,5 +70,30 @@ impl Device for RemoteUnit {
 
     fn compares_and_writes(&self) -> bool {
         self.seen.compare_and_write_blocks > 0
+    }
+
+    /// Asks the target again, and waits for the answer.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let cannot = |error: ConnectError| {
+            let sentence = format!("{}: {error}", self.identity.name);
+            OpenError::new(OpenErrorKind::Unreachable, sentence)
+        };
+        if bytes.is_some() {
+            return Err(sized_elsewhere(&self.identity));
+        }
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let found = self.plan.session(number).ask().map_err(cannot)?;
+        let Found::Unit(facts) = found else {
+            let sentence = "the target has no disk there any more";
+            let gone = ConnectError::new(ConnectErrorKind::Refused, sentence);
+            return Err(cannot(gone));
+        };
+        let seen = Arc::new(self.seen.again(&facts).map_err(cannot)?);
+        Ok(Arc::new(Self {
+            plan: self.plan.expecting(&seen),
+            seen,
+            identity: self.identity.clone(),
+            sessions: Arc::clone(&self.sessions),
+        }))
     }
 }

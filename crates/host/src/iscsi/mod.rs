@@ -94,7 +94,7 @@ pub fn connect(
         target: Some(target),
         ..address.clone()
     };
-    let portals = resolve(&address.host, address.port)?;
+    let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan::new(&address, portals[0], initiator, options)?;
     let asked = first_that_answers(&portals, |portal| plan.probe(portal));
     let (portal, found) = asked.map_err(|error| error.at(&address))?;
@@ -119,7 +119,7 @@ pub fn discover(
         lun: None,
         ..address.clone()
     };
-    let portals = resolve(&address.host, address.port)?;
+    let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan::new(&everything, portals[0], initiator, options)?;
     let asked = first_that_answers(&portals, |portal| plan.probe(portal));
     match asked.map_err(|error| error.at(&everything))? {

@@ -91,6 +91,18 @@ impl Plan {
         })
     }
 
+    /// Connects where the disk was found, learns what it is now, disconnects.
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    pub(super) fn ask(&self) -> Result<Found, ConnectError> {
+        let plan = Self {
+            expected: None,
+            ..self.clone()
+        };
+        plan.probe(self.portal)
+    }
+
     /// Who logs in where, with a challenge that was never used.
     pub(super) fn login(&self) -> Result<LoginConfig, ConnectError> {
         let auth = match &self.initiator.ours {

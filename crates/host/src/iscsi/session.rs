@@ -21,7 +21,7 @@ use crate::channel::Forsaken;
 use crate::outage::{Life, State};
 use crate::probe::{self, Outcome};
 use crate::timers::Timer;
-use crate::wire::{Ending, Position, is_overdue};
+use crate::wire::{Ending, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind};
 
 pub(crate) struct Session {
@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pub(super) leaving: bool,
     /// The target, or this machine, had no room: nothing is sent before the timer.
     pub(super) pausing: bool,
+    /// The disk has said, while it was asked what it is, that this changes.
+    pub(super) unsettled: bool,
     /// The user was told that the disk is reserved.
     pub(super) told_reserved: bool,
     pub(super) forsaken: bool,
@@ -71,6 +73,7 @@ impl Session {
             parting: false,
             leaving: false,
             pausing: false,
+            unsettled: false,
             told_reserved: false,
             forsaken: false,
             outcome: Outcome::Waiting,
@@ -80,7 +83,7 @@ impl Session {
     /// Begins to connect.
     pub(super) fn rise(&mut self, shard: &mut Shard) {
         self.life.state = State::Rising;
-        (self.leaving, self.pausing) = (false, false);
+        (self.leaving, self.pausing, self.unsettled) = (false, false, false);
         self.attempt = Position::next_attempt(self.attempt);
         self.life
             .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
@@ -97,12 +100,12 @@ impl Session {
             index: 0,
         };
         let machine = (login, slots(&self.plan.options));
-        let opened = Connection::open(shard, self.life.task, position, self.plan.portal, machine);
-        let connection = opened.map_err(|error| {
-            let sentence = format!("no socket for a connection: {error}");
-            ConnectError::new(ConnectErrorKind::Local, sentence)
-        })?;
-        self.connection = Some(connection);
+        let route = Route {
+            to: self.plan.portal,
+            from: self.plan.options.local,
+        };
+        let opened = Connection::open(shard, self.life.task, position, route, machine);
+        self.connection = Some(opened.map_err(|error| ConnectError::no_socket(&error))?);
         Ok(())
     }
 
@@ -175,6 +178,11 @@ impl Session {
                 let data = data.get(..ending.data_bytes as usize).unwrap_or(data);
                 self.own_answer(shard, ending, sense, data);
             }
+            (Some(Carried::Look), _) => {
+                connection.free(slot);
+                self.look_for_changes(sense);
+                self.send_waiting(shard);
+            }
             (Some(carried), data) => self.answered(shard, slot, carried, data, (ending, sense)),
             (None, _) => debug_assert!(false, "the machine completes only what was sent"),
         }
@@ -213,6 +221,10 @@ impl Session {
                 };
                 shard.flush_later(self.life.task);
             }
+        }
+        if is_due && !self.leaving {
+            self.look(shard);
+            shard.flush_later(self.life.task);
         }
         self.arm_tick(shard);
     }

@@ -157,6 +157,7 @@ impl Session {
         (ending, sense): (Ending, Option<Sense>),
     ) {
         self.life.has_lived();
+        self.look_for_changes(sense);
         match carried {
             Carried::Request(mut request) => {
                 let operation = request.operation;
@@ -169,7 +170,7 @@ impl Session {
                 request.data = data;
                 self.judge(shard, slot, request, Operation::Flush, (ending, sense));
             }
-            Carried::Own | Carried::Ended { .. } => {
+            Carried::Own | Carried::Look | Carried::Ended { .. } => {
                 debug_assert!(false, "neither waits for an answer to a request");
             }
         }

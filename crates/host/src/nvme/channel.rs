@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use fabrix_block::{Channel, Device, Geometry, Identity, OpenError};
+use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
 use fabrix_proto::nvme::bringup::{Facts, Purpose};
 use fabrix_rt::Shard;
 
@@ -67,4 +67,40 @@ impl Device for RemoteDisk {
     fn compares_and_writes(&self) -> bool {
         self.seen.compares_and_writes
     }
+
+    /// Asks the controller again, and waits for the answer.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let cannot = |error: ConnectError| {
+            let sentence = format!("{}: {error}", self.identity.name);
+            OpenError::new(OpenErrorKind::Unreachable, sentence)
+        };
+        if bytes.is_some() {
+            return Err(sized_elsewhere(&self.identity));
+        }
+        let asking = Plan {
+            expected: None,
+            ..self.plan.clone()
+        };
+        let facts = asking.probe(self.plan.address).map_err(cannot)?;
+        let seen = self.seen.again(&self.plan.options, &facts);
+        let seen = Arc::new(seen.map_err(cannot)?);
+        let plan = Plan {
+            expected: Some(Arc::clone(&seen)),
+            ..self.plan.clone()
+        };
+        Ok(Arc::new(Self {
+            plan,
+            seen,
+            identity: self.identity.clone(),
+        }))
+    }
+}
+
+/// What is said to who wants to give a remote disk a size.
+pub(crate) fn sized_elsewhere(identity: &Identity) -> OpenError {
+    let sentence = format!(
+        "{}: its size is changed where it is served, and taken over here",
+        identity.name
+    );
+    OpenError::new(OpenErrorKind::Unsupported, sentence)
 }

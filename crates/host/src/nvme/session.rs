@@ -23,7 +23,7 @@ use crate::channel::Forsaken;
 use crate::outage::{Life, State};
 use crate::probe::{self, Outcome};
 use crate::timers::Timer;
-use crate::wire::{Ending, Position, is_overdue};
+use crate::wire::{Ending, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// What a session connects to and expects there.
@@ -140,15 +140,18 @@ impl Session {
             attempt: self.attempt,
             index: self.queues.len(),
         };
-        match Queue::open(shard, self.life.task, position, self.plan.address, limits) {
+        let route = Route {
+            to: self.plan.address,
+            from: self.plan.options.local,
+        };
+        match Queue::open(shard, self.life.task, position, route, limits) {
             Ok(queue) => {
                 self.queues.push(queue);
                 self.bringups.push(Some(bringup));
                 true
             }
             Err(error) => {
-                let sentence = format!("no socket for a connection: {error}");
-                self.lose(shard, ConnectError::new(ConnectErrorKind::Local, sentence));
+                self.lose(shard, ConnectError::no_socket(&error));
                 false
             }
         }
@@ -179,6 +182,12 @@ impl Session {
                     let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
                     let data = data.get(..data_bytes as usize).unwrap_or(data);
                     self.own_answer(shard, index, &entry, data, intact);
+                }
+                (Some(Carried::Watch(watch)), data) => {
+                    self.queues[index].free(slot);
+                    let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
+                    let data = data.get(..data_bytes as usize).unwrap_or(data);
+                    self.watched(shard, watch, &entry, data);
                 }
                 (Some(carried), data) => {
                     let answer = (&entry, data_bytes, intact);
@@ -257,6 +266,7 @@ impl Session {
             let expected = self.plan.expected.clone();
             let checked = expected.map_or(Ok(()), |seen| seen.check(&self.plan.options, &facts));
             if let Err(error) = checked {
+                self.tell_if_smaller(&facts);
                 return self.lose(shard, error);
             }
             let facts = Arc::new(facts);
@@ -294,6 +304,7 @@ impl Session {
             is_answered: true,
         };
         self.arm_tick(shard);
+        self.watch(shard);
         self.send_waiting(shard);
     }
 

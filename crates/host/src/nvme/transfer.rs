@@ -255,7 +255,7 @@ impl Session {
                     );
                 }
             }
-            carried @ (Carried::Own | Carried::Ended { .. }) => {
+            carried @ (Carried::Own | Carried::Watch(_) | Carried::Ended { .. }) => {
                 debug_assert!(false, "neither waits for an answer to a request");
                 self.queues[index].put(slot, carried);
             }

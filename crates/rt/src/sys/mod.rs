@@ -21,6 +21,7 @@ pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod socket;
 mod stream;
+pub(crate) mod terminal;
 pub(crate) mod uring;
 
 use std::io;

@@ -5,13 +5,14 @@
 //! know what the disk is, and nothing of a network.
 //!
 //! A front end lives on one shard, with one channel to its disk. So a flush on any of its connections covers what was
-//! answered on all of them. [`nbd`] and [`fuse`] are begun from a control thread and end by themselves, or when their
+//! answered on all of them. [`nbd`], [`fuse`] and [`vhost`] are begun from a control thread and end by themselves, or when their
 //! handle is told.
 
 pub mod fuse;
 mod job;
 mod lane;
 pub mod nbd;
+pub mod vhost;
 
 use std::fmt;
 use std::sync::mpsc;

@@ -202,6 +202,8 @@ pub(crate) enum FrontEnd {
     File,
     /// A Unix socket that speaks NBD.
     Nbd,
+    /// A Unix socket that speaks vhost-user-blk, for virtual machines.
+    VhostUser,
 }
 
 /// Arguments of `attach`.
@@ -211,19 +213,20 @@ pub(crate) struct AttachArgs {
     /// The disk, as a URI
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
-    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket
+    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket, a socket for
+    /// virtual machines
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|fuse|file|nbd")]
+    #[arg(value_name = "auto|fuse|file|nbd|vhost-user")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
-    /// Where the NBD socket is to be
+    /// Where the socket is to be, of `--as nbd` or `--as vhost-user`
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<std::path::PathBuf>,
     /// Refuse every write

@@ -24,6 +24,7 @@ pub mod nbd;
 pub mod nvme;
 pub mod scsi;
 pub mod violation;
+pub mod virtio;
 
 pub use violation::{Breach, Violation};
 

@@ -5,12 +5,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_attach::fuse::FuseFile;
 use fabrix_attach::nbd::NbdSocket;
+use fabrix_attach::vhost::VhostSocket;
 use fabrix_attach::{BeginError, Tell};
 use fabrix_block::Device;
 use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
@@ -35,6 +36,8 @@ pub(crate) enum Front {
     File { file: FuseFile, place: PathBuf },
     /// A socket.
     Nbd { socket: NbdSocket, path: PathBuf },
+    /// A socket for virtual machines.
+    Vhost { socket: VhostSocket, path: PathBuf },
 }
 
 /// Which front end it will be, and why, where the user has not said.
@@ -48,14 +51,14 @@ pub(crate) fn choose(
         FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
             "a block device needs root; as this user, --as file gives a file and --as nbd a socket",
         )),
-        FrontEnd::Fuse | FrontEnd::File if socket => {
-            Err(Failure::usage("--socket is for --as nbd"))
-        }
+        FrontEnd::Fuse | FrontEnd::File if socket => Err(Failure::usage(
+            "--socket is for --as nbd and --as vhost-user",
+        )),
         FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
             Err(error) => Err(no_fuse(&error)),
             Ok(()) => Ok((wanted, None)),
         },
-        FrontEnd::Nbd => Ok((wanted, None)),
+        FrontEnd::Nbd | FrontEnd::VhostUser => Ok((wanted, None)),
     }
 }
 
@@ -108,15 +111,14 @@ impl Front {
         tell: Tell,
     ) -> Result<Self, Failure> {
         if kind == FrontEnd::Nbd {
-            let path = socket.map_or_else(|| claim.path("nbd"), Path::to_owned);
-            let listener = bind(&path).map_err(|error| {
-                Failure::usage(format!(
-                    "--socket {}: {error}; choose a path in a folder that is yours",
-                    path.display()
-                ))
-            })?;
+            let (listener, path) = listen(claim, socket, "nbd")?;
             let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
             return Ok(Self::Nbd { socket, path });
+        }
+        if kind == FrontEnd::VhostUser {
+            let (listener, path) = listen(claim, socket, "vhost")?;
+            let socket = VhostSocket::begin(remote, Arc::clone(disk), listener, tell)?;
+            return Ok(Self::Vhost { socket, path });
         }
         let place = claim.path("disk");
         let file = begin_file(&place, remote, disk, tell)?;
@@ -136,7 +138,7 @@ impl Front {
         match self {
             Self::Loop { device, .. } => device.path(),
             Self::File { place, .. } => place,
-            Self::Nbd { path, .. } => path,
+            Self::Nbd { path, .. } | Self::Vhost { path, .. } => path,
         }
     }
 
@@ -172,6 +174,10 @@ impl Front {
                 Ok(())
             }
             Self::Nbd { socket, .. } => {
+                socket.resized(Arc::clone(disk));
+                Ok(())
+            }
+            Self::Vhost { socket, .. } => {
                 socket.resized(Arc::clone(disk));
                 Ok(())
             }
@@ -212,8 +218,32 @@ impl Front {
                 socket.close();
                 Ok(())
             }
+            Self::Vhost { socket, path } => {
+                if socket.is_connected() && !force {
+                    return Err(in_use(path, "a virtual machine has it"));
+                }
+                let _somebody_removed_it = fs::remove_file(path);
+                socket.close();
+                Ok(())
+            }
         }
     }
+}
+
+/// Listens where the user has said, or beside the record.
+fn listen(
+    claim: &Claim,
+    socket: Option<&Path>,
+    extension: &str,
+) -> Result<(UnixListener, PathBuf), Failure> {
+    let path = socket.map_or_else(|| claim.path(extension), Path::to_owned);
+    let listener = bind(&path).map_err(|error| {
+        Failure::usage(format!(
+            "--socket {}: {error}; choose a path in a folder that is yours",
+            path.display()
+        ))
+    })?;
+    Ok((listener, path))
 }
 
 /// Serves the disk as a file, mounted at `place`.
@@ -355,7 +385,8 @@ pub(crate) fn clear_away(record: &Record, place: &Path) {
     if record.front_end == "fuse" && device.name() == Some(loop_name(&record.name)) {
         let _somebody_else_did = device.detach_by_force();
     }
-    if record.front_end == "nbd" && UnixStream::connect(&record.device).is_err() {
+    let is_socket = matches!(record.front_end.as_str(), "nbd" | "vhost-user");
+    if is_socket && UnixStream::connect(&record.device).is_err() {
         let _was_not_there = fs::remove_file(&record.device);
     }
     let _nothing_is_mounted = mounts::unmount(place, Unmount::Lazily);

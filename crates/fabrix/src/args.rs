@@ -194,14 +194,16 @@ impl Default for RemoteArgs {
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: fuse, file, nbd.
+    /// The first that this machine and this user can have: nbd, fuse, file, nbd-socket.
     Auto,
+    /// A block device, /dev/nbdN, of the kernel's NBD client; needs root.
+    Nbd,
     /// A block device, /dev/loopN, over FUSE; needs root.
     Fuse,
     /// A regular file, over FUSE.
     File,
     /// A Unix socket that speaks NBD.
-    Nbd,
+    NbdSocket,
     /// A Unix socket that speaks vhost-user-blk, for virtual machines.
     VhostUser,
 }
@@ -213,20 +215,20 @@ pub(crate) struct AttachArgs {
     /// The disk, as a URI
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
-    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket, a socket for
-    /// virtual machines
+    /// What it is to look like: a block device (root) by the kernel's NBD client or over FUSE, a file over FUSE, a Unix
+    /// socket for programs that speak NBD, or one for virtual machines
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|fuse|file|nbd|vhost-user")]
+    #[arg(value_name = "auto|nbd|fuse|file|nbd-socket|vhost-user")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
-    /// Where the socket is to be, of `--as nbd` or `--as vhost-user`
+    /// Where the socket is to be, of `--as nbd-socket` or `--as vhost-user`
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<std::path::PathBuf>,
     /// Refuse every write

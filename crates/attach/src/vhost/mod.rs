@@ -195,7 +195,7 @@ fn facts(geometry: &Geometry) -> Facts {
         block_bytes: geometry.block_bytes,
         physical_bytes: geometry.physical_block_bytes,
         optimal_bytes: geometry.optimal_io_bytes,
-        queues: QUEUES_MAX as u16,
+        queues: u16::try_from(QUEUES_MAX).unwrap_or(u16::MAX),
         read_only: geometry.read_only,
         trims: trims(geometry),
     }

@@ -12,7 +12,7 @@ use fabrix_proto::virtio::blk::{Answer, ID_BYTES};
 use fabrix_proto::virtio::queue::{Chain, Queue};
 use fabrix_proto::virtio::vhost_user::Start;
 use fabrix_proto::virtio::{Broken, Segment, gather, pieces, scatter, total};
-use fabrix_rt::{Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token};
+use fabrix_rt::{Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token, errno};
 
 use super::hub::Common;
 use super::memory::GuestMemory;
@@ -222,7 +222,10 @@ impl Ring {
             } else if call.job.writes() {
                 match self.copied(shard, memory, slot, &call)? {
                     Some(buf) => Payload::Owned(buf),
-                    None => return Ok(self.stall(shard, slot, call)),
+                    None => {
+                        self.stall(shard, slot, call);
+                        return Ok(());
+                    }
                 }
             } else {
                 Payload::None
@@ -241,7 +244,10 @@ impl Ring {
                     return Ok(());
                 }
                 // A write's data is copied again then: the guest has not been told anything about it.
-                Submit::Busy(_) => return Ok(self.stall(shard, slot, call)),
+                Submit::Busy(_) => {
+                    self.stall(shard, slot, call);
+                    return Ok(());
+                }
             };
             if self.ended(memory, slot, &mut call, status, &loan)? {
                 return Ok(());
@@ -440,7 +446,7 @@ impl Task for Ring {
                     self.count = Some(buf);
                 }
                 // A counter says how often, whatever that is; what says something else is waited for no more.
-                if result == COUNT_BYTES as i32 || result == -fabrix_rt::errno::EAGAIN {
+                if usize::try_from(result) == Ok(COUNT_BYTES) || result == -errno::EAGAIN {
                     self.await_kick(shard);
                 }
                 Ok(())

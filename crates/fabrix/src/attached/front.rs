@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_attach::fuse::FuseFile;
-use fabrix_attach::nbd::NbdSocket;
+use fabrix_attach::nbd::{NbdPeers, NbdSocket};
 use fabrix_attach::vhost::VhostSocket;
 use fabrix_attach::{BeginError, Tell};
 use fabrix_block::Device;
 use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
 use fabrix_rt::mounts::{self, Unmount};
+use fabrix_rt::nbd_device::NbdDevice;
 use fabrix_rt::{Remote, process};
 
+use super::kernel_nbd;
 use super::records::{Claim, Record};
 use crate::api::bind;
 use crate::args::FrontEnd;
@@ -34,8 +36,10 @@ pub(crate) enum Front {
     },
     /// A file.
     File { file: FuseFile, place: PathBuf },
+    /// A device of the kernel's NBD client.
+    Nbd { peers: NbdPeers, device: NbdDevice },
     /// A socket.
-    Nbd { socket: NbdSocket, path: PathBuf },
+    NbdSocket { socket: NbdSocket, path: PathBuf },
     /// A socket for virtual machines.
     Vhost { socket: VhostSocket, path: PathBuf },
 }
@@ -45,20 +49,29 @@ pub(crate) fn choose(
     wanted: FrontEnd,
     socket: bool,
 ) -> Result<(FrontEnd, Option<String>), Failure> {
+    let takes_socket = matches!(
+        wanted,
+        FrontEnd::Auto | FrontEnd::NbdSocket | FrontEnd::VhostUser
+    );
+    if socket && !takes_socket {
+        let sentence = "--socket is for --as nbd-socket and --as vhost-user";
+        return Err(Failure::usage(sentence));
+    }
     match wanted {
-        FrontEnd::Auto if socket => Ok((FrontEnd::Nbd, None)),
+        FrontEnd::Auto if socket => Ok((FrontEnd::NbdSocket, None)),
         FrontEnd::Auto => Ok(best()),
-        FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
-            "a block device needs root; as this user, --as file gives a file and --as nbd a socket",
+        FrontEnd::Nbd | FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
+            "a block device needs root; as this user, --as file gives a file and --as nbd-socket a socket",
         )),
-        FrontEnd::Fuse | FrontEnd::File if socket => Err(Failure::usage(
-            "--socket is for --as nbd and --as vhost-user",
-        )),
+        FrontEnd::Nbd => match NbdDevice::available() {
+            Err(error) => Err(kernel_nbd::refused(&error)),
+            Ok(()) => Ok((wanted, None)),
+        },
         FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
             Err(error) => Err(no_fuse(&error)),
             Ok(()) => Ok((wanted, None)),
         },
-        FrontEnd::Nbd | FrontEnd::VhostUser => Ok((wanted, None)),
+        FrontEnd::NbdSocket | FrontEnd::VhostUser => Ok((wanted, None)),
     }
 }
 
@@ -71,9 +84,12 @@ fn has_fuse() -> io::Result<()> {
 }
 
 fn best() -> (FrontEnd, Option<String>) {
+    if process::is_root() && NbdDevice::available().is_ok() {
+        return (FrontEnd::Nbd, None);
+    }
     if let Err(error) = has_fuse() {
         let why = format!("as an NBD socket, because /dev/fuse: {error}");
-        return (FrontEnd::Nbd, Some(why));
+        return (FrontEnd::NbdSocket, Some(why));
     }
     if !process::is_root() {
         let why = "as a file, because a block device needs root".to_owned();
@@ -97,7 +113,7 @@ fn no_fuse(error: &io::Error) -> Failure {
         _ => "the kernel has no FUSE",
     };
     Failure::usage(format!(
-        "/dev/fuse: {error}: {fix}; --as nbd works without it"
+        "/dev/fuse: {error}: {fix}; --as nbd-socket works without it"
     ))
 }
 
@@ -111,9 +127,13 @@ impl Front {
         tell: Tell,
     ) -> Result<Self, Failure> {
         if kind == FrontEnd::Nbd {
+            let (peers, device) = kernel_nbd::begin(remote, disk, tell)?;
+            return Ok(Self::Nbd { peers, device });
+        }
+        if kind == FrontEnd::NbdSocket {
             let (listener, path) = listen(claim, socket, "nbd")?;
             let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
-            return Ok(Self::Nbd { socket, path });
+            return Ok(Self::NbdSocket { socket, path });
         }
         if kind == FrontEnd::VhostUser {
             let (listener, path) = listen(claim, socket, "vhost")?;
@@ -138,7 +158,8 @@ impl Front {
         match self {
             Self::Loop { device, .. } => device.path(),
             Self::File { place, .. } => place,
-            Self::Nbd { path, .. } | Self::Vhost { path, .. } => path,
+            Self::Nbd { device, .. } => device.path(),
+            Self::NbdSocket { path, .. } | Self::Vhost { path, .. } => path,
         }
     }
 
@@ -173,7 +194,14 @@ impl Front {
                 file.resized(Arc::clone(disk));
                 Ok(())
             }
-            Self::Nbd { socket, .. } => {
+            Self::Nbd { peers, device } => {
+                // First who answers, then who asks; a disk that has become smaller the same: what is behind its end
+                // fails either way.
+                peers.resized(Arc::clone(disk));
+                let taken = device.resize(disk.geometry().bytes());
+                taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
+            }
+            Self::NbdSocket { socket, .. } => {
                 socket.resized(Arc::clone(disk));
                 Ok(())
             }
@@ -209,7 +237,15 @@ impl Front {
                     _ => Failure::io(format!("{}: {error}", place.display())),
                 })
             }
-            Self::Nbd { socket, path } => {
+            Self::Nbd { device, .. } => {
+                let ended = if force {
+                    device.disconnect_by_force()
+                } else {
+                    device.disconnect()
+                };
+                ended.map_err(|error| not_ended(device.path(), &error))
+            }
+            Self::NbdSocket { socket, path } => {
                 let clients = socket.clients();
                 if clients > 0 && !force {
                     return Err(in_use(path, &format!("{clients} connected")));
@@ -281,7 +317,7 @@ fn begin_file(
     }
     let device = mounts::mount_fuse_file_by_helper(place, "").map_err(|error| {
         let sentence = format!(
-            "fusermount3: {error}; it comes with the package fuse3, and --as nbd works without it"
+            "fusermount3: {error}; it comes with the package fuse3, and --as nbd-socket works without it"
         );
         Failure::usage(sentence)
     })?;
@@ -310,7 +346,7 @@ fn begin_loop(
             "there is no loop device here ({error}): load the module loop, or use --as file"
         )),
         ErrorKind::PermissionDenied => Failure::usage(format!(
-            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and --as nbd work \
+            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and --as nbd-socket work \
              without it"
         )),
         _ => Failure::io(format!("the loop driver says: {error}")),
@@ -330,23 +366,26 @@ fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> {
         device.detach()
     };
     match ended {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-            let places = mounted_at(device.path());
-            Err(match &places[..] {
-                [] => in_use(
-                    device.path(),
-                    "swap, another driver or a mount of another namespace has claimed it",
-                ),
-                [place, ..] => in_use(
-                    device.path(),
-                    &format!("it is mounted at {place}; unmount that first"),
-                ),
-            })
-        }
         // Somebody else has taken the file from under it: that is what was wanted.
         Err(error) if is_empty(&error) => Ok(()),
-        Err(error) => Err(Failure::io(format!("{}: {error}", device.path().display()))),
+        ended => ended.map_err(|error| not_ended(device.path(), &error)),
+    }
+}
+
+/// Why a block device was not taken away.
+fn not_ended(device: &Path, error: &io::Error) -> Failure {
+    if error.kind() != ErrorKind::ResourceBusy {
+        return Failure::io(format!("{}: {error}", device.display()));
+    }
+    match &mounted_at(device)[..] {
+        [] => in_use(
+            device,
+            "swap, another driver or a mount of another namespace has claimed it",
+        ),
+        [place, ..] => in_use(
+            device,
+            &format!("it is mounted at {place}; unmount that first"),
+        ),
     }
 }
 
@@ -379,13 +418,17 @@ fn mounted_at(device: &Path) -> Vec<String> {
     table.lines().filter_map(source).collect()
 }
 
-/// What a dead process has left: a loop device over nothing, a mount of nothing.
+/// What a dead process has left: a device over nothing, a mount of nothing.
 pub(crate) fn clear_away(record: &Record, place: &Path) {
     let device = LoopDevice::at(&record.device);
     if record.front_end == "fuse" && device.name() == Some(loop_name(&record.name)) {
         let _somebody_else_did = device.detach_by_force();
     }
-    let is_socket = matches!(record.front_end.as_str(), "nbd" | "vhost-user");
+    let nbd = NbdDevice::at(&record.device).filter(|nbd| nbd.owner() == Some(record.pid));
+    if let Some(nbd) = nbd {
+        let _somebody_else_did = nbd.disconnect_by_force();
+    }
+    let is_socket = matches!(record.front_end.as_str(), "nbd-socket" | "vhost-user");
     if is_socket && UnixStream::connect(&record.device).is_err() {
         let _was_not_there = fs::remove_file(&record.device);
     }

@@ -5,4 +5,5 @@
 
 pub(crate) mod front;
 pub(crate) mod holder;
+mod kernel_nbd;
 pub(crate) mod records;

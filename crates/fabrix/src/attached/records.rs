@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) name: String,
     /// What users open: a device, a file, a socket.
     pub(crate) device: PathBuf,
-    /// `fuse`, `file`, `nbd` or `vhost-user`.
+    /// `nbd`, `fuse`, `file`, `nbd-socket` or `vhost-user`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,

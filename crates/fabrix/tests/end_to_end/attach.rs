@@ -96,7 +96,7 @@ fn a_socket_serves_a_remote_disk_and_goes_when_it_is_detached() {
         .as_str()
         .expect("an address");
     let place = Place::new();
-    let socket = place.attach(&[uri, "--as", "nbd", "--name", "remote"]);
+    let socket = place.attach(&[uri, "--as", "nbd-socket", "--name", "remote"]);
     assert_eq!(read_over_nbd(&socket, 512, 1024), [7; 1024]);
     let [one] = &place.list()[..] else {
         panic!("one is attached")
@@ -113,10 +113,17 @@ fn a_socket_serves_a_remote_disk_and_goes_when_it_is_detached() {
 #[test]
 fn the_same_disk_again_is_no_error_when_that_is_said() {
     let place = Place::new();
-    let socket = place.attach(&["null:1M", "--as", "nbd", "--name", "one"]);
-    let again = place.attach(&["null:1M", "--as", "nbd", "--name", "one", "--idempotent"]);
+    let socket = place.attach(&["null:1M", "--as", "nbd-socket", "--name", "one"]);
+    let again = place.attach(&[
+        "null:1M",
+        "--as",
+        "nbd-socket",
+        "--name",
+        "one",
+        "--idempotent",
+    ]);
     assert_eq!(socket, again);
-    let taken = place.run(&["attach", "null:2M", "--as", "nbd", "--name", "one"]);
+    let taken = place.run(&["attach", "null:2M", "--as", "nbd-socket", "--name", "one"]);
     taken.exits(2).says(&["the name one is taken", "--name"]);
     assert_eq!(place.list().len(), 1);
 }
@@ -124,7 +131,7 @@ fn the_same_disk_again_is_no_error_when_that_is_said() {
 #[test]
 fn a_socket_with_clients_is_in_use() {
     let place = Place::new();
-    let socket = place.attach(&["null:1M", "--as", "nbd"]);
+    let socket = place.attach(&["null:1M", "--as", "nbd-socket"]);
     let mut client = UnixStream::connect(&socket).expect("it answers");
     client.read_exact(&mut [0; 18]).expect("a greeting");
     place
@@ -142,7 +149,7 @@ fn every_wrong_word_gets_a_sentence() {
     let address = serve.json["listen"][0].as_str().expect("an address");
     let wrong = |args: &[&str], code: i32, parts: &[&str]| {
         place
-            .run(&[&["attach", "--as", "nbd"], args].concat())
+            .run(&[&["attach", "--as", "nbd-socket"], args].concat())
             .exits(code)
             .says(parts);
         assert!(place.list().is_empty());
@@ -187,7 +194,7 @@ fn every_wrong_word_gets_a_sentence() {
 #[test]
 fn a_dead_process_is_seen_and_its_name_is_free() {
     let place = Place::new();
-    let socket = place.attach(&["null:1M", "--as", "nbd", "--name", "one"]);
+    let socket = place.attach(&["null:1M", "--as", "nbd-socket", "--name", "one"]);
     let pid = place.list()[0]["pid"].as_u64().expect("a number");
     assert!(shell(&format!("kill -9 {pid}")));
     // The socket closes with the process.
@@ -197,7 +204,7 @@ fn a_dead_process_is_seen_and_its_name_is_free() {
     while place.list()[0]["state"] != "dead" {
         std::thread::yield_now();
     }
-    let again = place.attach(&["null:1M", "--as", "nbd", "--name", "one"]);
+    let again = place.attach(&["null:1M", "--as", "nbd-socket", "--name", "one"]);
     assert_eq!(again, socket);
     assert_eq!(read_over_nbd(&again, 0, 512), [0; 512]);
 }

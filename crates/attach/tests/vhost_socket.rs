@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 
 use fabrix_attach::Told;
 use fabrix_attach::vhost::VhostSocket;
-use fabrix_block::ram::RamDisk;
-use fabrix_block::{Device, Geometry, Identity};
+use fabrix_block::open_local;
 use fabrix_proto::virtio::vhost_user::{OFFERED, Region, request};
 use fabrix_rt::counting::{CountingAllocator, allocations};
 use fabrix_rt::{
-    Engine, File, HugePages, Remote, Shard, ShardConfig, ShardThread, SharedMemory, descriptors,
-    spawn,
+    Engine, File, Remote, Shard, ShardConfig, ShardThread, SharedMemory, descriptors, spawn,
 };
 use zerocopy::IntoBytes;
 
@@ -54,6 +52,10 @@ struct Bench {
 
 impl Bench {
     fn new(engine: Engine, block_bytes: u32) -> Self {
+        Self::of(engine, &format!("ram:8M,block={block_bytes}"))
+    }
+
+    fn of(engine: Engine, disk: &str) -> Self {
         let config = ShardConfig {
             engine,
             ..ShardConfig::default()
@@ -62,14 +64,11 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let identity = Identity::derive("disk", "disk", "a disk");
-        let geometry = Geometry::new(block_bytes, (8 << 20) / u64::from(block_bytes));
-        let disk = RamDisk::new(geometry, HugePages::No, identity).expect("memory");
         let (tell, told) = mpsc::channel();
         let tell = Box::new(move |news| {
             let _nobody_waits = tell.send(news);
         });
-        let disk = disk as std::sync::Arc<dyn Device>;
+        let disk = open_local(&disk.parse().expect("a disk's words")).expect("a disk");
         let socket = VhostSocket::begin(&shard.remote, disk, listener, tell);
         Self {
             shard,
@@ -368,6 +367,48 @@ fn a_queue_stops_and_goes_on_and_a_machine_that_has_gone_makes_room() {
         drop(guest);
         Machine::start(bench).works();
     });
+}
+
+#[test]
+fn a_disk_that_takes_its_time_is_waited_for_and_what_it_has_ends_before_a_queue_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for engine in [Engine::Auto, Engine::Epoll] {
+        let disk = format!("file:{},size=8M", folder.path().join("disk").display());
+        let bench = Bench::of(engine, &disk);
+        let mut guest = Machine::start(&bench);
+        guest.works();
+        let data = pattern(3 << 20);
+        guest.put(&data);
+        assert_eq!(guest.request(OUT, 8, 3 << 20), 0);
+        guest.put(&vec![0; 3 << 20]);
+        assert_eq!(guest.request(IN, 8, 3 << 20), 0);
+        assert!(guest.get(3 << 20) == data);
+        drop(guest);
+        bench.end();
+        let bench = Bench::of(engine, "ram:8M,inject=delay:300ms:read");
+        let mut guest = Machine::start(&bench);
+        guest.head(IN, 0);
+        guest.describe(0, GUEST + HEAD as u64, 16, NEXT, 1);
+        guest.describe(1, GUEST + DATA as u64, 513, WRITE, 0);
+        guest.offer(0);
+        // It has been taken, or is taken now, before the queue ends: then it is answered before, too.
+        let base = guest.ask(request::GET_VRING_BASE, &pair(0, 0));
+        assert_eq!(base, pair(0, guest.memory.load(USED + 2).into()));
+        drop(guest);
+        bench.end();
+    }
+}
+
+#[test]
+fn a_second_machine_is_turned_away_and_the_first_goes_on() {
+    let bench = Bench::new(Engine::Auto, 512);
+    let mut guest = Machine::start(&bench);
+    let second = Machine::connect(&bench);
+    assert!(second.is_cut_off());
+    assert!(bench.violation().contains("another virtual machine"));
+    guest.works();
+    drop(guest);
+    bench.end();
 }
 
 /// How a guest, or its monitor, breaks the rules.

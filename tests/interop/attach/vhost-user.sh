@@ -2,7 +2,7 @@
 # another QEMU then starts from there, with its root file system on our disk, and finds every byte.
 # modules: virtio_pci virtio_blk ext4
 # tools: fio mkfs.ext4 fsck.ext4 mount fstrim blkdiscard cmp
-# attached: ram:768M
+# attached: file:disk,size=768M
 # boots: 2
 # seconds: 240
 

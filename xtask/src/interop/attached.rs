@@ -16,11 +16,13 @@ pub(super) struct Attached {
 const NAME: &str = "disk";
 
 impl Attached {
-    /// Attaches the disk `uri` and waits until its socket is there.
+    /// Attaches the disk `uri`, whose files lie in a folder of its own, and waits until its socket is there.
     pub(super) fn start(program: &Path, uri: &str, index: usize) -> Result<Self, String> {
         // A socket's path must be short.
         let name = format!("fabrix-interop-{}-{index}", std::process::id());
         let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let mut attach = command(&program.to_string_lossy());
         attach
             .args([
@@ -33,6 +35,7 @@ impl Attached {
                 "--foreground",
             ])
             .env("FABRIX_RUN_DIR", &folder)
+            .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut process = attach

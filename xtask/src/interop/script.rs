@@ -7,7 +7,7 @@
 //! # run: core
 //! # seconds: 60
 //! # log: nvme nvme[0-9]+: starting error recovery
-//! # attached: ram:512M
+//! # attached: file:disk,size=512M
 //! # boots: 2
 //! ```
 //! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.

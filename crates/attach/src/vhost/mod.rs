@@ -10,7 +10,7 @@ mod ring;
 mod session;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,7 @@ use std::time::Duration;
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::virtio::blk::Facts;
 use fabrix_proto::virtio::vhost_user::QUEUES_MAX;
+use fabrix_rt::net::is_over;
 use fabrix_rt::{Listener, Remote, TaskId};
 
 use crate::job::trims;
@@ -131,11 +132,17 @@ impl Desk {
         done.map_err(|sentence| Cut(sentence.to_owned()))
     }
 
-    /// Waits a while until nobody is connected. None: somebody is, or it is over.
+    /// Waits until who has gone has left nothing behind. None: somebody is there, or it is over.
     fn vacancy(&self) -> Option<MutexGuard<'_, State>> {
-        let taken = |state: &mut State| state.connected.is_some() && !state.closing;
-        let waited = self.left.wait_timeout_while(self.state(), PATIENCE, taken);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let leaving = |state: &mut State| {
+            let left = state
+                .connected
+                .as_ref()
+                .map(|stream| is_over(stream.as_fd()));
+            left.unwrap_or(false) && !state.closing
+        };
+        let waited = self.left.wait_while(self.state(), leaving);
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
         (state.connected.is_none() && !state.closing).then_some(state)
     }
 }
@@ -205,6 +212,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a machine that comes waits for the one before it to go.
-const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);

@@ -84,7 +84,7 @@ fn has_fuse() -> io::Result<()> {
 }
 
 fn best() -> (FrontEnd, Option<String>) {
-    if process::is_root() && NbdDevice::available().is_ok() {
+    if kernel_nbd::is_here() {
         return (FrontEnd::Nbd, None);
     }
     if let Err(error) = has_fuse() {

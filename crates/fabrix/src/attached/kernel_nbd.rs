@@ -4,13 +4,14 @@
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use fabrix_attach::Tell;
 use fabrix_attach::nbd::{NbdPeers, flags};
 use fabrix_block::Device;
-use fabrix_rt::Remote;
 use fabrix_rt::nbd_device::{NbdDevice, NbdOptions};
+use fabrix_rt::{Remote, process};
 
 use crate::failure::Failure;
 
@@ -30,7 +31,19 @@ pub(super) fn begin(
         flags: flags(&**disk),
     };
     let device = NbdDevice::connect(&theirs, &options).map_err(|error| refused(&error))?;
+    if !device.path().exists() {
+        let _nothing_is_lost = device.disconnect_by_force();
+        return Err(Failure::usage(format!(
+            "{} is not to be seen here: in a container it must be handed in (--device)",
+            device.path().display()
+        )));
+    }
     Ok((peers, device))
+}
+
+/// Whether devices of the driver can be had here, and seen.
+pub(super) fn is_here() -> bool {
+    process::is_root() && NbdDevice::available().is_ok() && Path::new("/dev/nbd0").exists()
 }
 
 /// Why there is no driver, and what helps.

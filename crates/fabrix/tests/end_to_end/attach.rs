@@ -143,6 +143,43 @@ fn a_socket_with_clients_is_in_use() {
 }
 
 #[test]
+fn a_socket_for_virtual_machines_answers_and_is_in_use_while_one_has_it() {
+    let place = Place::new();
+    let path = place.0.path().join("machine");
+    let text = path.to_str().expect("text");
+    let socket = place.attach(&["ram:1M", "--as", "vhost-user", "--socket", text]);
+    assert_eq!(socket, path);
+    assert_eq!(place.list()[0]["as"], "vhost-user");
+    let mut monitor = UnixStream::connect(&socket).expect("it answers");
+    // GET_FEATURES, version 1, without a body.
+    let question = [1_u32, 1, 0].map(u32::to_ne_bytes).concat();
+    monitor.write_all(&question).expect("it listens");
+    let mut answer = [0; 20];
+    monitor.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[..12], [1_u32, 5, 8].map(u32::to_ne_bytes).concat());
+    place
+        .run(&["detach", "1"])
+        .exits(1)
+        .says(&["in use", "a virtual machine has it", "--force"]);
+    place.run(&["detach", "1", "--force"]).exits(0);
+    assert_eq!(monitor.read(&mut [0; 1]).expect("the end"), 0);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_machine_without_the_kernels_client_says_so() {
+    let place = Place::new();
+    let ended = place.run(&["attach", "ram:1M", "--as", "nbd"]);
+    if ended.code == 0 {
+        assert!(ended.stdout.starts_with("/dev/nbd"));
+        return;
+    }
+    ended.exits(2).says(&["--as f"]);
+    let words = ["attach", "ram:1M", "--as", "nbd", "--socket", "x"];
+    place.run(&words).exits(2).says(&["--as nbd-socket"]);
+}
+
+#[test]
 fn every_wrong_word_gets_a_sentence() {
     let place = Place::new();
     let serve = Serve::start(&["ram:1M"]);

@@ -261,6 +261,19 @@ pub(crate) fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a stream is over: its other end has closed it, or either has shut it down.
+pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLRDHUP,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, valid through the call, which does not wait.
+    // WHY UNSAFE: std has no poll.
+    check(unsafe { libc::poll(&raw mut poll, 1, 0) })?;
+    Ok(poll.revents != 0)
+}
+
 /// Ends both directions; an unconnected socket has none.
 pub(crate) fn shutdown(socket: BorrowedFd<'_>) {
     // SAFETY: takes two numbers and touches no memory.

@@ -16,6 +16,7 @@ use crate::{Buf, sys};
 #[derive(Clone, Debug)]
 pub struct File {
     file: Rc<std::fs::File>,
+    in_memory: bool,
 }
 
 /// A stream socket, connected or about to be.
@@ -39,6 +40,11 @@ impl File {
         (&*self.file).read(&mut buf.bytes_mut()[start..start + bytes])
     }
 
+    /// Whether it lies in memory (tmpfs, hugetlbfs), where nothing waits for a device.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.in_memory
+    }
+
     /// The same file, for what the shard's operations do not cover (size, locks, ioctls).
     pub fn file(&self) -> &std::fs::File {
         &self.file
@@ -48,6 +54,7 @@ impl File {
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
+            in_memory: sys::file::is_in_memory(file.as_fd()),
             file: Rc::new(file),
         }
     }

@@ -5,7 +5,7 @@
 # tools: fio mkfs.ext4 fsck.ext4 mount fstrim
 # seconds: 300
 # log: block nbd[0-9]+: (Receive control failed|shutting down sockets|Send disconnect failed|Dead connection)
-# log: block nbd[0-9]+: (Attempted send|Request send failed|Connection timed out)
+# log: block nbd[0-9]+: (Attempted send|Request send failed|Possible stuck request)
 # log: (Buffer )?I/O error(,| on) dev nbd[0-9]+
 
 served="--listen nvme+tcp://$ADDRESS:$PORT --listen iscsi://$PORTAL file:/mnt/disk,size=64M,name=killed"

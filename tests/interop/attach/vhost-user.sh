@@ -1,6 +1,6 @@
 # A virtual machine of QEMU finds our disk as vhost-user-blk, verifies it with fio, discards, and installs itself on it;
 # another QEMU then starts from there, with its root file system on our disk, and finds every byte.
-# modules: virtio_pci virtio_blk ext4
+# modules: virtio_pci virtio_blk ext4 crc32c_generic
 # tools: fio mkfs.ext4 fsck.ext4 mount fstrim blkdiscard cmp
 # attached: file:disk,size=768M
 # boots: 2

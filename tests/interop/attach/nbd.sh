@@ -6,7 +6,10 @@
 # seconds: 300
 # log: block nbd[0-9]+: (Receive control failed|shutting down sockets|Send disconnect failed|Dead connection)
 # log: block nbd[0-9]+: (Attempted send|Request send failed|Possible stuck request)
+# log: block nbd[0-9]+: Connection timed out, retrying
 # log: (Buffer )?I/O error(,| on) dev nbd[0-9]+
+# log: Dev nbd[0-9]+: unable to read RDB block
+# log: (blk_print_req_error|buffer_io_error): [0-9]+ callbacks suppressed
 
 served="--listen nvme+tcp://$ADDRESS:$PORT --listen iscsi://$PORTAL file:/mnt/disk,size=64M,name=killed"
 target_starts() {

@@ -236,7 +236,9 @@ fn own_rights(message: &libc::cmsghdr, descriptors: &mut Vec<OwnedFd>) {
     // SAFETY: takes a number and touches no memory.
     // WHY UNSAFE: C's macros.
     let head = unsafe { libc::CMSG_LEN(0) } as usize;
-    let count = (message.cmsg_len as usize).saturating_sub(head) / size_of::<libc::c_int>();
+    // As long a number as the C library has.
+    let bytes: usize = message.cmsg_len as _;
+    let count = bytes.saturating_sub(head) / size_of::<libc::c_int>();
     // SAFETY: the data follow the message's head.
     // WHY UNSAFE: as above.
     let numbers = unsafe { libc::CMSG_DATA(message) }.cast::<libc::c_int>();

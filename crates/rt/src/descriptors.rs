@@ -91,7 +91,7 @@ mod tests {
         ring(&File::from(std::fs::File::from(descriptors.remove(0))));
         (&counter).read_exact(&mut bytes).expect("it was rung");
         assert_eq!(bytes, 1_u64.to_ne_bytes());
-        assert!(send(&ours, b"many", &vec![counter.as_fd(); MOST + 1]).is_err());
+        assert!(send(&ours, b"many", &[counter.as_fd(); MOST + 1]).is_err());
         drop(ours);
         assert_eq!(
             receive(&theirs, &mut bytes, &mut descriptors).expect("the end"),

@@ -5,14 +5,15 @@
 //! not know what the disk is, and nothing of a network.
 //!
 //! A front end lives on one shard, with one channel to its disk. So a flush on any of its connections covers what was
-//! answered on all of them. [`ublk`], [`fuse`] and [`nbd`] are begun from a control thread and end by themselves, or
-//! when their handle is told.
+//! answered on all of them. [`ublk`], [`nbd`], [`fuse`] and [`vhost`] are begun from a control thread and end by
+//! themselves, or when their handle is told.
 
 pub mod fuse;
 mod job;
 mod lane;
 pub mod nbd;
 pub mod ublk;
+pub mod vhost;
 
 use std::fmt;
 use std::sync::mpsc;

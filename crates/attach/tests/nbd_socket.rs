@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabrix_attach::Told;
-use fabrix_attach::nbd::NbdSocket;
+use fabrix_attach::nbd::{NbdPeers, NbdSocket, flags};
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
@@ -187,6 +187,54 @@ fn a_client_that_talks_nonsense_is_cut_off_and_the_others_are_not() {
         assert!(matches!(told, Told::Violation(_)), "{told:?}");
         assert_eq!(good.read(0, 512), [0; 512]);
     });
+}
+
+/// A disk of so many bytes.
+fn disk(bytes: u64) -> std::sync::Arc<dyn Device> {
+    let identity = Identity::derive("disk", "disk", "a disk");
+    RamDisk::new(Geometry::new(512, bytes / 512), HugePages::No, identity).expect("memory")
+}
+
+#[test]
+fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_ends_it() {
+    for engine in [Engine::Auto, Engine::Epoll] {
+        let config = ShardConfig {
+            engine,
+            ..ShardConfig::default()
+        };
+        let shard = spawn(config, None, |_| {}).expect("a shard");
+        let (small, large) = (disk(1 << 20), disk(2 << 20));
+        // Flags, flush, FUA, trim, write zeroes, several connections; and it may be written.
+        assert_eq!(flags(&*small), 0b1_0110_1101);
+        let (tell, told) = mpsc::channel();
+        let tell = Box::new(move |news| {
+            let _nobody_waits = tell.send(news);
+        });
+        let pairs = [UnixStream::pair(), UnixStream::pair()].map(|pair| pair.expect("a pair"));
+        let [(ours, our_other), (theirs, their_other)] = pairs;
+        let peers = NbdPeers::begin(&shard.remote, small, vec![our_other, their_other], tell);
+        let peers = peers.expect("it begins");
+        let [mut one, mut other] = [ours, theirs].map(|stream| {
+            stream.set_read_timeout(Some(BOUND)).expect("a timeout");
+            Client(stream)
+        });
+        assert_eq!(one.write(4096, &[5; 512]), 0);
+        assert_eq!(other.read(4096, 512), [5; 512]);
+        let (einval, behind) = (22, (1 << 20) + 512);
+        one.ask(READ, behind, 512, &[]);
+        assert_eq!(one.answer(&mut []), einval);
+        peers.resized(large);
+        // Orders come in turn: when this was run, the first one was.
+        let _counted = allocated(&shard.remote);
+        let _told = allocated(&shard.remote);
+        assert_eq!(one.read(behind, 512), [0; 512]);
+        drop(one);
+        assert_eq!(other.read(behind, 512), [0; 512]);
+        drop(other);
+        assert_eq!(told.recv_timeout(BOUND), Ok(Told::Over));
+        shard.remote.stop();
+        shard.join.join().expect("the shard ends");
+    }
 }
 
 /// What the shard's thread has allocated so far. The way back has its memory before: it would count.

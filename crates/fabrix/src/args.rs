@@ -248,16 +248,20 @@ impl Default for RemoteArgs {
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: fuse, file, nbd.
+    /// The first that this machine and this user can have: nbd, fuse, file, nbd-socket.
     Auto,
     /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
     Ublk,
+    /// A block device, /dev/nbdN, of the kernel's NBD client; needs root.
+    Nbd,
     /// A block device, /dev/loopN, over FUSE; needs root.
     Fuse,
     /// A regular file, over FUSE.
     File,
     /// A Unix socket that speaks NBD.
-    Nbd,
+    NbdSocket,
+    /// A Unix socket that speaks vhost-user-blk, for virtual machines.
+    VhostUser,
     /// The block device of the kernel's own NVMe/TCP host; needs root.
     Kernel,
 }
@@ -270,20 +274,21 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
     #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device by ublk or over FUSE (root), a file over FUSE, an NBD socket; kernel:
-    /// hand it to the kernel's NVMe/TCP host, as `nvme connect` does (root)
+    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over FUSE, a file over FUSE,
+    /// a Unix socket for programs that speak NBD, or one for virtual machines; kernel: hand it to the kernel's NVMe/TCP
+    /// host, as `nvme connect` does (root)
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|ublk|fuse|file|nbd|kernel")]
+    #[arg(value_name = "auto|ublk|nbd|fuse|file|nbd-socket|vhost-user|kernel")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
-    /// Where the NBD socket is to be
+    /// Where the socket is to be, of `--as nbd-socket` or `--as vhost-user`
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<std::path::PathBuf>,
     /// Refuse every write

@@ -25,6 +25,7 @@ pub mod nvme;
 pub mod scsi;
 pub mod ublk;
 pub mod violation;
+pub mod virtio;
 
 pub use violation::{Breach, Violation};
 

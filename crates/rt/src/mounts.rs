@@ -77,7 +77,7 @@ pub fn mount_fuse_file_by_helper(place: &Path, options: &str) -> io::Result<std:
     helper.arg("-o").arg(named.trim_end_matches(','));
     let mut child = helper.arg("--").arg(place).spawn()?;
     drop(theirs);
-    let received = sys::socket::receive_descriptor(ours.as_fd());
+    let received = crate::descriptors::receive_one(&ours);
     let mut said = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         let _unread = stderr.read_to_string(&mut said);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::{Gather, Listener, Socket, sys};
 
@@ -59,6 +59,13 @@ pub fn send_now(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
         }
     }
     Ok(bytes)
+}
+
+/// Whether a stream is over: its other end has closed it, or either has shut it down. Bytes may still be there to be
+/// read.
+pub fn is_over(stream: BorrowedFd<'_>) -> bool {
+    // A descriptor that cannot be asked is none that anybody speaks over.
+    sys::socket::is_over(stream).unwrap_or(true)
 }
 
 fn wait_writable(socket: &Socket) -> io::Result<()> {

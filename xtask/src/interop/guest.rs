@@ -42,19 +42,38 @@ const MACHINE: [&str; 14] = [
     "-monitor",
     "none",
 ];
+/// The same memory, such that another process can have it too.
+const SHARED_MEMORY: [&str; 4] = [
+    "-object",
+    "memory-backend-memfd,id=memory,size=1536M,share=on",
+    "-machine",
+    "memory-backend=memory",
+];
 /// The serial line carries what the script prints: the kernel is silent there unless it dies.
 const KERNEL_WORDS: &str = "console=ttyS0 loglevel=0 panic=-1 mitigations=off random.trust_cpu=on";
 
-/// Boots the machine with this first file system and waits until it ends, or has taken too long.
-pub(super) fn run(kernel: &Kernel, image: &Path, limit: Duration) -> Outcome {
+/// Boots the machine with this first file system, and with the disk that is served on a socket, if there is one; waits
+/// until it ends, or has taken too long.
+pub(super) fn run(kernel: &Kernel, image: &Path, disk: Option<&Path>, limit: Duration) -> Outcome {
     let started = Instant::now();
     let mut qemu = command("qemu-system-x86_64");
     qemu.args(MACHINE)
         .arg("-kernel")
         .arg(kernel.image())
         .arg("-initrd")
-        .arg(image)
-        .args(["-append", KERNEL_WORDS]);
+        .arg(image);
+    match disk {
+        Some(socket) => {
+            let socket = format!("socket,id=disk,path={}", socket.display());
+            qemu.args(SHARED_MEMORY)
+                .args(["-chardev", &socket])
+                .args(["-device", "vhost-user-blk-pci,chardev=disk"])
+                .args(["-append", &format!("{KERNEL_WORDS} root=/dev/vda")]);
+        }
+        None => {
+            qemu.args(["-append", KERNEL_WORDS]);
+        }
+    }
     qemu.stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -25,6 +25,11 @@ while read -r module; do
 done </interop/modules
 # Configfs is a module too: it can be mounted when somebody has loaded it.
 mount -t configfs configfs /sys/kernel/config 2>/dev/null
+# A machine with a disk of its own starts from there, once something is installed on it.
+disk=$(sed -n 's/.* root=\([^ ]*\).*/\1/p' /proc/cmdline)
+if [ -n "$disk" ] && [ ! -e /installed ] && mount -t ext4 "$disk" /mnt 2>/dev/null; then
+    exec switch_root /mnt /init
+fi
 echo "interop: the script begins" >/dev/kmsg
 if [ -n "$failed" ]; then
     echo "a module cannot be loaded"

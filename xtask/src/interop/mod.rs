@@ -4,6 +4,7 @@
 //! touches a network or the machine's own kernel. `script` reads what a script needs, `packages` gets it, `image` puts
 //! it together, `guest` runs it. What a passed run has shown is left in `target/interop/results.md`.
 
+mod attached;
 mod cpio;
 mod guest;
 mod image;
@@ -12,6 +13,7 @@ mod script;
 
 use crate::no_os::target_folder;
 use crate::process::{cargo, command, output, root, run as run_program};
+use attached::Attached;
 use guest::Outcome;
 use packages::Kernel;
 use script::Script;
@@ -202,10 +204,41 @@ impl Bench {
                 ..Outcome::default()
             };
         }
-        let outcome = guest::run(&boot.kernel, &image, Duration::from_secs(script.seconds));
+        let outcome = self.boot(&boot.kernel, (index, script), &image);
         // The next run writes it again; what is left only takes room.
         let _left = fs::remove_file(&image);
-        outcome
+        outcome.unwrap_or_else(|failure| Outcome {
+            failure: Some(failure),
+            ..Outcome::default()
+        })
+    }
+
+    /// Runs as many machines as the script wants, one after the other, and stops at the first that fails.
+    fn boot(
+        &self,
+        kernel: &Kernel,
+        (index, script): (usize, &Script),
+        image: &Path,
+    ) -> Result<Outcome, String> {
+        let limit = Duration::from_secs(script.seconds);
+        let program = self.folder.join("fabrix");
+        let disk = script.attached.as_deref();
+        let disk = disk
+            .map(|uri| Attached::start(&program, uri, index))
+            .transpose()?;
+        let socket = disk.as_ref().map(Attached::socket);
+        let mut whole = Outcome::default();
+        for _ in 0..script.boots {
+            let outcome = guest::run(kernel, image, socket.as_deref(), limit);
+            whole.time += outcome.time;
+            whole.output = outcome.output;
+            whole.failure = outcome.failure;
+            if whole.failure.is_some() {
+                return Ok(whole);
+            }
+        }
+        disk.map_or(Ok(()), Attached::detach)?;
+        Ok(whole)
     }
 
     /// The table for docs/INTEROP.md.

@@ -8,12 +8,16 @@
 //! # kernel: newer
 //! # seconds: 60
 //! # log: nvme nvme[0-9]+: starting error recovery
+//! # attached: file:disk,size=512M
+//! # boots: 2
 //! ```
 //! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
 //! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks: a
 //! download of a hundred megabytes, so such a script is not `core`.
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
-//! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script.
+//! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached` is
+//! a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it can.
+//! `boots` machines run the script, one after the other, with the same disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +41,10 @@ pub(super) struct Script {
     pub(super) seconds: u64,
     /// Patterns (extended regular expressions) of what the kernel may complain about.
     pub(super) log: Vec<String>,
+    /// The disk that the guest has over vhost-user-blk.
+    pub(super) attached: Option<String>,
+    /// How many machines run it, one after the other.
+    pub(super) boots: usize,
     /// The script itself.
     pub(super) text: String,
 }
@@ -90,6 +98,7 @@ fn parse(name: &str, text: &str) -> Result<Script, String> {
     let mut script = Script {
         name: name.to_owned(),
         seconds: SECONDS,
+        boots: 1,
         text: text.to_owned(),
         ..Script::default()
     };
@@ -127,6 +136,12 @@ impl Script {
                     .parse()
                     .map_err(|_| format!("`seconds: {number}` is not a number"))?;
             }
+            Some(("attached", disk)) => self.attached = Some(disk.to_owned()),
+            Some(("boots", number)) => {
+                self.boots = number
+                    .parse()
+                    .map_err(|_| format!("`boots: {number}` is not a number"))?;
+            }
             Some(("log", pattern)) => self.log.push(pattern.to_owned()),
             _ if self.shows.is_empty() => self.shows = line.to_owned(),
             _ => {
@@ -152,6 +167,8 @@ mod tests {
 # seconds: 30
 # log: error recovery
 # log: reconnecting
+# attached: ram:1G
+# boots: 2
 
 # not the head any more
 true
@@ -166,6 +183,8 @@ true
         assert!(script.is_core);
         assert_eq!(script.seconds, 30);
         assert_eq!(script.log, ["error recovery", "reconnecting"]);
+        assert_eq!(script.attached.as_deref(), Some("ram:1G"));
+        assert_eq!(script.boots, 2);
     }
 
     #[test]

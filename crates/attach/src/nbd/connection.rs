@@ -12,7 +12,7 @@ use fabrix_proto::nbd::spec::Error;
 use fabrix_rt::{Buf, Completion, Loan, Shard, Socket, Task, TaskId, TimerId, Token};
 use fabrix_transport::{Ended, Held, Stream, StreamSlots};
 
-use super::{Common, Leave};
+use super::{Common, News};
 use crate::Told;
 use crate::job::{Ask, Job};
 
@@ -83,11 +83,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Greets a client that says what it wants.
     pub(super) fn adopt(shard: &mut Shard, socket: Socket, common: &Rc<Common>) {
         let task = shard.reserve();
         let machine = Server::new(common.export.borrow().clone(), SLOTS);
         let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(SLOTS));
-        stream.limit_backlog();
         let (machine, mut out) = stream.speak();
         machine.greet(&mut out);
         let token = Token {
@@ -96,6 +96,25 @@ impl Connection {
         };
         let at = shard.now() + NEGOTIATION;
         let deadline = Some(shard.set_timer(token, at));
+        Self::begin(shard, task, stream, deadline, common);
+    }
+
+    /// Takes a client that begins with its first request: the kernel.
+    pub(super) fn adopt_begun(shard: &mut Shard, socket: Socket, common: &Rc<Common>) {
+        let task = shard.reserve();
+        let machine = Server::begun(common.export.borrow().clone(), SLOTS);
+        let stream = Stream::new(machine, socket, task, STREAM, usize::from(SLOTS));
+        Self::begin(shard, task, stream, None, common);
+    }
+
+    fn begin(
+        shard: &mut Shard,
+        task: TaskId,
+        mut stream: Stream<Server>,
+        deadline: Option<TimerId>,
+        common: &Rc<Common>,
+    ) {
+        stream.limit_backlog();
         let mut connection = Self {
             task,
             stream,
@@ -415,8 +434,11 @@ impl Task for Connection {
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        debug_assert!(message.is::<Leave>(), "a client is told to leave only");
-        self.end(shard);
+        match message.downcast::<News>().map(|news| *news) {
+            Ok(News::Leave) => self.end(shard),
+            Ok(News::Resized(bytes)) => self.stream.speak().0.resized(bytes),
+            Err(_) => debug_assert!(false, "a client is told news only"),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The disk on a Unix socket, as NBD: for qemu, nbdcopy, fio, and every other program that speaks it.
+//! The disk as NBD: on a Unix socket, for qemu, nbdcopy, fio, and every other program that speaks it; and on sockets of the
+//! kernel's own client, which makes a block device of them.
 //!
 //! Knows listening and how many clients there are; what one of them does is `connection`.
 
@@ -7,14 +8,14 @@ mod connection;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::nbd::server::Export;
-use fabrix_rt::{Completion, Listener, Loan, Op, Remote, Shard, Task, TaskId, Token};
+use fabrix_rt::{Completion, Listener, Loan, Op, Remote, Shard, Socket, Task, TaskId, Token};
 
 use crate::job::trims;
 use crate::lane::Lane;
@@ -27,6 +28,13 @@ pub struct NbdSocket {
     remote: Remote,
     task: TaskId,
     clients: Arc<AtomicUsize>,
+}
+
+/// A disk that is served to the kernel's client.
+#[derive(Debug)]
+pub struct NbdPeers {
+    remote: Remote,
+    task: TaskId,
 }
 
 /// What is told to a port.
@@ -77,6 +85,43 @@ impl NbdSocket {
     }
 }
 
+impl NbdPeers {
+    /// Serves `device` on these sockets, on the shard of `remote`; the other ends begin with their first requests.
+    /// `tell` hears when the last of them has gone.
+    ///
+    /// # Errors
+    /// The disk cannot be opened on the shard.
+    pub fn begin(
+        remote: &Remote,
+        device: Arc<dyn Device>,
+        sockets: Vec<UnixStream>,
+        tell: Tell,
+    ) -> Result<Self, BeginError> {
+        let task = on_shard(remote, move |shard| {
+            // Without the privilege memory may run short in a bad moment; it works all the same.
+            let _unprivileged = fabrix_rt::process::carries_io();
+            Port::serve(shard, device, sockets, tell)
+        })??;
+        Ok(Self {
+            remote: remote.clone(),
+            task,
+        })
+    }
+
+    /// The disk has another size.
+    pub fn resized(&self, device: Arc<dyn Device>) {
+        let _it_is_over = self
+            .remote
+            .send(self.task, Box::new(Order::Resized(device)));
+    }
+}
+
+/// The transmission flags with which a client that does not negotiate is to begin.
+#[must_use]
+pub fn flags(device: &dyn Device) -> u16 {
+    export(device).flags(false)
+}
+
 /// What the clients of one socket have in common.
 struct Common {
     lane: Rc<Lane>,
@@ -89,6 +134,31 @@ struct Common {
 }
 
 impl Common {
+    fn open(
+        shard: &mut Shard,
+        device: Arc<dyn Device>,
+        clients: Arc<AtomicUsize>,
+        tell: Tell,
+    ) -> Result<Rc<Self>, BeginError> {
+        let export = export(&*device);
+        let lane = Lane::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
+        Ok(Rc::new(Self {
+            lane: Rc::new(lane),
+            export: RefCell::new(export),
+            clients,
+            tasks: RefCell::default(),
+            closing: Cell::new(false),
+            tell,
+        }))
+    }
+
+    fn tell_clients(&self, shard: &Shard, news: impl Fn() -> News) {
+        for task in self.tasks.borrow().iter() {
+            // A full mailbox is tried again by who has asked.
+            let _full = shard.remote().send(*task, Box::new(news()));
+        }
+    }
+
     fn joined(&self, task: TaskId) {
         self.tasks.borrow_mut().push(task);
         self.clients.fetch_add(1, Ordering::Relaxed);
@@ -107,12 +177,18 @@ impl Common {
     }
 }
 
-/// Told to a client: it is over.
-struct Leave;
+/// Told to a client.
+enum News {
+    /// It is over.
+    Leave,
+    /// The disk has so many bytes now.
+    Resized(u64),
+}
 
 struct Port {
     task: TaskId,
-    listener: Listener,
+    /// None: all clients are there from the beginning.
+    listener: Option<Listener>,
     common: Rc<Common>,
 }
 
@@ -124,22 +200,36 @@ impl Port {
         clients: Arc<AtomicUsize>,
         tell: Tell,
     ) -> Result<TaskId, BeginError> {
-        let export = export(&*device);
-        let lane = Lane::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
+        let common = Common::open(shard, device, clients, tell)?;
         let task = shard.reserve();
         let port = Self {
             task,
-            listener: Listener::from(listener),
-            common: Rc::new(Common {
-                lane: Rc::new(lane),
-                export: RefCell::new(export),
-                clients,
-                tasks: RefCell::default(),
-                closing: Cell::new(false),
-                tell,
-            }),
+            listener: Some(Listener::from(listener)),
+            common,
         };
         port.accept(shard);
+        shard.install(task, Rc::new(RefCell::new(port)));
+        Ok(task)
+    }
+
+    fn serve(
+        shard: &mut Shard,
+        device: Arc<dyn Device>,
+        sockets: Vec<UnixStream>,
+        tell: Tell,
+    ) -> Result<TaskId, BeginError> {
+        let common = Common::open(shard, device, Arc::default(), tell)?;
+        // Nobody comes any more: it is over with the last that is there.
+        common.closing.set(true);
+        for socket in sockets {
+            Connection::adopt_begun(shard, Socket::from(OwnedFd::from(socket)), &common);
+        }
+        let task = shard.reserve();
+        let port = Self {
+            task,
+            listener: None,
+            common,
+        };
         shard.install(task, Rc::new(RefCell::new(port)));
         Ok(task)
     }
@@ -149,8 +239,22 @@ impl Port {
             task: self.task,
             slot: ACCEPT,
         };
-        let listener = self.listener.clone();
-        shard.start(token, Op::Accept { listener });
+        if let Some(listener) = self.listener.clone() {
+            shard.start(token, Op::Accept { listener });
+        }
+    }
+
+    /// Whoever is connected keeps the size that he was told, but for the kernel, which takes another one.
+    fn resized(&self, shard: &mut Shard, device: Arc<dyn Device>) {
+        let fresh = export(&*device);
+        let bytes = fresh.bytes;
+        if self.common.lane.replace(shard, device).is_err() {
+            return;
+        }
+        self.common.export.replace(fresh);
+        if self.listener.is_none() {
+            self.common.tell_clients(shard, || News::Resized(bytes));
+        }
     }
 }
 
@@ -184,19 +288,11 @@ impl Task for Port {
             return debug_assert!(false, "a port is told orders only");
         };
         match *order {
-            Order::Resized(device) => {
-                let fresh = export(&*device);
-                if self.common.lane.replace(shard, device).is_ok() {
-                    self.common.export.replace(fresh);
-                }
-            }
+            Order::Resized(device) => self.resized(shard, device),
             Order::Close => {
-                self.listener.shutdown();
+                self.listener.iter().for_each(Listener::shutdown);
                 self.common.closing.set(true);
-                for task in self.common.tasks.borrow().iter() {
-                    // A full mailbox is tried again by who has asked.
-                    let _full = shard.remote().send(*task, Box::new(Leave));
-                }
+                self.common.tell_clients(shard, || News::Leave);
                 self.common.end_if_empty();
                 shard.remove(self.task);
             }

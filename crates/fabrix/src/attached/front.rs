@@ -5,19 +5,22 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_attach::fuse::FuseFile;
-use fabrix_attach::nbd::NbdSocket;
+use fabrix_attach::nbd::{NbdPeers, NbdSocket};
 use fabrix_attach::ublk::{self, UblkDisk};
+use fabrix_attach::vhost::VhostSocket;
 use fabrix_attach::{BeginError, Tell};
 use fabrix_block::Device;
 use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
 use fabrix_rt::mounts::{self, Unmount};
+use fabrix_rt::nbd_device::NbdDevice;
 use fabrix_rt::{Engine, Remote, process};
 
+use super::kernel_nbd;
 use super::records::{Claim, Record};
 use super::takeover::FRONT_END;
 use crate::api::bind;
@@ -37,8 +40,12 @@ pub(crate) enum Front {
     },
     /// A file.
     File { file: FuseFile, place: PathBuf },
+    /// A device of the kernel's NBD client.
+    Nbd { peers: NbdPeers, device: NbdDevice },
     /// A socket.
-    Nbd { socket: NbdSocket, path: PathBuf },
+    NbdSocket { socket: NbdSocket, path: PathBuf },
+    /// A socket for virtual machines.
+    Vhost { socket: VhostSocket, path: PathBuf },
 }
 
 /// Which front end it will be, and why, where the user has not said.
@@ -47,26 +54,35 @@ pub(crate) fn choose(
     socket: bool,
     engine: Engine,
 ) -> Result<(FrontEnd, Option<String>), Failure> {
+    let takes_socket = matches!(
+        wanted,
+        FrontEnd::Auto | FrontEnd::NbdSocket | FrontEnd::VhostUser
+    );
+    if socket && !takes_socket {
+        let sentence = "--socket is for --as nbd-socket and --as vhost-user";
+        return Err(Failure::usage(sentence));
+    }
     match wanted {
-        FrontEnd::Auto if socket => Ok((FrontEnd::Nbd, None)),
+        FrontEnd::Auto if socket => Ok((FrontEnd::NbdSocket, None)),
         FrontEnd::Auto => Ok(best()),
-        FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
-            "a block device needs root; as this user, --as file gives a file and --as nbd a socket",
+        FrontEnd::Nbd | FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
+            "a block device needs root; as this user, --as file gives a file and --as nbd-socket a socket",
         )),
-        FrontEnd::Ublk | FrontEnd::Fuse | FrontEnd::File if socket => {
-            Err(Failure::usage("--socket is for --as nbd"))
-        }
         FrontEnd::Ublk => match ublk::available(engine) {
             Err(why) => Err(Failure::usage(format!(
                 "there is no ublk here: {why}; --as fuse gives a block device too"
             ))),
             Ok(()) => Ok((wanted, None)),
         },
+        FrontEnd::Nbd => match NbdDevice::available() {
+            Err(error) => Err(kernel_nbd::refused(&error)),
+            Ok(()) => Ok((wanted, None)),
+        },
         FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
             Err(error) => Err(no_fuse(&error)),
             Ok(()) => Ok((wanted, None)),
         },
-        FrontEnd::Nbd => Ok((wanted, None)),
+        FrontEnd::NbdSocket | FrontEnd::VhostUser => Ok((wanted, None)),
         FrontEnd::Kernel => Err(Failure::usage(
             "--as kernel leaves nothing running: leave out --foreground",
         )),
@@ -83,9 +99,12 @@ fn has_fuse() -> io::Result<()> {
 
 /// ublk is not among them before it has been shown with a real kernel: docs/INTEROP.md.
 fn best() -> (FrontEnd, Option<String>) {
+    if kernel_nbd::is_here() {
+        return (FrontEnd::Nbd, None);
+    }
     if let Err(error) = has_fuse() {
         let why = format!("as an NBD socket, because /dev/fuse: {error}");
-        return (FrontEnd::Nbd, Some(why));
+        return (FrontEnd::NbdSocket, Some(why));
     }
     if !process::is_root() {
         let why = "as a file, because a block device needs root".to_owned();
@@ -109,7 +128,7 @@ fn no_fuse(error: &io::Error) -> Failure {
         _ => "the kernel has no FUSE",
     };
     Failure::usage(format!(
-        "/dev/fuse: {error}: {fix}; --as nbd works without it"
+        "/dev/fuse: {error}: {fix}; --as nbd-socket works without it"
     ))
 }
 
@@ -130,15 +149,18 @@ impl Front {
             }));
         }
         if kind == FrontEnd::Nbd {
-            let path = socket.map_or_else(|| claim.path("nbd"), Path::to_owned);
-            let listener = bind(&path).map_err(|error| {
-                Failure::usage(format!(
-                    "--socket {}: {error}; choose a path in a folder that is yours",
-                    path.display()
-                ))
-            })?;
+            let (peers, device) = kernel_nbd::begin(remote, disk, tell)?;
+            return Ok(Self::Nbd { peers, device });
+        }
+        if kind == FrontEnd::NbdSocket {
+            let (listener, path) = listen(claim, socket, "nbd")?;
             let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
-            return Ok(Self::Nbd { socket, path });
+            return Ok(Self::NbdSocket { socket, path });
+        }
+        if kind == FrontEnd::VhostUser {
+            let (listener, path) = listen(claim, socket, "vhost")?;
+            let socket = VhostSocket::begin(remote, Arc::clone(disk), listener, tell)?;
+            return Ok(Self::Vhost { socket, path });
         }
         let place = claim.path("disk");
         let file = begin_file(&place, remote, disk, tell)?;
@@ -159,7 +181,8 @@ impl Front {
             Self::Ublk(device) => device.path(),
             Self::Loop { device, .. } => device.path(),
             Self::File { place, .. } => place,
-            Self::Nbd { path, .. } => path,
+            Self::Nbd { device, .. } => device.path(),
+            Self::NbdSocket { path, .. } | Self::Vhost { path, .. } => path,
         }
     }
 
@@ -195,7 +218,18 @@ impl Front {
                 file.resized(Arc::clone(disk));
                 Ok(())
             }
-            Self::Nbd { socket, .. } => {
+            Self::Nbd { peers, device } => {
+                // First who answers, then who asks; a disk that has become smaller the same: what is behind its end
+                // fails either way.
+                peers.resized(Arc::clone(disk));
+                let taken = device.resize(disk.geometry().bytes());
+                taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
+            }
+            Self::NbdSocket { socket, .. } => {
+                socket.resized(Arc::clone(disk));
+                Ok(())
+            }
+            Self::Vhost { socket, .. } => {
                 socket.resized(Arc::clone(disk));
                 Ok(())
             }
@@ -235,10 +269,26 @@ impl Front {
                     _ => Failure::io(format!("{}: {error}", place.display())),
                 })
             }
-            Self::Nbd { socket, path } => {
+            Self::Nbd { device, .. } => {
+                let ended = if force {
+                    device.disconnect_by_force()
+                } else {
+                    device.disconnect()
+                };
+                ended.map_err(|error| not_ended(device.path(), &error))
+            }
+            Self::NbdSocket { socket, path } => {
                 let clients = socket.clients();
                 if clients > 0 && !force {
                     return Err(in_use(path, &format!("{clients} connected")));
+                }
+                let _somebody_removed_it = fs::remove_file(path);
+                socket.close();
+                Ok(())
+            }
+            Self::Vhost { socket, path } => {
+                if socket.is_connected() && !force {
+                    return Err(in_use(path, "a virtual machine has it"));
                 }
                 let _somebody_removed_it = fs::remove_file(path);
                 socket.close();
@@ -255,6 +305,22 @@ impl Front {
             let _gone_already = device.detach_by_force();
         }
     }
+}
+
+/// Listens where the user has said, or beside the record.
+fn listen(
+    claim: &Claim,
+    socket: Option<&Path>,
+    extension: &str,
+) -> Result<(UnixListener, PathBuf), Failure> {
+    let path = socket.map_or_else(|| claim.path(extension), Path::to_owned);
+    let listener = bind(&path).map_err(|error| {
+        Failure::usage(format!(
+            "--socket {}: {error}; choose a path in a folder that is yours",
+            path.display()
+        ))
+    })?;
+    Ok((listener, path))
 }
 
 /// Serves the disk as a file, mounted at `place`.
@@ -292,7 +358,7 @@ fn begin_file(
     }
     let device = mounts::mount_fuse_file_by_helper(place, "").map_err(|error| {
         let sentence = format!(
-            "fusermount3: {error}; it comes with the package fuse3, and --as nbd works without it"
+            "fusermount3: {error}; it comes with the package fuse3, and --as nbd-socket works without it"
         );
         Failure::usage(sentence)
     })?;
@@ -321,7 +387,7 @@ fn begin_loop(
             "there is no loop device here ({error}): load the module loop, or use --as file"
         )),
         ErrorKind::PermissionDenied => Failure::usage(format!(
-            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and --as nbd work \
+            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and --as nbd-socket work \
              without it"
         )),
         _ => Failure::io(format!("the loop driver says: {error}")),
@@ -403,7 +469,12 @@ pub(crate) fn clear_away(record: &Record, place: &Path) {
     if record.front_end == "fuse" && device.name() == Some(loop_name(&record.name)) {
         let _somebody_else_did = device.detach_by_force();
     }
-    if record.front_end == "nbd" && UnixStream::connect(&record.device).is_err() {
+    let nbd = NbdDevice::at(&record.device).filter(|nbd| nbd.owner() == Some(record.pid));
+    if let Some(nbd) = nbd {
+        let _somebody_else_did = nbd.disconnect_by_force();
+    }
+    let is_socket = matches!(record.front_end.as_str(), "nbd-socket" | "vhost-user");
+    if is_socket && UnixStream::connect(&record.device).is_err() {
         let _was_not_there = fs::remove_file(&record.device);
     }
     let _nothing_is_mounted = mounts::unmount(place, Unmount::Lazily);

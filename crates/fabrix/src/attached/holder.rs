@@ -218,6 +218,8 @@ fn word(kind: FrontEnd) -> &'static str {
         FrontEnd::Fuse => "fuse",
         FrontEnd::File => "file",
         FrontEnd::Nbd => "nbd",
+        FrontEnd::NbdSocket => "nbd-socket",
+        FrontEnd::VhostUser => "vhost-user",
         FrontEnd::Kernel => kernel::WORD,
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod declared;
 pub(crate) mod front;
 pub(crate) mod holder;
 pub(crate) mod kernel;
+mod kernel_nbd;
 mod paths;
 pub(crate) mod records;
 pub(crate) mod takeover;

@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) name: String,
     /// What users open: a device, a file, a socket.
     pub(crate) device: PathBuf,
-    /// `ublk`, `fuse`, `file` or `nbd`.
+    /// `ublk`, `nbd`, `fuse`, `file`, `nbd-socket`, `vhost-user` or `kernel`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,

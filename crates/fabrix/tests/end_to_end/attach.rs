@@ -148,7 +148,7 @@ fn a_socket_serves_a_remote_disk_and_goes_when_it_is_detached() {
         .as_str()
         .expect("an address");
     let place = Place::new();
-    let socket = place.attach(&[uri, "--as", "nbd", "--name", "remote"]);
+    let socket = place.attach(&[uri, "--as", "nbd-socket", "--name", "remote"]);
     assert_eq!(read_over_nbd(&socket, 512, 1024), [7; 1024]);
     let [one] = &place.list()[..] else {
         panic!("one is attached")
@@ -165,10 +165,17 @@ fn a_socket_serves_a_remote_disk_and_goes_when_it_is_detached() {
 #[test]
 fn the_same_disk_again_is_no_error_when_that_is_said() {
     let place = Place::new();
-    let socket = place.attach(&["null:1M", "--as", "nbd", "--name", "one"]);
-    let again = place.attach(&["null:1M", "--as", "nbd", "--name", "one", "--idempotent"]);
+    let socket = place.attach(&["null:1M", "--as", "nbd-socket", "--name", "one"]);
+    let again = place.attach(&[
+        "null:1M",
+        "--as",
+        "nbd-socket",
+        "--name",
+        "one",
+        "--idempotent",
+    ]);
     assert_eq!(socket, again);
-    let taken = place.run(&["attach", "null:2M", "--as", "nbd", "--name", "one"]);
+    let taken = place.run(&["attach", "null:2M", "--as", "nbd-socket", "--name", "one"]);
     taken.exits(2).says(&["the name one is taken", "--name"]);
     assert_eq!(place.list().len(), 1);
 }
@@ -176,7 +183,7 @@ fn the_same_disk_again_is_no_error_when_that_is_said() {
 #[test]
 fn a_socket_with_clients_is_in_use() {
     let place = Place::new();
-    let socket = place.attach(&["null:1M", "--as", "nbd"]);
+    let socket = place.attach(&["null:1M", "--as", "nbd-socket"]);
     let mut client = UnixStream::connect(&socket).expect("it answers");
     client.read_exact(&mut [0; 18]).expect("a greeting");
     place
@@ -188,13 +195,50 @@ fn a_socket_with_clients_is_in_use() {
 }
 
 #[test]
+fn a_socket_for_virtual_machines_answers_and_is_in_use_while_one_has_it() {
+    let place = Place::new();
+    let path = place.0.path().join("machine");
+    let text = path.to_str().expect("text");
+    let socket = place.attach(&["ram:1M", "--as", "vhost-user", "--socket", text]);
+    assert_eq!(socket, path);
+    assert_eq!(place.list()[0]["as"], "vhost-user");
+    let mut monitor = UnixStream::connect(&socket).expect("it answers");
+    // GET_FEATURES, version 1, without a body.
+    let question = [1_u32, 1, 0].map(u32::to_ne_bytes).concat();
+    monitor.write_all(&question).expect("it listens");
+    let mut answer = [0; 20];
+    monitor.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[..12], [1_u32, 5, 8].map(u32::to_ne_bytes).concat());
+    place
+        .run(&["detach", "1"])
+        .exits(1)
+        .says(&["in use", "a virtual machine has it", "--force"]);
+    place.run(&["detach", "1", "--force"]).exits(0);
+    assert_eq!(monitor.read(&mut [0; 1]).expect("the end"), 0);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_machine_without_the_kernels_client_says_so() {
+    let place = Place::new();
+    let ended = place.run(&["attach", "ram:1M", "--as", "nbd"]);
+    if ended.code == 0 {
+        assert!(ended.stdout.starts_with("/dev/nbd"));
+        return;
+    }
+    ended.exits(2).says(&["--as f"]);
+    let words = ["attach", "ram:1M", "--as", "nbd", "--socket", "x"];
+    place.run(&words).exits(2).says(&["--as nbd-socket"]);
+}
+
+#[test]
 fn every_wrong_word_gets_a_sentence() {
     let place = Place::new();
     let serve = Serve::start(&["ram:1M"]);
     let address = serve.json["listen"][0].as_str().expect("an address");
     let wrong = |args: &[&str], code: i32, parts: &[&str]| {
         place
-            .run(&[&["attach", "--as", "nbd"], args].concat())
+            .run(&[&["attach", "--as", "nbd-socket"], args].concat())
             .exits(code)
             .says(parts);
         assert!(place.list().is_empty());
@@ -239,7 +283,7 @@ fn every_wrong_word_gets_a_sentence() {
 #[test]
 fn a_dead_process_is_seen_and_its_name_is_free() {
     let place = Place::new();
-    let socket = place.attach(&["null:1M", "--as", "nbd", "--name", "one"]);
+    let socket = place.attach(&["null:1M", "--as", "nbd-socket", "--name", "one"]);
     let pid = place.list()[0]["pid"].as_u64().expect("a number");
     assert!(shell(&format!("kill -9 {pid}")));
     // The socket closes with the process.
@@ -249,7 +293,7 @@ fn a_dead_process_is_seen_and_its_name_is_free() {
     while place.list()[0]["state"] != "dead" {
         std::thread::yield_now();
     }
-    let again = place.attach(&["null:1M", "--as", "nbd", "--name", "one"]);
+    let again = place.attach(&["null:1M", "--as", "nbd-socket", "--name", "one"]);
     assert_eq!(again, socket);
     assert_eq!(read_over_nbd(&again, 0, 512), [0; 512]);
 }

@@ -46,7 +46,9 @@ impl Export {
         name.is_empty() || name == self.name.as_bytes()
     }
 
-    pub(super) fn flags(&self, structured: bool) -> u16 {
+    /// The transmission flags; `structured`: replies come in chunks.
+    #[must_use]
+    pub fn flags(&self, structured: bool) -> u16 {
         let set = |condition: bool, flag: u16| if condition { flag } else { 0 };
         let writes = flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_WRITE_ZEROES;
         flag::HAS_FLAGS
@@ -149,6 +151,20 @@ impl Server {
             slots: (0..slots).map(|_| None).collect(),
             free: (0..slots).rev().collect(),
         }
+    }
+
+    /// The same with a client that knows everything already and begins at once: the kernel's. Replies are simple.
+    #[must_use]
+    pub fn begun(export: Export, slots: u16) -> Self {
+        Self {
+            state: State::Request,
+            ..Self::new(export, slots)
+        }
+    }
+
+    /// The disk has another size. Requests in progress go on.
+    pub fn resized(&mut self, bytes: u64) {
+        self.export.bytes = bytes;
     }
 
     /// What a server says before it is asked.

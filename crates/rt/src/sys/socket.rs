@@ -147,14 +147,20 @@ pub(crate) fn inherit(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for a descriptor that the other end of a Unix socket hands over.
-pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut byte = 0_u8;
+/// Waits for bytes, and for descriptors that the other end of a Unix socket hands over beside them: at most
+/// [`DESCRIPTORS_MAX`], appended to `descriptors`. Result: bytes, 0 at the end.
+///
+/// Errors: `InvalidData` when there were more descriptors; what recvmsg says.
+pub(crate) fn receive_with_descriptors(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
     let mut part = libc::iovec {
-        iov_base: (&raw mut byte).cast(),
-        iov_len: 1,
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
     };
-    let mut control = [0_u64; 8];
+    let mut control = [0_u64; CONTROL_WORDS];
     // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them.
     // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a literal.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -164,26 +170,93 @@ pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> 
     header.msg_controllen = size_of_val(&control) as _;
     // SAFETY: the header, its part and its control bytes live through the call and are as long as they say.
     // WHY UNSAFE: std does not receive descriptors.
-    check_bytes(unsafe {
+    let received = check_bytes(unsafe {
         libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC)
     })?;
     // SAFETY: the kernel has written the control bytes and their length into the header.
     // WHY UNSAFE: C's macros over raw memory.
-    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const header).as_ref() };
-    let rights = |message: &&libc::cmsghdr| {
-        (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
+    // SAFETY: null, or a message within the control bytes, which nobody changes.
+    // WHY UNSAFE: as above.
+    while let Some(message) = unsafe { next.as_ref() } {
+        if (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            own_rights(message, descriptors);
+        }
+        // SAFETY: the header is as the kernel has left it, and the message is one of its own.
+        // WHY UNSAFE: as above.
+        next = unsafe { libc::CMSG_NXTHDR(&raw const header, next) };
+    }
+    if header.msg_flags & libc::MSG_CTRUNC != 0 {
+        let sentence = "more descriptors than there may be";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
+    }
+    Ok(received)
+}
+
+/// Sends bytes with descriptors beside them, at most [`DESCRIPTORS_MAX`]. Result: bytes.
+pub(crate) fn send_with_descriptors(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    if descriptors.len() > DESCRIPTORS_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
     };
-    let Some(message) = first.filter(rights) else {
-        return Err(io::Error::other("no descriptor was handed over"));
-    };
-    // SAFETY: a message of rights holds at least one descriptor, just given to us; nobody else owns it.
-    // WHY UNSAFE: as above, and ownership of a number cannot be checked.
-    Ok(unsafe {
-        let number = libc::CMSG_DATA(message)
-            .cast::<libc::c_int>()
-            .read_unaligned();
-        OwnedFd::from_raw_fd(number)
-    })
+    let data_bytes = libc::c_uint::try_from(size_of_val(descriptors)).expect("twelve numbers");
+    let mut control = [0_u64; CONTROL_WORDS];
+    // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them.
+    // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a literal.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    if !descriptors.is_empty() {
+        header.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: these take a number and touch no memory.
+        // WHY UNSAFE: C's macros.
+        let (space, length) = unsafe { (libc::CMSG_SPACE(data_bytes), libc::CMSG_LEN(data_bytes)) };
+        header.msg_controllen = space as _;
+        // SAFETY: there is room for a message of this length in the control bytes, aligned as C wants it; a borrowed
+        // descriptor is a number in memory.
+        // WHY UNSAFE: C's macros over raw memory.
+        unsafe {
+            let message = libc::CMSG_FIRSTHDR(&raw const header);
+            (*message).cmsg_level = libc::SOL_SOCKET;
+            (*message).cmsg_type = libc::SCM_RIGHTS;
+            (*message).cmsg_len = length as _;
+            let numbers = libc::CMSG_DATA(message);
+            std::ptr::copy_nonoverlapping(
+                descriptors.as_ptr().cast(),
+                numbers,
+                data_bytes as usize,
+            );
+        }
+    }
+    // SAFETY: the header, its part and its control bytes live through the call and are as long as they say.
+    // WHY UNSAFE: std does not send descriptors.
+    check_bytes(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })
+}
+
+/// Takes over the descriptors of a message of rights, just received.
+fn own_rights(message: &libc::cmsghdr, descriptors: &mut Vec<OwnedFd>) {
+    // SAFETY: takes a number and touches no memory.
+    // WHY UNSAFE: C's macros.
+    let head = unsafe { libc::CMSG_LEN(0) } as usize;
+    // As long a number as the C library has.
+    let bytes: usize = message.cmsg_len as _;
+    let count = bytes.saturating_sub(head) / size_of::<libc::c_int>();
+    // SAFETY: the data follow the message's head.
+    // WHY UNSAFE: as above.
+    let numbers = unsafe { libc::CMSG_DATA(message) }.cast::<libc::c_int>();
+    for index in 0..count {
+        // SAFETY: as many numbers follow as the message is long; each is a descriptor just given to us, owned by
+        // nobody else.
+        // WHY UNSAFE: as above, and ownership of a number cannot be checked.
+        descriptors.push(unsafe { OwnedFd::from_raw_fd(numbers.add(index).read_unaligned()) });
+    }
 }
 
 /// Waits until something can be sent.
@@ -197,6 +270,19 @@ pub(crate) fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
     // WHY UNSAFE: std has no poll.
     check(unsafe { libc::poll(&raw mut poll, 1, -1) })?;
     Ok(())
+}
+
+/// Whether a stream is over: its other end has closed it, or either has shut it down.
+pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLRDHUP,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, valid through the call, which does not wait.
+    // WHY UNSAFE: std has no poll.
+    check(unsafe { libc::poll(&raw mut poll, 1, 0) })?;
+    Ok(poll.revents != 0)
 }
 
 /// Ends both directions; an unconnected socket has none.
@@ -291,6 +377,11 @@ const AF_INET: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
     reason = "address families are below 50"
 )]
 const AF_INET6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
+
+/// Descriptors that one message may bring.
+pub(crate) const DESCRIPTORS_MAX: usize = 12;
+/// Words of control bytes for so many: a head of 16 bytes, and four for each.
+const CONTROL_WORDS: usize = 2 + DESCRIPTORS_MAX / 2;
 
 /// How long a peer may be silent before it is probed, in seconds.
 const SILENCE_S: libc::c_int = 60;

@@ -1,0 +1,577 @@
+//! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues, as a machine.
+//!
+//! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never sees them. It keeps
+//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer.
+//! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
+
+use alloc::vec::Vec;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::queue::{Layout, SIZE_MAX};
+use crate::{Breach, Violation};
+
+/// Bytes of a message's head.
+pub const HEAD_BYTES: usize = size_of::<Head>();
+/// The longest body that is accepted: eight regions of memory, or the space of a device.
+pub const BODY_BYTES_MAX: usize = 512;
+/// Most descriptors beside a message.
+pub const DESCRIPTORS_MAX: usize = REGIONS_MAX;
+/// Most queues.
+pub const QUEUES_MAX: usize = 16;
+/// Most regions of memory.
+pub const REGIONS_MAX: usize = 8;
+
+/// What every message begins with. 12 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Head {
+    /// What it is: [`request`].
+    pub request: u32,
+    /// Version, and whether it is an answer or wants one.
+    pub flags: u32,
+    /// Bytes of the body.
+    pub bytes: u32,
+}
+const _: () = assert!(size_of::<Head>() == 12);
+
+const VERSION: u32 = 1;
+const VERSION_MASK: u32 = 3;
+const REPLY: u32 = 1 << 2;
+const NEED_REPLY: u32 = 1 << 3;
+
+/// What a monitor says.
+pub mod request {
+    #![expect(missing_docs, reason = "the names are the standard's own")]
+    pub const GET_FEATURES: u32 = 1;
+    pub const SET_FEATURES: u32 = 2;
+    pub const SET_OWNER: u32 = 3;
+    pub const RESET_OWNER: u32 = 4;
+    pub const SET_MEM_TABLE: u32 = 5;
+    pub const SET_VRING_NUM: u32 = 8;
+    pub const SET_VRING_ADDR: u32 = 9;
+    pub const SET_VRING_BASE: u32 = 10;
+    pub const GET_VRING_BASE: u32 = 11;
+    pub const SET_VRING_KICK: u32 = 12;
+    pub const SET_VRING_CALL: u32 = 13;
+    pub const SET_VRING_ERR: u32 = 14;
+    pub const GET_PROTOCOL_FEATURES: u32 = 15;
+    pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub const GET_QUEUE_NUM: u32 = 17;
+    pub const SET_VRING_ENABLE: u32 = 18;
+    pub const GET_CONFIG: u32 = 24;
+    pub const SET_CONFIG: u32 = 25;
+}
+
+/// The feature bit that says that there are protocol features.
+pub const PROTOCOL_FEATURES: u64 = 1 << 30;
+
+/// What is offered: several queues, answers when asked for, the space of the device.
+pub const OFFERED: u64 = protocol::MQ | protocol::REPLY_ACK | protocol::CONFIG;
+
+/// Protocol features.
+pub mod protocol {
+    #![expect(missing_docs, reason = "the names are the standard's own")]
+    pub const MQ: u64 = 1 << 0;
+    pub const REPLY_ACK: u64 = 1 << 3;
+    pub const CONFIG: u64 = 1 << 9;
+}
+
+/// A region of the guest's memory. 32 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Region {
+    /// Where the guest has it.
+    pub guest: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Where the monitor has it.
+    pub user: u64,
+    /// Where it begins in the file beside the message.
+    pub offset: u64,
+}
+const _: () = assert!(size_of::<Region>() == 32);
+
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+struct RingState {
+    index: u32,
+    value: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+struct RingAddresses {
+    index: u32,
+    flags: u32,
+    descriptors: u64,
+    used: u64,
+    available: u64,
+    log: u64,
+}
+const _: () = assert!(size_of::<RingAddresses>() == 40);
+
+/// In the number of a queue: no descriptor comes with it.
+const NO_DESCRIPTOR: u64 = 1 << 8;
+
+/// How a queue is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Where it lies.
+    pub layout: Layout,
+    /// The entry of the available ring that comes first.
+    pub next: u16,
+    /// Kicks and calls are asked for by index.
+    pub event_index: bool,
+    /// It is to work at once; else when it is enabled.
+    pub enabled: bool,
+}
+
+/// What the owner of a session has to do; then it sends what [`Session::answer`] or another answer gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing.
+    Nothing,
+    /// Send this now: it is the whole answer.
+    Answer(Vec<u8>),
+    /// The memory is this; a descriptor for each region came with the message.
+    Memory(Vec<Region>),
+    /// A queue begins; the descriptor by which it is kicked came with the message.
+    Start(usize, Start),
+    /// A queue ends; [`Session::stopped`] makes the answer.
+    Stop(usize),
+    /// A queue works, or pauses.
+    Enable(usize, bool),
+    /// By what to call the guest: the descriptor that came with the message, or not at all.
+    Call(usize),
+    /// Look at [`Session::writeback`] again.
+    Writeback,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Ring {
+    size: u16,
+    addresses: Option<(u64, u64, u64)>,
+    next: u16,
+    started: bool,
+    enabled: bool,
+}
+
+/// One connection with a monitor.
+pub struct Session {
+    offered: u64,
+    config: Vec<u8>,
+    features: u64,
+    protocol: u64,
+    regions: Vec<Region>,
+    rings: [Ring; QUEUES_MAX],
+    /// The request in hand wants to be answered, and has no answer of its own.
+    pending: Option<u32>,
+}
+
+impl Session {
+    /// A session that offers a device with these feature bits and this space.
+    #[must_use]
+    pub fn new(features: u64, config: &[u8]) -> Self {
+        Self {
+            offered: features | PROTOCOL_FEATURES,
+            config: config.to_vec(),
+            features: 0,
+            protocol: 0,
+            regions: Vec::new(),
+            rings: [Ring::default(); QUEUES_MAX],
+            pending: None,
+        }
+    }
+
+    /// What the guest has taken of the features that were offered.
+    #[must_use]
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// Whether writes may stay in a cache until a flush, as the guest has set it.
+    #[must_use]
+    pub fn writeback(&self) -> bool {
+        self.config.get(super::blk::WRITEBACK_AT) == Some(&1)
+    }
+
+    /// How many bytes of body follow a head.
+    ///
+    /// Errors: no message begins so.
+    pub fn body_bytes(head: &[u8; HEAD_BYTES]) -> Result<usize, Violation> {
+        let head: Head = zerocopy::transmute!(*head);
+        if head.flags & VERSION_MASK != VERSION || head.flags & REPLY != 0 {
+            return Err(wrong(
+                "a message is not of version 1 of vhost-user",
+                head.flags.into(),
+            ));
+        }
+        match usize::try_from(head.bytes) {
+            Ok(bytes) if bytes <= BODY_BYTES_MAX => Ok(bytes),
+            _ => Err(wrong(
+                "a message is longer than any may be",
+                head.bytes.into(),
+            )),
+        }
+    }
+
+    /// A whole message, with so many descriptors beside it.
+    ///
+    /// Errors: the message is wrong, was not offered, or may not come now.
+    pub fn message(
+        &mut self,
+        head: &[u8; HEAD_BYTES],
+        body: &[u8],
+        descriptors: usize,
+    ) -> Result<Event, Violation> {
+        let head: Head = zerocopy::transmute!(*head);
+        let acknowledges = self.protocol & protocol::REPLY_ACK != 0;
+        let wanted = acknowledges && head.flags & NEED_REPLY != 0;
+        self.pending = wanted.then_some(head.request);
+        let event = self.dispatch(head.request, body, descriptors)?;
+        if matches!(event, Event::Answer(_) | Event::Stop(_)) {
+            self.pending = None;
+        }
+        Ok(event)
+    }
+
+    /// The answer to the last message, when all that it asks for was done; None: none is wanted.
+    pub fn answer(&mut self) -> Option<Vec<u8>> {
+        let request = self.pending.take()?;
+        Some(reply(request, &0_u64.to_ne_bytes()))
+    }
+
+    /// The answer to the end of a queue, whose next available entry would have been this.
+    pub fn stopped(&mut self, ring: usize, next: u16) -> Vec<u8> {
+        self.rings[ring].started = false;
+        self.rings[ring].next = next;
+        let index = u32::try_from(ring).unwrap_or(u32::MAX);
+        let state = [index.to_ne_bytes(), u32::from(next).to_ne_bytes()].concat();
+        reply(request::GET_VRING_BASE, &state)
+    }
+
+    fn dispatch(&mut self, kind: u32, body: &[u8], descriptors: usize) -> Result<Event, Violation> {
+        let takes_descriptors = matches!(
+            kind,
+            request::SET_MEM_TABLE
+                | request::SET_VRING_KICK
+                | request::SET_VRING_CALL
+                | request::SET_VRING_ERR
+        );
+        if descriptors > 0 && !takes_descriptors {
+            return Err(wrong(
+                "a message comes with descriptors that it does not need",
+                kind.into(),
+            ));
+        }
+        match kind {
+            request::GET_FEATURES => self.tell(kind, body, self.offered),
+            request::GET_PROTOCOL_FEATURES => self.tell(kind, body, OFFERED),
+            request::GET_QUEUE_NUM => self.tell(kind, body, QUEUES_MAX as u64),
+            request::SET_FEATURES => self.set_features(number(body)?),
+            request::SET_PROTOCOL_FEATURES => self.set_protocol(number(body)?),
+            request::SET_OWNER | request::RESET_OWNER => exactly(body, 0).map(|()| Event::Nothing),
+            request::SET_MEM_TABLE => self.memory(body, descriptors),
+            request::SET_VRING_NUM => self.size(state(body)?),
+            request::SET_VRING_BASE => self.base(state(body)?),
+            request::SET_VRING_ADDR => self.addresses(body),
+            request::GET_VRING_BASE => self.stop(state(body)?),
+            request::SET_VRING_ENABLE => self.enable(state(body)?),
+            request::SET_VRING_KICK => self.kick(number(body)?, descriptors),
+            request::SET_VRING_CALL => {
+                ring_with_descriptor(number(body)?, descriptors).map(Event::Call)
+            }
+            request::SET_VRING_ERR => {
+                ring_with_descriptor(number(body)?, descriptors).map(|_| Event::Nothing)
+            }
+            request::GET_CONFIG => self.get_config(body),
+            request::SET_CONFIG => self.set_config(body),
+            other => Err(wrong(
+                "a message of a kind that was not offered",
+                other.into(),
+            )),
+        }
+    }
+
+    fn tell(&self, kind: u32, body: &[u8], value: u64) -> Result<Event, Violation> {
+        exactly(body, 0)?;
+        Ok(Event::Answer(reply(kind, &value.to_ne_bytes())))
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<Event, Violation> {
+        if features & !self.offered != 0 {
+            return Err(wrong("features are taken that were not offered", features));
+        }
+        self.features = features;
+        Ok(Event::Nothing)
+    }
+
+    fn set_protocol(&mut self, features: u64) -> Result<Event, Violation> {
+        if features & !OFFERED != 0 {
+            return Err(wrong(
+                "protocol features are taken that were not offered",
+                features,
+            ));
+        }
+        self.protocol = features;
+        Ok(Event::Nothing)
+    }
+
+    fn memory(&mut self, body: &[u8], descriptors: usize) -> Result<Event, Violation> {
+        let (head, rest) = body.split_at_checked(8).ok_or_else(short)?;
+        let count = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if count == 0 || count > REGIONS_MAX || rest.len() != count * size_of::<Region>() {
+            return Err(wrong(
+                "a table of memory has not the length that it says",
+                count as u64,
+            ));
+        }
+        if descriptors != count {
+            return Err(wrong(
+                "a table of memory has not one file for each region",
+                count as u64,
+            ));
+        }
+        let regions = rest.chunks_exact(size_of::<Region>());
+        let regions: Vec<Region> = regions
+            .map(|bytes| Region::read_from_bytes(bytes).map_err(|_| short()))
+            .collect::<Result<_, _>>()?;
+        if !regions.iter().all(is_sane) || overlap(&regions) {
+            return Err(wrong(
+                "regions of memory overlap, are no whole pages, or end behind the last address",
+                0,
+            ));
+        }
+        self.regions.clone_from(&regions);
+        Ok(Event::Memory(regions))
+    }
+
+    fn size(&mut self, state: RingState) -> Result<Event, Violation> {
+        let ring = self.idle(state.index)?;
+        match u16::try_from(state.value) {
+            Ok(size) if size.is_power_of_two() && size <= SIZE_MAX => ring.size = size,
+            _ => {
+                let sentence = "the size of a queue is not a power of two up to 1024";
+                return Err(wrong(sentence, state.value.into()));
+            }
+        }
+        Ok(Event::Nothing)
+    }
+
+    fn base(&mut self, state: RingState) -> Result<Event, Violation> {
+        let ring = self.idle(state.index)?;
+        ring.next = u16::try_from(state.value)
+            .map_err(|_| wrong("a queue begins behind its last entry", state.value.into()))?;
+        Ok(Event::Nothing)
+    }
+
+    fn addresses(&mut self, body: &[u8]) -> Result<Event, Violation> {
+        let asked = RingAddresses::read_from_bytes(body).map_err(|_| short())?;
+        let ring = self.idle(asked.index)?;
+        ring.addresses = Some((asked.descriptors, asked.available, asked.used));
+        Ok(Event::Nothing)
+    }
+
+    fn kick(&mut self, body: u64, descriptors: usize) -> Result<Event, Violation> {
+        let index = ring_with_descriptor(body, descriptors)?;
+        if descriptors == 0 {
+            return Err(wrong(
+                "a queue without a descriptor to be kicked by is not served",
+                body,
+            ));
+        }
+        let event_index = self.features & super::feature::EVENT_INDEX != 0;
+        let agreed = self.features & PROTOCOL_FEATURES != 0;
+        let ring = self.rings[index];
+        if ring.started {
+            return Err(early("a queue is started that runs"));
+        }
+        let (descriptors, available, used) = ring
+            .addresses
+            .ok_or_else(|| early("a queue is started whose addresses are not known"))?;
+        if ring.size == 0 {
+            return Err(early("a queue is started whose size is not known"));
+        }
+        let (descriptor_bytes, available_bytes, used_bytes) = Layout::bytes(ring.size);
+        let layout = Layout {
+            size: ring.size,
+            descriptors: self.guest_address(descriptors, descriptor_bytes)?,
+            available: self.guest_address(available, available_bytes)?,
+            used: self.guest_address(used, used_bytes)?,
+        };
+        self.rings[index].started = true;
+        let start = Start {
+            layout,
+            next: ring.next,
+            event_index,
+            enabled: ring.enabled || !agreed,
+        };
+        Ok(Event::Start(index, start))
+    }
+
+    fn stop(&mut self, state: RingState) -> Result<Event, Violation> {
+        let index = ring_index(state.index.into())?;
+        let ring = self.rings[index];
+        match ring.started {
+            true => Ok(Event::Stop(index)),
+            // It never ran: it would begin where it was told to.
+            false => Ok(Event::Answer(self.stopped(index, ring.next))),
+        }
+    }
+
+    fn enable(&mut self, state: RingState) -> Result<Event, Violation> {
+        let index = ring_index(state.index.into())?;
+        if state.value > 1 {
+            return Err(wrong(
+                "a queue is neither enabled nor disabled",
+                state.value.into(),
+            ));
+        }
+        self.rings[index].enabled = state.value == 1;
+        Ok(Event::Enable(index, state.value == 1))
+    }
+
+    /// Both ways: offset, bytes and flags, then the bytes. A range that is not there is answered with no bytes at all.
+    fn get_config(&self, body: &[u8]) -> Result<Event, Violation> {
+        let (offset, bytes) = config_range(body)?;
+        if bytes > CONFIG_BYTES_MAX || offset > CONFIG_BYTES_MAX - bytes {
+            return Ok(Event::Answer(reply(request::GET_CONFIG, &[])));
+        }
+        let mut answer = body.to_vec();
+        let known = self.config.get(offset..).unwrap_or_default();
+        let known = &known[..known.len().min(bytes)];
+        // What newer monitors expect behind the fields that we know is zero.
+        answer[12..].fill(0);
+        answer[12..12 + known.len()].copy_from_slice(known);
+        Ok(Event::Answer(reply(request::GET_CONFIG, &answer)))
+    }
+
+    fn set_config(&mut self, body: &[u8]) -> Result<Event, Violation> {
+        let (offset, bytes) = config_range(body)?;
+        let value = body[12..].first().copied().unwrap_or_default();
+        if offset != super::blk::WRITEBACK_AT || bytes != 1 || value > 1 {
+            return Err(wrong(
+                "a field of the device is set that cannot be set",
+                offset as u64,
+            ));
+        }
+        if let Some(field) = self.config.get_mut(offset) {
+            *field = value;
+        }
+        Ok(Event::Writeback)
+    }
+
+    /// A queue that does not run.
+    fn idle(&mut self, index: u32) -> Result<&mut Ring, Violation> {
+        let ring = &mut self.rings[ring_index(index.into())?];
+        match ring.started {
+            true => Err(early("a queue is changed while it runs")),
+            false => Ok(ring),
+        }
+    }
+
+    /// Where the guest has what the monitor has at `user`, all of it in one region.
+    fn guest_address(&self, user: u64, bytes: u64) -> Result<u64, Violation> {
+        let inside = |region: &&Region| {
+            user.checked_sub(region.user)
+                .is_some_and(|at| at <= region.bytes && bytes <= region.bytes - at)
+        };
+        let region = self.regions.iter().find(inside);
+        let region =
+            region.ok_or_else(|| wrong("a queue does not lie in the guest's memory", user))?;
+        Ok(region.guest + (user - region.user))
+    }
+}
+
+fn is_sane(region: &Region) -> bool {
+    region.bytes > 0
+        && region.guest.is_multiple_of(PAGE_BYTES)
+        && region.offset.is_multiple_of(PAGE_BYTES)
+        && region.guest.checked_add(region.bytes).is_some()
+        && region.user.checked_add(region.bytes).is_some()
+        && region.offset.checked_add(region.bytes).is_some()
+}
+
+fn overlap(regions: &[Region]) -> bool {
+    let apart =
+        |a: &Region, b: &Region| a.guest + a.bytes <= b.guest || b.guest + b.bytes <= a.guest;
+    let others = |at: usize| regions[..at].iter();
+    (0..regions.len()).any(|at| !others(at).all(|other| apart(other, &regions[at])))
+}
+
+fn config_range(body: &[u8]) -> Result<(usize, usize), Violation> {
+    let (head, rest) = body.split_at_checked(12).ok_or_else(short)?;
+    let field =
+        |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let (offset, bytes) = (field(0) as usize, field(4) as usize);
+    if rest.len() != bytes {
+        return Err(wrong(
+            "a part of the device's space has not the length that it says",
+            bytes as u64,
+        ));
+    }
+    Ok((offset, bytes))
+}
+
+fn ring_with_descriptor(body: u64, descriptors: usize) -> Result<usize, Violation> {
+    let expected = usize::from(body & NO_DESCRIPTOR == 0);
+    if body & !(NO_DESCRIPTOR | 0xff) != 0 || descriptors != expected {
+        return Err(wrong(
+            "a queue comes with more or fewer descriptors than it says",
+            body,
+        ));
+    }
+    ring_index(body & 0xff)
+}
+
+fn ring_index(index: u64) -> Result<usize, Violation> {
+    match usize::try_from(index) {
+        Ok(ring) if ring < QUEUES_MAX => Ok(ring),
+        _ => Err(wrong("there is no queue of this number", index)),
+    }
+}
+
+fn state(body: &[u8]) -> Result<RingState, Violation> {
+    RingState::read_from_bytes(body).map_err(|_| short())
+}
+
+fn number(body: &[u8]) -> Result<u64, Violation> {
+    body.try_into().map(u64::from_ne_bytes).map_err(|_| short())
+}
+
+fn exactly(body: &[u8], bytes: usize) -> Result<(), Violation> {
+    match body.len() == bytes {
+        true => Ok(()),
+        false => Err(short()),
+    }
+}
+
+fn reply(request: u32, body: &[u8]) -> Vec<u8> {
+    let head = Head {
+        request,
+        flags: VERSION | REPLY,
+        bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
+    };
+    [head.as_bytes(), body].concat()
+}
+
+fn wrong(sentence: &'static str, found: u64) -> Violation {
+    Violation::new(Breach::HeaderField, 0, sentence).found(found)
+}
+
+fn early(sentence: &'static str) -> Violation {
+    Violation::new(Breach::Sequence, 0, sentence)
+}
+
+fn short() -> Violation {
+    let sentence = "a message is longer or shorter than its kind is";
+    Violation::new(Breach::HeaderField, 8, sentence)
+}
+
+const PAGE_BYTES: u64 = 4096;
+/// What vhost-user allows the space of a device to have.
+const CONFIG_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

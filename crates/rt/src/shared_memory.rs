@@ -1,0 +1,145 @@
+//! Memory that is shared with another process, a virtual machine's for instance: a range of a file that it has handed
+//! over.
+//!
+//! The other side may change every byte at any time, so nothing here lends: what is copied out once is ours. It may not
+//! make its file shorter: the kernel ends who reaches for what is gone (SIGBUS).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+
+use crate::Lent;
+use crate::sys::shared::SharedMapping;
+
+/// A range of a file, for reading and writing by all threads. Offsets outside are the caller's mistake and panic.
+#[derive(Debug)]
+pub struct SharedMemory {
+    mapping: SharedMapping,
+}
+
+impl SharedMemory {
+    /// Maps `bytes` of a file from `offset` on.
+    ///
+    /// Errors: the range is empty or not all in the file (`InvalidInput`), what mmap says.
+    pub fn map(file: &File, offset: u64, bytes: u64) -> io::Result<Self> {
+        let invalid = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
+        let facts = file.metadata()?;
+        let end = offset.checked_add(bytes);
+        if bytes == 0 || end.is_none_or(|end| end > facts.len()) {
+            return Err(invalid("it is not all in its file"));
+        }
+        // Huge pages are mapped whole: their files say how long they are.
+        let page = match facts.blksize() {
+            size if size.is_power_of_two() && size > PAGE_BYTES => size,
+            _ => PAGE_BYTES,
+        };
+        let skip = offset % page;
+        let whole = (skip + bytes).next_multiple_of(page) - skip;
+        let in_memory = |bytes| usize::try_from(bytes).map_err(|_| invalid("it is too long"));
+        // Mapped up to the end of its last page, used up to its own end.
+        let mut mapping = SharedMapping::new(
+            file.as_fd(),
+            offset - skip,
+            in_memory(skip)?,
+            in_memory(whole)?,
+        )?;
+        mapping.shorten(in_memory(bytes)?);
+        Ok(Self { mapping })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.mapping.len()
+    }
+
+    /// Never: an empty range is refused.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies out.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.mapping.read(offset, out);
+    }
+
+    /// Copies in.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        self.mapping.write(offset, bytes);
+    }
+
+    /// Copies in what a disk has lent.
+    pub fn write_lent(&self, offset: usize, lent: &Lent) {
+        self.mapping
+            .write_mapping(offset, lent.mapping(), lent.len());
+    }
+
+    /// Reads two bytes at once, in order with everything before and behind; at an even offset.
+    pub fn load(&self, offset: usize) -> u16 {
+        self.mapping.load(offset)
+    }
+
+    /// Writes two bytes at once, in order with everything before and behind; at an even offset.
+    pub fn store(&self, offset: usize, value: u16) {
+        self.mapping.store(offset, value);
+    }
+}
+
+/// The smallest page of every machine we run on.
+const PAGE_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HugePages, Region};
+    use std::os::unix::fs::FileExt;
+
+    fn file(bytes: u64) -> File {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(bytes).expect("its length");
+        file
+    }
+
+    #[test]
+    fn what_one_side_writes_the_other_reads_wherever_it_begins() {
+        let file = file(20_000);
+        let memory = SharedMemory::map(&file, 5000, 10_000).expect("it lies in the file");
+        assert_eq!(memory.len(), 10_000);
+        memory.write(100, b"ours");
+        file.write_all_at(b"theirs", 5200).expect("room");
+        let mut out = [0; 6];
+        memory.read(200, &mut out);
+        assert_eq!(&out, b"theirs");
+        file.read_exact_at(&mut out[..4], 5100)
+            .expect("it is there");
+        assert_eq!(&out[..4], b"ours");
+        memory.store(8, 0x1234);
+        assert_eq!(memory.load(8), 0x1234);
+    }
+
+    #[test]
+    fn what_a_disk_lends_is_copied() {
+        let memory = SharedMemory::map(&file(4096), 0, 4096).expect("a page");
+        let region = Region::new(4096, HugePages::No).expect("a page");
+        region.write(10, b"lent");
+        memory.write_lent(4092, &Region::local(&region).lend(10, 4));
+        let mut out = [0; 4];
+        memory.read(4092, &mut out);
+        assert_eq!(&out, b"lent");
+    }
+
+    #[test]
+    fn a_range_that_is_not_in_the_file_is_refused() {
+        for (offset, bytes) in [(0, 0), (0, 8193), (8192, 1), (u64::MAX, 2)] {
+            let refused = SharedMemory::map(&file(8192), offset, bytes).map(drop);
+            assert!(refused.is_err(), "{bytes} bytes from {offset}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "of shared memory of 100")]
+    fn the_rest_of_the_last_page_is_out_of_reach() {
+        let memory = SharedMemory::map(&file(4096), 0, 100).expect("it lies in the file");
+        memory.write(100, &[1]);
+    }
+}

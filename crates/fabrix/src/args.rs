@@ -274,9 +274,9 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
     #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over FUSE, a file over FUSE,
-    /// a Unix socket for programs that speak NBD, or one for virtual machines; kernel: hand it to the kernel's NVMe/TCP
-    /// host, as `nvme connect` does (root)
+    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over FUSE, a file over
+    /// FUSE, a Unix socket for programs that speak NBD, or one for virtual machines; kernel: hand it to the kernel's
+    /// NVMe/TCP host, as `nvme connect` does (root)
     #[arg(
         long = "as",
         value_enum,

@@ -1,8 +1,8 @@
 //! The kernel's NBD client: sockets as a block device of this machine, /dev/nbdN.
 //!
-//! Knows the driver's words, which are generic netlink; does not know who answers at the other end of the sockets. Every
-//! call may wait for the kernel, so it belongs on a thread that those who answer do not need.
-//! Source: include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux kernel.
+//! Knows the driver's words, which are generic netlink; does not know who answers at the other end of the sockets.
+//! Every call may wait for the kernel, so it belongs on a thread that those who answer do not need. Source:
+//! include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux kernel.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

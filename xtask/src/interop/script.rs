@@ -15,9 +15,9 @@
 //! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks: a
 //! download of a hundred megabytes, so such a script is not `core`.
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
-//! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached` is
-//! a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it can.
-//! `boots` machines run the script, one after the other, with the same disk.
+//! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached`
+//! is a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it
+//! can. `boots` machines run the script, one after the other, with the same disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};

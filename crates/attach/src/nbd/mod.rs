@@ -1,5 +1,5 @@
-//! The disk as NBD: on a Unix socket, for qemu, nbdcopy, fio, and every other program that speaks it; and on sockets of the
-//! kernel's own client, which makes a block device of them.
+//! The disk as NBD: on a Unix socket, for qemu, nbdcopy, fio, and every other program that speaks it; and on sockets of
+//! the kernel's own client, which makes a block device of them.
 //!
 //! Knows listening and how many clients there are; what one of them does is `connection`.
 

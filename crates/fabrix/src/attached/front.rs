@@ -387,8 +387,8 @@ fn begin_loop(
             "there is no loop device here ({error}): load the module loop, or use --as file"
         )),
         ErrorKind::PermissionDenied => Failure::usage(format!(
-            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and --as nbd-socket work \
-             without it"
+            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and \
+             --as nbd-socket work without it"
         )),
         _ => Failure::io(format!("the loop driver says: {error}")),
     })?;

@@ -1,5 +1,5 @@
-//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask pages` looks at them in
-//! a browser. The figures are made up, and shaped as those of the profiles are.
+//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask pages` looks at them
+//! in a browser. The figures are made up, and shaped as those of the profiles are.
 
 use fabrix_bench::series::{Moved, Point};
 use std::time::Duration;
@@ -21,9 +21,9 @@ fn all() -> Report {
     .map(|(disk, times)| run(disk, times))
     .collect();
     let mut measured = workloads();
-    let published = published::find("starwind-ram-rdma")
-        .ok()
-        .expect("it is there");
+    let Ok(published) = published::find("starwind-ram-rdma") else {
+        panic!("it is there")
+    };
     published.beside(&mut measured, str::to_owned);
     Report {
         profile: "starwind".into(),

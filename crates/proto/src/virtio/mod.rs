@@ -1,8 +1,8 @@
-//! virtio, as the device of a virtual machine sees it: the split virtqueue over somebody else's memory, the block device,
-//! and vhost-user, by which a machine's monitor hands both over.
+//! virtio, as the device of a virtual machine sees it: the split virtqueue over somebody else's memory, the block
+//! device, and vhost-user, by which a machine's monitor hands both over.
 //!
-//! Nothing here holds memory of a guest: a [`Memory`] copies. The guest may change its memory at any time, so everything
-//! is read once, into our own, and checked there. Source: Virtual I/O Device (VIRTIO) 1.2.
+//! Nothing here holds memory of a guest: a [`Memory`] copies. The guest may change its memory at any time, so
+//! everything is read once, into our own, and checked there. Source: Virtual I/O Device (VIRTIO) 1.2.
 
 pub mod blk;
 pub mod queue;

@@ -144,7 +144,8 @@ impl Queue {
         self.next
     }
 
-    /// Takes the next request, if there is one: its head, by which it is given back, and in `chain` what it consists of.
+    /// Takes the next request, if there is one: its head, by which it is given back, and in `chain` what it consists
+    /// of.
     ///
     /// Errors: the chain cannot be walked.
     pub fn take(&mut self, memory: &impl Memory, chain: &mut Chain) -> Result<Option<u16>, Broken> {

@@ -1,3 +1,5 @@
+//! Messages as a monitor sends them, whole, wrong and cut short.
+
 use super::super::{blk, feature};
 use super::request as ask;
 use super::*;

@@ -178,7 +178,7 @@ fn fuse() -> Finding {
         (Ok(()), true) => ("usable: attach --as file".to_owned(), None),
         (Ok(()), false) => (
             "there, and fusermount3 is not".to_owned(),
-            Some("install the package fuse3; attach --as nbd works without it"),
+            Some("install the package fuse3; attach --as nbd-socket works without it"),
         ),
         (Err(error), _) => (
             format!("/dev/fuse: {error}"),
@@ -206,7 +206,7 @@ fn loop_devices() -> Finding {
 fn nbd() -> Finding {
     let is_there = Path::new("/dev/nbd0").exists();
     let found = if is_there {
-        "usable: nbd-client on the socket of attach --as nbd"
+        "usable: attach --as nbd"
     } else {
         "not there"
     };

@@ -49,7 +49,7 @@ fn connections_come_from_the_address_that_was_asked_for() {
     };
     let own =
         |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
-    let attach = |uri: String| own(&["attach", &uri, "--as", "nbd", "-w", "127.0.0.2"]);
+    let attach = |uri: String| own(&["attach", &uri, "--as", "nbd-socket", "-w", "127.0.0.2"]);
     check(&|at| attach(format!("nvme+tcp://{at}/{nqn}")));
     check(&|at| attach(format!("iscsi://{at}/iqn.2026-01.io.fabrix:disks/0")));
     check(&|at| {
@@ -68,7 +68,8 @@ fn connections_come_from_the_address_that_was_asked_for() {
 fn an_address_that_is_not_ours_or_of_another_kind_gets_a_sentence() {
     let place = Place::new();
     let serve = Serve::start(&["ram:16M"]);
-    let from = |local: &str| place.run(&["attach", &serve.uri(0), "--as", "nbd", "-w", local]);
+    let from =
+        |local: &str| place.run(&["attach", &serve.uri(0), "--as", "nbd-socket", "-w", local]);
     from("203.0.113.77")
         .exits(2)
         .says(&["203.0.113.77", "local address"]);
@@ -85,7 +86,7 @@ fn a_target_that_stays_away_is_given_up_when_that_is_said() {
     let place = Place::new();
     let uri = serve.uri(0);
     let gives_up = ["-l", "500ms", "-c", "50ms", "--fast-io-fail-tmo", "1h"];
-    let words = [&[uri.as_str(), "--as", "nbd"], &gives_up[..]].concat();
+    let words = [&[uri.as_str(), "--as", "nbd-socket"], &gives_up[..]].concat();
     let socket = place.attach(&words);
     let mut client = begin_nbd(&socket);
     assert_eq!(client.read(0, 512), Ok(vec![0; 512]));
@@ -104,7 +105,7 @@ fn a_target_that_is_killed_and_comes_back_is_counted_and_nothing_is_lost() {
     let mut serve = Serve::start(&[&disk]);
     let port = serve.port();
     let place = Place::new();
-    let socket = place.attach(&[&serve.uri(0), "--as", "nbd"]);
+    let socket = place.attach(&[&serve.uri(0), "--as", "nbd-socket"]);
     let mut client = begin_nbd(&socket);
     client.read(0, 512).expect("a block");
     serve.process.kill();
@@ -134,7 +135,7 @@ fn a_disk_that_changes_its_size_over_there_changes_here_by_itself() {
     for uri in [&export["uri"], &export["iscsi_uri"]] {
         let place = Place::new();
         let uri = uri.as_str().expect("an address");
-        let socket = place.attach(&[uri, "--as", "nbd", "-k", "200ms"]);
+        let socket = place.attach(&[uri, "--as", "nbd-socket", "-k", "200ms"]);
         let mut client = begin_nbd(&socket);
         for size in ["32M", "16M"] {
             place
@@ -169,7 +170,7 @@ fn a_secret_stands_in_no_processs_words_and_in_no_list() {
         .expect("an address");
     let uri = uri.replace("iscsi://", &format!("iscsi://{chap}@"));
     let place = Place::new();
-    place.attach(&[&uri, "--as", "nbd", "--name", "one", "--persist"]);
+    place.attach(&[&uri, "--as", "nbd-socket", "--name", "one", "--persist"]);
     let one = place.list().remove(0);
     let words = fs::read_to_string(format!("/proc/{}/cmdline", one["pid"])).expect("it lives");
     assert!(!words.contains(SECRET), "{words}");
@@ -204,7 +205,15 @@ fn a_secret_stands_in_no_processs_words_and_in_no_list() {
 fn declared_disks_come_back_and_one_that_cannot_does_not_keep_the_others_away() {
     let place = Place::new();
     let attach = |name: &str, uri: &str| {
-        place.run(&["attach", uri, "--as", "nbd", "--name", name, "--persist"])
+        place.run(&[
+            "attach",
+            uri,
+            "--as",
+            "nbd-socket",
+            "--name",
+            name,
+            "--persist",
+        ])
     };
     attach("one", "null:1M")
         .exits(0)
@@ -264,7 +273,7 @@ fn a_target_is_waited_for_and_the_device_is_written_down() {
         "attach",
         &uri,
         "--as",
-        "nbd",
+        "nbd-socket",
         "--wait",
         "--idempotent",
         "--devid-file",
@@ -287,7 +296,7 @@ fn top_shows_what_attachments_and_exports_do_between_two_looks() {
     let api = format!("unix:{}", path_in(&folder, "api"));
     let serve = Serve::start(&["ram:16M", "--api", &api]);
     let place = Place::new();
-    let socket = place.attach(&[&serve.uri(0), "--as", "nbd", "--name", "one"]);
+    let socket = place.attach(&[&serve.uri(0), "--as", "nbd-socket", "--name", "one"]);
     let mut client = begin_nbd(&socket);
     let top = place.start(&["top", "-i", "200ms", "-n", "3", "-o", "json", "--api", &api]);
     let mut top = top;
@@ -419,7 +428,8 @@ fn who_may_not_have_a_block_device_is_told_what_he_may_have() {
     device
         .exits(2)
         .says(&["needs root", "--as file", "--as nbd"]);
-    let socket = place.run_as_nobody(&["attach", "null:1M", "--as", "nbd", "--name", "mine"]);
+    let socket =
+        place.run_as_nobody(&["attach", "null:1M", "--as", "nbd-socket", "--name", "mine"]);
     socket.expect("it can be started").exits(0);
     place
         .run_as_nobody(&["detach", "mine"])
@@ -440,7 +450,7 @@ fn another_service_and_silence_are_told_apart_from_a_target() {
             "attach",
             &format!("iscsi://{address}/iqn.2026-01.io.fabrix:disks"),
             "--as",
-            "nbd",
+            "nbd-socket",
         ])
         .exits(3)
         .says(&["nothing listens there"]);
@@ -448,11 +458,11 @@ fn another_service_and_silence_are_told_apart_from_a_target() {
     let serve = Serve::start(&["ram:16M"]);
     let wrong = format!("iscsi://{}/iqn.2026-01.io.fabrix:disks", serve.address());
     place
-        .run(&["attach", &wrong, "--as", "nbd"])
+        .run(&["attach", &wrong, "--as", "nbd-socket"])
         .exits(3)
         .says(&[&serve.address()]);
     place
-        .run(&["attach", &wrong, "--as", "nbd", "-i", "2"])
+        .run(&["attach", &wrong, "--as", "nbd-socket", "-i", "2"])
         .exits(2)
         .says(&["one connection"]);
     assert!(place.list().is_empty());

@@ -497,6 +497,20 @@ fn features_say_what_can_be_done_with_them() {
 }
 
 #[test]
+fn timing_is_for_so_many_seconds_and_no_more_than_a_day() {
+    let mut bench = Bench::io();
+    for seconds in [0, 60, 86_400] {
+        let outcome = bench.run(&set(FeatureId::TIMING, seconds));
+        assert_eq!(outcome, Outcome::Time { seconds });
+    }
+    assert_eq!(
+        bench.run(&set(FeatureId::TIMING, 86_401)),
+        failed(Status::INVALID_FIELD)
+    );
+    assert_eq!(bench.run(&get(FeatureId::TIMING, 0)), ok(0));
+}
+
+#[test]
 fn features_keep_their_values_until_a_reset() {
     let mut bench = Bench::io();
     assert_eq!(
@@ -776,6 +790,7 @@ fn plausible(discovery: bool) -> impl Strategy<Value = SubmissionEntry> {
 fn check_any(bench: &mut Bench, entry: &SubmissionEntry) -> Result<bool, TestCaseError> {
     let health = HealthCounters::default();
     let around = Surroundings {
+        timing: &fabrix_proto::nvme::timing::TimingPage::default(),
         view: &bench.view,
         health: &health,
         persistence: Some(false),

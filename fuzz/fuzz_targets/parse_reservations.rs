@@ -1,4 +1,4 @@
-//! Reads arbitrary TransportIDs and stored reservations; the body is in `fabrix_fuzz::iscsi`.
+//! Reads arbitrary TransportIDs and stored reservations; the body is in `fabrix_fuzz::scsi`.
 
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fabrix_fuzz::iscsi::parse_reservations(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fabrix_fuzz::scsi::parse_reservations(data));

@@ -1,4 +1,4 @@
-//! Reads arbitrary CDBs; the body is in `fabrix_fuzz::iscsi`.
+//! Reads arbitrary CDBs; the body is in `fabrix_fuzz::scsi`.
 
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fabrix_fuzz::iscsi::parse_scsi_cdb(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fabrix_fuzz::scsi::parse_scsi_cdb(data));

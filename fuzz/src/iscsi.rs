@@ -1,9 +1,9 @@
-//! The same for iSCSI and SCSI: any bytes in, a panic if something is not as it must be.
+//! The same for iSCSI: any bytes in, a panic if something is not as it must be.
 //!
 //! Parsers get the bytes as they are; the login and the whole machine get a script, of which each step is a PDU whose
 //! lengths are right, raw bytes, or something that the owner may do. Beside the machine runs a model of its slots.
 //!
-//! Included by path into crates/proto/tests/iscsi_corpus.rs.
+//! Included by path into crates/proto/tests/corpus.rs.
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +16,6 @@ use fabrix_proto::iscsi::login::{Admission, Auth, Grant, Login, Step, name};
 use fabrix_proto::iscsi::pdu::{self, LoginRequest, LoginStatus, TaskManagementOutcome};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
 use fabrix_proto::iscsi::text::{TextBuffer, TextWriter, binary, boolean, list, number, pairs};
-use fabrix_proto::scsi::cdb::{Command, Direction, Features};
-use fabrix_proto::scsi::reservation::{Initiator, Nexus, Reservations};
 use fabrix_proto::{Machine, Nanos, Sink, Slot, Want};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -97,58 +95,6 @@ pub fn parse_iscsi_pdu(data: &[u8]) {
         assert!(basic.segment_bytes() <= pdu::DATA_SEGMENT_MAX as usize);
         assert!(!basic.kind().name().is_empty());
         let _ = (basic.is_immediate(), basic.is_final());
-    }
-}
-
-/// CDBs of up to 16 bytes, on a disk that can do everything and on one that can do nothing.
-pub fn parse_scsi_cdb(data: &[u8]) {
-    let cdb = data.first_chunk::<16>().map_or(data, |cdb| &cdb[..]);
-    let all = Features {
-        unmap: true,
-        atomic: true,
-        compare_and_write: true,
-        copy: true,
-    };
-    let none = Features {
-        unmap: false,
-        atomic: false,
-        compare_and_write: false,
-        copy: false,
-    };
-    for features in [all, none] {
-        let Ok((command, _)) = Command::parse(cdb, features) else {
-            continue;
-        };
-        let transfer = command.transfer(512);
-        assert!(transfer.direction != Direction::None || transfer.bytes == 0);
-        let _ = (command.parameter_bytes(), transfer.fits(u64::MAX));
-    }
-}
-
-/// A TransportID as REGISTER AND MOVE brings it, and reservations as they are stored.
-pub fn parse_reservations(data: &[u8]) {
-    if let Ok((initiator, rest)) = Initiator::parse(data) {
-        let id = initiator.transport_id();
-        assert!(id.len() + rest.len() <= data.len() + 4);
-        let (again, rest) = Initiator::parse(id).expect("written by us");
-        assert_eq!((&again, rest), (&initiator, &[][..]));
-    }
-    if let Ok(state) = Reservations::from_bytes(data, checksum) {
-        let again = Reservations::from_bytes(&state.to_bytes(checksum), checksum);
-        assert_eq!(
-            again.expect("written by us").registrants(),
-            state.registrants()
-        );
-        let nexus = Nexus {
-            initiator: Initiator::nvme([1; 16]),
-            port: 1,
-        };
-        let _ = state.standing(&nexus);
-    }
-    // The same with a checksum that fits, which nothing at random has.
-    let sealed = [data, &checksum(data).to_be_bytes()].concat();
-    if let Ok(state) = Reservations::from_bytes(&sealed, checksum) {
-        assert_eq!(state.to_bytes(checksum).len(), sealed.len());
     }
 }
 
@@ -485,33 +431,33 @@ impl Sink for Sent<'_> {
 }
 
 /// Bytes that say what happens.
-struct Script<'a>(&'a [u8]);
+pub(crate) struct Script<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Script<'a> {
-    fn take(&mut self, count: usize) -> &'a [u8] {
+    pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    fn array<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
         let taken = self.take(N);
         array[..taken.len()].copy_from_slice(taken);
         array
     }
 
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
-    fn short(&mut self) -> u16 {
+    pub(crate) fn short(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 }
 
 /// A PDU: header, digest, data, padding, digest.
-fn built(mut bhs: [u8; 48], data: &[u8], digests: bool) -> Vec<u8> {
+pub(crate) fn built(mut bhs: [u8; 48], data: &[u8], digests: bool) -> Vec<u8> {
     let bytes = u32::try_from(data.len()).unwrap_or(0).to_be_bytes();
     bhs[5..8].copy_from_slice(&bytes[1..]);
     let mut pdu = bhs.to_vec();
@@ -528,7 +474,7 @@ fn built(mut bhs: [u8; 48], data: &[u8], digests: bool) -> Vec<u8> {
 }
 
 /// In the place of CRC32C: quick, and different for different bytes.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| sum.rotate_left(5) ^ u32::from(*byte);
     bytes.iter().fold(1, step)
 }

@@ -1,7 +1,8 @@
-//! What is fuzzed. The functions are in [`bodies`] and [`iscsi`], so that the ordinary tests can replay a corpus with
-//! them.
+//! What is fuzzed. The functions are in modules of their own, so that the ordinary tests can replay a corpus with them.
 
 #![forbid(unsafe_code)]
 
 pub mod bodies;
+pub mod initiator;
 pub mod iscsi;
+pub mod scsi;

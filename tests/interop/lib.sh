@@ -34,6 +34,14 @@ refused() {
     fi
 }
 
+# ends_with STATUS COMMAND...; what it printed is in $said.
+ends_with() {
+    status=0 expected=$1
+    shift
+    said=$("$@" 2>&1) || status=$?
+    [ $status = $expected ] || fail "\`$*\` ended with $status, not $expected: $said"
+}
+
 not() {
     ! "$@"
 }
@@ -143,6 +151,16 @@ discover() {
     found=$(iscsiadm -m discovery -t sendtargets -p $PORTAL "$@")
 }
 
+# nodes NAME...: as many initiators in this machine, each with a name of its own; `login -I NAME` is one's session. They
+# are one open-iscsi: the kernel speaks of iSCSI in its first network namespace only, so there is no second one.
+nodes() {
+    for name; do
+        iscsiadm -m iface -I $name -o new
+        iscsiadm -m iface -I $name -o update -n iface.initiatorname -v $INITIATOR-$name
+        iscsiadm -m node -T $IQN -p $PORTAL,1 -I $name -o new
+    done
+}
+
 # login WORD...: logs in to our target, and waits for its first disk; the session is $session.
 login() {
     before=$(sessions)
@@ -198,6 +216,14 @@ measured() {
     verified /tmp/bench.json
 }
 
+# not_opened URI PART...: a bench of the disk ends with 3, and its sentence has these parts.
+not_opened() {
+    asked=$1
+    shift
+    ends_with 3 fabrix bench "$asked" --number-ios 10
+    contains "what $asked ends with" "$said" "$@"
+}
+
 # verified FILE: the JSON of a bench says that blocks were checked, that none is wrong, and that no I/O failed.
 verified() {
     is "total_err of $1" "$(number total_err "$1")" 0
@@ -251,6 +277,33 @@ nvmet_unlink() {
 nvmet_remove() {
     nvmet_unlink
     rmdir $nvmet/subsystems/$NVMET_NQN/namespaces/* $nvmet/subsystems/$NVMET_NQN $nvmet/ports/1
+}
+
+# The kernel's iSCSI target. Modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic. It
+# complains of each of its other back ends: "Unable to load target_core...".
+LIO_IQN=iqn.2026-01.org.example:lio
+lio=/sys/kernel/config/target
+lio_group=$lio/iscsi/$LIO_IQN/tpgt_1
+
+# lio_serve COUNT: so many files of 32 MiB as logical units 0, 1, ... for every initiator, without a proof.
+lio_serve() {
+    mkdir -p $lio_group/np/$PORTAL
+    number=0
+    while [ $number -lt $1 ]; do
+        store=$lio/core/fileio_0/disk$number
+        mkdir -p $store
+        echo "fd_dev_name=/dev/shm/lio$number,fd_dev_size=33554432" >$store/control
+        echo 5ce2a5f0-0000-4000-8000-00000000000$number >$store/wwn/vpd_unit_serial
+        echo 1 >$store/enable
+        mkdir $lio_group/lun/lun_$number
+        ln -s $store $lio_group/lun/lun_$number/disk
+        number=$((number + 1))
+    done
+    echo 0 >$lio_group/attrib/authentication
+    echo 1 >$lio_group/attrib/generate_node_acls
+    echo 1 >$lio_group/attrib/cache_dynamic_acls
+    echo 0 >$lio_group/attrib/demo_mode_write_protect
+    echo 1 >$lio_group/enable
 }
 
 # A disk of 64 MiB in memory that the kernel makes, of 4096-byte blocks, as /dev/nullb0; with words of configfs

@@ -5,7 +5,7 @@
 
 use crate::process::{cargo, cargo_name, command, root, run, works};
 use crate::tally::{Tally, parse_allowed};
-use crate::{conformance, count, deps, interop, no_os, tidy};
+use crate::{conformance, count, deps, interop, no_os, pages, tidy};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -74,6 +74,13 @@ fn run_all(checks: &[Check]) -> Result<bool, String> {
         println!("SKIPPED: conformance: {why}");
     }
     summary.conformance(started.elapsed(), outcome);
+    println!("== pages");
+    let started = Instant::now();
+    let outcome = pages::run_all();
+    if let Err(why) = &outcome {
+        println!("SKIPPED: pages: {why}");
+    }
+    summary.pages(started.elapsed(), outcome);
     println!("== interop");
     let started = Instant::now();
     let outcome = interop::run_scripts(&interop::Options::Core);
@@ -318,6 +325,32 @@ impl Summary {
         self.times.push(("conformance".to_owned(), time, word));
     }
 
+    /// Reports in a browser. That there can be none is a skip.
+    fn pages(&mut self, time: Duration, outcome: Result<Result<pages::Counts, String>, String>) {
+        let word = match outcome {
+            Ok(Ok(counts)) => {
+                self.passed += counts.passed;
+                self.failed += counts.failed;
+                if counts.failed > 0 {
+                    self.failures
+                        .push(format!("{} pages: see above", counts.failed));
+                    "FAILED"
+                } else {
+                    "ok"
+                }
+            }
+            Ok(Err(why)) => {
+                self.fail(format!("pages: {why}"));
+                "FAILED"
+            }
+            Err(why) => {
+                self.skip("pages", &why);
+                "skipped"
+            }
+        };
+        self.times.push(("pages".to_owned(), time, word));
+    }
+
     /// Real peers. What keeps them all from running is a skip: a machine without their packages.
     fn interop(&mut self, time: Duration, outcome: Result<interop::Counts, String>) {
         let word = match outcome {
@@ -455,6 +488,18 @@ mod tests {
         summary.conformance(Duration::ZERO, Ok(Err("no end".to_owned())));
         summary.conformance(Duration::ZERO, Err("no package".to_owned()));
         assert_eq!(summary.last_line(), "5 passed, 2 failed, 2 skipped");
+    }
+
+    #[test]
+    fn pages_count_like_tests_and_a_browser_that_fails_is_a_failure() {
+        let mut summary = Summary::with(true, Vec::new());
+        let (passed, failed) = (8, 1);
+        summary.pages(Duration::ZERO, Ok(Ok(pages::Counts { passed, failed })));
+        summary.pages(Duration::ZERO, Ok(Err("it ended".to_owned())));
+        assert_eq!(summary.last_line(), "8 passed, 2 failed, 0 skipped");
+        let mut lenient = Summary::with(false, Vec::new());
+        lenient.pages(Duration::ZERO, Err("no package".to_owned()));
+        assert_eq!(lenient.last_line(), "0 passed, 0 failed, 1 skipped");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod count;
 mod deps;
 mod interop;
 mod no_os;
+mod pages;
 mod perf;
 mod process;
 mod source;
@@ -29,12 +30,18 @@ cargo xtask COMMAND
   perf    our speed against bare sockets on this machine, in turns
   conformance  libiscsi's test suite against our iSCSI target
   interop real peers in emulated machines: Linux's host and target against ours
+  pages   reports in a browser: what a reader would stumble over
 
 cargo xtask interop [NAME | --all | --list]
   (nothing)     the scripts that `cargo xtask test` runs
   NAME          the scripts whose name contains NAME
   --all         all scripts
   --list        what there is
+
+cargo xtask pages [--pictures FOLDER] [FOLDER ...]
+  (nothing)     the pages and pictures that the tests hold fast
+  FOLDER        the reports and pictures in these folders
+  --pictures FOLDER  leaves what was seen there, as PNG
 
 cargo xtask perf [--quick | --full] [--all] [--pairs N] [--seconds S] [--only WORD] [--against BINARY]
   --quick       2 pairs of 2 s per row: does it still work
@@ -56,6 +63,7 @@ fn main() -> ExitCode {
         "perf" => perf::Options::parse(rest).map(|options| perf::run(&options).map(holds)),
         "count" if rest == ["--record"] => Ok(count::record().map(holds)),
         "interop" => interop::Options::parse(rest).map(|options| interop::run(&options)),
+        "pages" => pages::Options::parse(rest).map(|options| pages::run(&options)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -3,6 +3,7 @@
 //! Knows operations and blocks; does not know where bytes lie, nor who asked.
 
 use fabrix_block::{Deallocate, Geometry, Operation, Status};
+use fabrix_rt::errno;
 
 /// What is to be done with a range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,24 @@ impl Job {
 /// Whether the disk gives space back.
 pub(crate) fn trims(geometry: &Geometry) -> bool {
     geometry.deallocate != Deallocate::No
+}
+
+/// What the kernel is told of a status; None: it was carried out.
+pub(crate) fn errno_of(status: Status) -> Option<i32> {
+    Some(match status {
+        Status::Ok => return None,
+        Status::OutOfRange => errno::EINVAL,
+        Status::Unsupported => errno::EOPNOTSUPP,
+        Status::ReadOnly => errno::EROFS,
+        Status::NoSpace => errno::ENOSPC,
+        Status::NotReady
+        | Status::MediaRead
+        | Status::MediaWrite
+        | Status::CompareFailed
+        | Status::Aborted
+        | Status::Degraded
+        | Status::Internal => errno::EIO,
+    })
 }
 
 /// Zeroes and holes go to the disk in pieces of so many blocks: others have their turn in between.

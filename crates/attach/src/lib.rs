@@ -1,17 +1,18 @@
 //! Front ends for this machine: a disk as a file, a block device or a socket of the machine that we run on.
 //!
-//! Knows how the kernel (FUSE with a loop device) and local programs (NBD over a Unix socket) ask for blocks, and turns
-//! that into requests of a [`fabrix_block::Device`]; touches sockets, mounts and devices through `rt` only. Does not
-//! know what the disk is, and nothing of a network.
+//! Knows how the kernel (ublk; FUSE with a loop device) and local programs (NBD over a Unix socket) ask for blocks, and
+//! turns that into requests of a [`fabrix_block::Device`]; touches sockets, mounts and devices through `rt` only. Does
+//! not know what the disk is, and nothing of a network.
 //!
 //! A front end lives on one shard, with one channel to its disk. So a flush on any of its connections covers what was
-//! answered on all of them. [`nbd`] and [`fuse`] are begun from a control thread and end by themselves, or when their
-//! handle is told.
+//! answered on all of them. [`ublk`], [`fuse`] and [`nbd`] are begun from a control thread and end by themselves, or
+//! when their handle is told.
 
 pub mod fuse;
 mod job;
 mod lane;
 pub mod nbd;
+pub mod ublk;
 
 use std::fmt;
 use std::sync::mpsc;

@@ -126,13 +126,14 @@ impl RamChannel {
     fn write<'a>(&self, request: Request<'a>) -> Submit<'a> {
         let (offset, bytes) = self.range(&request);
         if let Some(source) = request.payload.source() {
+            // First, so that the word comes from memory while the data is copied.
+            self.written.set(request.lba, request.blocks.into());
             let region = self.pages.region();
             if self.streams {
                 region.stream(offset, &source[..bytes]);
             } else {
                 region.write(offset, &source[..bytes]);
             }
-            self.written.set(request.lba, request.blocks.into());
         }
         request.done(Status::Ok)
     }

@@ -11,7 +11,7 @@ use fabrix_block::filter::stats::Stats;
 use fabrix_block::{
     Channel, Device, Operation, Payload, Request, Spec, Status, Submit, open_local,
 };
-use fabrix_rt::counting::{CountingAllocator, allocations};
+use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::{Completion, Shard, ShardConfig, Task, Token, Wait};
 
 #[global_allocator]
@@ -76,14 +76,12 @@ fn check(device: &Arc<dyn Device>) {
     let task = shard.add(Rc::new(RefCell::new(Ended::default())));
     let token = Token { task, slot: 1 };
     let mut channel = device.open(&mut shard).expect("a channel");
-    for lba in 0..20 {
-        round(&mut shard, &mut channel, token, lba);
-    }
-    let before = allocations();
-    for lba in 0..200 {
-        round(&mut shard, &mut channel, token, lba);
-    }
-    assert_eq!(allocations() - before, 0, "allocations in 1200 requests");
+    let made = allocations_of(allocations, || {
+        for lba in 0..200 {
+            round(&mut shard, &mut channel, token, lba);
+        }
+    });
+    assert_eq!(made, 0, "allocations in 1200 requests");
 }
 
 fn open(text: &str) -> Arc<dyn Device> {

@@ -3,10 +3,11 @@
 //! Knows clap and nothing of what the words do: values come out as plain types, checked where one word is enough
 //! to see that it is wrong.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::cli::bench::args::BenchArgs;
 
@@ -22,18 +23,42 @@ pub(crate) struct Arguments {
     pub(crate) verb: Verb,
 }
 
+impl Arguments {
+    /// Those of this process; wrong ones, and questions, end it.
+    pub(crate) fn read() -> Self {
+        Self::from_matches(&Self::words().get_matches())
+    }
+
+    /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who serves.
+    pub(crate) fn words() -> clap::Command {
+        Self::command().mut_subcommand("attach", |attach| {
+            attach.mut_arg("ctrl_loss_tmo", |loss| loss.short('l'))
+        })
+    }
+
+    /// What was found among [`words`](Self::words).
+    pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Self {
+        Self::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
 /// What the program does.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Export disks over NVMe/TCP and iSCSI until interrupted
     Serve(Box<ServeArgs>),
     /// Make a disk, local or remote, a disk of this machine
-    Attach(AttachArgs),
+    Attach(Box<AttachArgs>),
+    /// The process that keeps a disk attached: `attach` in words that come by standard input
+    #[command(hide = true)]
+    Hold,
     /// Take an attached disk away
     Detach(DetachArgs),
     /// Say what is attached
     #[command(alias = "ls")]
     List(ListArgs),
+    /// Show what attached disks and exports do, again and again
+    Top(TopArgs),
     /// Take over the size that an attached disk has now
     Resize(ResizeArgs),
     /// `discover`, in the words of StarNVMeoF_Ctrl
@@ -168,13 +193,37 @@ pub(crate) struct RemoteArgs {
     /// This host's NQN
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
+    /// This host's id, a UUID [default: /etc/nvme/hostid, or one made from the machine's id]
+    #[arg(short = 'I', long, value_name = "UUID", value_parser = parse_uuid)]
+    pub(crate) hostid: Option<HostId>,
+    /// Address of this machine that connections come from
+    #[arg(short = 'w', long, value_name = "ADDR")]
+    pub(crate) host_traddr: Option<IpAddr>,
     /// This machine's name to iSCSI targets
     #[arg(long, value_name = "IQN")]
     pub(crate) initiator_name: Option<String>,
-    /// Fail I/O after this long without a connection (reconnecting goes on for ever)
+    /// How long either side may be silent; 0: nobody asks. In iSCSI our pings
+    #[arg(short = 'k', long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    pub(crate) keep_alive_tmo: Duration,
+    /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to 5 s]
+    #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) reconnect_delay: Option<Duration>,
+    /// Give up after this long without a connection, everything fails from then on; -1: never. For `attach` also -l
+    #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_loss)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) ctrl_loss_tmo: Loss,
+    /// Fail I/O after this long without a connection; reconnecting goes on
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) fast_io_fail_tmo: Duration,
 }
+
+/// The id of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostId(pub(crate) [u8; 16]);
+
+/// How long a controller is sought that is lost; None: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss(pub(crate) Option<Duration>);
 
 impl Default for RemoteArgs {
     /// What the command line says if nothing is written.
@@ -185,7 +234,12 @@ impl Default for RemoteArgs {
             nr_io_queues: 1,
             queue_size: 128,
             hostnqn: None,
+            hostid: None,
+            host_traddr: None,
             initiator_name: None,
+            keep_alive_tmo: Duration::from_secs(5),
+            reconnect_delay: None,
+            ctrl_loss_tmo: Loss(None),
             fast_io_fail_tmo: Duration::from_secs(60),
         }
     }
@@ -196,12 +250,16 @@ impl Default for RemoteArgs {
 pub(crate) enum FrontEnd {
     /// The first that this machine and this user can have: fuse, file, nbd.
     Auto,
+    /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
+    Ublk,
     /// A block device, /dev/loopN, over FUSE; needs root.
     Fuse,
     /// A regular file, over FUSE.
     File,
     /// A Unix socket that speaks NBD.
     Nbd,
+    /// The block device of the kernel's own NVMe/TCP host; needs root.
+    Kernel,
 }
 
 /// Arguments of `attach`.
@@ -209,16 +267,18 @@ pub(crate) enum FrontEnd {
 #[command(after_help = DISKS_HELP)]
 pub(crate) struct AttachArgs {
     /// The disk, as a URI
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
+    #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device over FUSE (root), a file over FUSE, an NBD socket
+    /// What it is to look like: a block device by ublk or over FUSE (root), a file over FUSE, an NBD socket; kernel:
+    /// hand it to the kernel's NVMe/TCP host, as `nvme connect` does (root)
     #[arg(
         long = "as",
         value_enum,
         default_value = "auto",
         hide_possible_values = true
     )]
-    #[arg(value_name = "auto|fuse|file|nbd")]
+    #[arg(value_name = "auto|ublk|fuse|file|nbd|kernel")]
     pub(crate) front_end: FrontEnd,
     /// What to call it, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
@@ -229,6 +289,15 @@ pub(crate) struct AttachArgs {
     /// Refuse every write
     #[arg(short, long)]
     pub(crate) read_only: bool,
+    /// Attach it at every start too: writes NAME.toml to /etc/fabrix/attach.d
+    #[arg(long)]
+    pub(crate) persist: bool,
+    /// Attach every disk that --persist has declared and that is not attached, or the one called --name
+    #[arg(long, visible_alias = "all", conflicts_with_all = ["uri", "persist", "foreground"])]
+    pub(crate) declared: bool,
+    /// Print the systemd unit that attaches a declared disk at every start
+    #[arg(long, conflicts_with_all = ["uri", "persist", "declared"])]
+    pub(crate) unit: bool,
     /// Wait until the target can be reached
     #[arg(long)]
     pub(crate) wait: bool,
@@ -241,9 +310,6 @@ pub(crate) struct AttachArgs {
     /// Stay in the foreground until the disk is detached
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Tell what has become of it as one line of JSON, then let go of the terminal
-    #[arg(long, hide = true)]
-    pub(crate) in_background: bool,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
@@ -262,12 +328,32 @@ pub(crate) struct DetachArgs {
     /// Even if it is in use, or its target is gone: what is in progress fails
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not attach it at the next start either: takes back --persist
+    #[arg(long)]
+    pub(crate) forget: bool,
 }
 
 /// Arguments of `list`.
 #[derive(Args)]
 pub(crate) struct ListArgs {
     /// How to print it
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `top`.
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    /// Show the exports of the `serve` that answers there too; may be repeated
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) api: Vec<String>,
+    /// How long to count
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+    /// End after so many tables [default: at q or Ctrl-C]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How to print it; json: one line each time
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
 }
@@ -286,7 +372,7 @@ pub(crate) struct DiscoveryArgs {
     /// Address of the target
     pub(crate) target_ip: String,
     /// Address of this machine
-    pub(crate) local_ip: std::net::IpAddr,
+    pub(crate) local_ip: IpAddr,
 }
 
 /// Arguments of `insert`.
@@ -296,7 +382,7 @@ pub(crate) struct InsertArgs {
     #[arg(value_name = "target_ip[:port]")]
     pub(crate) target: String,
     /// Address of this machine
-    pub(crate) local_ip: std::net::IpAddr,
+    pub(crate) local_ip: IpAddr,
     /// The subsystem
     #[arg(value_name = "SubNQN")]
     pub(crate) subsystem: String,
@@ -410,6 +496,9 @@ pub(crate) struct DiscoverArgs {
     /// This host's NQN
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
+    /// Address of this machine that connections come from
+    #[arg(short = 'w', long, value_name = "ADDR")]
+    pub(crate) host_traddr: Option<IpAddr>,
     /// This machine's name to iSCSI targets
     #[arg(long, value_name = "IQN")]
     pub(crate) initiator_name: Option<String>,
@@ -468,8 +557,35 @@ fn parse_iqn(text: &str) -> Result<String, String> {
     )
 }
 
+/// Counting takes time.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time < Duration::from_millis(10) => Err("10ms at least".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// A UUID, with or without its hyphens.
+pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
+    let wrong = || format!("`{text}` is not a UUID");
+    let digits: String = text.chars().filter(|sign| *sign != '-').collect();
+    if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
+    Ok(HostId(number.to_be_bytes()))
+}
+
+/// A time, or -1 for ever, as `nvme connect` has it.
+fn parse_loss(text: &str) -> Result<Loss, String> {
+    match text {
+        "-1" => Ok(Loss(None)),
+        _ => parse_time(text).map(|time| Loss(Some(time))),
+    }
+}
+
 /// Names become names of files.
-fn parse_name(text: &str) -> Result<String, String> {
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let begins = text
         .bytes()

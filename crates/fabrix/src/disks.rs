@@ -3,6 +3,7 @@
 //! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the program. Identities
 //! come from this machine's id and the disk's name, so that they survive a restart and differ between machines.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,11 +12,14 @@ use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Account, Disk, Remote};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::{Address, ConnectError, ConnectErrorKind, Nqn, Options};
+use fabrix_host::{Address, ConnectError, ConnectErrorKind, Nqn, Options, PathEvent};
 
-use crate::args::RemoteArgs;
+use crate::args::{RemoteArgs, parse_uuid};
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
+
+/// Hears what happens to the connections of disks; called on shards, so it must not wait.
+pub(crate) type Watch = Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>;
 
 /// Opens disks by their text.
 pub(crate) struct Opener {
@@ -33,6 +37,13 @@ impl Opener {
         scope: &str,
     ) -> Result<Self, Failure> {
         let mut options = host_options(remote.hostnqn.as_deref())?;
+        if let Some(id) = remote.hostid {
+            options.host_id = id.0;
+        }
+        options.keep_alive = remote.keep_alive_tmo;
+        options.reconnect_delay = remote.reconnect_delay;
+        options.ctrl_loss = remote.ctrl_loss_tmo.0;
+        options.local = remote.host_traddr;
         options.header_digest = remote.hdr_digest;
         options.data_digest = remote.data_digest;
         options.nr_io_queues = remote.nr_io_queues;
@@ -44,6 +55,17 @@ impl Opener {
             initiator: initiator_name(remote.initiator_name.as_deref())?,
             scope: format!("{}/{scope}", machine_id()),
         })
+    }
+
+    /// The same, telling what happens to the connections of the disks that it opens.
+    pub(crate) fn watched(mut self, watch: Watch) -> Self {
+        self.options.watch = watch;
+        self
+    }
+
+    /// How remote disks are reached.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Opens a disk; `copy` counts equal texts before it, so that two equal RAM disks are two disks. `read_only` is the
@@ -103,6 +125,11 @@ impl Opener {
         let (mut options, secrets) = self.remote_options(remote)?;
         options.notify = Arc::new(|sentence| say(sentence));
         if remote.scheme == ISCSI {
+            if options.nr_io_queues > 1 {
+                let sentence =
+                    "a session of iSCSI has one connection here: leave out --nr-io-queues";
+                return Err(Failure::usage(format!("{remote}: {sentence}")));
+            }
             let initiator = initiator(&self.initiator, remote, secrets)?;
             let disk = iscsi::connect(&unit(remote)?, &initiator, &options);
             return Ok(Arc::new(disk.map_err(Failure::from)?));
@@ -273,7 +300,9 @@ pub(crate) fn host_options(name: Option<&str>) -> Result<Options, Failure> {
         .unwrap_or(made);
     let host = Nqn::new(&name)
         .map_err(|error| Failure::usage(format!("the host NQN `{name}` is not one: {error}")))?;
-    Ok(Options::new(host, identity.uuid))
+    let id = std::fs::read_to_string("/etc/nvme/hostid").ok();
+    let id = id.and_then(|text| parse_uuid(text.trim()).ok());
+    Ok(Options::new(host, id.map_or(identity.uuid, |id| id.0)))
 }
 
 /// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the machine's id.

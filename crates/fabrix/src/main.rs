@@ -8,6 +8,7 @@ mod api;
 mod args;
 mod attached;
 mod cli;
+mod counters;
 mod disks;
 mod failure;
 mod guard;
@@ -19,17 +20,17 @@ mod state;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Arguments, Verb};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let outcome = match arguments.verb {
         Verb::Serve(options) => cli::serve::run(&options),
         Verb::Attach(options) => cli::attach::run(&options),
+        Verb::Hold => cli::attach::hold_in_background(),
         Verb::Detach(options) => cli::detach::run(&options),
         Verb::List(options) => cli::list::run(&options),
+        Verb::Top(options) => cli::top::run(&options),
         Verb::Resize(options) => cli::detach::resize(&options),
         Verb::Discovery(options) => cli::seed::discovery(&options),
         Verb::Insert(options) => cli::seed::insert(&options),

@@ -3,11 +3,12 @@
 //! Joins the target with the opener of disks, and says of both what users are shown. Knows neither the command line
 //! that started it nor the socket through which it is changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::exclusive::Exclusive;
+use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::{Disk, Remote, Size, without_secrets};
 use fabrix_block::{Device, Durability, Spec};
 use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::access::Allowed;
 use crate::cli::terminal::say;
+use crate::counters;
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
 use crate::state::State;
@@ -24,14 +26,23 @@ pub(crate) struct Shelf {
     opener: Opener,
     read_only: bool,
     state: Option<Arc<State>>,
+    /// What disks do, by their UUID; None: nobody can ask, and nothing is counted.
+    counted: Option<Mutex<HashMap<[u8; 16], Arc<Stats>>>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(opener: Opener, read_only: bool, state: Option<Arc<State>>) -> Self {
+    /// `counts`: somebody may ask what the disks do.
+    pub(crate) fn new(
+        opener: Opener,
+        read_only: bool,
+        state: Option<Arc<State>>,
+        counts: bool,
+    ) -> Self {
         Self {
             opener,
             read_only,
             state,
+            counted: counts.then(Mutex::default),
         }
     }
 
@@ -46,7 +57,35 @@ impl Shelf {
                 "{text}: what is written there is gone when this process ends"
             ));
         }
-        Ok(Exclusive::wrap(device))
+        Ok(Exclusive::wrap(self.counting(device)))
+    }
+
+    fn counting(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        let Some(counted) = &self.counted else {
+            return device;
+        };
+        let stats = Stats::new(device);
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.insert(stats.identity().uuid, Arc::clone(&stats));
+        stats
+    }
+
+    /// What a disk has done since it was opened.
+    fn counters(&self, device: &dyn Device) -> Value {
+        let counted = self.counted.as_ref().map(Mutex::lock);
+        let counted = counted.map(|lock| lock.unwrap_or_else(PoisonError::into_inner));
+        let stats = counted
+            .as_ref()
+            .and_then(|all| all.get(&device.identity().uuid));
+        stats.map_or(Value::Null, |stats| counters::detailed(stats))
+    }
+
+    /// A disk is exported no more.
+    fn forget(&self, uuid: [u8; 16]) {
+        if let Some(counted) = &self.counted {
+            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            counted.remove(&uuid);
+        }
     }
 }
 
@@ -121,7 +160,12 @@ impl Served {
     /// Exports a disk no more, and closes it when its last request has ended.
     pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
         let mut state = self.state();
+        let exports = self.target.exports();
+        let gone = exports.iter().find(|export| export.nsid == nsid);
         self.target.remove(nsid).map_err(refused)?;
+        if let Some(gone) = gone {
+            self.shelf.forget(gone.device.identity().uuid);
+        }
         state.disks.remove(&nsid);
         Ok(())
     }
@@ -292,6 +336,21 @@ impl Served {
             "nvme_connect": self.connect_command(),
             "exports": exports.collect::<Vec<_>>(),
         })
+    }
+
+    /// What each export has done so far, in detail.
+    pub(crate) fn counters(&self) -> Value {
+        let state = self.state();
+        let exports = self.target.exports();
+        let export = |export: &Export| {
+            json!({
+                "nsid": export.nsid,
+                "disk": state.disks.get(&export.nsid),
+                "uuid": export.device.identity().uuid_text(),
+                "counters": self.shelf.counters(&*export.device),
+            })
+        };
+        json!({ "schema": 1, "exports": exports.iter().map(export).collect::<Vec<_>>() })
     }
 
     fn export_json(&self, export: &Export, disk: Option<&String>) -> Value {

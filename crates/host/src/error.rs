@@ -67,6 +67,19 @@ impl ConnectError {
         Self::new(kind, format!("{what} failed: {error}{hint}"))
     }
 
+    /// There is no socket to connect with.
+    pub(crate) fn no_socket(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::AddrNotAvailable => {
+                Self::new(ConnectErrorKind::Usage, error.to_string())
+            }
+            _ => Self::new(
+                ConnectErrorKind::Local,
+                format!("no socket for a connection: {error}"),
+            ),
+        }
+    }
+
     /// The same, saying which target it was about.
     pub(crate) fn at(self, address: &impl fmt::Display) -> Self {
         Self {

@@ -7,6 +7,7 @@
 //! session of its own and reconnects for ever. [`discover`] reads a discovery log. What is promised when a
 //! connection is lost, and what is not, stands in `docs/design/host.md`.
 
+mod channel;
 mod error;
 pub mod iscsi;
 mod nvme;
@@ -19,6 +20,7 @@ mod timing;
 mod wire;
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +88,12 @@ pub struct Options {
     pub keep_alive: Duration,
     /// Requests fail when the connection has been gone for so long; reconnecting goes on.
     pub fast_io_fail: Duration,
+    /// The pause between tries to connect again; None: the first comes at once, then pauses double up to 5 s.
+    pub reconnect_delay: Option<Duration>,
+    /// When the connection has been gone for so long, nobody tries any more and everything fails; None: never.
+    pub ctrl_loss: Option<Duration>,
+    /// The address of this machine that connections come from; None: the system chooses.
+    pub local: Option<IpAddr>,
     /// Connecting and asking what there is may take so long, the first time and every time.
     pub bringup_timeout: Duration,
     /// A connection on which a request is not answered for so long is given up; zero: the request waits for ever.
@@ -96,6 +104,21 @@ pub struct Options {
     pub trace: Option<Arc<Trace>>,
     /// Told when a connection is lost and when it is back; called on the shard's thread, so it must not wait.
     pub notify: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Told the same for programs, for each connection of a disk, by the address it goes to; must not wait either.
+    pub watch: Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>,
+}
+
+/// What happens to a disk's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEvent {
+    /// There is one.
+    Connected,
+    /// It is lost, or could not be made; told again for every try.
+    Lost,
+    /// It is lost, and nobody tries any more.
+    GivenUp,
+    /// The disk has another size over there: [`Device::remeasure`](fabrix_block::Device::remeasure) takes it over.
+    Changed,
 }
 
 impl Options {
@@ -112,11 +135,40 @@ impl Options {
             queue_size: 128,
             keep_alive: Duration::from_secs(5),
             fast_io_fail: Duration::from_secs(60),
+            reconnect_delay: None,
+            ctrl_loss: None,
+            local: None,
             bringup_timeout: Duration::from_secs(10),
             io_timeout: Duration::from_secs(30),
             engine: Engine::Auto,
             trace: None,
             notify: Arc::new(|_| {}),
+            watch: Arc::new(|_, _| {}),
+        }
+    }
+
+    /// How long requests wait for a connection.
+    pub(crate) fn patience(&self) -> Duration {
+        let most = self.ctrl_loss.unwrap_or(Duration::MAX);
+        self.fast_io_fail.min(most)
+    }
+
+    /// The portals that can be reached from the local address, at least one.
+    pub(crate) fn reachable(
+        &self,
+        mut portals: Vec<SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, ConnectError> {
+        if let Some(local) = self.local {
+            portals.retain(|portal| portal.is_ipv4() == local.is_ipv4());
+        }
+        match (self.local, portals.is_empty()) {
+            (Some(local), true) => Err(ConnectError::new(
+                ConnectErrorKind::Usage,
+                format!(
+                    "from {local} the target cannot be reached: it has no address of that kind"
+                ),
+            )),
+            _ => Ok(portals),
         }
     }
 
@@ -144,9 +196,10 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
         Some(name) => Subsystem::named(name, resolve(&address.host, address.port)?)?,
         None => only_subsystem(address, &discover(address, options)?)?,
     };
+    let portals = options.reachable(subsystem.portals)?;
     let options = Arc::new(options.clone());
     let plan = Plan {
-        address: subsystem.portals[0],
+        address: portals[0],
         subsystem: subsystem.name.clone(),
         purpose: Purpose::Io {
             nsid: address.nsid,
@@ -155,7 +208,7 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
         options: Arc::clone(&options),
         expected: None,
     };
-    let asked = first_that_answers(&subsystem.portals, |address| plan.probe(address));
+    let asked = first_that_answers(&portals, |address| plan.probe(address));
     let (portal, facts) = asked.map_err(|error| error.at(address))?;
     RemoteDisk::new(
         Plan {
@@ -174,7 +227,7 @@ pub fn connect(address: &Address, options: &Options) -> Result<RemoteDisk, Conne
 /// No such host, nobody listens, or not a discovery service.
 pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, ConnectError> {
     options.check()?;
-    let portals = resolve(&address.host, address.port)?;
+    let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan {
         address: portals[0],
         subsystem: Nqn::discovery(),

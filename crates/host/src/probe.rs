@@ -19,6 +19,15 @@ pub(crate) enum Outcome<Found> {
     Failed(ConnectError),
 }
 
+impl<Found> Outcome<Found> {
+    /// There is no connection; who waited for the first one hears why.
+    pub(crate) fn fail(&mut self, error: ConnectError) {
+        if matches!(self, Self::Waiting) {
+            *self = Self::Failed(error);
+        }
+    }
+}
+
 /// A session that can be asked once.
 pub(crate) trait Session: Task {
     /// What it learns.

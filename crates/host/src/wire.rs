@@ -3,7 +3,7 @@
 //! Knows its socket and the task slots of its operations; does not know what the machine says. What a slot of the
 //! machine carries is its owner's business: a queue of NVMe, a session of iSCSI.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fabrix_proto::Machine;
@@ -27,6 +27,14 @@ pub(crate) struct Position {
     pub(crate) index: usize,
 }
 
+/// From where to where a connection goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) to: SocketAddr,
+    /// None: the system chooses.
+    pub(crate) from: Option<IpAddr>,
+}
+
 pub(crate) struct Wire<M> {
     pub(crate) stream: Option<Stream<M>>,
     socket: Socket,
@@ -42,9 +50,13 @@ impl<M: Machine> Wire<M> {
         shard: &mut Shard,
         task: TaskId,
         position: Position,
-        address: SocketAddr,
+        route: Route,
     ) -> std::io::Result<Self> {
-        let socket = net::stream(&address)?;
+        let address = route.to;
+        let socket = match route.from {
+            Some(local) => net::stream_from(&address, local)?,
+            None => net::stream(&address)?,
+        };
         let token = Token {
             task,
             slot: position.task_slot(Ending::Connected),

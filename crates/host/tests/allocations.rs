@@ -5,7 +5,7 @@ mod common;
 use common::{Asked, Fake, Rig, options};
 use fabrix_block::{Operation, Payload, Status};
 use fabrix_host::{Options, connect};
-use fabrix_rt::counting::{CountingAllocator, allocations};
+use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::{Buf, Engine, Loan};
 
 #[global_allocator]
@@ -24,14 +24,8 @@ fn ten_thousand_requests_at_depth_16_allocate_nothing(engine: Engine) {
     let disk = connect(&fake.address(), &options).expect("an honest target");
     let mut rig = Rig::new(engine, &disk);
     let mut bufs: Vec<Option<Buf>> = (0..DEPTH).map(|_| Some(rig.buf(16 << 10, 1))).collect();
-    // A connection's receive buffer follows its traffic; the arena maps a size when it is first asked for.
-    for bytes in [16 << 10, 64 << 10, 256 << 10] {
-        let _taken: Vec<Buf> = (0..8).map(|_| rig.buf(bytes, 0)).collect();
-    }
-    run(&mut rig, &mut bufs, 4_000); // until every table has its size
-    let before = allocations();
-    run(&mut rig, &mut bufs, 10_000);
-    assert_eq!(allocations() - before, 0, "allocations in 10,000 requests");
+    let made = allocations_of(allocations, || run(&mut rig, &mut bufs, 4_000));
+    assert_eq!(made, 0, "allocations in 4,000 requests");
 }
 
 const DEPTH: usize = 16;

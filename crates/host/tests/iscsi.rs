@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::io::Read;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use common::{Notes, Reply, Rig, Unit, address, initiator, options};
 use fabrix_block::{Deallocate, Device, Operation, Payload, Status};
-use fabrix_host::iscsi::{RemoteUnit, connect};
+use fabrix_host::iscsi::{Account, Address, RemoteUnit, connect};
 use fabrix_host::{ConnectErrorKind, Options};
 use fabrix_proto::iscsi::target::Answer;
 use fabrix_rt::Engine;
@@ -19,6 +21,7 @@ on_both_engines!(
     a_command_that_lost_its_connection_is_sent_again,
     another_disk_after_a_reconnect_is_not_used,
     requests_fail_when_the_target_has_been_gone_for_long,
+    a_target_that_hangs_up_during_the_login_may_want_a_secret,
 );
 
 fn open(engine: Engine, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
@@ -129,4 +132,44 @@ fn requests_fail_when_the_target_has_been_gone_for_long(engine: Engine) {
         .err()
         .expect("nobody listens");
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+}
+
+/// LIO does so to who offers nothing where it wants CHAP.
+fn a_target_that_hangs_up_during_the_login_may_want_a_secret(engine: Engine) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = Address {
+        host: "127.0.0.1".to_owned(),
+        port: listener.local_addr().expect("bound").port(),
+        target: Some("iqn.2026-01.example:mute".to_owned()),
+        lun: None,
+    };
+    let target = std::thread::spawn(move || {
+        for socket in listener.incoming().take(2) {
+            let (mut socket, mut header) = (socket.expect("a connection"), [0; 48]);
+            socket.read_exact(&mut header).expect("a Login Request");
+            let bytes = u64::from(header[6]) << 8 | u64::from(header[7]);
+            let segment = (&mut socket).take(bytes.next_multiple_of(4));
+            // All of it: with something unread, closing would be a reset.
+            let read = std::io::copy(&mut { segment }, &mut std::io::sink());
+            assert!(read.expect("its text") > 0);
+        }
+    });
+    let (options, _) = options(engine);
+    let said = |ours| {
+        let who = fabrix_host::iscsi::Initiator {
+            ours,
+            ..initiator()
+        };
+        let error = connect(&at, &who, &options).err().expect("nobody let in");
+        assert_eq!(error.kind(), ConnectErrorKind::Closed, "{error}");
+        error.to_string()
+    };
+    let without = said(None);
+    assert!(without.contains("want a secret"), "{without}");
+    let with = said(Some(Account {
+        user: "me".to_owned(),
+        secret: "a secret of ours".to_owned(),
+    }));
+    assert!(with.contains("during the login") && !with.contains("want a secret"));
+    target.join().expect("two logins");
 }

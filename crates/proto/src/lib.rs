@@ -23,6 +23,7 @@ pub mod iscsi;
 pub mod nbd;
 pub mod nvme;
 pub mod scsi;
+pub mod ublk;
 pub mod violation;
 
 pub use violation::{Breach, Violation};

@@ -77,8 +77,14 @@ impl Gather {
     }
 
     /// Appends a copy of what has not been sent yet (tests, simulators, captures).
-    pub fn copy_to(&self, out: &mut Vec<u8>) {
+    pub fn copy_to(&mut self, out: &mut Vec<u8>) {
         self.wire.copy_to(out);
+    }
+
+    /// From now on one system call sends so many bytes at most, at least one: between two calls a shard's other tasks
+    /// have their turn.
+    pub fn send_at_once(&mut self, bytes: usize) {
+        self.wire.send_at_once(bytes);
     }
 
     /// Bytes not sent yet.
@@ -126,7 +132,7 @@ mod tests {
         buf
     }
 
-    fn left(gather: &Gather) -> Vec<u8> {
+    fn left(gather: &mut Gather) -> Vec<u8> {
         let mut out = Vec::new();
         gather.copy_to(&mut out);
         out
@@ -146,7 +152,7 @@ mod tests {
         gather.push_lent(Region::local(&region).lend(10, 4));
         drop(region);
         assert_eq!((gather.parts(), gather.total_bytes()), (4, 13));
-        assert_eq!(left(&gather), b"abcd234efpage");
+        assert_eq!(left(&mut gather), b"abcd234efpage");
         gather.clear();
         assert!(gather.is_empty() && gather.parts() == 0 && gather.has_room(100, 4));
     }
@@ -159,7 +165,7 @@ mod tests {
             gather.push_buf(buf(b"def"), 0, 3);
             gather.push_bytes(b"ghi");
             gather.advance(cut);
-            assert_eq!(left(&gather), b"abcdefghi"[cut..]);
+            assert_eq!(left(&mut gather), b"abcdefghi"[cut..]);
             gather.advance(9 - cut);
             assert_eq!((gather.unsent_bytes(), gather.total_bytes()), (0, 9));
         }

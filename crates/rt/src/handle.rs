@@ -10,12 +10,13 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-use crate::{Buf, sys};
+use crate::{Buf, Gather, sys};
 
 /// An open file or block device.
 #[derive(Clone, Debug)]
 pub struct File {
     file: Rc<std::fs::File>,
+    in_memory: bool,
 }
 
 /// A stream socket, connected or about to be.
@@ -39,6 +40,19 @@ impl File {
         (&*self.file).read(&mut buf.bytes_mut()[start..start + bytes])
     }
 
+    /// Writes all of `gather` at `offset` in one call, which is to be a copy and no waiting: for devices that take a
+    /// request's data so. Result: bytes, less than all only where the device takes no more.
+    ///
+    /// Errors: what the device says.
+    pub fn give_at(&self, gather: &mut Gather, offset: u64) -> io::Result<usize> {
+        gather.wire().write_at(self.file.as_fd(), offset)
+    }
+
+    /// Whether it lies in memory (tmpfs, hugetlbfs), where nothing waits for a device.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.in_memory
+    }
+
     /// The same file, for what the shard's operations do not cover (size, locks, ioctls).
     pub fn file(&self) -> &std::fs::File {
         &self.file
@@ -48,6 +62,7 @@ impl File {
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
+            in_memory: sys::file::is_in_memory(file.as_fd()),
             file: Rc::new(file),
         }
     }

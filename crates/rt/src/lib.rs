@@ -11,6 +11,7 @@
 mod bitmap;
 mod buf;
 pub mod counting;
+pub mod device;
 pub mod driver;
 pub mod engine;
 pub mod errno;
@@ -30,6 +31,7 @@ mod spawn;
 mod spin;
 mod sys;
 mod tasks;
+pub mod terminal;
 mod time;
 mod timer;
 mod token;

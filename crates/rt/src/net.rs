@@ -1,7 +1,7 @@
 //! Addresses to listen on, sockets to connect, and a send that waits.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 
 use crate::{Gather, Listener, Socket, sys};
@@ -27,6 +27,21 @@ pub fn stream(address: &SocketAddr) -> io::Result<Socket> {
     let descriptor = sys::socket::stream(address)?;
     sys::socket::no_delay(descriptor.as_fd())?;
     Ok(Socket::from(descriptor))
+}
+
+/// The same, to be connected from `local`, an address of this machine.
+///
+/// Errors: `AddrNotAvailable` where it is none, and what the system says.
+pub fn stream_from(address: &SocketAddr, local: IpAddr) -> io::Result<Socket> {
+    let socket = stream(address)?;
+    // Without it the port is chosen before the other end is known: fewer connections are possible, and it works.
+    let _unknown_to_this_kernel = sys::socket::choose_port_later(socket.as_fd());
+    let bound = sys::socket::bind(socket.as_fd(), &SocketAddr::new(local, 0));
+    bound.map_err(|error| {
+        let sentence = format!("the local address {local} cannot be used here: {error}");
+        io::Error::new(error.kind(), sentence)
+    })?;
+    Ok(socket)
 }
 
 /// Sends all that is left of a gather on the calling thread, waiting as long as it takes; for

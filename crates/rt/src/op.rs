@@ -107,6 +107,17 @@ pub enum Op {
         /// The message.
         gather: Box<Gather>,
     },
+    /// Says something to a device's driver that only that driver understands (IORING_OP_URING_CMD), and ends when the
+    /// driver has an answer, which may be when the device is gone. Result: the driver's; `-EOPNOTSUPP` where there is
+    /// no io_uring.
+    DeviceCommand {
+        /// The device.
+        file: File,
+        /// The number of the command.
+        opcode: u32,
+        /// The first eight bytes of what is said. The rest is zero, so no memory is given to the driver.
+        words: [u32; 2],
+    },
 }
 
 /// What [`Op::Allocate`] does with the range; either way it reads as zeroes afterwards.
@@ -153,7 +164,10 @@ impl Op {
             | Self::TakeMessage { buf, .. } => Loan::Buf(buf),
             Self::Send { gather, .. } | Self::GiveMessage { gather, .. } => Loan::Gather(gather),
             Self::Connect { socket, .. } => Loan::Socket(socket),
-            Self::Accept { .. } | Self::Sync { .. } | Self::Allocate { .. } => Loan::None,
+            Self::Accept { .. }
+            | Self::Sync { .. }
+            | Self::Allocate { .. }
+            | Self::DeviceCommand { .. } => Loan::None,
         }
     }
 

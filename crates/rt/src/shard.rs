@@ -114,6 +114,7 @@ pub struct Shard {
     mailbox: Mailbox,
     tasks: Tasks,
     flushes: Vec<TaskId>,
+    turns: Turns,
     arena: Rc<Arena>,
     zeroes: LocalRegion,
     now: Nanos,
@@ -157,6 +158,7 @@ impl Shard {
             mailbox,
             tasks: Tasks::new(),
             flushes: Vec::new(),
+            turns: Turns::default(),
             arena: Arena::new(config.arena_bytes),
             zeroes: region::zeroes().map_err(system("the page of zeroes"))?,
             now: Nanos::now(),
@@ -270,6 +272,11 @@ impl Shard {
         (bytes <= ZEROES_BYTES).then(|| self.zeroes.lend(0, bytes))
     }
 
+    /// Whether several tasks had operations end in the last millisecond: none of them should hold the shard for long.
+    pub fn is_shared(&self) -> bool {
+        self.now < self.turns.shared_until
+    }
+
     /// The way to this shard from any thread.
     pub fn remote(&self) -> Remote {
         self.mailbox.remote()
@@ -322,6 +329,7 @@ impl Shard {
     }
 
     fn deliver(&mut self, token: Token, completion: Completion) {
+        self.turns.note(token.task, self.now);
         if let Some(task) = self.task(token.task) {
             task.borrow_mut().completed(self, token.slot, completion);
         }
@@ -380,6 +388,24 @@ impl Shard {
         asked.or_before(self.timers.next())
     }
 }
+
+/// Whose operations have ended, to know whether the shard is one task's alone.
+#[derive(Default)]
+struct Turns {
+    last: Option<TaskId>,
+    shared_until: Nanos,
+}
+
+impl Turns {
+    fn note(&mut self, task: TaskId, now: Nanos) {
+        if self.last.replace(task).is_some_and(|last| last != task) {
+            self.shared_until = now + SHARED_FOR;
+        }
+    }
+}
+
+/// How long a shard is taken for shared after two tasks took turns.
+const SHARED_FOR: Duration = Duration::from_millis(1);
 
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 
 use common::{Bench, pair};
-use fabrix_rt::counting::{CountingAllocator, allocations};
+use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::{Buf, Engine, File, Gather, HugePages, Loan, LocalRegion, Op, Region, Socket};
 
 #[global_allocator]
@@ -30,14 +30,12 @@ fn requests_and_answers_allocate_nothing(engine: Engine) {
         buf: Some(bench.buf(1 << 16)),
         gather: Some(Box::new(Gather::new(4096, 64))),
     };
-    for _ in 0..50 {
-        work.round(&mut bench);
-    }
-    let before = allocations();
-    for _ in 0..500 {
-        work.round(&mut bench);
-    }
-    assert_eq!(allocations() - before, 0, "allocations in 500 rounds");
+    let made = allocations_of(allocations, || {
+        for _ in 0..200 {
+            work.round(&mut bench);
+        }
+    });
+    assert_eq!(made, 0, "allocations in 200 rounds");
 }
 
 struct Work {

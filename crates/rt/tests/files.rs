@@ -13,6 +13,7 @@ on_both_drivers!(
     a_punched_hole_reads_as_zeroes_and_gives_space_back,
     an_offset_the_kernel_cannot_say_is_refused,
     a_file_that_cannot_be_written_says_so,
+    a_command_that_a_device_does_not_know_is_refused,
 );
 
 fn scratch() -> File {
@@ -227,4 +228,34 @@ fn a_file_that_cannot_be_written_says_so(engine: Engine) {
         },
     );
     assert_eq!(bench.ending_with_buf(1).0, -libc::EBADF);
+}
+
+fn a_command_that_a_device_does_not_know_is_refused(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let device = std::fs::File::open("/dev/full").expect("every Linux has it");
+    bench.start(
+        1,
+        Op::DeviceCommand {
+            file: File::from(device),
+            opcode: 0xc010_7520,
+            words: [0, 0],
+        },
+    );
+    assert_eq!(bench.ending(1).result, -fabrix_rt::errno::EOPNOTSUPP);
+}
+
+#[test]
+fn what_is_given_to_a_device_lies_where_it_belongs() {
+    let bench = Bench::new(Engine::Auto);
+    let file = scratch();
+    let mut gather = fabrix_rt::Gather::new(8, 2);
+    gather.push_bytes(b"before");
+    gather.push_lent(bench.shard.zeroes(4096).expect("a page of zeroes"));
+    assert_eq!(file.give_at(&mut gather, 1 << 33).expect("room"), 4102);
+    let metadata = file.file().metadata().expect("it is open");
+    assert_eq!(metadata.size(), (1 << 33) + 4102);
+    let refused = file
+        .give_at(&mut gather, u64::MAX)
+        .expect_err("no such place");
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
 }

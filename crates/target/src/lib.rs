@@ -13,6 +13,7 @@ mod counters;
 mod disk;
 mod export;
 mod iscsi;
+mod life;
 mod local;
 mod notice;
 mod nvme;

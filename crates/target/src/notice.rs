@@ -75,6 +75,20 @@ pub enum Notice {
     },
 }
 
+impl Notice {
+    /// Whether anybody who reaches a port can cause it, as often as he likes.
+    #[must_use]
+    pub const fn is_a_strangers(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { .. }
+                | Self::Violation { .. }
+                | Self::TooManyConnections
+                | Self::TooManyStrangers { .. }
+        )
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

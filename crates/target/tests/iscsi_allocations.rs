@@ -11,14 +11,13 @@ mod initiator;
 
 use common::{Plan, Stage, has, pattern};
 use fabrix_rt::Engine;
-use fabrix_rt::counting::{CountingAllocator, allocations};
+use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use initiator::Initiator;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const COMMANDS: usize = 2_000;
-const WARM_UP: usize = 400;
 /// Data of a write, in bytes: so much in all, so much with the command, so much unasked behind it.
 const WAYS: [(usize, usize, usize); 5] = [
     (4096, 4096, 0),
@@ -51,18 +50,12 @@ fn check(engine: Engine) {
         let mut initiator = Initiator::log_in(portal, 1, digests);
         // A new session is told so once.
         assert_eq!(initiator.command(&[0; 6], 0).status, 2);
-        // What grows with what is sent, like the receive buffer, is as large as it gets.
+        let count = || stage.ask(0, |_| allocations());
+        assert!(count() > 0, "the shard's thread is counted");
         for way in WAYS {
-            run(&mut initiator, way, WARM_UP);
-        }
-        for way in WAYS {
-            run(&mut initiator, way, WARM_UP);
-            let before = stage.ask(0, |_| allocations());
-            assert!(before > 0, "the shard's thread is counted");
-            run(&mut initiator, way, COMMANDS);
-            let after = stage.ask(0, |_| allocations());
+            let made = allocations_of(count, || run(&mut initiator, way, COMMANDS));
             let commands = format!("{COMMANDS} commands, {way:?}, digests {digests}");
-            assert_eq!(after - before, 0, "allocations in {commands}");
+            assert_eq!(made, 0, "allocations in {commands}");
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::slot::Held;
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
 const DIRECT_BYTES: usize = 16 << 10;
+/// What one call sends while others want the same shard: what is sent holds the processor until it is copied.
+const SHARED_BYTES: usize = 256 << 10;
 /// Bytes of a digest after payload.
 const DIGEST_BYTES: usize = 4;
 
@@ -344,7 +346,12 @@ impl<M: Machine> Stream<M> {
     /// # Errors
     /// The shard has no memory for a receive buffer: the connection cannot go on.
     pub fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
-        if let Some(gather) = self.outbox.take() {
+        if let Some(mut gather) = self.outbox.take() {
+            gather.send_at_once(if shard.is_shared() {
+                SHARED_BYTES
+            } else {
+                usize::MAX
+            });
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,

@@ -1,5 +1,5 @@
-# CHAP of open-iscsi, one-way and mutual, with each of the hashes that it has: with the right secrets it discovers and logs
-# in, with a wrong one on either side it does not.
+# CHAP of open-iscsi, one-way and mutual, with each of the hashes that it has: with the right secrets it discovers and
+# logs in, with a wrong one on either side it does not.
 # modules: iscsi_tcp sd_mod crc32c_generic
 # tools: iscsid iscsiadm
 # seconds: 180
@@ -9,6 +9,7 @@ OTHER=secret-of-fabrix
 # What iscsiadm ends with: the target has refused, or the initiator itself has.
 BY_TARGET=24
 BY_INITIATOR=19
+BY_ITSELF=24
 
 # set_key NAME VALUE...: what the initiator says at its next login.
 set_key() {
@@ -65,4 +66,13 @@ works
 # To discover takes the same proof.
 iscsiadm -m discoverydb -t sendtargets -p $PORTAL -o update -n discovery.sendtargets.auth.password -v not-my-secret
 refused timeout 60 iscsiadm -m discoverydb -t sendtargets -p $PORTAL --discover
+stop
+
+# At a target that asks for nothing, one who knows the target's secret still wants the proof, whatever `authmethod`
+# says; without that secret it logs in.
+serve_iscsi ram:16M
+set_key authmethod None
+refused_login $BY_ITSELF
+set_key username_in "" password_in ""
+works
 stop

@@ -9,23 +9,6 @@ CONFLICT=24
 FIRST_KEY=0x1a2b0000
 SECOND_KEY=0x1a2b0001
 
-# ends_with STATUS COMMAND...; what it printed is in $said.
-ends_with() {
-    status=0 expected=$1
-    shift
-    said=$("$@" 2>&1) || status=$?
-    [ $status = $expected ] || fail "\`$*\` ended with $status, not $expected: $said"
-}
-
-# nodes NAME...: as many initiators in this machine.
-nodes() {
-    for name; do
-        iscsiadm -m iface -I $name -o new
-        iscsiadm -m iface -I $name -o update -n iface.initiatorname -v $INITIATOR-$name
-    done
-    discover -I $1 -I $2
-}
-
 # The agent's `on`: register, whatever was registered, and reserve if nobody has.
 unfence() {
     ends_with 0 sg_turs $1

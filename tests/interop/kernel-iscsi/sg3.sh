@@ -10,14 +10,6 @@ MISCOMPARE=14
 OUT_OF_RANGE=22
 CONFLICT=24
 
-# ends_with STATUS COMMAND...; what it printed is in $said.
-ends_with() {
-    status=0 expected=$1
-    shift
-    said=$("$@" 2>&1) || status=$?
-    [ $status = $expected ] || fail "\`$*\` ended with $status, not $expected: $said"
-}
-
 # says "COMMAND..." PART...: it ends well and prints these.
 says() {
     asked=$1

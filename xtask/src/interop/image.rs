@@ -25,7 +25,7 @@ const EMULATION: [&str; 2] = ["hrtimer: interrupt took", "clocksource: "];
 /// A sentence that names the program, library or module that cannot be read.
 pub(super) fn base(
     kernel: &Kernel,
-    scripts: &[Script],
+    scripts: &[&Script],
     tools: &[String],
     programs: &[PathBuf],
 ) -> Result<Vec<u8>, String> {
@@ -122,7 +122,7 @@ fn in_usr(path: &str) -> String {
 }
 
 /// The modules that scripts name, those that they need, and the index by which `modprobe` finds them.
-fn add_modules(archive: &mut Archive, kernel: &Kernel, scripts: &[Script]) -> Result<(), String> {
+fn add_modules(archive: &mut Archive, kernel: &Kernel, scripts: &[&Script]) -> Result<(), String> {
     let mut files = BTreeSet::new();
     for module in scripts.iter().flat_map(|script| &script.modules) {
         files.extend(files_of(kernel, module)?);

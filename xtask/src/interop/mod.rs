@@ -119,10 +119,16 @@ pub(crate) fn run_scripts(options: &Options) -> Result<Counts, String> {
 
 /// Everything that the guests share.
 struct Bench {
-    kernel: Kernel,
+    /// For the scripts that need no other, and for those that need the newer kernel; None: there are no such scripts.
+    boots: [Option<Boot>; 2],
     folder: PathBuf,
-    base: Vec<u8>,
     tools: Vec<String>,
+}
+
+/// What the guests with one kernel share.
+struct Boot {
+    kernel: Kernel,
+    base: Vec<u8>,
 }
 
 impl Bench {
@@ -133,13 +139,23 @@ impl Bench {
         let folder = target_folder()?.join("interop");
         fs::create_dir_all(&folder)
             .map_err(|error| format!("cannot write {}: {error}", folder.display()))?;
-        let kernel = packages::kernel(&folder.join("kernel"))?;
         let programs = programs(&folder)?;
-        let base = image::base(&kernel, scripts, &tools, &programs)?;
+        let boot = |on_newer: bool| -> Result<Option<Boot>, String> {
+            let of_these = |script: &&Script| script.on_newer == on_newer;
+            let scripts: Vec<&Script> = scripts.iter().filter(of_these).collect();
+            if scripts.is_empty() {
+                return Ok(None);
+            }
+            let kernel = match on_newer {
+                false => packages::kernel(&folder.join("kernel"))?,
+                true => packages::newer_kernel(&folder.join("newer-kernel"))?,
+            };
+            let base = image::base(&kernel, &scripts, &tools, &programs)?;
+            Ok(Some(Boot { kernel, base }))
+        };
         Ok(Self {
-            kernel,
+            boots: [boot(false)?, boot(true)?],
             folder,
-            base,
             tools,
         })
     }
@@ -176,7 +192,9 @@ impl Bench {
         // Two runs in one tree do not meet.
         let name = format!("image-{}-{index}.cpio", std::process::id());
         let image = self.folder.join(name);
-        let mut bytes = self.base.clone();
+        let boot = self.boots[usize::from(script.on_newer)].as_ref();
+        let boot = boot.expect("there is one for each kind of script");
+        let mut bytes = boot.base.clone();
         bytes.extend_from_slice(&image::overlay(script, library));
         if let Err(error) = fs::write(&image, bytes) {
             return Outcome {
@@ -184,7 +202,7 @@ impl Bench {
                 ..Outcome::default()
             };
         }
-        let outcome = guest::run(&self.kernel, &image, Duration::from_secs(script.seconds));
+        let outcome = guest::run(&boot.kernel, &image, Duration::from_secs(script.seconds));
         // The next run writes it again; what is left only takes room.
         let _left = fs::remove_file(&image);
         outcome
@@ -196,10 +214,12 @@ impl Bench {
         let date = output(command("date").args(["-u", "+%Y-%m-%d"]))?;
         let mut packages = vec!["qemu-system-x86"];
         packages.extend(packages::of(&self.tools));
+        let boots = self.boots.iter().flatten();
+        let kernels: Vec<_> = boots.map(|boot| boot.kernel.release.as_str()).collect();
         let mut text = format!(
             "{}: Linux {}, {}\n\n| script | shows | result |\n|---|---|---|\n",
             date.trim(),
-            self.kernel.release,
+            kernels.join(" and "),
             packages::versions(&packages),
         );
         for (script, outcome) in scripts.iter().zip(outcomes) {

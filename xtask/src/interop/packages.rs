@@ -63,7 +63,10 @@ const TOOLS: &[Tool] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("block-iscsi.so", "qemu-block-extra"),
+    ("tgtadm", "tgt"),
     ("tgtd", "tgt"),
+    ("chromium-headless-shell", "chromium-headless-shell"),
+    ("DejaVuSans.ttf", "fonts-dejavu-core"),
 ];
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
@@ -86,8 +89,8 @@ impl Kernel {
     }
 }
 
-/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers, which are loaded by
-/// name.
+/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers and fonts, which are
+/// loaded by name.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let places = [
         "/usr/sbin",
@@ -96,6 +99,7 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         "/bin",
         "/usr/lib/udev",
         "/usr/lib/x86_64-linux-gnu/qemu",
+        "/usr/share/fonts/truetype/dejavu",
     ];
     let paths = places.iter().map(|place| Path::new(place).join(program));
     paths.into_iter().find(|path| path.exists())
@@ -184,20 +188,82 @@ fn apt(verb: &str) -> std::process::Command {
     apt
 }
 
-/// The distribution's newest kernel, unpacked below `folder`; what was unpacked once is used again.
+/// The distribution's own kernel, unpacked below `folder`; what was unpacked once is used again.
 ///
 /// # Errors
 /// A sentence: there is no such package, or it cannot be had.
 pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
+    kernel_from(folder, &[])
+}
+
+/// The kernel of the distribution's backports, in the same way. Where the machine gets its packages is not changed:
+/// apt is told of the backports for this alone, in a folder of its own.
+///
+/// # Errors
+/// A sentence: this machine's packages come from nowhere that has backports, or it cannot be had.
+pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
     if let Some(kernel) = unpacked(folder) {
         return Ok(kernel);
     }
-    let package = match newest_kernel() {
+    let private = folder.with_extension("apt");
+    let cannot = |error| format!("cannot write {}: {error}", private.display());
+    for needed in ["lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(private.join(needed)).map_err(cannot)?;
+    }
+    let list = private.join("backports.list");
+    fs::write(&list, backports()?).map_err(cannot)?;
+    let place = |key: &str, name: &str| format!("{key}={}", private.join(name).display());
+    let options = [
+        place("Dir::Etc::sourcelist", "backports.list"),
+        place("Dir::Etc::sourceparts", "none"),
+        place("Dir::State::lists", "lists"),
+        place("Dir::Cache", "cache"),
+    ];
+    kernel_from(folder, &options)
+}
+
+/// The line that names the backports of this machine's distribution: where its own packages are, they are too.
+fn backports() -> Result<String, String> {
+    let mut targets = command("apt-get");
+    targets.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)"]);
+    let targets = output(targets.arg("Created-By: Packages"))?;
+    let about = fs::read_to_string("/etc/os-release")
+        .map_err(|error| format!("cannot read /etc/os-release: {error}"))?;
+    let name = about
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+        .unwrap_or_default();
+    let own = |line: &str| {
+        let (place, of) = line.split_once(' ')?;
+        (of == name).then(|| place.to_owned())
+    };
+    let place = targets.lines().find_map(own);
+    let place = place.ok_or_else(|| format!("apt knows no place with packages of `{name}`"))?;
+    let signed = match Path::new(KEYRING).exists() {
+        true => format!("[signed-by={KEYRING}] "),
+        false => String::new(),
+    };
+    Ok(format!("deb {signed}{place} {name}-backports main\n"))
+}
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
+    if let Some(kernel) = unpacked(folder) {
+        return Ok(kernel);
+    }
+    let with_options = |mut command: std::process::Command| {
+        for option in options {
+            command.args(["-o", option]);
+        }
+        command
+    };
+    let package = match newest_kernel(with_options(command("apt-cache"))) {
         Ok(package) => package,
         // Without lists nothing is found; as root we can have some.
         Err(_) => {
-            run(apt("update").arg("-qq"))?;
-            newest_kernel()?
+            run(with_options(apt("update")).arg("-qq"))?;
+            newest_kernel(with_options(command("apt-cache")))?
         }
     };
     println!("unpacking {package}");
@@ -205,7 +271,8 @@ pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
     let _there_was_none = fs::remove_dir_all(&fresh);
     let cannot = |error| format!("cannot write {}: {error}", fresh.display());
     fs::create_dir_all(&fresh).map_err(cannot)?;
-    run(apt("download").args(["-qq", &package]).current_dir(&fresh))?;
+    let mut download = with_options(apt("download"));
+    run(download.args(["-qq", &package]).current_dir(&fresh))?;
     let mut unpack = command("sh");
     unpack.current_dir(&fresh).args(["-c", UNPACK]);
     run(&mut unpack)?;
@@ -219,11 +286,11 @@ pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
 /// The package is one file in the folder where this runs.
 const UNPACK: &str = "dpkg-deb -x ./*.deb . && rm ./*.deb";
 
-fn newest_kernel() -> Result<String, String> {
+fn newest_kernel(mut cache: std::process::Command) -> Result<String, String> {
     if !works(command("apt-cache").arg("--version")) {
         return Err("the guest's kernel is a Debian package: apt is needed".to_owned());
     }
-    let depends = output(command("apt-cache").args(["depends", KERNEL_META]))?;
+    let depends = output(cache.args(["depends", KERNEL_META]))?;
     let names = depends
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "));

@@ -5,10 +5,13 @@
 //! # modules: nvme-tcp
 //! # tools: nvme
 //! # run: core
+//! # kernel: newer
 //! # seconds: 60
 //! # log: nvme nvme[0-9]+: starting error recovery
 //! ```
 //! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
+//! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks: a
+//! download of a hundred megabytes, so such a script is not `core`.
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
 //! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script.
 
@@ -28,6 +31,8 @@ pub(super) struct Script {
     pub(super) tools: Vec<String>,
     /// Whether `cargo xtask test` runs it.
     pub(super) is_core: bool,
+    /// Whether it needs the newer kernel.
+    pub(super) on_newer: bool,
     /// It hangs if it takes longer than this.
     pub(super) seconds: u64,
     /// Patterns (extended regular expressions) of what the kernel may complain about.
@@ -95,6 +100,9 @@ fn parse(name: &str, text: &str) -> Result<Script, String> {
     if script.shows.is_empty() {
         return Err("its first line must say what it shows: `# ...`".to_owned());
     }
+    if script.is_core && script.on_newer {
+        return Err("`kernel: newer` is too much of a download for `run: core`".to_owned());
+    }
     Ok(script)
 }
 
@@ -107,6 +115,12 @@ impl Script {
             Some(("run", "core")) => self.is_core = true,
             Some(("run", other)) => {
                 return Err(format!("`run: {other}`: write `run: core`, or nothing"));
+            }
+            Some(("kernel", "newer")) => self.on_newer = true,
+            Some(("kernel", other)) => {
+                return Err(format!(
+                    "`kernel: {other}`: write `kernel: newer`, or nothing"
+                ));
             }
             Some(("seconds", number)) => {
                 self.seconds = number
@@ -164,5 +178,13 @@ true
         let wrong = parse("x", "# It shows.\n# run: sometimes\n").expect_err("no such word");
         assert!(wrong.contains("sometimes"), "{wrong}");
         assert!(parse("x", "# It shows.\n# seconds: long\n").is_err());
+        assert!(parse("x", "# It shows.\n# kernel: older\n").is_err());
+    }
+
+    #[test]
+    fn a_script_on_the_newer_kernel_is_not_core() {
+        let newer = parse("x", "# It shows.\n# kernel: newer\n").expect("well formed");
+        assert!(newer.on_newer);
+        assert!(parse("x", "# It shows.\n# kernel: newer\n# run: core\n").is_err());
     }
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const IDLE_TIME: Duration = Duration::from_secs(5);
 /// Each end has a descriptor for a connection, and some others.
 const OTHER_FILES: u64 = 200;
+/// The connections of a host: its admin queue's and one I/O queue's.
+const OF_A_HOST: u32 = 2;
 /// How often one more host comes, before and after: the median counts.
 const VISITS: usize = 5;
 const SERVED: Side = Side {
@@ -51,7 +53,7 @@ pub(super) fn measure(
         .then(|| visits(&target, programs))
         .transpose()?;
     let _hosts = hold(&target, programs, count)?;
-    let connections = wait_for_connections(target.uri(), count as usize)?;
+    let connections = wait_for_connections(target.uri(), (hosts(count) * OF_A_HOST) as usize)?;
     match number {
         Held::Cpu => {
             let (start_ns, started) = (run_time_ns(target.pid())?, Instant::now());
@@ -84,12 +86,17 @@ pub(super) fn measure(
     }
 }
 
-/// Hosts that connect and ask for nothing, `count` connections of I/O queues.
+/// How many hosts have so many connections.
+fn hosts(connections: u32) -> u32 {
+    connections.div_ceil(OF_A_HOST)
+}
+
+/// Hosts that connect and ask for nothing, with so many connections together.
 fn hold(target: &Target, programs: &Programs, count: u32) -> Result<Background, String> {
     let hold = (START_TIME_MAX * 3 + IDLE_TIME * 2).as_secs().to_string();
     let mut bench = command(&programs.fabrix.to_string_lossy());
     bench.args(["bench", target.uri(), "--cores", HOST_CPU, "--hold", &hold]);
-    Background::start(bench.args(["--numjobs", &count.to_string()]))
+    Background::start(bench.args(["--numjobs", &hosts(count).to_string()]))
 }
 
 /// Seconds from the start of one more host to its end, with one read: the median of some.
@@ -113,7 +120,7 @@ fn visits(target: &Target, programs: &Programs) -> Result<f64, String> {
     Ok(seconds[VISITS / 2])
 }
 
-/// Until so many connections stand and no more come: a host opens one for administration besides.
+/// Until so many connections stand and no more come.
 fn wait_for_connections(uri: &str, at_least: usize) -> Result<usize, String> {
     let port = port_of(uri)?;
     let deadline = Instant::now() + START_TIME_MAX * 3;

@@ -3,6 +3,9 @@
 //! One message is waited for; when it has come, those behind it are taken at once until there is none. Answers leave
 //! together at the end of the turn, a read's data from where the disk has it.
 
+mod answers;
+mod plan;
+
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,12 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::{Device, Geometry, Payload, Request, Status, Submit};
-use fabrix_proto::fuse::{self, Asked, Facts};
+use fabrix_proto::fuse::{self, Asked};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 
-use super::super::job::{Ask, Job, trims};
-use super::super::lane::Lane;
+use crate::job::Job;
+use crate::lane::Lane;
 use crate::{BeginError, Tell, Told};
+use plan::{Reply, plan};
 
 const TAKE: u32 = 0;
 const GIVE: u32 = 1;
@@ -35,8 +39,6 @@ const MESSAGES_AT_ONCE: usize = 64;
 const PIECES_AT_ONCE: usize = 32;
 /// How soon a busy disk is asked again, when no ending of our own will wake us.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
-/// An answer: its head and the longest body by value, and data by reference.
-const ANSWER_PARTS: usize = 2;
 
 /// What is told to a server.
 pub(super) enum Order {
@@ -61,18 +63,6 @@ struct Call {
     reply: Reply,
     /// It was answered before its time; its ending is for nobody.
     answered: bool,
-}
-
-/// What a request is answered with when it was carried out.
-#[derive(Clone, Copy)]
-enum Reply {
-    Empty,
-    Written(u32),
-    /// So many bytes of what was read, from so many bytes into it.
-    Data {
-        skip: usize,
-        bytes: usize,
-    },
 }
 
 pub(super) struct Server {
@@ -319,34 +309,6 @@ impl Server {
         data
     }
 
-    /// Frees the slot of a call and answers it.
-    fn finish(&mut self, shard: &mut Shard, slot: u16, call: &Call, status: Status, loan: Loan) {
-        self.free.push(slot);
-        if call.answered {
-            return;
-        }
-        if let Some(errno) = errno_of(status) {
-            return self.refuse(shard, call.unique, errno);
-        }
-        match call.reply {
-            Reply::Empty => self.answer(shard, call.unique, &[]),
-            Reply::Written(bytes) => self.answer(shard, call.unique, &fuse::written(bytes)),
-            Reply::Data { skip, bytes } => {
-                let mut gather = self.gather();
-                gather.push_bytes(&fuse::head(call.unique, 0, bytes));
-                match loan {
-                    Loan::Lent(lent) => gather.push_lent(lent.slice(skip, bytes)),
-                    Loan::Buf(buf) => gather.push_buf(buf, skip, bytes),
-                    _ => {
-                        self.gathers.push(gather);
-                        return self.refuse(shard, call.unique, errno::EIO);
-                    }
-                }
-                self.give(shard, gather);
-            }
-        }
-    }
-
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let slot = u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot");
         let work = std::mem::take(&mut self.work[usize::from(slot)]);
@@ -415,43 +377,6 @@ impl Server {
         self.leave_or_go_on(shard);
     }
 
-    fn facts(&self, geometry: &Geometry) -> Facts {
-        Facts {
-            bytes: geometry.bytes(),
-            block_bytes: geometry.physical_block_bytes.max(geometry.block_bytes),
-            read_only: geometry.read_only,
-            owner: self.owner,
-        }
-    }
-
-    fn attributes(&mut self, shard: &mut Shard, unique: u64, geometry: &Geometry) {
-        let body = fuse::attributes(&self.facts(geometry));
-        self.answer(shard, unique, &body);
-    }
-
-    fn answer(&mut self, shard: &mut Shard, unique: u64, body: &[u8]) {
-        let mut gather = self.gather();
-        gather.push_bytes(&fuse::head(unique, 0, body.len()));
-        gather.push_bytes(body);
-        self.give(shard, gather);
-    }
-
-    fn refuse(&mut self, shard: &mut Shard, unique: u64, errno: i32) {
-        let mut gather = self.gather();
-        gather.push_bytes(&fuse::head(unique, -errno, 0));
-        self.give(shard, gather);
-    }
-
-    fn gather(&mut self) -> Box<Gather> {
-        let fresh = || Box::new(Gather::new(fuse::ANSWER_BYTES_MAX, ANSWER_PARTS));
-        self.gathers.pop().unwrap_or_else(fresh)
-    }
-
-    fn give(&mut self, shard: &mut Shard, gather: Box<Gather>) {
-        let file = self.file.clone();
-        shard.start(self.token(GIVE), Op::GiveMessage { file, gather });
-    }
-
     fn token(&self, slot: u32) -> Token {
         Token {
             task: self.task,
@@ -513,101 +438,10 @@ impl Task for Server {
     }
 }
 
-/// What a request means for the disk; None: nothing is to be done. An error is an errno.
-fn plan(
-    asked: Asked,
-    geometry: &Geometry,
-    transfer_bytes: u32,
-) -> Result<Option<(Job, Reply)>, i32> {
-    let block = u64::from(geometry.block_bytes);
-    let size = geometry.bytes();
-    Ok(match asked {
-        Asked::Read { offset, bytes } => {
-            let end = offset.saturating_add(bytes.into()).min(size);
-            if offset >= end {
-                return Ok(None);
-            }
-            let first = offset / block;
-            let blocks = end.div_ceil(block) - first;
-            if blocks * block > u64::from(transfer_bytes) {
-                return Err(errno::EINVAL);
-            }
-            let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| errno::EINVAL);
-            let reply = Reply::Data {
-                skip: in_memory(offset - first * block)?,
-                bytes: in_memory(end - offset)?,
-            };
-            Some((Job::new(Ask::Read, first, blocks), reply))
-        }
-        Asked::Write { offset, bytes } => {
-            if geometry.read_only {
-                return Err(errno::EROFS);
-            }
-            let blocks = range(offset, bytes.into(), geometry, errno::ENOSPC)?;
-            if bytes > transfer_bytes {
-                return Err(errno::EINVAL);
-            }
-            let job = Job::new(Ask::Write { durable: false }, offset / block, blocks);
-            (blocks > 0).then_some((job, Reply::Written(bytes)))
-        }
-        Asked::Sync => Some((Job::new(Ask::Flush, 0, 0), Reply::Empty)),
-        Asked::Zero {
-            offset,
-            bytes,
-            punch,
-        } => {
-            if geometry.read_only {
-                return Err(errno::EROFS);
-            }
-            if punch && !trims(geometry) {
-                return Err(errno::EOPNOTSUPP);
-            }
-            // A hole reads as zeroes: a deallocation would promise less.
-            let ask = Ask::Zeroes {
-                deallocate: punch,
-                durable: false,
-            };
-            let blocks = range(offset, bytes, geometry, errno::EINVAL)?;
-            (blocks > 0).then_some((Job::new(ask, offset / block, blocks), Reply::Empty))
-        }
-        _ => None,
-    })
-}
-
-/// How many blocks a range has, if it consists of blocks of this disk.
-fn range(offset: u64, bytes: u64, geometry: &Geometry, past_end: i32) -> Result<u64, i32> {
-    let block = u64::from(geometry.block_bytes);
-    if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
-        return Err(errno::EINVAL);
-    }
-    match offset.checked_add(bytes) {
-        Some(end) if end <= geometry.bytes() => Ok(bytes / block),
-        _ => Err(past_end),
-    }
-}
-
 /// Whether the kernel has only been disturbed, or has answered somebody itself.
 fn is_passing(error: i32) -> bool {
     matches!(
         error,
         errno::EINTR | errno::EAGAIN | errno::ENOENT | errno::EIO
     )
-}
-
-/// What the kernel is told of a status; None: it was carried out.
-fn errno_of(status: Status) -> Option<i32> {
-    Some(match status {
-        Status::Ok => return None,
-        Status::OutOfRange => errno::EINVAL,
-        Status::Unsupported => errno::EOPNOTSUPP,
-        Status::ReadOnly => errno::EROFS,
-        Status::NoSpace => errno::ENOSPC,
-        Status::NotReady
-        | Status::MediaRead
-        | Status::MediaWrite
-        | Status::CompareFailed
-        | Status::Aborted
-        | Status::Degraded
-        | Status::Internal => errno::EIO,
-    })
 }

@@ -106,6 +106,13 @@ impl Counts {
         0
     }
 
+    /// The buckets that are not empty, shortest times first: the longest time of each, and how many took so long.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let buckets = self.latency.iter().enumerate();
+        let ends = buckets.map(|(bucket, count)| (end_of(bucket), *count));
+        ends.filter(|(_, count)| *count > 0)
+    }
+
     fn empty() -> Self {
         let latency = vec![0; BUCKETS];
         Self {

@@ -12,11 +12,13 @@ use crate::attached::holder::Held;
 
 /// The paths.
 pub(crate) const ATTACHMENT: &str = "/v1/attachment";
+pub(crate) const COUNTERS: &str = "/v1/attachment/counters";
 pub(crate) const RESIZE: &str = "/v1/attachment/resize";
 
 pub(crate) fn router(held: Arc<Held>) -> Router {
     Router::new()
         .route(ATTACHMENT, get(show).delete(detach))
+        .route(COUNTERS, get(count))
         .route(RESIZE, post(resize))
         .with_state(held)
         .refusing_the_rest(ATTACHMENT)
@@ -30,6 +32,10 @@ struct How {
 
 async fn show(State(held): State<Arc<Held>>) -> Answer {
     Ok(Json(held.json()))
+}
+
+async fn count(State(held): State<Arc<Held>>) -> Answer {
+    Ok(Json(held.counters()))
 }
 
 async fn detach(State(held): State<Arc<Held>>, body: Body<How>) -> Answer {

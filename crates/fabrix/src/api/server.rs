@@ -159,6 +159,7 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
 pub(crate) fn target_router(served: Arc<Served>) -> Router {
     Router::new()
         .route("/v1/target", get(show))
+        .route("/v1/counters", get(count))
         .route("/v1/namespaces", post(add))
         .route("/v1/namespaces/{nsid}", patch(resize).delete(remove))
         .route("/v1/listeners", post(listen).delete(unlisten))
@@ -223,6 +224,10 @@ pub(super) type Answer = Result<Json<Value>, Refusal>;
 
 async fn show(State(served): State<Arc<Served>>) -> Answer {
     change(served, |_| Ok(())).await
+}
+
+async fn count(State(served): State<Arc<Served>>) -> Answer {
+    blocking(move || Ok(served.counters())).await
 }
 
 async fn add(State(served): State<Arc<Served>>, body: Body<NewNamespace>) -> Answer {

@@ -11,19 +11,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_attach::fuse::FuseFile;
 use fabrix_attach::nbd::NbdSocket;
+use fabrix_attach::ublk::{self, UblkDisk};
 use fabrix_attach::{BeginError, Tell};
 use fabrix_block::Device;
 use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
 use fabrix_rt::mounts::{self, Unmount};
-use fabrix_rt::{Remote, process};
+use fabrix_rt::{Engine, Remote, process};
 
 use super::records::{Claim, Record};
+use super::takeover::FRONT_END;
 use crate::api::bind;
 use crate::args::FrontEnd;
 use crate::failure::{Failure, Kind};
 
 /// A disk that can be seen.
 pub(crate) enum Front {
+    /// A device of the kernel's ublk driver.
+    Ublk(UblkDisk),
     /// A loop device over a file that nobody else sees.
     Loop {
         file: FuseFile,
@@ -41,6 +45,7 @@ pub(crate) enum Front {
 pub(crate) fn choose(
     wanted: FrontEnd,
     socket: bool,
+    engine: Engine,
 ) -> Result<(FrontEnd, Option<String>), Failure> {
     match wanted {
         FrontEnd::Auto if socket => Ok((FrontEnd::Nbd, None)),
@@ -48,14 +53,23 @@ pub(crate) fn choose(
         FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
             "a block device needs root; as this user, --as file gives a file and --as nbd a socket",
         )),
-        FrontEnd::Fuse | FrontEnd::File if socket => {
+        FrontEnd::Ublk | FrontEnd::Fuse | FrontEnd::File if socket => {
             Err(Failure::usage("--socket is for --as nbd"))
         }
+        FrontEnd::Ublk => match ublk::available(engine) {
+            Err(why) => Err(Failure::usage(format!(
+                "there is no ublk here: {why}; --as fuse gives a block device too"
+            ))),
+            Ok(()) => Ok((wanted, None)),
+        },
         FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
             Err(error) => Err(no_fuse(&error)),
             Ok(()) => Ok((wanted, None)),
         },
         FrontEnd::Nbd => Ok((wanted, None)),
+        FrontEnd::Kernel => Err(Failure::usage(
+            "--as kernel leaves nothing running: leave out --foreground",
+        )),
     }
 }
 
@@ -67,6 +81,7 @@ fn has_fuse() -> io::Result<()> {
     }
 }
 
+/// ublk is not among them before it has been shown with a real kernel: docs/INTEROP.md.
 fn best() -> (FrontEnd, Option<String>) {
     if let Err(error) = has_fuse() {
         let why = format!("as an NBD socket, because /dev/fuse: {error}");
@@ -103,10 +118,17 @@ impl Front {
     pub(crate) fn begin(
         kind: FrontEnd,
         claim: &Claim,
-        socket: Option<&Path>,
+        (socket, left): (Option<&Path>, Option<&Record>),
         (remote, disk): (&Remote, &Arc<dyn Device>),
         tell: Tell,
     ) -> Result<Self, Failure> {
+        if kind == FrontEnd::Ublk {
+            let mark = ublk::mark(&claim.name);
+            return Ok(Self::Ublk(match left {
+                Some(left) => UblkDisk::take_over(remote, disk, (&left.device, mark), tell)?,
+                None => UblkDisk::begin(remote, disk, mark, tell)?,
+            }));
+        }
         if kind == FrontEnd::Nbd {
             let path = socket.map_or_else(|| claim.path("nbd"), Path::to_owned);
             let listener = bind(&path).map_err(|error| {
@@ -134,6 +156,7 @@ impl Front {
     /// What users open.
     pub(crate) fn path(&self) -> &Path {
         match self {
+            Self::Ublk(device) => device.path(),
             Self::Loop { device, .. } => device.path(),
             Self::File { place, .. } => place,
             Self::Nbd { path, .. } => path,
@@ -157,6 +180,7 @@ impl Front {
     /// Goes on with the same disk in another size.
     pub(crate) fn resized(&self, disk: &Arc<dyn Device>) -> Result<(), Failure> {
         match self {
+            Self::Ublk(device) => Ok(device.resized(disk)?),
             Self::Loop { file, device, look } => {
                 file.resized(Arc::clone(disk));
                 let look = look.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,6 +205,14 @@ impl Front {
     /// Ends: politely only when nobody uses it, by force in any case. What tells that it is over comes later.
     pub(crate) fn end(&self, force: bool) -> Result<(), Failure> {
         match self {
+            Self::Ublk(device) => {
+                let ended = if force {
+                    device.detach_by_force()
+                } else {
+                    device.detach()
+                };
+                ended.map_err(|error| not_ended(device.path(), &error))
+            }
             Self::Loop { file, device, look } => {
                 if force {
                     file.fail();
@@ -212,6 +244,15 @@ impl Front {
                 socket.close();
                 Ok(())
             }
+        }
+    }
+}
+
+impl Front {
+    /// It is over without our having ended it: somebody else has stopped the device. What is left of it goes too.
+    pub(crate) fn over(&self) {
+        if let Self::Ublk(device) = self {
+            let _gone_already = device.detach_by_force();
         }
     }
 }
@@ -301,22 +342,26 @@ fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> {
     };
     match ended {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-            let places = mounted_at(device.path());
-            Err(match &places[..] {
-                [] => in_use(
-                    device.path(),
-                    "swap, another driver or a mount of another namespace has claimed it",
-                ),
-                [place, ..] => in_use(
-                    device.path(),
-                    &format!("it is mounted at {place}; unmount that first"),
-                ),
-            })
-        }
         // Somebody else has taken the file from under it: that is what was wanted.
         Err(error) if is_empty(&error) => Ok(()),
-        Err(error) => Err(Failure::io(format!("{}: {error}", device.path().display()))),
+        Err(error) => Err(not_ended(device.path(), &error)),
+    }
+}
+
+/// Why a block device is still there.
+fn not_ended(path: &Path, error: &io::Error) -> Failure {
+    if error.kind() != ErrorKind::ResourceBusy {
+        return Failure::io(format!("{}: {error}", path.display()));
+    }
+    match &mounted_at(path)[..] {
+        [] => in_use(
+            path,
+            "swap, another driver or a mount of another namespace has claimed it",
+        ),
+        [place, ..] => in_use(
+            path,
+            &format!("it is mounted at {place}; unmount that first"),
+        ),
     }
 }
 
@@ -324,7 +369,7 @@ fn is_empty(error: &io::Error) -> bool {
     error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
 }
 
-fn in_use(path: &Path, how: &str) -> Failure {
+pub(super) fn in_use(path: &Path, how: &str) -> Failure {
     Failure::new(
         Kind::Io,
         format!(
@@ -349,8 +394,11 @@ fn mounted_at(device: &Path) -> Vec<String> {
     table.lines().filter_map(source).collect()
 }
 
-/// What a dead process has left: a loop device over nothing, a mount of nothing.
+/// What a dead process has left: a device whose users wait, a loop device over nothing, a mount of nothing.
 pub(crate) fn clear_away(record: &Record, place: &Path) {
+    if record.front_end == FRONT_END {
+        let _somebody_else_did = ublk::clear_away(&record.device, ublk::mark(&record.name));
+    }
     let device = LoopDevice::at(&record.device);
     if record.front_end == "fuse" && device.name() == Some(loop_name(&record.name)) {
         let _somebody_else_did = device.detach_by_force();

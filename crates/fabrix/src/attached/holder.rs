@@ -8,20 +8,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fabrix_attach::Told;
-use fabrix_block::filter::stats::{Counts, Kind as Counted, Stats};
-use fabrix_block::spec::without_secrets;
-use fabrix_block::{Device, Durability};
+use fabrix_block::filter::stats::Stats;
+use fabrix_block::spec::{Disk, without_secrets};
+use fabrix_block::{Device, Durability, Spec};
 use fabrix_rt::process;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::front::{Front, choose};
+use super::kernel;
+use super::paths::Paths;
 use super::records::{Claim, Record, Records};
+use super::takeover;
 use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::cli::terminal::{print, say};
-use crate::disks::Opener;
+use crate::counters;
+use crate::disks::{Opener, Watch};
 use crate::failure::{Failure, Kind};
 use crate::shards::Shards;
 
@@ -29,43 +33,57 @@ use crate::shards::Shards;
 pub(crate) struct Held {
     record: Mutex<Record>,
     disk: Mutex<Arc<dyn Device>>,
+    resizing: Mutex<()>,
     counted: Arc<Stats>,
+    paths: Arc<Paths>,
     front: Front,
     tell: Mutex<Sender<News>>,
 }
 
 /// What the main thread waits for.
-enum News {
+pub(crate) enum News {
     /// Nothing is left to keep.
     Over,
     /// A signal asks for the end.
     Asked,
+    /// The disk has another size.
+    Changed,
 }
 
 /// How often `--wait` tries to reach the target.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached, once.
+/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached, once; in the background
+/// the process then lets go of its terminal.
 pub(crate) fn hold(
     args: &AttachArgs,
+    in_background: bool,
     ready: impl FnOnce(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let (kind, why) = choose(args.front_end, args.socket.is_some())?;
     let records = Records::open()?;
-    let claim = records.claim(args.name.as_deref())?;
-    let counted = Stats::new(open(args, &claim)?);
+    let left = takeover::find(&records, args)?;
+    let (kind, why) = match left {
+        Some(_) => (FrontEnd::Ublk, None),
+        None => choose(args.front_end, args.socket.is_some(), args.engine.engine)?,
+    };
+    let name = left.as_ref().map(|left| left.name.as_str());
+    let mut claim = records.claim(name.or(args.name.as_deref()))?;
+    // Until the device has been taken over, what is known of it must not be lost.
+    claim.keep(left.is_some());
+    let (tell, told) = channel();
+    let paths = Arc::<Paths>::default();
+    let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()))?);
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     if let Some(why) = why {
         say(format_args!("{}: attached {why}", claim.name));
     }
     let shards = Shards::one(&args.engine)?;
-    let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let remote = shards.remotes().remove(0);
     let begun = Front::begin(
         kind,
         &claim,
-        args.socket.as_deref(),
+        (args.socket.as_deref(), left.as_ref()),
         (&remote, &disk),
         telling(tell.clone()),
     );
@@ -76,16 +94,19 @@ pub(crate) fn hold(
             return Err(failure);
         }
     };
+    claim.keep(false);
     front.note().into_iter().for_each(say);
     let record = record(args, &claim, kind, (&front, &*disk));
     let held = Arc::new(Held {
         record: Mutex::new(record),
         disk: Mutex::new(disk),
+        resizing: Mutex::new(()),
         counted,
+        paths,
         front,
         tell: Mutex::new(tell),
     });
-    let kept = keep(args, &held, &claim, &told, ready);
+    let kept = keep((args, in_background), &held, &claim, &told, ready);
     // What is over needs no shard any more; what has failed on the way is let go with everything that waits for it.
     if kept.is_err() {
         let _already_over = held.front.end(true);
@@ -95,7 +116,7 @@ pub(crate) fn hold(
 }
 
 fn keep(
-    args: &AttachArgs,
+    (args, in_background): (&AttachArgs, bool),
     held: &Arc<Held>,
     claim: &Claim,
     told: &Receiver<News>,
@@ -103,37 +124,46 @@ fn keep(
 ) -> Result<(), Failure> {
     claim.write(&held.record())?;
     if let Some(file) = &args.devid_file {
-        let line = format!("{}\n", held.front.path().display());
-        let written = std::fs::write(file, line);
-        written
-            .map_err(|error| Failure::io(format!("--devid-file {}: {error}", file.display())))?;
+        held.record().write_device(file)?;
     }
     let _until_the_end = Server::start(&claim.path("sock"), attachment::router(Arc::clone(held)))?;
     ready(&held.json())?;
-    if args.in_background {
+    if in_background {
         leave_terminal(claim)?;
     }
     let mut asked = false;
     loop {
         match told.recv() {
-            Ok(News::Over) | Err(_) => return Ok(()),
+            Ok(News::Over) | Err(_) => {
+                held.front.over();
+                return Ok(());
+            }
+            Ok(News::Changed) => {
+                if let Err(failure) = held.resize() {
+                    say(format_args!(
+                        "the disk has changed, and that could not be taken over: {failure}"
+                    ));
+                }
+            }
             // Asked twice, it is meant.
-            Ok(News::Asked) => match held.detach(asked) {
-                Ok(()) => {}
-                Err(failure) => say(format_args!("{failure}; ask again to end all the same")),
-            },
+            Ok(News::Asked) => {
+                if let Err(failure) = held.detach(asked) {
+                    say(format_args!("{failure}; ask again to end all the same"));
+                }
+                asked = true;
+            }
         }
-        asked = true;
     }
 }
 
 /// Opens the disk; with `--wait` as soon as it can be reached.
-fn open(args: &AttachArgs, claim: &Claim) -> Result<Arc<dyn Device>, Failure> {
+fn open(args: &AttachArgs, claim: &Claim, watch: Watch) -> Result<Arc<dyn Device>, Failure> {
     let opener = Opener::new(
         &args.remote,
         args.engine.engine,
         &format!("attach/{}", claim.name),
-    )?;
+    )?
+    .watched(watch);
     let mut told = false;
     loop {
         match opener.open(&args.uri, 0, args.read_only) {
@@ -162,6 +192,8 @@ fn record(
         device: std::path::absolute(front.path()).unwrap_or_else(|_| front.path().to_owned()),
         front_end: word(kind).to_owned(),
         uri: without_secrets(&args.uri),
+        subsystem: subsystem(&args.uri, disk),
+        controller: None,
         size_bytes: geometry.bytes(),
         block_bytes: geometry.block_bytes,
         read_only: geometry.read_only,
@@ -170,12 +202,23 @@ fn record(
     }
 }
 
+/// What the target calls what it exports there: as its disk says, which may have been found by discovery.
+fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
+    let remote = |text: &str| match Spec::parse(text).ok()?.disk {
+        Disk::Remote(remote) => remote.nqn,
+        _ => None,
+    };
+    remote(&disk.identity().name).or_else(|| remote(uri))
+}
+
 fn word(kind: FrontEnd) -> &'static str {
     match kind {
         FrontEnd::Auto => "auto",
+        FrontEnd::Ublk => takeover::FRONT_END,
         FrontEnd::Fuse => "fuse",
         FrontEnd::File => "file",
         FrontEnd::Nbd => "nbd",
+        FrontEnd::Kernel => kernel::WORD,
     }
 }
 
@@ -232,17 +275,27 @@ impl Held {
             .geometry()
             .durability
             == Durability::None;
-        all["state"] = json!("attached");
+        all["state"] = json!(self.paths.state());
+        all["paths"] = self.paths.json();
+        all["reconnects"] = json!(self.paths.reconnects());
         all["volatile"] = json!(volatile);
-        for (name, kind) in [
-            ("read", Counted::Read),
-            ("write", Counted::Write),
-            ("flush", Counted::Flush),
-            ("zeroes", Counted::Zeroes),
-        ] {
-            all[name] = counts(&self.counted.counts(kind));
+        for (name, counts) in counters::summary(&self.counted) {
+            all[name] = counts;
         }
         all
+    }
+
+    /// What it has done so far, in detail.
+    pub(crate) fn counters(&self) -> Value {
+        let record = self.record();
+        json!({
+            "schema": 1,
+            "name": record.name,
+            "device": record.device,
+            "state": self.paths.state(),
+            "reconnects": self.paths.reconnects(),
+            "counters": counters::detailed(&self.counted),
+        })
     }
 
     /// Takes it away: see [`Front::end`]. By force it is over at once, whoever still holds the device: what he asks of
@@ -258,23 +311,15 @@ impl Held {
 
     /// Takes over the size that the disk has now.
     pub(crate) fn resize(&self) -> Result<(), Failure> {
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = disk.remeasure(None)?;
+        let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
+        let fresh = disk.remeasure(None)?; // a target may take its time
         self.front.resized(&fresh)?;
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.size_bytes = fresh.geometry().bytes();
-        *disk = fresh;
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
-}
-
-fn counts(counts: &Counts) -> Value {
-    json!({
-        "requests": counts.requests,
-        "errors": counts.errors,
-        "bytes": counts.bytes,
-        "latency_ns": { "p50": counts.latency_ns(0.5), "p99": counts.latency_ns(0.99) },
-    })
 }
 
 /// What is printed of an attachment.

@@ -21,10 +21,16 @@ pub(crate) struct Record {
     pub(crate) name: String,
     /// What users open: a device, a file, a socket.
     pub(crate) device: PathBuf,
-    /// `fuse`, `file` or `nbd`.
+    /// `ublk`, `fuse`, `file` or `nbd`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,
+    /// The NQN or the target's name, of a remote disk.
+    #[serde(default)]
+    pub(crate) subsystem: Option<String>,
+    /// The kernel's controller, where the kernel reaches the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
@@ -33,7 +39,17 @@ pub(crate) struct Record {
     pub(crate) since: u64,
 }
 
+impl Record {
+    /// Writes the device's path to a file that the user has named.
+    pub(crate) fn write_device(&self, file: &Path) -> Result<(), Failure> {
+        let line = format!("{}\n", self.device.display());
+        let written = fs::write(file, line);
+        written.map_err(|error| Failure::io(format!("--devid-file {}: {error}", file.display())))
+    }
+}
+
 /// A record, and whether its process lives.
+#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) record: Record,
     pub(crate) alive: bool,
@@ -49,6 +65,8 @@ pub(crate) struct Claim {
     pub(crate) id: u32,
     pub(crate) name: String,
     folder: PathBuf,
+    /// The files outlive this.
+    keeps: bool,
     _lock: File,
 }
 
@@ -91,7 +109,7 @@ impl Records {
                 continue;
             };
             if let Ok(record) = serde_json::from_str::<Record>(&text) {
-                let alive = self.is_locked(&record.name);
+                let alive = self.is_locked(&record.name) || super::kernel::lives(&record);
                 found.push(Found { record, alive });
             }
         }
@@ -144,21 +162,27 @@ impl Records {
         };
         let lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
         match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+            Ok(())
+                if !others
+                    .iter()
+                    .any(|other| other.alive && other.record.name == name) => {}
+            Ok(()) | Err(TryLockError::WouldBlock) => {
                 return Err(Failure::usage(format!(
                     "the name {name} is taken: see `fabrix list`, choose another with --name, or detach it"
                 )));
             }
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
-        if let Some(stale) = others.iter().find(|other| other.record.name == name) {
+        if let Some(stale) = others.iter().find(|other| other.record.name == name)
+            && !super::takeover::waits(&stale.record)
+        {
             super::front::clear_away(&stale.record, &self.mount_point(&name));
         }
         Ok(Claim {
             id,
             name,
             folder: self.folder.clone(),
+            keeps: false,
             _lock: lock,
         })
     }
@@ -197,6 +221,11 @@ impl Claim {
         self.folder.join(format!("{}.{extension}", self.name))
     }
 
+    /// Whether the record stays when this ends: it tells of something that is left.
+    pub(crate) fn keep(&mut self, keeps: bool) {
+        self.keeps = keeps;
+    }
+
     /// Writes the record, whole or not at all.
     pub(crate) fn write(&self, record: &Record) -> Result<(), Failure> {
         let path = self.path("json");
@@ -212,6 +241,9 @@ impl Claim {
 impl Drop for Claim {
     /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be waiting at it.
     fn drop(&mut self) {
+        if self.keeps {
+            return;
+        }
         for extension in ["json", "json.new", "log", "disk"] {
             let _was_not_there = fs::remove_file(self.path(extension));
         }

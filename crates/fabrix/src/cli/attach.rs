@@ -1,41 +1,63 @@
 //! `fabrix attach`: a disk as a disk of this machine, kept by a process of its own.
+//!
+//! That process is this program again, told by its standard input what to attach: others see the words of a process,
+//! and an address may hold a secret.
 
-use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{Command, ExitCode, Stdio};
 
 use fabrix_block::spec::without_secrets;
 use serde_json::{Value, json};
 
-use super::terminal::print;
-use crate::args::AttachArgs;
+use super::terminal::{print, say};
+use crate::args::{Arguments, AttachArgs, FrontEnd, Verb};
+use crate::attached::declared::Declared;
 use crate::attached::holder::{announce, hold};
-use crate::attached::records::Records;
+use crate::attached::kernel;
+use crate::attached::records::{Record, Records};
 use crate::failure::{Failure, Kind};
 
 pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
-    if args.in_background {
-        return in_background(args);
+    if args.unit {
+        print(&unit())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.declared {
+        return attach_declared(args);
+    }
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.persist {
+        Declared::check(&words)?;
     }
     if args.idempotent
         && let Some(there) = already(args)?
     {
         announce(args, &there)?;
-        return Ok(ExitCode::SUCCESS);
+        return persist(args, &there, &words);
+    }
+    if args.front_end == FrontEnd::Kernel {
+        let now = kernel::attach(args)?;
+        announce(args, &now)?;
+        return persist(args, &now, &words);
     }
     if args.foreground {
-        hold(args, |now| announce(args, now))?;
+        let ready = |now: &Value| {
+            announce(args, now)?;
+            persist(args, now, &words).map(drop)
+        };
+        hold(args, false, ready)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let now = launch(&words)?;
     announce(args, &now)?;
-    Ok(ExitCode::SUCCESS)
+    persist(args, &now, &words)
 }
 
 /// The same disk, if it is attached; under the same name, if one was given.
 fn already(args: &AttachArgs) -> Result<Option<Value>, Failure> {
-    let same = |record: &crate::attached::records::Record| {
+    let same = |record: &Record| {
         record.uri == without_secrets(&args.uri)
             && args.name.as_ref().is_none_or(|name| *name == record.name)
     };
@@ -43,10 +65,88 @@ fn already(args: &AttachArgs) -> Result<Option<Value>, Failure> {
     let found = all
         .into_iter()
         .find(|found| found.alive && same(&found.record));
+    if let (Some(found), Some(file)) = (&found, &args.devid_file) {
+        found.record.write_device(file)?;
+    }
     Ok(found.map(|found| serde_json::to_value(found.record).unwrap_or_default()))
 }
 
-/// Starts this program again with `words`, as a process that stays, and waits until the disk is attached.
+/// Declares what was attached, if that is wanted.
+fn persist(args: &AttachArgs, now: &Value, words: &[OsString]) -> Result<ExitCode, Failure> {
+    if !args.persist {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = now["name"].as_str().unwrap_or_default();
+    let written = Declared::open()?.write(name, words).map_err(|failure| {
+        Failure::new(
+            failure.kind(),
+            format!("{name} is attached, and not declared for the next start: {failure}"),
+        )
+    });
+    say(format_args!(
+        "{name} is declared in {}; at every start: `fabrix attach --declared`, or once `fabrix attach --unit > \
+         /etc/systemd/system/fabrix-attach@.service` and `systemctl enable fabrix-attach@{name}`",
+        written?.display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Attaches what is declared and not there yet. One that fails does not keep the others from it.
+fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
+    let declared = Declared::open()?;
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => declared.names()?,
+    };
+    let there = Records::open()?.all()?;
+    let mut last = None;
+    for name in names {
+        if there
+            .iter()
+            .any(|found| found.alive && found.record.name == name)
+        {
+            continue;
+        }
+        let attached = declared.words(&name).and_then(|mut words| {
+            if args.wait && !words.iter().any(|word| word == "--wait") {
+                words.push("--wait".into());
+            }
+            bring_back(&words)
+        });
+        match attached {
+            Ok(now) => announce(args, &now)?,
+            Err(failure) => {
+                say(format_args!("{name}: {failure}"));
+                last = Some(failure);
+            }
+        }
+    }
+    Ok(last.map_or(ExitCode::SUCCESS, |failure| {
+        ExitCode::from(failure.kind() as u8)
+    }))
+}
+
+/// Attaches what a declaration says.
+fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
+    let program = std::iter::once(OsString::from("fabrix"));
+    let matches = Arguments::words().get_matches_from(program.chain(words.iter().cloned()));
+    match Arguments::from_matches(&matches).verb {
+        Verb::Attach(args) if args.front_end == FrontEnd::Kernel => kernel::attach(&args),
+        _ => launch(words),
+    }
+}
+
+/// The unit, with this program in its lines.
+fn unit() -> String {
+    let text = include_str!("../../../../contrib/systemd/fabrix-attach@.service");
+    match std::env::current_exe() {
+        Ok(program) => text.replace("/usr/bin/fabrix", &program.display().to_string()),
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// Starts this program again as a process that stays, tells it the words of an `attach`, and waits until the disk is
+/// attached.
 pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
     let cannot = |error| {
         Failure::io(format!(
@@ -55,12 +155,16 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
     };
     let program = std::env::current_exe().map_err(cannot)?;
     let mut child = Command::new(program)
-        .args(words)
-        .arg("--in-background")
-        .stdin(Stdio::null())
+        .arg("hold")
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(cannot)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let told: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        // One that has ended says why below.
+        let _gone = stdin.write_all(&told.join(&0));
+    }
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         let _nothing_more_comes = BufReader::new(stdout).read_line(&mut line);
@@ -85,10 +189,24 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
 }
 
 /// The process that stays: tells in one line what has become of it.
-fn in_background(args: &AttachArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
+    let mut told = Vec::new();
+    let read = std::io::stdin()
+        .lock()
+        .take(WORDS_BYTES_MAX)
+        .read_to_end(&mut told);
+    read.map_err(Failure::io)?;
+    let words = told.split(|byte| *byte == 0);
+    let words = words.map(|word| OsStr::from_bytes(word).to_owned());
+    let words = std::iter::once(OsString::from_vec(b"fabrix".to_vec())).chain(words);
+    let Verb::Attach(args) =
+        Arguments::from_matches(&Arguments::words().get_matches_from(words)).verb
+    else {
+        return Err(Failure::usage("`hold` takes the words of `attach`"));
+    };
     fabrix_rt::process::new_session().map_err(Failure::io)?;
     let mut told = false;
-    let held = hold(args, |now| {
+    let held = hold(&args, true, |now| {
         told = true;
         print(&format!("{now}\n"))
     });
@@ -101,3 +219,6 @@ fn in_background(args: &AttachArgs) -> Result<ExitCode, Failure> {
         held => held.map(|()| ExitCode::SUCCESS),
     }
 }
+
+/// No command line is longer.
+const WORDS_BYTES_MAX: u64 = 4 << 20;

@@ -8,7 +8,9 @@ use serde_json::json;
 use super::terminal::say;
 use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
+use crate::attached::declared::Declared;
 use crate::attached::front::clear_away;
+use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
 use crate::failure::{Failure, Kind};
 
@@ -19,13 +21,24 @@ const WHO: &str = "the process of this attachment";
 
 pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
+    let declared = Declared::open()?;
     if args.which != "all" {
-        detach(&records, &records.find(&args.which)?, args.force)?;
+        let found = match records.find(&args.which) {
+            // What is declared need not be attached to be forgotten.
+            Err(_) if args.forget && declared.forget(&args.which)? => {
+                return Ok(ExitCode::SUCCESS);
+            }
+            found => found?,
+        };
+        detach(&records, &found, args.force)?;
+        forget(&declared, &found.record.name, args.forget)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut last = None;
     for found in records.all()? {
-        if let Err(failure) = detach(&records, &found, args.force) {
+        let gone = detach(&records, &found, args.force);
+        let name = &found.record.name;
+        if let Err(failure) = gone.and_then(|()| forget(&declared, name, args.forget)) {
             say(&failure);
             last = Some(failure);
         }
@@ -39,9 +52,25 @@ pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
 pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
     let records = Records::open()?;
     let found = records.find(&args.which)?;
+    if found.record.controller.is_some() {
+        return Err(Failure::usage("the kernel takes over sizes by itself"));
+    }
     let client = Client::new(records.socket(&found.record.name), WHO);
     client.ask("POST", attachment::RESIZE, &json!({}))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What becomes of the declaration of a disk that is gone now.
+fn forget(declared: &Declared, name: &str, forgets: bool) -> Result<(), Failure> {
+    if forgets {
+        declared.forget(name)?;
+    } else if declared.has(name) {
+        say(format_args!(
+            "{name} comes back at the next start: {} declares it; `fabrix detach {name} --forget` takes that back",
+            declared.path(name).display()
+        ));
+    }
+    Ok(())
 }
 
 /// Takes one away, and waits until nothing of it is left.
@@ -50,6 +79,10 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
     if !found.alive {
         clear_away(record, &records.mount_point(&record.name));
         // Claiming a name and letting it go clears its files away.
+        return records.claim(Some(&record.name)).map(drop);
+    }
+    if record.controller.is_some() {
+        kernel::detach(record, force)?;
         return records.claim(Some(&record.name)).map(drop);
     }
     let client = Client::new(records.socket(&record.name), WHO);

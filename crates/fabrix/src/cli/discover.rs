@@ -23,7 +23,8 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
             args.uri
         )));
     };
-    let options = host_options(args.hostnqn.as_deref())?;
+    let mut options = host_options(args.hostnqn.as_deref())?;
+    options.local = args.host_traddr;
     if remote.scheme == ISCSI {
         let targets = discover_iscsi(&remote, args.initiator_name.as_deref(), &options)?;
         match args.output {

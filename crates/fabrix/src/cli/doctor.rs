@@ -2,9 +2,11 @@
 //!
 //! Looks and changes nothing.
 
+use std::fs::File;
+use std::path::Path;
 use std::process::ExitCode;
 
-use fabrix_rt::{engine, topology};
+use fabrix_rt::{engine, mounts, process, topology};
 use serde_json::json;
 
 use super::terminal::print;
@@ -30,6 +32,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         open_files(),
         locked_memory(),
         socket_buffers(),
+        fuse(),
+        loop_devices(),
+        nbd(),
+        ublk(),
+        nvme_tcp(),
     ];
     match args.output {
         Format::Text => print(&findings.iter().map(as_text).collect::<String>())?,
@@ -157,4 +164,89 @@ fn socket_buffers() -> Finding {
         fix: (!good)
             .then(|| "as root: sysctl -w net.ipv4.tcp_wmem='4096 65536 4194304'".to_owned()),
     }
+}
+
+/// What `attach` makes files and block devices of.
+fn fuse() -> Finding {
+    let opened = match process::is_root() {
+        true => mounts::open_fuse().map(drop),
+        // A helper opens it for who is not root.
+        false => std::fs::metadata("/dev/fuse").map(drop),
+    };
+    let has_helper = process::is_root() || is_on_path("fusermount3");
+    let (found, fix) = match (opened, has_helper) {
+        (Ok(()), true) => ("usable: attach --as file".to_owned(), None),
+        (Ok(()), false) => (
+            "there, and fusermount3 is not".to_owned(),
+            Some("install the package fuse3; attach --as nbd works without it"),
+        ),
+        (Err(error), _) => (
+            format!("/dev/fuse: {error}"),
+            Some("as root: modprobe fuse, or hand /dev/fuse into the container"),
+        ),
+    };
+    there("fuse", found, fix)
+}
+
+fn loop_devices() -> Finding {
+    let (found, fix) = match (process::is_root(), File::open("/dev/loop-control")) {
+        (true, Ok(_)) => ("usable: attach --as fuse".to_owned(), None),
+        (false, _) => (
+            "for root only".to_owned(),
+            Some("attach as root, or use attach --as file"),
+        ),
+        (true, Err(error)) => (
+            format!("/dev/loop-control: {error}"),
+            Some("modprobe loop, or allow it in the container"),
+        ),
+    };
+    there("loop devices", found, fix)
+}
+
+fn nbd() -> Finding {
+    let is_there = Path::new("/dev/nbd0").exists();
+    let found = if is_there {
+        "usable: nbd-client on the socket of attach --as nbd"
+    } else {
+        "not there"
+    };
+    let fix = (!is_there)
+        .then_some("as root: modprobe nbd; programs like qemu need no kernel for the socket");
+    there("kernel nbd", found.to_owned(), fix)
+}
+
+fn ublk() -> Finding {
+    let is_there = Path::new("/dev/ublk-control").exists();
+    let found = if is_there { "there" } else { "not there" };
+    let fix = (!is_there)
+        .then_some("as root: modprobe ublk_drv (Linux 6.0); loop devices work without it");
+    there("ublk", found.to_owned(), fix)
+}
+
+fn nvme_tcp() -> Finding {
+    let is_there =
+        Path::new("/dev/nvme-fabrics").exists() && Path::new("/sys/module/nvme_tcp").exists();
+    let found = if is_there {
+        "there: the kernel reaches NVMe/TCP disks by itself too"
+    } else {
+        "not there"
+    };
+    let fix = (!is_there).then_some(
+        "as root: modprobe nvme-tcp, if `nvme connect` is wanted; attach needs none of it",
+    );
+    there("kernel nvme-tcp", found.to_owned(), fix)
+}
+
+fn there(subject: &'static str, found: String, fix: Option<&str>) -> Finding {
+    Finding {
+        subject,
+        good: fix.is_none(),
+        found,
+        fix: fix.map(str::to_owned),
+    }
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

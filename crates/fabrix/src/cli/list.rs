@@ -1,12 +1,14 @@
 //! `fabrix list`: what is attached, as a table or as data.
 
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
 use super::terminal::print;
 use crate::api::{Client, attachment};
 use crate::args::{Format, ListArgs};
+use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
 use crate::failure::Failure;
 
@@ -26,6 +28,9 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
 
 /// What the process says of itself, or that there is none.
 fn state(records: &Records, found: &Found) -> Value {
+    if found.alive && found.record.controller.is_some() {
+        return kernel::state(&found.record);
+    }
     let client = Client::new(
         records.socket(&found.record.name),
         "the process of this attachment",
@@ -44,7 +49,8 @@ fn state(records: &Records, found: &Found) -> Value {
 fn table(all: &[Value]) -> String {
     let mut text = line(
         [
-            "id", "name", "device", "as", "size", "state", "reads", "writes", "uri",
+            "id", "name", "device", "as", "size", "state", "since", "lost", "reads", "writes",
+            "uri",
         ]
         .map(str::to_owned),
     );
@@ -58,6 +64,8 @@ fn table(all: &[Value]) -> String {
             word("as"),
             fabrix_block::spec::Size(one["size_bytes"].as_u64().unwrap_or(0)).to_string(),
             word("state"),
+            age(one["since"].as_u64().unwrap_or(0)),
+            one["reconnects"].as_u64().unwrap_or(0).to_string(),
             requests("read"),
             requests("write"),
             word("uri"),
@@ -69,8 +77,34 @@ fn table(all: &[Value]) -> String {
     text
 }
 
-fn line([id, name, device, kind, size, state, reads, writes, uri]: [String; 9]) -> String {
+fn line(words: [String; 11]) -> String {
+    let [
+        id,
+        name,
+        device,
+        kind,
+        size,
+        state,
+        since,
+        lost,
+        reads,
+        writes,
+        uri,
+    ] = words;
     format!(
-        "{id:<4} {name:<12} {device:<24} {kind:<5} {size:<9} {state:<9} {reads:<9} {writes:<9} {uri}\n"
+        "{id:<4} {name:<12} {device:<24} {kind:<6} {size:<9} {state:<12} {since:<6} {lost:<5} {reads:<9} {writes:<9} \
+         {uri}\n"
     )
+}
+
+/// How long ago a time was, in its largest unit.
+fn age(since: u64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs().saturating_sub(since));
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
 }

@@ -8,6 +8,8 @@ pub(crate) mod detach;
 pub(crate) mod discover;
 pub(crate) mod doctor;
 pub(crate) mod list;
+pub(crate) mod notices;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod terminal;
+pub(crate) mod top;

@@ -13,10 +13,10 @@ use crate::failure::Failure;
 
 /// discovery <target_ip> <local_ip>
 pub(crate) fn discovery(args: &DiscoveryArgs) -> Result<ExitCode, Failure> {
-    check_local(args.local_ip)?;
     super::discover::run(&DiscoverArgs {
         uri: format!("nvme+tcp://{}", bracketed(&args.target_ip)),
         hostnqn: None,
+        host_traddr: Some(args.local_ip),
         initiator_name: None,
         output: Format::Text,
     })
@@ -24,13 +24,14 @@ pub(crate) fn discovery(args: &DiscoveryArgs) -> Result<ExitCode, Failure> {
 
 /// insert <target_ip[:port]> <local_ip> <SubNQN> <HostNQN> [<num_io_queues> <io_queue_depth>]
 pub(crate) fn insert(args: &InsertArgs) -> Result<ExitCode, Failure> {
-    check_local(args.local_ip)?;
     let uri = format!("nvme+tcp://{}/{}", bracketed(&args.target), args.subsystem);
     let mut words: Vec<OsString> = [
         "attach".into(),
         uri.into(),
         "-q".into(),
         args.host.clone().into(),
+        "-w".into(),
+        args.local_ip.to_string().into(),
     ]
     .into();
     for (flag, number) in [("-i", args.num_io_queues), ("-Q", args.io_queue_depth)] {
@@ -58,12 +59,4 @@ fn bracketed(address: &str) -> String {
         Ok(_) => format!("[{address}]"),
         Err(_) => address.to_owned(),
     }
-}
-
-/// The address has to be one of this machine.
-fn check_local(address: std::net::IpAddr) -> Result<(), Failure> {
-    let ours = std::net::UdpSocket::bind((address, 0));
-    ours.map(drop).map_err(|error| {
-        Failure::usage(format!("{address} is no address of this machine: {error}"))
-    })
 }

@@ -12,7 +12,8 @@ use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target,
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::terminal::{print, say};
+use super::notices::Notices;
+use super::terminal::print;
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::{Format, ServeArgs};
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
     let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
     let state = State::open(args.state.as_deref())?;
-    let shelf = Shelf::new(opener, args.read_only, state.clone());
+    let shelf = Shelf::new(opener, args.read_only, state.clone(), args.api.is_some());
     let devices = open_disks(&shelf, &args.disks)?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
@@ -147,7 +148,10 @@ fn target_config(
         listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,
-        notify: Box::new(|notice| say(notice)),
+        notify: {
+            let notices = Notices::default();
+            Box::new(move |notice| notices.tell(notice))
+        },
     }
 }
 

@@ -11,12 +11,16 @@ use crate::failure::Failure;
 ///
 /// Errors: stdout takes no more, a full disk for instance. A reader that has gone has seen enough.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_on(text).map(drop)
+}
+
+/// The same for who prints on and on; false: nobody reads any more.
+pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::io(format!("cannot print: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::io(format!("cannot print: {error}"))),
     }
 }
 

@@ -175,9 +175,7 @@ fn set(args: &WordsArgs) -> Result<ExitCode, Failure> {
         report.runs.extend(row.into_iter().flatten());
     }
     report.tables.push(table);
-    report
-        .tables
-        .push(published::find("diskspd-100gbe")?.table());
+    published::find("diskspd-100gbe")?.join(&mut report.tables);
     report.figures.push(Figure {
         name: "set".into(),
         title: "The set".into(),

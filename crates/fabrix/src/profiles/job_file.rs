@@ -216,6 +216,73 @@ mod tests {
     }
 
     #[test]
+    fn no_key_that_changes_what_is_measured_is_taken_in_silence() {
+        for key in [
+            "allow_file_create",
+            "ba",
+            "blockalign",
+            "bsrange",
+            "buffer_compress_percentage",
+            "cpus_allowed",
+            "create_on_open",
+            "dedupe_percentage",
+            "directory",
+            "experimental_verify",
+            "fallocate",
+            "fdatasync",
+            "file_service_type",
+            "fill_device",
+            "flow",
+            "fsync",
+            "fsync_on_close",
+            "hipri",
+            "iodepth_batch",
+            "iodepth_low",
+            "io_submit_mode",
+            "latency_target",
+            "lockmem",
+            "nrfiles",
+            "opendir",
+            "percentage_random",
+            "rate",
+            "rate_min",
+            "read_iolog",
+            "replay_no_stall",
+            "rwmix",
+            "sequence",
+            "size_percent",
+            "softrandommap",
+            "startdelay",
+            "sync",
+            "thinktime",
+            "trim_percentage",
+            "unified_rw_reporting",
+            "verify_pattern",
+            "write_barrier",
+            "write_iolog",
+            "zonemode",
+            "zonesize",
+        ] {
+            refused(
+                &format!("[a]\n{key}=1\n"),
+                &["line 2", &format!("`{key}` is not supported")],
+            );
+        }
+        for line in [
+            "direct=0",
+            "rwmixread=101",
+            "iodepth=0",
+            "numjobs=0",
+            "loops=x",
+            "runtime=soon",
+            "kb_base=7",
+        ] {
+            let (key, _) = line.split_once('=').expect("a key and a value");
+            refused(&format!("[a]\n{line}\n"), &["line 2", key]);
+        }
+    }
+
+    #[test]
     fn a_key_that_is_not_supported_is_named_with_its_line() {
         refused("[a]\nrw=read\nzonemode=zbd\n", &["line 3", "`zonemode`"]);
         refused("[a]\nbs=x\n", &["line 2", "bs", "`x`"]);

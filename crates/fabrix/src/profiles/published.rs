@@ -3,21 +3,24 @@
 //! One CSV file each below `published/`, in the order and with the words of the publication.
 
 use crate::failure::Failure;
-use crate::report::sheet::{Cell, Column, Shown, Table};
+use crate::report::sheet::{Cell, Column, PUBLISHED, Shown, Table};
 
 /// A table that somebody published.
 pub(crate) struct Published {
     /// What `--published` calls it.
     pub(crate) name: &'static str,
+    /// The measured table whose rows it has, if one table has them all.
+    pub(crate) rows_of: &'static str,
     /// Who measured what on what.
     pub(crate) about: &'static str,
     csv: &'static str,
 }
 
 macro_rules! published {
-    ($($name:literal: $about:literal,)*) => {
+    ($($name:literal of $rows:literal: $about:literal,)*) => {
         [$(Published {
             name: $name,
+            rows_of: $rows,
             about: $about,
             csv: include_str!(concat!("published/", $name, ".csv")),
         },)*]
@@ -25,20 +28,20 @@ macro_rules! published {
 }
 
 const ALL: [Published; 14] = published! {
-    "starwind-ram-local": "StarWind's article on its NVMe-oF initiator: RAM disk, local; 2x Xeon E5-2683 v3",
-    "starwind-ram-loopback": "StarWind's article: RAM disk through SPDK over loopback",
-    "starwind-ram-rdma": "StarWind's article: RAM disk through SPDK over RDMA, 100 Gb/s, Windows initiator",
-    "starwind-optane-local": "StarWind's article: Optane 900P, local",
-    "starwind-optane-loopback": "StarWind's article: Optane 900P through SPDK over loopback",
-    "starwind-optane-rdma": "StarWind's article: Optane 900P through SPDK over RDMA, 100 Gb/s, Windows initiator",
-    "starwind-search-ram": "StarWind's article: the search on the local RAM disk, IOPS of 4k random reads",
-    "starwind-search-optane": "StarWind's article: the search on the local Optane 900P",
-    "starwind-latency": "StarWind's article: numjobs=1 iodepth=1, RAM disk and Optane, local and over RDMA",
-    "stgt-null": "A. Nezhinsky on stgt with a null backing store over iSER, InfiniBand DDR: MB/s and CPU percent",
-    "stgt-chain": "A. Nezhinsky on stgt over iSER: the chain A to B to C, MB/s",
-    "stgt-bidirectional": "A. Nezhinsky on stgt over iSER: both directions at once, MB/s",
-    "zetavault-nvmef": "Zetavault's NVMe native against NVMe over fabrics: Intel P3700, Xeon E5-1620 v4",
-    "diskspd-100gbe": "four striped Intel P3600 over SMB3 and 100 GbE with DiskSpd, MB/s",
+    "starwind-ram-local" of "workloads": "StarWind's article on its NVMe-oF initiator: RAM disk, local; 2x Xeon E5-2683 v3",
+    "starwind-ram-loopback" of "workloads": "StarWind's article: RAM disk through SPDK over loopback",
+    "starwind-ram-rdma" of "workloads": "StarWind's article: RAM disk through SPDK over RDMA, 100 Gb/s, Windows initiator",
+    "starwind-optane-local" of "workloads": "StarWind's article: Optane 900P, local",
+    "starwind-optane-loopback" of "workloads": "StarWind's article: Optane 900P through SPDK over loopback",
+    "starwind-optane-rdma" of "workloads": "StarWind's article: Optane 900P through SPDK over RDMA, 100 Gb/s, Windows initiator",
+    "starwind-search-ram" of "search": "StarWind's article: the search on the local RAM disk, IOPS of 4k random reads",
+    "starwind-search-optane" of "search": "StarWind's article: the search on the local Optane 900P",
+    "starwind-latency" of "latency": "StarWind's article: numjobs=1 iodepth=1, RAM disk and Optane, local and over RDMA",
+    "stgt-null" of "": "A. Nezhinsky on stgt with a null backing store over iSER, InfiniBand DDR: MB/s and CPU percent",
+    "stgt-chain" of "": "A. Nezhinsky on stgt over iSER: the chain A to B to C, MB/s",
+    "stgt-bidirectional" of "": "A. Nezhinsky on stgt over iSER: both directions at once, MB/s",
+    "zetavault-nvmef" of "": "Zetavault's NVMe native against NVMe over fabrics: Intel P3700, Xeon E5-1620 v4",
+    "diskspd-100gbe" of "set": "four striped Intel P3600 over SMB3 and 100 GbE with DiskSpd, MB/s",
 };
 
 /// The table of that name; `list` as a name is answered with all of them.
@@ -74,29 +77,53 @@ impl Published {
         for line in lines {
             table.push(line.split(',').map(cell).collect());
         }
+        let figures = table.columns.iter_mut().skip(1);
+        figures.for_each(|column| column.published = true);
         table
     }
 
-    /// Adds one column of this table to a measured one, row by row of the same name.
-    pub(crate) fn beside(&self, measured: &mut Table, column: &str) {
-        let values = self.column(column);
-        measured.columns.push(Column {
-            group: "published, another machine".into(),
-            name: column.to_owned(),
-        });
-        for row in &mut measured.rows {
-            let value = values
-                .iter()
-                .find(|(name, _)| row.first() == Some(&Cell::text(name)));
-            row.push(Cell::optional(
-                value.map(|(_, value)| *value),
-                Shown::Grouped,
-            ));
+    /// Adds the columns of this table to a measured one; where there are IOPS, MB/s say nothing more. `name` gives the
+    /// name that a measured row has here.
+    pub(crate) fn beside(&self, measured: &mut Table, name: impl Fn(&str) -> String) {
+        let columns = self.table().columns;
+        let iops = columns
+            .iter()
+            .any(|column| column.name == "IOPS" || column.group == "IOPS");
+        let bandwidth = |column: &Column| column.name == "MB/s" || column.group == "MB/s";
+        let columns = columns.into_iter().skip(1);
+        for column in columns.filter(|column| !(iops && bandwidth(column))) {
+            let group = match column.group.as_str() {
+                "" => PUBLISHED.to_owned(),
+                group => format!("{PUBLISHED}: {group}"),
+            };
+            let values = self.column(&match column.group.as_str() {
+                "" => column.name.clone(),
+                group => format!("{group}: {}", column.name),
+            });
+            for row in &mut measured.rows {
+                let wanted = match row.first() {
+                    Some(Cell::Text(text)) => name(text),
+                    _ => String::new(),
+                };
+                let value = values.iter().find(|(name, _)| *name == wanted);
+                row.push(value.map_or(Cell::Empty, |(_, text)| cell(text)));
+            }
+            measured.columns.push(Column { group, ..column });
         }
     }
 
+    /// Puts this table beside the measured one that has its rows, and behind all of them as it was published.
+    pub(crate) fn join(&self, tables: &mut Vec<Table>) {
+        let measured = tables.iter_mut().find(|table| table.name == self.rows_of);
+        if let Some(measured) = measured {
+            // The search names its rows by their depth.
+            self.beside(measured, |row| row.trim_start_matches("depth ").to_owned());
+        }
+        tables.push(self.table());
+    }
+
     /// One column of the table by its whole name, with the first cell of each row.
-    pub(crate) fn column(&self, name: &str) -> Vec<(String, f64)> {
+    fn column(&self, name: &str) -> Vec<(String, &str)> {
         let mut lines = self.csv.lines().filter(|line| !line.starts_with('#'));
         let Some(at) = lines
             .next()
@@ -104,9 +131,9 @@ impl Published {
         else {
             return Vec::new();
         };
-        let value = |line: &str| {
+        let value = |line: &'static str| {
             let cells: Vec<&str> = line.split(',').collect();
-            Some((cells.first()?.to_string(), cells.get(at)?.parse().ok()?))
+            Some(((*cells.first()?).to_owned(), *cells.get(at)?))
         };
         lines.filter_map(value).collect()
     }
@@ -135,6 +162,7 @@ fn cell(text: &str) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::plain;
 
     #[test]
     fn every_table_is_whole() {
@@ -160,16 +188,46 @@ mod tests {
         };
         let rdma = find("starwind-ram-rdma").column("IOPS");
         assert_eq!(rdma.len(), 13);
-        assert!(rdma.contains(&("4k random read".to_owned(), 460_792.0)));
+        assert!(rdma.contains(&("4k random read".to_owned(), "460792")));
         assert!(
             find("zetavault-nvmef")
                 .column("IOPS: Ethernet")
-                .contains(&("read 4K 1w".to_owned(), 187_173.0))
+                .contains(&("read 4K 1w".to_owned(), "187173"))
         );
         assert_eq!(
             find("stgt-chain").column("READ").last(),
-            Some(&("512".to_owned(), 800.0))
+            Some(&("512".to_owned(), "800"))
         );
+    }
+
+    #[test]
+    fn a_published_figure_stands_beside_ours_and_is_marked() {
+        let published = find("starwind-search-ram").ok().expect("it is there");
+        let mut table = Table::new(
+            "search",
+            "The search",
+            [("", "4k random read"), ("IOPS", "1")],
+        );
+        for depth in ["depth 1", "depth 3"] {
+            table.push(vec![Cell::text(depth), Cell::Number(5.0, Shown::Grouped)]);
+        }
+        let mut tables = vec![table];
+        published.join(&mut tables);
+        assert_eq!(tables.len(), 2);
+        assert_eq!(
+            tables[0].rows[0][5],
+            Cell::Number(422_235.0, Shown::Grouped)
+        );
+        assert_eq!(tables[0].rows[1][5], Cell::Empty, "there is no such row");
+        let csv = plain::csv(&tables[0]);
+        let marked = "4k random read,IOPS: 1,\"published, another machine: 1\",";
+        assert!(csv.starts_with(marked), "{csv}");
+        let whole = plain::csv(&tables[1]);
+        assert!(
+            whole.starts_with("depth,\"published, another machine: 1\","),
+            "{whole}"
+        );
+        assert!(plain::table(&tables[0]).contains("published, another machine"));
     }
 
     #[test]

@@ -87,14 +87,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         );
     }
     if let Some(published) = published {
-        if let Some(table) = report
-            .tables
-            .iter_mut()
-            .find(|table| table.name == "workloads")
-        {
-            published.beside(table, "IOPS");
-        }
-        report.tables.push(published.table());
+        published.join(&mut report.tables);
     }
     session.finish(report)
 }
@@ -183,7 +176,7 @@ fn knee(found: &[(u32, u32, f64)], best: (u32, u32)) -> Figure {
             .position(|(numjobs, iodepth, _)| (*numjobs, *iodepth) == best);
         Curve {
             name: format!("{jobs} threads"),
-            mark: at.map(|at| (at, format!("{} x {}", best.0, best.1))),
+            mark: at.map(|at| (at, format!("the knee: {} x {}", best.0, best.1))),
             points: points
                 .iter()
                 .map(|(_, iodepth, iops)| (f64::from(*iodepth), *iops))
@@ -193,7 +186,9 @@ fn knee(found: &[(u32, u32, f64)], best: (u32, u32)) -> Figure {
     Figure {
         name: "search".into(),
         title: "The search".into(),
-        unit: "4k random reads: IOPS against depth; the ring is the setting taken".into(),
+        unit:
+            "4k random reads: IOPS against depth; the ring is the setting taken, numjobs x iodepth"
+                .into(),
         drawing: Drawing::Lines {
             across: Axis::log("iodepth"),
             up: Axis::linear("IOPS"),

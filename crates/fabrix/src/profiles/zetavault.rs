@@ -88,7 +88,13 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         }
     }
     if let Some(published) = published {
-        report.tables.push(published.table());
+        for table in &mut report.tables {
+            // `read-1w` and `4K` here are `read 4K 1w` there.
+            let heading = table.name.clone();
+            let (kind, workers) = heading.split_once('-').unwrap_or_default();
+            published.beside(table, |size| format!("{kind} {size} {workers}"));
+        }
+        published.join(&mut report.tables);
     }
     session.finish(report)
 }

@@ -1,14 +1,14 @@
 //! Lines over an axis as SVG: a value against a depth, a latency against a percentile, a rate against time.
 //!
 //! Places are percentages of whatever width there is; the lines themselves stand in a drawing that stretches with it,
-//! and keep their thickness. The values of the upright axis stand on their rules, so no margin is lost on a telephone.
+//! and keep their thickness. The values of the upright axis stand in a margin of their own, wide enough on a telephone.
 
 use std::fmt::Write;
 
 use super::figure::{class, label_of};
 use super::number::short;
 use super::sheet::{Axis, Curve};
-use super::svg::escape;
+use super::svg::{NOTHING, begin, escape};
 
 /// Draws lines.
 pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> String {
@@ -18,19 +18,22 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
             .flat_map(|line| &line.points)
             .filter(|point| fits(point, across, up))
     };
-    let x = Span::new(across, points().map(|point| point.0));
-    let y = Span::new(up, points().map(|point| point.1));
-    let mut svg = format!(
-        "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"{HEIGHT}\">\n",
-        escape(label)
-    );
-    rules(&mut svg, &x, &y);
+    let x = Span::new(across, points().map(|point| point.0)).thinned(TICKS_ACROSS);
+    let mut y = Span::new(up, points().map(|point| point.1));
+    if up.log {
+        y.ticks = rounds(y.from, y.to);
+    }
+    let mut svg = begin(label, HEIGHT);
+    if points().next().is_none() {
+        return svg + NOTHING;
+    }
+    rules(&mut svg, across, &x, &y);
     for (index, line) in lines.iter().enumerate() {
         let places: Vec<(f64, f64)> = line
             .points
             .iter()
             .filter(|point| fits(point, across, up))
-            .map(|(at, value)| (x.place(*at) * 100.0, y.place(*value)))
+            .map(|(at, value)| (over(x.place(*at)), y.place(*value)))
             .collect();
         curve(&mut svg, class(index), &places);
         if let Some((at, name)) = &line.mark
@@ -39,7 +42,7 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
             mark(
                 &mut svg,
                 class(index),
-                (x.place(point.0) * 100.0, y.place(point.1)),
+                (over(x.place(point.0)), y.place(point.1)),
                 name,
             );
         }
@@ -94,6 +97,13 @@ impl Span {
         } else {
             Self::linear(greatest)
         }
+    }
+
+    /// At most so many ticks, at equal distances.
+    fn thinned(mut self, most: usize) -> Self {
+        let step = self.ticks.len().div_ceil(most).max(1);
+        self.ticks = self.ticks.into_iter().step_by(step).collect();
+        self
     }
 
     fn linear(greatest: f64) -> Self {
@@ -154,35 +164,52 @@ impl Span {
     }
 }
 
-fn rules(svg: &mut String, x: &Span, y: &Span) {
+/// Round values of a few decades: 1, 2 and 5 of each where they are few, otherwise powers of ten.
+fn rounds(from: f64, to: f64) -> Vec<f64> {
+    let times: &[f64] = if to / from < 3000.0 {
+        &[1.0, 2.0, 5.0]
+    } else {
+        &[1.0]
+    };
+    let first = (from.log10() - 1.0).floor();
+    let decades = (0..=24).map(|decade| 10_f64.powf(first + f64::from(decade)));
+    decades
+        .flat_map(|decade| times.iter().map(move |times| times * decade))
+        .filter(|value| (from * 0.999..=to * 1.001).contains(value))
+        .collect()
+}
+
+fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
     for tick in &y.ticks {
         let at = down(y.place(*tick));
         put(
             svg,
             format_args!(
-                "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\" />\n\
-             <text class=\"tick\" x=\"0\" y=\"{:.1}\">{}</text>\n",
-                at - 4.0,
+                "<line class=\"grid\" x1=\"{MARGIN}%\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\" />\n\
+                 <text class=\"tick\" x=\"{:.1}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+                MARGIN - 1.5,
+                at + 4.0,
                 tick_text(*tick)
             ),
         );
     }
-    for tick in &x.ticks {
-        let place = x.place(*tick) * 100.0;
-        let anchor = if place < 3.0 {
-            "start"
-        } else if place > 97.0 {
-            "end"
-        } else {
-            "middle"
-        };
+    let named = |value: f64| (value, tick_text(value));
+    let ticks: Vec<(f64, String)> = if across.named.is_empty() {
+        x.ticks.iter().copied().map(named).collect()
+    } else {
+        let shown = |(value, _): &&(f64, String)| (x.from..=x.to * 1.001).contains(value);
+        across.named.iter().filter(shown).cloned().collect()
+    };
+    for (value, text) in ticks {
+        let place = over(x.place(value));
+        let anchor = if place > 95.0 { "end" } else { "middle" };
         put(
             svg,
             format_args!(
                 "<line class=\"grid\" x1=\"{place:.2}%\" x2=\"{place:.2}%\" y1=\"{TOP}\" y2=\"{BOTTOM}\" />\n\
-             <text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+                 <text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
                 BOTTOM + 15,
-                tick_text(*tick)
+                escape(&text)
             ),
         );
     }
@@ -230,11 +257,17 @@ fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
         svg,
         format_args!(
             "<circle class=\"ring {class}\" cx=\"{x:.2}%\" cy=\"{at:.1}\" r=\"7\" />\n\
-         <text class=\"name\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+         <text class=\"name marked\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
             at + 20.0,
             escape(name)
         ),
     );
+}
+
+/// The place across of a part of the plot, in percent of the picture: dots at its edges are whole.
+fn over(part: f64) -> f64 {
+    let begin = MARGIN + EDGE;
+    begin + part * (100.0 - EDGE - begin)
 }
 
 /// Pixels from the top.
@@ -244,12 +277,14 @@ fn down(part: f64) -> f64 {
 
 fn tick_text(value: f64) -> String {
     match value {
+        value if value >= 1e9 => format!("{}G", trimmed(value / 1e9)),
         value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
         value if value >= 1e4 => format!("{}k", trimmed(value / 1e3)),
         value if value >= 1.0 && value.fract() == 0.0 => label_of(value)
             .trim_end_matches(".00")
             .trim_end_matches(".0")
             .to_owned(),
+        value if value > 0.0 && value < 0.01 => format!("{value:.0e}"),
         value => trimmed(value),
     }
 }
@@ -270,6 +305,12 @@ fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
 const HEIGHT: u32 = 300;
 const TOP: u32 = 30;
 const BOTTOM: u32 = 262;
+/// What the values of the upright axis take, in percent of the width.
+const MARGIN: f64 = 13.0;
+/// What stays free beside the first and the last point, in percent of the width.
+const EDGE: f64 = 2.5;
+/// More values than this do not fit side by side on a telephone.
+const TICKS_ACROSS: usize = 6;
 /// More points than this are a line and no dots.
 const DOTS_MAX: usize = 40;
 
@@ -295,8 +336,18 @@ mod tests {
     }
 
     #[test]
+    fn latencies_have_round_ticks() {
+        assert_eq!(rounds(64.0, 640.0), [100.0, 200.0, 500.0]);
+        assert_eq!(rounds(3.0, 40_000.0).len(), 4);
+        assert!(rounds(f64::MIN_POSITIVE, f64::MAX).len() <= 25);
+    }
+
+    #[test]
     fn ticks_read_as_people_write_them() {
-        let texts = [0.0, 0.5, 8.0, 128.0, 2500.0, 64_000.0, 2_500_000.0].map(tick_text);
-        assert_eq!(texts, ["0", "0.5", "8", "128", "2,500", "64k", "2.5M"]);
+        let texts = [0.0, 0.001, 0.5, 8.0, 2500.0, 64_000.0, 2_500_000.0, 4e9].map(tick_text);
+        assert_eq!(
+            texts,
+            ["0", "1e-3", "0.5", "8", "2,500", "64k", "2.5M", "4G"]
+        );
     }
 }

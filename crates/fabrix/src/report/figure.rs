@@ -4,8 +4,10 @@
 //! file it carries them with it, light and dark.
 
 use super::number::{grouped, short};
+use super::scale::Scale;
 use super::sheet::{Drawing, Figure};
-use super::svg::{Chart, Group, Line, Mark, Scale, draw, escape};
+pub(crate) use super::svg::fitted;
+use super::svg::{Chart, Group, Line, Mark, draw, escape};
 use super::{curves, heat};
 
 /// The colours of all figures, which a page needs once and a file always.
@@ -16,10 +18,13 @@ pub(crate) fn words(text: &str) -> String {
     escape(text)
 }
 
-/// The classes of series, in order; a ninth series has the colour of the first.
-pub(super) const SERIES: [&str; 8] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"];
+/// The classes of series, in order: eight colours, and the same again in another manner.
+const SERIES: [&str; 16] = [
+    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s0 again", "s1 again", "s2 again", "s3 again",
+    "s4 again", "s5 again", "s6 again", "s7 again",
+];
 
-/// The class of a series.
+/// The class of a series; a seventeenth looks like the first.
 pub(super) fn class(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]
 }
@@ -49,20 +54,8 @@ pub(super) fn legend(figure: &Figure) -> Vec<&str> {
 pub(crate) fn file(figure: &Figure) -> String {
     let drawing = inline(figure);
     let height = height(&drawing);
-    let legend = legend(figure);
-    let top = if legend.is_empty() { 58 } else { 82 };
-    let mut keys = String::new();
-    let mut left = 20;
-    for (index, name) in legend.iter().enumerate() {
-        let class = class(index);
-        keys += &format!(
-            "<rect class=\"{class}\" x=\"{left}\" y=\"56\" width=\"10\" height=\"10\" rx=\"3\" />\n\
-             <text class=\"value\" x=\"{}\" y=\"65\">{}</text>\n",
-            left + 16,
-            escape(name)
-        );
-        left += 36 + 7 * name.chars().count();
-    }
+    let (keys, legend_height) = keys(&legend(figure));
+    let top = 58 + legend_height;
     let inner = drawing
         .replacen(
             "<svg class=\"chart\"",
@@ -70,7 +63,8 @@ pub(crate) fn file(figure: &Figure) -> String {
             1,
         )
         .replacen("width=\"100%\"", "width=\"720\"", 1);
-    let (title, unit) = (escape(&figure.title), escape(&figure.unit));
+    let title = escape(&fitted(&figure.title, TITLE_LETTERS));
+    let unit = escape(&fitted(&figure.unit, UNIT_LETTERS));
     let whole = height + top + 20;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"760\" height=\"{whole}\" \
@@ -82,6 +76,37 @@ pub(crate) fn file(figure: &Figure) -> String {
          {keys}{inner}</svg>\n"
     )
 }
+
+/// The legend of a file, in as many lines as it needs, and how high they are.
+fn keys(legend: &[&str]) -> (String, usize) {
+    let (mut keys, mut left, mut line) = (String::new(), 20, 0);
+    for (index, name) in legend.iter().enumerate() {
+        let name = fitted(name, UNIT_LETTERS);
+        let width = 36 + LETTER * name.chars().count();
+        if left + width > WIDTH && left > 20 {
+            (left, line) = (20, line + 1);
+        }
+        let class = class(index);
+        keys += &format!(
+            "<rect class=\"key {class}\" x=\"{left}\" y=\"{}\" width=\"10\" height=\"10\" rx=\"3\" />\n\
+             <text class=\"value\" x=\"{}\" y=\"{}\">{}</text>\n",
+            56 + line * 20,
+            left + 16,
+            65 + line * 20,
+            escape(&name)
+        );
+        left += width;
+    }
+    let lines = if legend.is_empty() { 0 } else { line + 1 };
+    (keys, lines * 20 + usize::from(lines > 0) * 4)
+}
+
+/// The width of a file's drawing, with its edges.
+const WIDTH: usize = 760;
+/// The width of a letter of a legend, and how many fit in a file's title and in the line below it.
+const LETTER: usize = 8;
+const TITLE_LETTERS: usize = 64;
+const UNIT_LETTERS: usize = 88;
 
 /// The height that a drawing says it has.
 fn height(drawing: &str) -> usize {

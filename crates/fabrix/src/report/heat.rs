@@ -1,40 +1,49 @@
-//! A field of values as SVG: one shade each, from almost the paper's to the full colour, with the number in it.
+//! A field of values as SVG: one shade each, from almost the paper's to the full colour, with the number in it, and a
+//! scale of the shades below.
 
 use std::fmt::Write;
 
 use super::number::short;
-use super::svg::escape;
+use super::svg::{NOTHING, begin, escape};
 
 /// Draws a field; a value that is missing leaves its place empty.
 pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<f64>>)]) -> String {
-    let height = HEAD + u32::try_from(rows.len()).expect("a sweep has few rows") * ROW + 4;
-    let mut svg = format!(
-        "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"{height}\">\n",
-        escape(label)
-    );
-    let width = (100.0 - NAME) / columns.len().max(1) as f64;
-    let left = |index: usize| NAME + width * index as f64;
-    for (index, name) in columns.iter().enumerate() {
-        put(
-            &mut svg,
-            format_args!(
-                "<text class=\"tick\" x=\"{:.2}%\" y=\"14\" text-anchor=\"middle\">{}</text>\n",
-                left(index) + width / 2.0,
-                escape(name)
-            ),
-        );
-    }
+    let heads: Vec<Vec<String>> = columns
+        .iter()
+        .map(|name| lines(name, columns.len()))
+        .collect();
+    let head = 8 + LINE * heads.iter().map(Vec::len).max().map_or(1, count);
+    let bottom = head + count(rows.len()) * ROW;
     let values = rows
         .iter()
         .flat_map(|(_, values)| values.iter().flatten())
-        .copied();
-    let greatest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-    for ((name, values), top) in rows.iter().zip((HEAD..).step_by(ROW as usize)) {
+        .copied()
+        .filter(|value| value.is_finite());
+    let mut svg = begin(label, bottom + SCALE);
+    if values.clone().next().is_none() {
+        return svg + NOTHING;
+    }
+    let greatest = values.fold(0.0, f64::max);
+    let width = (100.0 - NAME) / columns.len().max(1) as f64;
+    let left = |index: usize| NAME + width * index as f64;
+    for (index, name) in heads.iter().enumerate() {
+        for (line, y) in name.iter().zip((12..).step_by(LINE as usize)) {
+            put(
+                &mut svg,
+                format_args!(
+                    "<text class=\"tick\" x=\"{:.2}%\" y=\"{y}\" text-anchor=\"middle\">{}</text>\n",
+                    left(index) + width / 2.0,
+                    escape(line)
+                ),
+            );
+        }
+    }
+    for ((name, values), top) in rows.iter().zip((head..).step_by(ROW as usize)) {
         put(
             &mut svg,
             format_args!(
                 "<text class=\"name\" x=\"0\" y=\"{}\">{}</text>\n",
-                top + 20,
+                top + 19,
                 escape(name)
             ),
         );
@@ -44,8 +53,69 @@ pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<
             }
         }
     }
+    scale(&mut svg, bottom + 10, greatest);
     svg += "</svg>\n";
     svg
+}
+
+/// The words of a column's head, in lines that are no wider than their column on a telephone.
+fn lines(name: &str, columns: usize) -> Vec<String> {
+    let most = (NARROW * (100.0 - NAME) / 100.0 / columns.max(1) as f64 / LETTER).max(3.0);
+    let mut lines: Vec<String> = Vec::new();
+    for word in name.split(' ') {
+        match lines.last_mut() {
+            Some(line) if (line.chars().count() + 1 + word.chars().count()) as f64 <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn count(many: usize) -> u32 {
+    u32::try_from(many).expect("a sweep has few rows")
+}
+
+/// What the shades mean: from nothing to the greatest value, in steps.
+fn scale(svg: &mut String, top: u32, greatest: f64) {
+    let (begin, width) = (NAME + 12.0, (100.0 - NAME - 30.0) / f64::from(SHADES));
+    for step in 0..SHADES {
+        put(
+            svg,
+            format_args!(
+                "<rect class=\"heat scale\" x=\"{:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"10\" \
+                 fill-opacity=\"{:.3}\" />\n",
+                begin + f64::from(step) * width,
+                width + 0.1,
+                shade(f64::from(step) / f64::from(SHADES - 1))
+            ),
+        );
+    }
+    let ends = [
+        (begin - 1.5, "end", 0.0),
+        (begin + f64::from(SHADES) * width + 1.5, "start", greatest),
+    ];
+    for (place, anchor, value) in ends {
+        put(
+            svg,
+            format_args!(
+                "<text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+                top + 9,
+                if value > 0.0 {
+                    shortest(value)
+                } else {
+                    "0".to_owned()
+                }
+            ),
+        );
+    }
+}
+
+/// How much of the full colour a part of the greatest value has.
+fn shade(part: f64) -> f64 {
+    0.06 + 0.94 * part
 }
 
 fn field(svg: &mut String, (left, width): (f64, f64), top: u32, value: f64, greatest: f64) {
@@ -54,13 +124,13 @@ fn field(svg: &mut String, (left, width): (f64, f64), top: u32, value: f64, grea
     } else {
         0.0
     };
-    let shade = 0.06 + 0.94 * part;
-    let over = if shade > 0.55 { " over" } else { "" };
+    let shade = shade(part);
+    let over = if shade > OVER { " over" } else { "" };
     put(
         svg,
         format_args!(
-            "<rect class=\"s0\" x=\"{left:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"{}\" rx=\"3\" \
-         fill-opacity=\"{shade:.2}\" />\n\
+            "<rect class=\"heat\" x=\"{left:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"{}\" rx=\"3\" \
+         fill-opacity=\"{shade:.3}\" />\n\
          <text class=\"field{over}\" x=\"{:.2}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
             width - 0.4,
             ROW - 3,
@@ -85,6 +155,28 @@ fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
 }
 
 /// The part of the width that the rows' names take.
-const NAME: f64 = 14.0;
-const HEAD: u32 = 22;
+const NAME: f64 = 21.0;
 const ROW: u32 = 31;
+/// A line of a column's head.
+const LINE: u32 = 14;
+/// What the scale takes below.
+const SCALE: u32 = 30;
+const SHADES: u32 = 8;
+/// Above this shade black is hard to read on light paper, and white on dark paper: there the number changes sides. The
+/// colours of `chart.css` are chosen so that it is the same shade on both.
+const OVER: f64 = 0.713;
+/// The width of a picture on a telephone and of a letter on an axis, in pixels.
+const NARROW: f64 = 318.0;
+const LETTER: f64 = 6.8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_broken_where_columns_are_narrow() {
+        assert_eq!(lines("READ 10 threads", 4), ["READ 10", "threads"]);
+        assert_eq!(lines("READ 10 threads", 2), ["READ 10 threads"]);
+        assert_eq!(lines("READ 10 threads", 100), ["READ", "10", "threads"]);
+    }
+}

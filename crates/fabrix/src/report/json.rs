@@ -112,7 +112,7 @@ fn table(table: &Table) -> Value {
     let columns = table
         .columns
         .iter()
-        .map(|column| json!({ "group": column.group, "name": column.name }));
+        .map(|column| json!({ "group": column.group, "name": column.name, "published": column.published }));
     json!({
         "name": table.name,
         "title": table.title,

@@ -19,10 +19,14 @@ mod curves;
 mod heat;
 pub(crate) mod host;
 mod number;
+mod scale;
+mod sides;
 mod svg;
 
 #[cfg(test)]
-mod sample;
+mod gallery;
+#[cfg(test)]
+pub(crate) mod sample;
 
 use fabrix_block::spec::without_secrets;
 

@@ -2,7 +2,7 @@
 //!
 //! No script, no font, no image from anywhere; the browser's preference decides between light and dark.
 
-use super::sheet::{Cell, Figure, Report, Table};
+use super::sheet::{Cell, Column, Figure, Report, Table};
 use super::svg::escape;
 use super::{Context, figure, number, plain};
 
@@ -76,12 +76,13 @@ fn table(table: &Table) -> String {
     } else {
         String::new()
     };
-    let head: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| format!("<th scope=\"col\">{}</th>", escape(&column.name)))
-        .collect();
-    let rows: Vec<String> = table.rows.iter().map(|cells| row(cells)).collect();
+    let head = |(at, column): (usize, &Column)| {
+        let class = class(column, plain::is_words(table, at));
+        format!("<th{class} scope=\"col\">{}</th>", escape(&column.name))
+    };
+    let head: Vec<String> = table.columns.iter().enumerate().map(head).collect();
+    let rows = table.rows.iter().map(|cells| row(&table.columns, cells));
+    let rows: Vec<String> = rows.collect();
     format!(
         "<section class=\"card\">\n<h2>{}</h2>\n<div class=\"scroll\"><table class=\"sheet\">\n<thead>\n{groups}\
          <tr>{}</tr>\n</thead>\n<tbody>\n{}</tbody>\n</table></div>\n</section>\n",
@@ -91,17 +92,27 @@ fn table(table: &Table) -> String {
     )
 }
 
-fn row(cells: &[Cell]) -> String {
-    let cell = |(index, cell): (usize, &Cell)| {
+fn row(columns: &[Column], cells: &[Cell]) -> String {
+    let cell = |(index, (column, cell)): (usize, (&Column, &Cell))| {
         let text = escape(&plain::shown(cell));
-        match cell {
-            _ if index == 0 => format!("<th scope=\"row\">{text}</th>"),
-            Cell::Text(_) => format!("<td class=\"words\">{text}</td>"),
-            _ => format!("<td>{text}</td>"),
+        if index == 0 {
+            return format!("<th scope=\"row\">{text}</th>");
         }
+        let class = class(column, matches!(cell, Cell::Text(_)));
+        format!("<td{class}>{text}</td>")
     };
-    let cells: Vec<String> = cells.iter().enumerate().map(cell).collect();
+    let cells: Vec<String> = columns.iter().zip(cells).enumerate().map(cell).collect();
     format!("<tr>{}</tr>\n", cells.concat())
+}
+
+/// What tells words from numbers, and the figures of others from ours.
+fn class(column: &Column, words: bool) -> &'static str {
+    match (column.published, words) {
+        (true, true) => " class=\"published words\"",
+        (true, false) => " class=\"published\"",
+        (false, true) => " class=\"words\"",
+        (false, false) => "",
+    }
 }
 
 fn said(class: &str, title: &str, sentences: &[String]) -> String {

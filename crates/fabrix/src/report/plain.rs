@@ -40,7 +40,7 @@ pub(crate) fn table(table: &Table) -> String {
             *widest = (*widest).max(width(cell));
         }
     }
-    let numeric: Vec<bool> = (0..widths.len()).map(|at| is_numeric(table, at)).collect();
+    let numeric: Vec<bool> = (0..widths.len()).map(|at| !is_words(table, at)).collect();
     let mut text = banner(table, &mut widths);
     let head: Vec<String> = table
         .columns
@@ -55,12 +55,10 @@ pub(crate) fn table(table: &Table) -> String {
     text
 }
 
-/// Whether a column holds numbers, which stand to the right.
-fn is_numeric(table: &Table, at: usize) -> bool {
-    !table
-        .rows
-        .iter()
-        .any(|row| matches!(row[at], Cell::Text(_)))
+/// Whether a column holds words, which stand to the left; numbers stand to the right.
+pub(super) fn is_words(table: &Table, at: usize) -> bool {
+    let mut cells = table.rows.iter().map(|row| &row[at]);
+    cells.any(|cell| matches!(cell, Cell::Text(_)))
 }
 
 /// The line of groups over the head, if there are any; widens columns that are narrower than their group's name.
@@ -121,14 +119,10 @@ pub(super) fn shown(cell: &Cell) -> String {
 ///
 /// Source: RFC 4180.
 pub(crate) fn csv(table: &Table) -> String {
-    let name = |group: &str, name: &str| match group {
-        "" => quoted(name),
-        group => quoted(&format!("{group}: {name}")),
-    };
     let head: Vec<String> = table
         .columns
         .iter()
-        .map(|column| name(&column.group, &column.name))
+        .map(|column| quoted(&column.whole_name()))
         .collect();
     let mut text = format!("{}\r\n", head.join(","));
     for row in &table.rows {

@@ -19,7 +19,7 @@ use super::sheet::{Repeat, Run};
 
 /// Compares a text with the golden file of that name.
 #[track_caller]
-pub(super) fn golden(name: &str, text: &str) {
+pub(crate) fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/report/golden")
         .join(name);

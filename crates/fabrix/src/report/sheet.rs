@@ -102,7 +102,26 @@ pub(crate) struct Column {
     /// What stands over several columns together; empty for one that stands alone.
     pub(crate) group: String,
     pub(crate) name: String,
+    /// Whether somebody else published it: measured on another machine, and no figure of ours.
+    pub(crate) published: bool,
 }
+
+impl Column {
+    /// The name where there is no line of groups above it: with the group, and with the mark of what is not ours.
+    pub(crate) fn whole_name(&self) -> String {
+        let mark = if self.published && !self.group.starts_with(PUBLISHED) {
+            PUBLISHED
+        } else {
+            ""
+        };
+        let parts = [mark, &self.group, &self.name];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join(": ")
+    }
+}
+
+/// What marks the figures of others, wherever they stand.
+pub(crate) const PUBLISHED: &str = "published, another machine";
 
 impl Table {
     /// An empty table; `columns` are groups and names.
@@ -114,6 +133,7 @@ impl Table {
         let column = |(group, name): (&str, &str)| Column {
             group: group.to_owned(),
             name: name.to_owned(),
+            published: false,
         };
         Self {
             name: name.to_owned(),
@@ -224,6 +244,8 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     /// Powers of two or ten lie at equal distances.
     pub(crate) log: bool,
+    /// The values that are written on the axis, and how; empty where round ones are.
+    pub(crate) named: Vec<(f64, String)>,
 }
 
 impl Axis {
@@ -231,6 +253,7 @@ impl Axis {
         Self {
             name: name.to_owned(),
             log: false,
+            named: Vec::new(),
         }
     }
 
@@ -238,7 +261,14 @@ impl Axis {
         Self {
             name: name.to_owned(),
             log: true,
+            named: Vec::new(),
         }
+    }
+
+    /// Writes these values on the axis, and no others.
+    pub(crate) fn named(mut self, named: Vec<(f64, String)>) -> Self {
+        self.named = named;
+        self
     }
 }
 
@@ -254,6 +284,24 @@ pub(crate) struct Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_figures_of_others_are_marked_in_every_name() {
+        let column = |group: &str| Column {
+            group: group.into(),
+            name: "IOPS".into(),
+            published: true,
+        };
+        assert_eq!(column("").whole_name(), "published, another machine: IOPS");
+        assert_eq!(
+            column("native").whole_name(),
+            "published, another machine: native: IOPS"
+        );
+        assert_eq!(
+            column(PUBLISHED).whole_name(),
+            "published, another machine: IOPS"
+        );
+    }
 
     #[test]
     fn columns_of_one_group_are_counted_together() {

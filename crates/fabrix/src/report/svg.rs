@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::number::grouped;
+use super::scale::Scale;
 
 /// A chart: an axis and groups of lines.
 pub(super) struct Chart {
@@ -47,153 +47,67 @@ pub(super) enum Mark {
     },
 }
 
-/// How values become places.
-pub(super) enum Scale {
-    /// From zero; the axis names its ticks with a suffix.
-    Linear {
-        end: f64,
-        ticks: Vec<f64>,
-        suffix: &'static str,
-    },
-    /// Decades.
-    Log {
-        begin: f64,
-        end: f64,
-        ticks: Vec<f64>,
-    },
-}
-
-impl Scale {
-    /// From zero to a little more than the greatest value, with room for the labels.
-    pub(super) fn linear(greatest: f64, suffix: &'static str) -> Self {
-        let greatest = if greatest.is_finite() && greatest > 0.0 {
-            greatest
-        } else {
-            1.0
-        };
-        let end = greatest / PLOT_PART;
-        let step = step(greatest);
-        let ticks = (0..=TICKS_MAX)
-            .map(|tick| f64::from(tick) * step)
-            .take_while(|value| *value <= greatest * 1.02);
-        Self::Linear {
-            end,
-            ticks: ticks.collect(),
-            suffix,
-        }
-    }
-
-    /// Decades around the values, with room for the labels.
-    pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let positive = values.filter(|value| *value > 0.0 && value.is_finite());
-        let least = positive.clone().fold(f64::INFINITY, f64::min);
-        let greatest = positive.fold(0.0, f64::max);
-        let (least, greatest) = if least <= greatest {
-            (least, greatest)
-        } else {
-            (1.0, 10.0)
-        };
-        let (first, last) = (least.log10().floor(), greatest.log10().ceil());
-        let decades = (last - first).max(1.0);
-        let ticks = (0..=TICKS_MAX)
-            .map(f64::from)
-            .take_while(|tick| *tick <= decades);
-        Self::Log {
-            begin: 10f64.powf(first),
-            end: 10f64.powf(first + decades / PLOT_PART),
-            ticks: ticks.map(|tick| 10f64.powf(first + tick)).collect(),
-        }
-    }
-
-    /// The place of a value as a percentage of the width, two decimals.
-    fn place(&self, value: f64) -> f64 {
-        let part = match self {
-            Self::Linear { end, .. } => value / end,
-            Self::Log { begin, end, .. } => (value.max(*begin) / begin).ln() / (end / begin).ln(),
-        };
-        if part.is_finite() {
-            (part * 1e4).round().clamp(0.0, 1e4) / 1e2
-        } else {
-            0.0
-        }
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
-        let (Self::Linear { ticks, .. } | Self::Log { ticks, .. }) = self;
-        ticks
-            .iter()
-            .map(|value| (self.place(*value), self.tick_text(*value)))
-    }
-
-    fn tick_text(&self, value: f64) -> String {
-        match self {
-            Self::Linear { suffix, .. } if value >= 1e6 => {
-                format!("{}M{suffix}", trimmed(value / 1e6))
-            }
-            Self::Linear { suffix, .. } if value >= 1e4 => {
-                format!("{}k{suffix}", trimmed(value / 1e3))
-            }
-            Self::Linear { suffix, .. } if value >= 1e3 => format!("{}{suffix}", grouped(value)),
-            Self::Linear { suffix, .. } => format!("{}{suffix}", trimmed(value)),
-            Self::Log { .. } if value >= 1.0 => grouped(value),
-            Self::Log { .. } => trimmed(value),
-        }
-    }
-}
-
-/// A round distance of ticks: 1, 2 or 5 times a power of ten, four to eight of them.
-fn step(greatest: f64) -> f64 {
-    let power = 10f64.powf((greatest / 5.0).log10().floor());
-    let times = greatest / 5.0 / power;
-    let round = if times < 1.5 {
-        1.0
-    } else if times < 3.5 {
-        2.0
-    } else {
-        5.0
-    };
-    // Five times a power of ten below 7.5, otherwise the next power.
-    if times < 7.5 {
-        round * power
-    } else {
-        10.0 * power
-    }
-}
-
-/// At most three decimals, none that is zero.
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').into()
-}
-
 /// Draws a chart.
 pub(super) fn draw(chart: &Chart) -> String {
     let height = chart.groups.iter().map(group_height).sum::<u32>() + AXIS_HEIGHT;
-    let mut svg = format!(
-        "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"{height}\">\n",
-        escape(&chart.label)
-    );
-    axis(&mut svg, &chart.scale, height);
+    let mut svg = begin(&chart.label, height);
+    if chart.groups.iter().all(|group| group.lines.is_empty()) {
+        return svg + NOTHING;
+    }
+    let plot = Plot::new(chart);
+    axis(&mut svg, &plot, height);
     if let Some(rule) = chart.rule {
-        upright(
-            &mut svg,
-            "rule",
-            chart.scale.place(rule),
-            height - AXIS_HEIGHT,
-        );
+        upright(&mut svg, "rule", plot.place(rule), height - AXIS_HEIGHT);
     }
     let mut top = 0;
     for group in &chart.groups {
-        draw_group(&mut svg, &chart.scale, group, top);
+        draw_group(&mut svg, &plot, group, top);
         top += group_height(group);
     }
     svg += "</svg>\n";
     svg
 }
 
-fn axis(svg: &mut String, scale: &Scale, height: u32) {
+/// The first line of every drawing: what it shows, for those who do not see it, and its height.
+pub(super) fn begin(label: &str, height: u32) -> String {
+    format!(
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"{height}\">\n",
+        escape(label)
+    )
+}
+
+/// The rest of a drawing without a value.
+pub(super) const NOTHING: &str =
+    "<text class=\"empty\" x=\"0\" y=\"14\">nothing was measured</text>\n</svg>\n";
+
+/// A scale, and the part of the width that it takes: behind the longest bar there is room for the longest label, on a
+/// telephone too.
+struct Plot<'a> {
+    scale: &'a Scale,
+    part: f64,
+}
+
+impl<'a> Plot<'a> {
+    fn new(chart: &'a Chart) -> Self {
+        let lines = chart.groups.iter().flat_map(|group| &group.lines);
+        let longest = lines.map(|line| line.label.chars().count()).max();
+        let labels = 10.0 + LETTER * longest.unwrap_or(0) as f64;
+        Self {
+            scale: &chart.scale,
+            part: (1.0 - labels / NARROW).clamp(0.4, 0.9),
+        }
+    }
+
+    /// The place of a value in percent of the width, two decimals.
+    fn place(&self, value: f64) -> f64 {
+        (self.scale.place(value) * self.part * 1e4).round() / 1e2
+    }
+}
+
+fn axis(svg: &mut String, plot: &Plot<'_>, height: u32) {
     let bottom = height - AXIS_HEIGHT;
-    for (at, (place, text)) in scale.ticks().enumerate() {
+    for (at, (value, text)) in plot.scale.ticks().enumerate() {
+        let place = plot.place(value);
         let anchor = if at == 0 { "start" } else { "middle" };
         upright(svg, "grid", place, bottom);
         put(
@@ -217,8 +131,8 @@ fn upright(svg: &mut String, class: &str, place: f64, bottom: u32) {
     );
 }
 
-fn draw_group(svg: &mut String, scale: &Scale, group: &Group, top: u32) {
-    let name = escape(&group.name);
+fn draw_group(svg: &mut String, plot: &Plot<'_>, group: &Group, top: u32) {
+    let name = escape(&fitted(&group.name, NAME_LETTERS));
     put(
         svg,
         format_args!(
@@ -233,7 +147,7 @@ fn draw_group(svg: &mut String, scale: &Scale, group: &Group, top: u32) {
     {
         let mut end: f64 = 0.0;
         for mark in &line.marks {
-            end = end.max(draw_mark(svg, scale, mark, y));
+            end = end.max(draw_mark(svg, plot, mark, y));
         }
         let label = escape(&line.label);
         put(
@@ -247,10 +161,10 @@ fn draw_group(svg: &mut String, scale: &Scale, group: &Group, top: u32) {
 }
 
 /// Draws a mark and gives the place where it ends.
-fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: u32) -> f64 {
+fn draw_mark(svg: &mut String, plot: &Plot<'_>, mark: &Mark, y: u32) -> f64 {
     match mark {
         Mark::Bar { class, from, to } => {
-            let (from, to) = (scale.place(*from), scale.place(*to));
+            let (from, to) = (plot.place(*from), plot.place(*to));
             let width = ((to - from).max(0.0) * 100.0).round() / 100.0;
             put(
                 svg,
@@ -262,7 +176,7 @@ fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: u32) -> f64 {
             to
         }
         Mark::Span { class, dot, tick } => {
-            let (dot, tick) = (scale.place(*dot), scale.place(*tick));
+            let (dot, tick) = (plot.place(*dot), plot.place(*tick));
             let (left, right) = (dot.min(tick), dot.max(tick));
             let (middle, bottom) = (y + BAR_HEIGHT / 2, y + BAR_HEIGHT);
             put(
@@ -305,9 +219,25 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// The part of the width that bars may take; the rest is for the labels behind them.
-const PLOT_PART: f64 = 0.8;
-const TICKS_MAX: u32 = 12;
+/// A text of at most so many letters: where it is longer, its middle is left out.
+pub(crate) fn fitted(text: &str, most: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= most {
+        return text.to_owned();
+    }
+    let (begin, end) = (most / 2, letters.len() - (most - most / 2 - 1));
+    letters[..begin]
+        .iter()
+        .chain(&['…'])
+        .chain(&letters[end..])
+        .collect()
+}
+
+/// The width of a picture on a telephone, and of a letter behind a bar: in pixels.
+const NARROW: f64 = 318.0;
+const LETTER: f64 = 7.4;
+/// How much of a name fits on a telephone.
+const NAME_LETTERS: usize = 36;
 const NAME_HEIGHT: u32 = 21;
 const BAR_HEIGHT: u32 = 11;
 const LINE_HEIGHT: u32 = 15;
@@ -319,36 +249,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_inside() {
-        for greatest in [0.7, 1.0, 3.2, 97.0, 458_958.0, 8_226.06, 1e9] {
-            let Scale::Linear { ticks, end, .. } = Scale::linear(greatest, "") else {
-                panic!("it is linear")
-            };
-            assert!((4..=9).contains(&ticks.len()), "{greatest}: {ticks:?}");
-            assert!(ticks.iter().all(|tick| *tick < end));
-        }
-    }
-
-    #[test]
-    fn decades_surround_the_values() {
-        let Scale::Log { begin, ticks, .. } = Scale::log([0.6, 52.0, 140.0].into_iter()) else {
-            panic!("it is log")
-        };
-        assert!((begin - 0.1).abs() < 1e-12);
-        assert_eq!(ticks.len(), 5, "0.1 to 1000");
-    }
-
-    #[test]
-    fn values_that_are_no_numbers_draw_nothing_strange() {
-        for scale in [
-            Scale::linear(f64::NAN, ""),
-            Scale::linear(0.0, ""),
-            Scale::log(std::iter::empty()),
-        ] {
-            for value in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300] {
-                assert!((0.0..=100.0).contains(&scale.place(value)));
-            }
-        }
+    fn long_names_lose_their_middle() {
+        assert_eq!(fitted("12345", 5), "12345");
+        assert_eq!(fitted("123456789", 6), "123…89");
     }
 
     #[test]

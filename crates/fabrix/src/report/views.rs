@@ -61,7 +61,7 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
         Curve {
             name: format!("{}, {}", run.name, run.disk),
             points: slow
-                .map(|(percent, ns)| (100.0 / (100.0 - percent), *ns as f64 / 1e3))
+                .map(|(percent, ns)| (rarity(*percent), *ns as f64 / 1e3))
                 .collect(),
             mark: None,
         }
@@ -69,14 +69,27 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
     Figure {
         name: "tails".into(),
         title: "The slow ones".into(),
-        unit: "latency that one request in N exceeds, us; less is better".into(),
+        unit: "percentiles of the latency: p99 is what one request in 100 exceeds; less is better"
+            .into(),
         drawing: Drawing::Lines {
-            across: Axis::log("one in N"),
-            up: Axis::log("us"),
+            across: Axis::log("percentile").named(NINES.map(nine).into()),
+            up: Axis::log("microseconds"),
             lines: runs.into_iter().map(line).collect(),
         },
     }
 }
+
+/// One request in so many: where a percentile stands on its axis, and its name.
+fn nine(percent: f64) -> (f64, String) {
+    (rarity(percent), format!("p{percent}"))
+}
+
+fn rarity(percent: f64) -> f64 {
+    100.0 / (100.0 - percent)
+}
+
+/// The percentiles that are named on the axis.
+const NINES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// How the rates went over time.
 pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {

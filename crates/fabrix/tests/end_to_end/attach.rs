@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,32 +14,63 @@ use tempfile::TempDir;
 use super::harness::{Ended, Running, Serve};
 
 /// A folder of attachments of its own. What is left in it is detached by force.
-struct Place(TempDir);
+pub(super) struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(TempDir::new().expect("a folder"))
     }
 
-    fn start(&self, args: &[&str]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fabrix"));
-        let command = command.env("FABRIX_RUN_DIR", self.0.path()).args(args);
-        Running::spawn(command).expect("the program that was just built can be started")
+    pub(super) fn folder(&self) -> &Path {
+        self.0.path()
     }
 
-    fn run(&self, args: &[&str]) -> Ended {
+    /// Whether it is root who runs the tests.
+    pub(super) fn is_roots(&self) -> bool {
+        fs::metadata(self.folder()).is_ok_and(|it| it.uid() == 0)
+    }
+
+    /// Where a disk is declared for the next start.
+    pub(super) fn declared(&self, name: &str) -> PathBuf {
+        self.folder().join(format!("config/attach.d/{name}.toml"))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fabrix"));
+        command.env("FABRIX_RUN_DIR", self.folder());
+        command
+            .env("FABRIX_CONFIG_DIR", self.folder().join("config"))
+            .args(args);
+        command
+    }
+
+    /// Runs the program as a user that owns nothing; fails where he may not start it.
+    pub(super) fn run_as_nobody(&self, args: &[&str]) -> std::io::Result<Ended> {
+        let mut command = self.command(args);
+        if fs::metadata("/proc/self")?.uid() == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Running::spawn(&mut command).map(Running::ended)
+    }
+
+    pub(super) fn start(&self, args: &[&str]) -> Running {
+        Running::spawn(&mut self.command(args))
+            .expect("the program that was just built can be started")
+    }
+
+    pub(super) fn run(&self, args: &[&str]) -> Ended {
         self.start(args).ended()
     }
 
     /// Attaches, and gives the device.
     #[track_caller]
-    fn attach(&self, args: &[&str]) -> PathBuf {
+    pub(super) fn attach(&self, args: &[&str]) -> PathBuf {
         let ended = self.run(&[&["attach"], args].concat());
         PathBuf::from(ended.exits(0).stdout.trim())
     }
 
     #[track_caller]
-    fn list(&self) -> Vec<Value> {
+    pub(super) fn list(&self) -> Vec<Value> {
         let all = self.run(&["list", "-o", "json"]).exits(0).json();
         all["attachments"].as_array().expect("a list").clone()
     }
@@ -51,7 +83,7 @@ impl Drop for Place {
 }
 
 /// Whether block devices can be made here; says why not.
-fn has_block_devices(test: &str) -> bool {
+pub(super) fn has_block_devices(test: &str) -> bool {
     let place = Place::new();
     let ended = place.run(&["attach", "ram:1M", "--as", "fuse"]);
     if ended.code != 0 {
@@ -63,13 +95,15 @@ fn has_block_devices(test: &str) -> bool {
     ended.code == 0
 }
 
-fn shell(line: &str) -> bool {
+pub(super) fn shell(line: &str) -> bool {
     let status = Command::new("sh").args(["-c", line]).status();
     status.is_ok_and(|status| status.success())
 }
 
-/// As much NBD as it takes to read a block: the oldest way to begin, one request.
-fn read_over_nbd(path: &Path, offset: u64, bytes: u32) -> Vec<u8> {
+/// A client that has begun to speak NBD in the oldest way.
+pub(super) struct Nbd(UnixStream);
+
+pub(super) fn begin_nbd(path: &Path) -> Nbd {
     let mut stream = UnixStream::connect(path).expect("the socket answers");
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting).expect("a greeting");
@@ -77,13 +111,31 @@ fn read_over_nbd(path: &Path, offset: u64, bytes: u32) -> Vec<u8> {
     let begin = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
     stream.write_all(&begin).expect("it listens");
     stream.read_exact(&mut [0; 10]).expect("size and flags");
-    let head = [0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    let request = [&head[..], &offset.to_be_bytes(), &bytes.to_be_bytes()].concat();
-    stream.write_all(&request).expect("it listens");
-    let mut reply = vec![0; 16 + bytes as usize];
-    stream.read_exact(&mut reply).expect("an answer");
-    assert_eq!(reply[4..8], [0; 4], "no error");
-    reply.split_off(16)
+    Nbd(stream)
+}
+
+impl Nbd {
+    /// Reads, or tells the error.
+    pub(super) fn read(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, u32> {
+        let stream = &mut self.0;
+        let head = [0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let request = [&head[..], &offset.to_be_bytes(), &bytes.to_be_bytes()].concat();
+        stream.write_all(&request).expect("it listens");
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).expect("an answer");
+        let [_, _, _, _, error @ .., _, _, _, _, _, _, _, _] = head;
+        if error != [0; 4] {
+            return Err(u32::from_be_bytes(error));
+        }
+        let mut data = vec![0; bytes as usize];
+        stream.read_exact(&mut data).expect("the data");
+        Ok(data)
+    }
+}
+
+/// As much NBD as it takes to read some blocks.
+fn read_over_nbd(path: &Path, offset: u64, bytes: u32) -> Vec<u8> {
+    begin_nbd(path).read(offset, bytes).expect("no error")
 }
 
 #[test]
@@ -377,3 +429,22 @@ fn a_block_device_works_without_io_uring_and_under_load_from_many() {
         .for_each(|writer| writer.join().expect("what it wrote"));
     place.run(&["detach", "1"]).exits(0);
 }
+
+#[test]
+fn a_machine_without_ublk_says_what_is_missing() {
+    if Path::new("/dev/ublk-control").exists() {
+        return println!("SKIPPED: a machine without ublk: this one has it");
+    }
+    let place = Place::new();
+    place
+        .run(&["attach", "ram:1M", "--as", "ublk"])
+        .exits(2)
+        .says(&["no ublk here", "/dev/ublk-control", "ublk_drv", "6.5"]);
+    place
+        .run(&["attach", "ram:1M", "--as", "ublk", "--engine", "epoll"])
+        .exits(2)
+        .says(&["io_uring"]);
+    assert!(place.list().is_empty());
+}
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;

@@ -5,6 +5,7 @@
 //! topic, so that it is linked once.
 
 mod attach;
+mod attach_life;
 mod bench;
 mod control;
 mod demo;

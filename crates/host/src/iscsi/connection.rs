@@ -4,8 +4,6 @@
 //! requests when the connection is lost (`outage`). All tables are made when it is opened. The mirror of NVMe's
 //! `queue`.
 
-use std::net::SocketAddr;
-
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
@@ -15,7 +13,7 @@ use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
 use fabrix_transport::{Ended, Held, Out, pass};
 
 use crate::request::{Request, held_buf};
-use crate::wire::{Ending, Position, Wire};
+use crate::wire::{Ending, Position, Route, Wire};
 
 /// What a slot carries.
 pub(crate) enum Carried {
@@ -30,6 +28,8 @@ pub(crate) enum Carried {
     },
     /// A command of the session itself: bring-up.
     Own,
+    /// A look whether the disk has something to say.
+    Look,
 }
 
 /// A command to be sent: to which logical unit, what, and how its data moves.
@@ -64,11 +64,11 @@ impl Connection {
         shard: &mut Shard,
         task: TaskId,
         position: Position,
-        address: SocketAddr,
+        route: Route,
         (login, slots): (LoginConfig, u16),
     ) -> std::io::Result<Self> {
         Ok(Self {
-            wire: Wire::open(shard, task, position, address)?,
+            wire: Wire::open(shard, task, position, route)?,
             login: Some(login),
             places: (0..slots).map(|_| Place::default()).collect(),
             free: (0..slots).rev().map(Slot).collect(),
@@ -229,7 +229,7 @@ impl Connection {
                     (request, once.then_some(DiskStatus::Aborted))
                 }
                 Some(Carried::Ended { request, status }) => (request, Some(status)),
-                Some(Carried::Own) | None => continue,
+                Some(Carried::Own | Carried::Look) | None => continue,
             };
             request.data = request.data.or(data);
             return Some((request, status));

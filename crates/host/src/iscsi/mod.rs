@@ -1,13 +1,16 @@
 //! iSCSI as an initiator: a remote logical unit as a disk.
 //!
-//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with one target, whose
-//! losses are `outage`'s and whose requests are `transfer`'s; `connection` holds its slots. `command` and `seen` are
-//! tables: requests to commands, and what the disk said to its geometry. The mirror of `nvme`, with the same outline.
+//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with one target, which
+//! follows a `plan`, comes up in `bring` and leaves in `parting`, and whose requests are `transfer`'s; `connection`
+//! holds its slots. `command` and `seen` are tables: requests to commands, and what the disk said to its geometry. The
+//! mirror of `nvme`, with the same outline.
 
+mod bring;
 mod channel;
 mod command;
 mod connection;
-mod outage;
+mod parting;
+mod plan;
 mod seen;
 mod session;
 mod transfer;
@@ -20,7 +23,7 @@ pub use channel::RemoteUnit;
 
 use crate::resolve::{first_that_answers, resolve};
 use crate::{ConnectError, ConnectErrorKind, Options};
-use session::{Found, Plan};
+use plan::{Found, Plan};
 
 /// Where a remote logical unit is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +94,7 @@ pub fn connect(
         target: Some(target),
         ..address.clone()
     };
-    let portals = resolve(&address.host, address.port)?;
+    let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan::new(&address, portals[0], initiator, options)?;
     let asked = first_that_answers(&portals, |portal| plan.probe(portal));
     let (portal, found) = asked.map_err(|error| error.at(&address))?;
@@ -116,7 +119,7 @@ pub fn discover(
         lun: None,
         ..address.clone()
     };
-    let portals = resolve(&address.host, address.port)?;
+    let portals = options.reachable(resolve(&address.host, address.port)?)?;
     let plan = Plan::new(&everything, portals[0], initiator, options)?;
     let asked = first_that_answers(&portals, |portal| plan.probe(portal));
     match asked.map_err(|error| error.at(&everything))? {

@@ -86,16 +86,28 @@ impl Seen {
         }
     }
 
-    /// Whether the disk found after a reconnect is the one that was lost, and keeps its promises.
-    pub(crate) fn check(&self, facts: &UnitFacts) -> Result<(), ConnectError> {
+    /// The same disk in the size that it has now, which may be smaller too.
+    pub(crate) fn again(&self, facts: &UnitFacts) -> Result<Self, ConnectError> {
         let now = Self::new(facts)?;
+        self.keeps_its_promises(&now)?;
+        Ok(now)
+    }
+
+    /// Whether the disk found after a reconnect is the one that was lost, keeps its promises, and is as large.
+    pub(crate) fn check(&self, facts: &UnitFacts) -> Result<(), ConnectError> {
+        let now = self.again(facts)?;
+        if now.geometry.blocks < self.geometry.blocks {
+            return Err(refused("the disk is smaller than before"));
+        }
+        Ok(())
+    }
+
+    fn keeps_its_promises(&self, now: &Self) -> Result<(), ConnectError> {
         let (old, new) = (&self.geometry, &now.geometry);
-        let sentence = if !self.is_same_disk(facts) {
+        let sentence = if !self.is_same_disk(&now.facts) {
             "the LUN has another identity than before: it is another disk"
         } else if old.block_bytes != new.block_bytes {
             "the disk has another block size than before"
-        } else if new.blocks < old.blocks {
-            "the disk is smaller than before"
         } else if new.max_transfer_bytes < old.max_transfer_bytes {
             "the target takes less data in a command than before"
         } else if new.volatile_cache && !old.volatile_cache {
@@ -109,16 +121,20 @@ impl Seen {
         } else {
             return Ok(());
         };
-        Err(ConnectError::new(
-            ConnectErrorKind::Refused,
-            format!("{sentence}; restart what uses it to take it as it is now"),
-        ))
+        Err(refused(sentence))
     }
 
     fn is_same_disk(&self, facts: &UnitFacts) -> bool {
         let by_serial = !self.facts.names.is_empty() || self.facts.serial == facts.serial;
         self.facts.names == facts.names && by_serial
     }
+}
+
+fn refused(sentence: &str) -> ConnectError {
+    ConnectError::new(
+        ConnectErrorKind::Refused,
+        format!("{sentence}; restart what uses it to take it as it is now"),
+    )
 }
 
 fn geometry(facts: &UnitFacts) -> Geometry {

@@ -17,30 +17,27 @@ use fabrix_rt::{Buf, Shard};
 use super::command::{self, Verdict};
 use super::connection::{Carried, Command, Connection};
 use super::seen::Seen;
-use super::session::{Session, State};
+use super::session::Session;
+use crate::channel::Carrier;
+use crate::outage::State;
 use crate::request::{Request, finish, moves_payload};
 use crate::timers::Timer;
 
-impl Session {
-    /// Takes a request of the disk's user.
-    pub(super) fn submit<'a>(
-        &mut self,
-        shard: &mut Shard,
-        request: BlockRequest<'a>,
-    ) -> Submit<'a> {
+impl Carrier for Session {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
         let Some(seen) = self.plan.expected.clone() else {
             return request.done(DiskStatus::Internal);
         };
         if let Some(status) = refusal(&request, &seen) {
             return request.done(status);
         }
-        let flows = self.flows() && self.waiting.is_empty();
+        let flows = self.flows() && self.life.waiting.is_empty();
         let has_room = if flows {
             self.connection.as_ref().is_some_and(|it| it.room() > 0)
-        } else if self.lost_too_long(shard) {
+        } else if self.life.lost_too_long(shard) {
             return request.done(DiskStatus::NotReady);
         } else {
-            self.waiting.len() < self.capacity
+            self.life.waiting.len() < self.life.capacity
         };
         if !has_room {
             return Submit::Busy(request);
@@ -50,22 +47,31 @@ impl Session {
             Err(request) => return self.later(request),
         };
         if !flows {
-            self.waiting.push_back(request);
+            self.life.waiting.push_back(request);
         } else if let Err(request) = self.send(shard, request) {
-            self.waiting.push_front(request);
+            self.life.waiting.push_front(request);
         }
         Submit::Pending
     }
 
+    fn forsake(&mut self) {
+        self.forsaken = true;
+        if let Some(connection) = &mut self.connection {
+            connection.close();
+        }
+    }
+}
+
+impl Session {
     /// Whether requests are sent at all.
     fn flows(&self) -> bool {
-        self.state == State::Live && !self.leaving && !self.pausing
+        self.life.state == State::Live && !self.leaving && !self.pausing
     }
 
     /// There is no memory for a request: `Busy`, if an ending of this channel will come to try again after.
     fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
         let is_busy = self.connection.as_ref().is_some_and(Connection::is_busy);
-        if is_busy || !self.waiting.is_empty() {
+        if is_busy || !self.life.waiting.is_empty() {
             Submit::Busy(request)
         } else {
             request.done(DiskStatus::NotReady)
@@ -75,10 +81,10 @@ impl Session {
     /// Sends what waits, as far as there is room.
     pub(super) fn send_waiting(&mut self, shard: &mut Shard) {
         while self.flows()
-            && let Some(request) = self.waiting.pop_front()
+            && let Some(request) = self.life.waiting.pop_front()
         {
             if let Err(request) = self.send(shard, request) {
-                return self.waiting.push_front(request);
+                return self.life.waiting.push_front(request);
             }
         }
     }
@@ -128,7 +134,7 @@ impl Session {
         };
         match sent {
             Ok(()) => {
-                shard.flush_later(self.task);
+                shard.flush_later(self.life.task);
                 Ok(())
             }
             Err((Carried::Request(mut request) | Carried::Flushing(mut request), data)) => {
@@ -150,7 +156,8 @@ impl Session {
         data: Option<Buf>,
         (ending, sense): (Ending, Option<Sense>),
     ) {
-        self.outage.has_lived();
+        self.life.has_lived();
+        self.look_for_changes(sense);
         match carried {
             Carried::Request(mut request) => {
                 let operation = request.operation;
@@ -163,7 +170,7 @@ impl Session {
                 request.data = data;
                 self.judge(shard, slot, request, Operation::Flush, (ending, sense));
             }
-            Carried::Own | Carried::Ended { .. } => {
+            Carried::Own | Carried::Look | Carried::Ended { .. } => {
                 debug_assert!(false, "neither waits for an answer to a request");
             }
         }
@@ -202,14 +209,14 @@ impl Session {
             Verdict::Again(_) => {
                 request.retries += 1;
                 self.free(slot);
-                self.waiting.push_back(request);
+                self.life.waiting.push_back(request);
             }
-            Verdict::Later if self.has_lost_its_time(shard, &mut request) => {
+            Verdict::Later if self.life.has_lost_its_time(shard, &mut request) => {
                 self.end(shard, slot, request, DiskStatus::NotReady);
             }
             Verdict::Later => {
                 self.free(slot);
-                self.waiting.push_front(request);
+                self.life.waiting.push_front(request);
                 self.pause(shard);
             }
             Verdict::Reserved => {
@@ -240,7 +247,7 @@ impl Session {
             request.lba += u64::from(most);
             request.blocks -= most;
             self.free(slot);
-            return self.waiting.push_front(request);
+            return self.life.waiting.push_front(request);
         }
         self.end(shard, slot, request, DiskStatus::Ok);
     }
@@ -257,7 +264,7 @@ impl Session {
             if matches!(request.operation, Operation::CompareAndWrite { .. }) {
                 return finish(shard, request, DiskStatus::Aborted);
             }
-            self.waiting.push_front(request);
+            self.life.waiting.push_front(request);
         }
     }
 
@@ -296,15 +303,13 @@ impl Session {
     /// Sends nothing for a while.
     fn pause(&mut self, shard: &mut Shard) {
         self.pausing = true;
-        self.set_timer(shard, Timer::Again, PAUSE);
+        self.life.set_timer(shard, Timer::Again, PAUSE);
     }
 
     fn tell_reserved(&mut self) {
         if !std::mem::replace(&mut self.told_reserved, true) {
-            let place = self.place();
-            (self.plan.options.notify)(&format!(
-                "{place}: the disk is reserved by another initiator: release it there"
-            ));
+            self.life
+                .tell("the disk is reserved by another initiator: release it there");
         }
     }
 }

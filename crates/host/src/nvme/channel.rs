@@ -1,20 +1,18 @@
-//! A remote namespace as a disk, and its channels.
+//! A remote namespace as a disk.
 //!
 //! Knows what the namespace promised when it was first seen. Each channel has a controller of its own, so shards share
 //! nothing; see `docs/design/host.md`.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, Request, Submit};
+use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
 use fabrix_proto::nvme::bringup::{Facts, Found, Purpose};
 use fabrix_proto::nvme::timing::TimingPage;
-use fabrix_rt::{Remote, Shard, TaskId};
+use fabrix_rt::Shard;
 
 use super::seen::Seen;
-use super::session::{Forsaken, Plan, Session};
-use crate::{Address, ConnectError};
+use super::session::{Plan, Session};
+use crate::{Address, ConnectError, channel};
 
 /// A disk that another machine exports over NVMe/TCP.
 pub struct RemoteDisk {
@@ -80,44 +78,49 @@ impl Device for RemoteDisk {
 
     /// Begins to connect and does not wait for it: requests that come before the connection wait in the channel.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        let task = shard.reserve();
-        let session = Rc::new(RefCell::new(Session::new(shard, task, self.plan.clone())));
-        shard.install(task, Rc::clone(&session) as Rc<RefCell<_>>);
-        session.borrow_mut().rise(shard);
-        let remote = shard.remote();
-        Ok(Box::new(RemoteChannel {
-            session,
-            task,
-            remote,
+        let plan = self.plan.clone();
+        Ok(channel::open(shard, |shard, task| {
+            Session::new(shard, task, plan)
         }))
     }
 
     fn compares_and_writes(&self) -> bool {
         self.seen.compares_and_writes
     }
-}
 
-struct RemoteChannel {
-    session: Rc<RefCell<Session>>,
-    task: TaskId,
-    remote: Remote,
-}
-
-impl Channel for RemoteChannel {
-    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        // Free: endings are delivered by the shard's loop, never from within the session.
-        self.session.borrow_mut().submit(shard, request)
-    }
-}
-
-impl Drop for RemoteChannel {
-    fn drop(&mut self) {
-        let told = self.remote.send(self.task, Box::new(Forsaken));
-        // A full mailbox does not keep the session: the endings of its sockets, or its next try, tell it.
-        if told.is_err()
-            && let Ok(mut session) = self.session.try_borrow_mut()
-        {
-            session.forsake();
+    /// Asks the controller again, and waits for the answer.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let cannot = |error: ConnectError| {
+            let sentence = format!("{}: {error}", self.identity.name);
+            OpenError::new(OpenErrorKind::Unreachable, sentence)
+        };
+        if bytes.is_some() {
+            return Err(sized_elsewhere(&self.identity));
         }
+        let asking = Plan {
+            expected: None,
+            ..self.plan.clone()
+        };
+        let facts = asking.probe(self.plan.address).map_err(cannot)?;
+        let seen = self.seen.again(&self.plan.options, &facts);
+        let seen = Arc::new(seen.map_err(cannot)?);
+        let plan = Plan {
+            expected: Some(Arc::clone(&seen)),
+            ..self.plan.clone()
+        };
+        Ok(Arc::new(Self {
+            plan,
+            seen,
+            identity: self.identity.clone(),
+        }))
     }
+}
+
+/// What is said to who wants to give a remote disk a size.
+pub(crate) fn sized_elsewhere(identity: &Identity) -> OpenError {
+    let sentence = format!(
+        "{}: its size is changed where it is served, and taken over here",
+        identity.name
+    );
+    OpenError::new(OpenErrorKind::Unsupported, sentence)
 }

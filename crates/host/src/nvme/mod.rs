@@ -1,17 +1,20 @@
 //! NVMe over TCP as a host: a remote namespace as a disk.
 //!
 //! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen from one shard,
-//! whose losses are `outage`'s and whose requests are `transfer`'s; `queue` is one connection of it. `command` and
+//! which leaves in `parting`, hears of changes in `events` and whose requests are `transfer`'s; `queue` is one
+//! connection of it. `command` and
 //! `seen` are tables: requests to commands, and what Identify said to a disk's geometry. `bring` says who we are.
 
 mod bring;
 mod channel;
 mod command;
-mod outage;
+mod events;
+mod parting;
 mod queue;
 mod seen;
 mod session;
 mod transfer;
 
 pub use channel::RemoteDisk;
+pub(crate) use channel::sized_elsewhere;
 pub(crate) use session::Plan;

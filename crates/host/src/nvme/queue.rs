@@ -3,8 +3,6 @@
 //! Knows its socket, its machine and what each slot carries; does not know how a controller is brought up (`session`)
 //! nor what is done with requests when the connection is lost (`outage`). All tables are made when it is opened.
 
-use std::net::SocketAddr;
-
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::SubmissionEntry;
@@ -13,8 +11,9 @@ use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
 use fabrix_transport::{Ended, Held, Stream, pass};
 
 use super::command;
+use super::events::Watch;
 use crate::request::{Request, held_buf};
-use crate::wire::{Ending, Position, Wire};
+use crate::wire::{Ending, Position, Route, Wire};
 
 /// What a slot carries.
 pub(crate) enum Carried {
@@ -35,6 +34,8 @@ pub(crate) enum Carried {
     },
     /// A command of the session itself: bring-up, keep-alive.
     Own,
+    /// One of the commands by which the session hears of changes; the request for an event may wait for ever.
+    Watch(Watch),
 }
 
 pub(crate) struct Queue {
@@ -63,10 +64,10 @@ impl Queue {
         shard: &mut Shard,
         task: TaskId,
         position: Position,
-        address: SocketAddr,
+        route: Route,
         limits: HostLimits,
     ) -> std::io::Result<Self> {
-        let wire = Wire::open(shard, task, position, address)?;
+        let wire = Wire::open(shard, task, position, route)?;
         let slots = limits.max_slots;
         Ok(Self {
             wire,
@@ -169,8 +170,10 @@ impl Queue {
         self.places.len()
     }
 
+    /// Whether anything is in progress that the target should not go on with.
     fn is_busy(&self) -> bool {
-        self.free.len() < self.places.len()
+        let works = |place: &Place| !matches!(place.carried, None | Some(Carried::Watch(_)));
+        self.places.iter().any(works)
     }
 
     /// Sends a command, with its data if it has any; with the data comes where in it the command's part begins.
@@ -313,7 +316,7 @@ impl Queue {
                     write,
                 }) => (request, Some(command::pair_status(compare, write))),
                 Some(Carried::Ended { request, status }) => (request, Some(status)),
-                Some(Carried::Compare { .. } | Carried::Own) | None => continue,
+                Some(Carried::Compare { .. } | Carried::Own | Carried::Watch(_)) | None => continue,
             };
             request.data = request.data.or(data);
             return Some((request, status));

@@ -79,16 +79,28 @@ impl Seen {
         }
     }
 
-    /// Whether the namespace found after a reconnect is the one that was lost, and keeps its promises.
-    pub(crate) fn check(&self, options: &Options, facts: &Facts) -> Result<(), ConnectError> {
+    /// The same namespace in the size that it has now, which may be smaller too.
+    pub(crate) fn again(&self, options: &Options, facts: &Facts) -> Result<Self, ConnectError> {
         let now = Self::new(options, facts)?;
+        self.keeps_its_promises(&now)?;
+        Ok(now)
+    }
+
+    /// Whether the namespace found after a reconnect is the one that was lost, keeps its promises, and is as large.
+    pub(crate) fn check(&self, options: &Options, facts: &Facts) -> Result<(), ConnectError> {
+        let now = self.again(options, facts)?;
+        if now.geometry.blocks < self.geometry.blocks {
+            return Err(refused("the namespace is smaller than before"));
+        }
+        Ok(())
+    }
+
+    fn keeps_its_promises(&self, now: &Self) -> Result<(), ConnectError> {
         let (old, new) = (&self.geometry, &now.geometry);
         let sentence = if !self.names.are_those_of(&now.names) {
             "the namespace has another identity than before: it is another disk"
         } else if old.block_bytes != new.block_bytes {
             "the namespace has another block size than before"
-        } else if new.blocks < old.blocks {
-            "the namespace is smaller than before"
         } else if new.max_transfer_bytes < old.max_transfer_bytes {
             "the controller takes less data in a command than before (MDTS)"
         } else if new.volatile_cache && !old.volatile_cache {
@@ -102,11 +114,15 @@ impl Seen {
         } else {
             return Ok(());
         };
-        Err(ConnectError::new(
-            ConnectErrorKind::Refused,
-            format!("{sentence}; restart what uses it to take it as it is now"),
-        ))
+        Err(refused(sentence))
     }
+}
+
+fn refused(sentence: &str) -> ConnectError {
+    ConnectError::new(
+        ConnectErrorKind::Refused,
+        format!("{sentence}; restart what uses it to take it as it is now"),
+    )
 }
 
 impl Names {

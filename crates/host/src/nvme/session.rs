@@ -2,10 +2,9 @@
 //!
 //! Knows the order of bring-up, the keep-alive, and when a controller is given up. A session belongs to one shard and
 //! one channel: shards share nothing, so nothing is locked. Which bytes travel is `queue`'s business, how requests
-//! become commands is in `transfer`, what becomes of them without a connection in `outage`.
+//! become commands is in `transfer`, what becomes of them without a connection in `parting` and `outage`.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +19,11 @@ use fabrix_transport::Ended;
 use super::bring;
 use super::queue::{Carried, Queue};
 use super::seen::Seen;
-use crate::outage::Outage;
+use crate::channel::Forsaken;
+use crate::outage::{Life, State};
 use crate::probe::{self, Outcome};
-use crate::request::Request;
-use crate::timers::{Timer, Timers};
-use crate::wire::{Ending, Position, is_overdue};
+use crate::timers::Timer;
+use crate::wire::{Ending, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// What a session connects to and expects there.
@@ -37,20 +36,6 @@ pub(crate) struct Plan {
     /// Set once the disk is known: I/O queues are connected, and a controller that shows another disk is refused.
     /// Without it the controller is asked what it has, and that is all.
     pub(crate) expected: Option<Arc<Seen>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    /// Queues are connecting.
-    Rising,
-    /// Requests flow.
-    Live,
-    /// Lost: waiting for the kernel to give back what it holds.
-    Falling,
-    /// Lost: waiting for the next try.
-    Resting,
-    /// Nobody wants it any more: waiting for the kernel, then gone.
-    Over,
 }
 
 impl Plan {
@@ -85,33 +70,23 @@ impl probe::Session for Session {
     }
 }
 
-/// The message of a channel that is gone.
-pub(crate) struct Forsaken;
-
 pub(crate) struct Session {
-    pub(crate) task: TaskId,
+    pub(crate) life: Life,
     pub(crate) plan: Plan,
-    pub(crate) state: State,
     /// The admin queue first.
     pub(crate) queues: Vec<Queue>,
     /// One per queue; none when it is up.
     pub(crate) bringups: Vec<Option<Bringup>>,
     pub(crate) facts: Option<Arc<Facts>>,
-    /// Requests without a connection or a slot; never more than there was room for at the start.
-    pub(crate) waiting: VecDeque<Request>,
-    /// How many requests may wait, and how many may be in progress.
-    pub(crate) capacity: usize,
     /// The I/O queue that had the last request.
     pub(crate) last_queue: usize,
-    pub(crate) outage: Outage,
-    pub(crate) timers: Timers,
     attempt: u16,
     keep_alive: KeepAlive,
     /// The queue on which a goodbye is being said.
     pub(crate) parting: Option<usize>,
     /// The controller ends its queues: what it has begun it finishes, what is new waits for the next connection.
     pub(crate) leaving: bool,
-    forsaken: bool,
+    pub(crate) forsaken: bool,
     pub(crate) outcome: Outcome<Arc<Facts>>,
 }
 
@@ -128,19 +103,15 @@ impl Session {
         let expected = plan.expected.as_ref();
         let capacity =
             expected.map_or(0, |seen| usize::from(seen.queues) * usize::from(seen.slots));
+        let is_a_disks = plan.expected.is_some();
+        let place = (plan.address, is_a_disks);
         Self {
-            task,
+            life: Life::new(shard, task, capacity, place, &plan.options),
             plan,
-            state: State::Resting,
             queues: Vec::new(),
             bringups: Vec::new(),
             facts: None,
-            // All that were in progress may join all that wait.
-            waiting: VecDeque::with_capacity(capacity * 2),
-            capacity,
             last_queue: 0,
-            outage: Outage::begin(shard.now()),
-            timers: Timers::default(),
             attempt: 0,
             keep_alive: KeepAlive::default(),
             parting: None,
@@ -152,18 +123,14 @@ impl Session {
 
     /// Begins to connect: the admin queue first.
     pub(crate) fn rise(&mut self, shard: &mut Shard) {
-        self.state = State::Rising;
+        self.life.state = State::Rising;
         self.leaving = false;
         self.attempt = Position::next_attempt(self.attempt);
-        self.set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
-        self.wait_for_connection(shard);
+        self.life
+            .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
+        self.life.wait_for_connection(shard);
         let admin = Bringup::new(bring::config(&self.plan));
         self.open_queue(shard, admin, bring::ADMIN_SLOTS);
-    }
-
-    pub(crate) fn set_timer(&mut self, shard: &mut Shard, timer: Timer, after: Duration) {
-        let at = shard.now() + after;
-        self.timers.set(shard, self.task, timer, at);
     }
 
     /// Opens one more connection; false: the session is lost.
@@ -173,15 +140,18 @@ impl Session {
             attempt: self.attempt,
             index: self.queues.len(),
         };
-        match Queue::open(shard, self.task, position, self.plan.address, limits) {
+        let route = Route {
+            to: self.plan.address,
+            from: self.plan.options.local,
+        };
+        match Queue::open(shard, self.life.task, position, route, limits) {
             Ok(queue) => {
                 self.queues.push(queue);
                 self.bringups.push(Some(bringup));
                 true
             }
             Err(error) => {
-                let sentence = format!("no socket for a connection: {error}");
-                self.lose(shard, ConnectError::new(ConnectErrorKind::Local, sentence));
+                self.lose(shard, ConnectError::no_socket(&error));
                 false
             }
         }
@@ -189,7 +159,7 @@ impl Session {
 
     /// Takes events of a queue until none is left.
     fn take_events(&mut self, shard: &mut Shard, index: usize) {
-        while matches!(self.state, State::Rising | State::Live) {
+        while self.life.is_up() {
             match self.queues[index].next() {
                 Ok(Some(event)) => self.event(shard, index, event),
                 Ok(None) => break,
@@ -212,6 +182,12 @@ impl Session {
                     let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
                     let data = data.get(..data_bytes as usize).unwrap_or(data);
                     self.own_answer(shard, index, &entry, data, intact);
+                }
+                (Some(Carried::Watch(watch)), data) => {
+                    self.queues[index].free(slot);
+                    let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
+                    let data = data.get(..data_bytes as usize).unwrap_or(data);
+                    self.watched(shard, watch, &entry, data);
                 }
                 (Some(carried), data) => {
                     if let Some(trace) = &self.plan.options.trace {
@@ -277,8 +253,9 @@ impl Session {
                 }
             }
             Step::Wait { until } if until.0 < u64::MAX => {
-                self.timers
-                    .set(shard, self.task, Timer::Step, Nanos(until.0));
+                self.life
+                    .timers
+                    .set(shard, self.life.task, Timer::Step, Nanos(until.0));
             }
             Step::Wait { .. } => {}
             Step::Ready(facts) => self.up(shard, index, *facts),
@@ -292,6 +269,7 @@ impl Session {
             let expected = self.plan.expected.clone();
             let checked = expected.map_or(Ok(()), |seen| seen.check(&self.plan.options, &facts));
             if let Err(error) = checked {
+                self.tell_if_smaller(&facts);
                 return self.lose(shard, error);
             }
             let facts = Arc::new(facts);
@@ -302,7 +280,7 @@ impl Session {
         } else {
             self.queues[index].set_in_capsule(facts.controller.in_capsule_bytes);
         }
-        if self.state == State::Rising && self.bringups.iter().all(Option::is_none) {
+        if self.life.state == State::Rising && self.bringups.iter().all(Option::is_none) {
             self.live(shard);
         }
     }
@@ -320,9 +298,7 @@ impl Session {
     }
 
     fn live(&mut self, shard: &mut Shard) {
-        self.state = State::Live;
-        self.timers.cancel(shard, Timer::Bringup);
-        self.connected_again(shard);
+        self.life.connected(shard);
         if let Some(facts) = &self.facts {
             self.outcome = Outcome::Ready(Arc::clone(facts));
         }
@@ -331,6 +307,7 @@ impl Session {
             is_answered: true,
         };
         self.arm_tick(shard);
+        self.watch(shard);
         self.send_waiting(shard);
     }
 
@@ -345,13 +322,13 @@ impl Session {
         let timeout = self.plan.options.io_timeout;
         let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
         if let Some(period) = self.keep_alive_period().into_iter().chain(looks).min() {
-            self.set_timer(shard, Timer::Tick, period);
+            self.life.set_timer(shard, Timer::Tick, period);
         }
     }
 
     /// Time to look whether the controller still answers.
     fn tick(&mut self, shard: &mut Shard) {
-        if self.state != State::Live {
+        if self.life.state != State::Live {
             return;
         }
         if let Some(sentence) = self.silence(shard.now()) {
@@ -380,7 +357,7 @@ impl Session {
                 sent_at: now,
                 is_answered: false,
             };
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
     }
 
@@ -394,7 +371,7 @@ impl Session {
             );
         }
         self.keep_alive.is_answered = true;
-        self.outage.has_lived();
+        self.life.has_lived();
     }
 
     /// What the controller should have answered by now.
@@ -462,12 +439,6 @@ impl Session {
     pub(crate) fn facts(&self) -> Option<&Facts> {
         self.facts.as_deref()
     }
-
-    /// Its channel is gone, and the shard could not be told: the endings of the sockets will.
-    pub(crate) fn forsake(&mut self) {
-        self.forsaken = true;
-        self.queues.iter_mut().for_each(Queue::close);
-    }
 }
 
 impl Task for Session {
@@ -480,8 +451,8 @@ impl Task for Session {
         if position.attempt != self.attempt || index >= self.queues.len() {
             return; // of a connection that was given up before it was made
         }
-        let completed = self.queues[index].completed(self.task, ending, completion);
-        if matches!(self.state, State::Falling | State::Over) {
+        let completed = self.queues[index].completed(self.life.task, ending, completion);
+        if !self.life.is_up() {
             return self.fallen(shard, index, &completed);
         }
         if ending == Ending::Sent {
@@ -491,23 +462,23 @@ impl Task for Session {
             Ok(()) => self.take_events(shard, index),
             Err(ended) => self.ended(shard, index, &ended),
         }
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let timer = self.timers.expired(slot);
+        let timer = self.life.timers.expired(slot);
         if self.forsaken {
             return self.over(shard);
         }
         match timer {
             Some(Timer::Tick) => self.tick(shard),
-            Some(Timer::Reconnect) if self.state == State::Resting => self.rise(shard),
-            Some(Timer::Bringup) if self.state == State::Rising => self.too_slow(shard),
-            Some(Timer::Step) if self.state == State::Rising => {
+            Some(Timer::Reconnect) if self.life.state == State::Resting => self.rise(shard),
+            Some(Timer::Bringup) if self.life.state == State::Rising => self.too_slow(shard),
+            Some(Timer::Step) if self.life.state == State::Rising => {
                 self.step(shard, 0);
-                shard.flush_later(self.task);
+                shard.flush_later(self.life.task);
             }
-            Some(Timer::Fail) => self.fail_waiting(shard),
+            Some(Timer::Fail) => self.life.fail_waiting(shard),
             Some(Timer::Part) => self.part_now(shard),
             Some(Timer::Leave) => {
                 let sentence = "the target ends its queues and does not close them";
@@ -519,7 +490,7 @@ impl Task for Session {
 
     fn flush(&mut self, shard: &mut Shard) {
         for index in 0..self.queues.len() {
-            if !matches!(self.state, State::Rising | State::Live) {
+            if !self.life.is_up() {
                 return;
             }
             if let Err(ended) = self.queues[index].flush(shard) {

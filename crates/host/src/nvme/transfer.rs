@@ -3,8 +3,6 @@
 //! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for a request; its data
 //! travels in the buffer it came with, or in one from the shard.
 
-use std::time::Duration;
-
 use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::CompletionEntry;
@@ -13,27 +11,24 @@ use fabrix_rt::{Buf, Shard};
 
 use super::command;
 use super::queue::{Carried, Queue};
-use super::session::{Session, State};
+use super::session::Session;
+use crate::channel::Carrier;
+use crate::outage::{LEAVING_MOST, State};
 use crate::request::{Request, finish};
 use crate::timers::Timer;
 
-impl Session {
-    /// Takes a request of the disk's user.
-    pub(crate) fn submit<'a>(
-        &mut self,
-        shard: &mut Shard,
-        request: BlockRequest<'a>,
-    ) -> Submit<'a> {
+impl Carrier for Session {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
         if let Some(status) = self.refusal(&request) {
             return request.done(status);
         }
-        let flows = self.state == State::Live && !self.leaving && self.waiting.is_empty();
+        let flows = self.life.state == State::Live && !self.leaving && self.life.waiting.is_empty();
         let has_room = if flows {
             self.queue_with_room(request.operation).is_some()
-        } else if self.lost_too_long(shard) {
+        } else if self.life.lost_too_long(shard) {
             return request.done(DiskStatus::NotReady);
         } else {
-            self.waiting.len() < self.capacity
+            self.life.waiting.len() < self.life.capacity
         };
         if !has_room {
             return Submit::Busy(request);
@@ -46,13 +41,20 @@ impl Session {
             trace.submitted();
         }
         if !flows {
-            self.waiting.push_back(request);
+            self.life.waiting.push_back(request);
         } else if let Err(request) = self.send(shard, request) {
-            self.waiting.push_front(request);
+            self.life.waiting.push_front(request);
         }
         Submit::Pending
     }
 
+    fn forsake(&mut self) {
+        self.forsaken = true;
+        self.queues.iter_mut().for_each(Queue::close);
+    }
+}
+
+impl Session {
     /// The answer to a request that need not travel, if it is one.
     fn refusal(&self, request: &BlockRequest<'_>) -> Option<DiskStatus> {
         let Some(seen) = &self.plan.expected else {
@@ -76,7 +78,7 @@ impl Session {
     fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
         let room: usize = self.io_queues().map(Queue::room).sum();
         let all = self.io_queues().map(Queue::slots).sum();
-        if self.waiting.is_empty() && room == all {
+        if self.life.waiting.is_empty() && room == all {
             request.done(DiskStatus::NotReady)
         } else {
             Submit::Busy(request)
@@ -126,12 +128,12 @@ impl Session {
 
     /// Sends what waits, as far as there is room.
     pub(crate) fn send_waiting(&mut self, shard: &mut Shard) {
-        while self.state == State::Live
+        while self.life.state == State::Live
             && !self.leaving
-            && let Some(request) = self.waiting.pop_front()
+            && let Some(request) = self.life.waiting.pop_front()
         {
             if let Err(request) = self.send(shard, request) {
-                return self.waiting.push_front(request);
+                return self.life.waiting.push_front(request);
             }
         }
     }
@@ -199,7 +201,7 @@ impl Session {
     ) -> Result<(), Request> {
         match sent {
             Ok(()) => {
-                shard.flush_later(self.task);
+                shard.flush_later(self.life.task);
                 Ok(())
             }
             Err((Carried::Request(mut request) | Carried::Write { mut request, .. }, data)) => {
@@ -219,7 +221,7 @@ impl Session {
         data: Option<Buf>,
         answer: (&CompletionEntry, u32, bool),
     ) {
-        self.outage.has_lived();
+        self.life.has_lived();
         let pair = command::disk_status(Operation::CompareAndWrite { durable: false }, answer.0);
         match carried {
             Carried::Request(mut request) => {
@@ -256,7 +258,7 @@ impl Session {
                     );
                 }
             }
-            carried @ (Carried::Own | Carried::Ended { .. }) => {
+            carried @ (Carried::Own | Carried::Watch(_) | Carried::Ended { .. }) => {
                 debug_assert!(false, "neither waits for an answer to a request");
                 self.queues[index].put(slot, carried);
             }
@@ -275,19 +277,19 @@ impl Session {
         let (entry, _, intact) = answer;
         if command::is_leaving(entry) {
             if !std::mem::replace(&mut self.leaving, true) {
-                self.set_timer(shard, Timer::Leave, LEAVING_MOST);
+                self.life.set_timer(shard, Timer::Leave, LEAVING_MOST);
             }
-            if self.has_lost_its_time(shard, &mut request) {
+            if self.life.has_lost_its_time(shard, &mut request) {
                 return self.end(shard, (index, slot), request, DiskStatus::NotReady);
             }
             self.queues[index].free(slot);
-            return self.waiting.push_back(request);
+            return self.life.waiting.push_back(request);
         }
         let is_spoiled = !intact || command::worth_retrying(entry);
         if is_spoiled && request.retries < RETRIES {
             request.retries += 1;
             self.queues[index].free(slot);
-            return self.waiting.push_back(request);
+            return self.life.waiting.push_back(request);
         }
         let status = self.status(&request, answer);
         let most = command::most_blocks(request.operation);
@@ -295,7 +297,7 @@ impl Session {
             request.lba += u64::from(most);
             request.blocks -= most;
             self.queues[index].free(slot);
-            return self.waiting.push_front(request);
+            return self.life.waiting.push_front(request);
         }
         self.end(shard, (index, slot), request, status);
     }
@@ -353,8 +355,6 @@ impl Session {
     }
 }
 
-/// How long a controller may take from ending its queues to closing their connections.
-const LEAVING_MOST: Duration = Duration::from_secs(5);
 /// How often a command is sent again that the transport spoiled.
 const RETRIES: u8 = 3;
 

@@ -214,9 +214,7 @@ impl Login {
     /// Takes the owner's answer to [`Step::Authorize`].
     pub fn admit(&mut self, admission: Admission) -> Step {
         match admission {
-            Admission::Refuse(status) => {
-                Step::Refuse(Refusal::new(status, "the initiator may not log in"))
-            }
+            Admission::Refuse(status) => Step::Refuse(Refusal::new(status, not_admitted(status))),
             Admission::Moved {
                 permanently,
                 address,
@@ -423,6 +421,16 @@ impl Login {
         }
         self.last = Some(response);
         Step::Proved
+    }
+}
+
+/// Why the owner does not admit somebody, for its log.
+fn not_admitted(status: LoginStatus) -> &'static str {
+    match status {
+        LoginStatus::FORBIDDEN => "this initiator is not among those that may log in",
+        LoginStatus::NOT_FOUND => "it asks for a target of another name",
+        LoginStatus::UNAVAILABLE => "no session begins any more",
+        _ => "the initiator may not log in",
     }
 }
 

@@ -2,13 +2,49 @@
 //! digests lie.
 //!
 //! Layout only, with the small calculations that follow from it. What a PDU may follow, and what is done with it,
-//! stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the layouts of the two directions.
+//! stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the layouts of the two directions,
+//! `outcome.rs` what responses can say.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
+/// Declares the header of one kind of PDU: 48 bytes, big-endian, of which all kinds begin alike. What follows the
+/// opcode is the flags' byte, bytes 2 and 3, and everything behind the lengths; offsets of some fields are asserted.
+macro_rules! header {
+    (
+        $(#[$about:meta])*
+        $name:ident {
+            $(#[$flags_about:meta])*
+            $flags:ident,
+            then { $($special:tt)* }
+            then { $($rest:tt)* }
+        }
+        at { $($field:ident == $offset:literal),* }
+    ) => {
+        $(#[$about])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        pub struct $name {
+            /// I and the opcode.
+            pub opcode: u8,
+            $(#[$flags_about])*
+            pub $flags: u8,
+            $($special)*
+            /// TotalAHSLength, in units of 4 bytes.
+            pub ahs_words: u8,
+            /// DataSegmentLength, in bytes.
+            pub data_bytes: U24,
+            $($rest)*
+        }
+        const _: () = assert!(size_of::<$name>() == BHS_BYTES);
+        $(const _: () = assert!(offset_of!($name, $field) == $offset);)*
+    };
+}
+
+mod outcome;
 mod request;
 mod response;
 
+pub use outcome::*;
 pub use request::*;
 pub use response::*;
 

@@ -8,15 +8,14 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::now::{Tried, attempt, count, ended, errno};
+use super::in_place::run_on_file;
+use super::now::{Tried, attempt, ended, errno};
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
 use crate::spin::Spin;
 use crate::sys::epoll::Epoll;
-use crate::sys::file;
 use crate::{Nanos, Op, TaskId, Token};
 
 pub(crate) struct EpollDriver {
@@ -233,7 +232,8 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
         | Op::Write { .. }
         | Op::Sync { .. }
         | Op::Allocate { .. }
-        | Op::GiveMessage { .. } => None,
+        | Op::GiveMessage { .. }
+        | Op::DeviceCommand { .. } => None,
     }
 }
 
@@ -248,49 +248,8 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         | Op::Sync { file }
         | Op::Allocate { file, .. }
         | Op::TakeMessage { file, .. }
-        | Op::GiveMessage { file, .. } => file.as_fd(),
-    }
-}
-
-/// Runs a file's operation in place.
-fn run_on_file(op: &mut Op) -> i32 {
-    loop {
-        let done = match op {
-            Op::Read {
-                file,
-                buf,
-                start,
-                bytes,
-                offset,
-            } => {
-                let target = &mut buf.bytes_mut()[*start..*start + *bytes];
-                file.file().read_at(target, *offset)
-            }
-            Op::Write {
-                file,
-                buf,
-                start,
-                bytes,
-                offset,
-                durable,
-            } => {
-                let source = &buf.bytes()[*start..*start + *bytes];
-                file::write_at(file.as_fd(), source, *offset, *durable)
-            }
-            Op::Sync { file } => file.file().sync_data().map(|()| 0),
-            Op::Allocate {
-                file,
-                how,
-                offset,
-                bytes,
-            } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
-            Op::GiveMessage { file, gather } => gather.wire().write(file.as_fd()),
-            _ => unreachable!("`side` names no descriptor for these five only"),
-        };
-        match done {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other.map_or_else(|error| errno(&error), count),
-        }
+        | Op::GiveMessage { file, .. }
+        | Op::DeviceCommand { file, .. } => file.as_fd(),
     }
 }
 

@@ -6,6 +6,7 @@
 //! called once per turn.
 
 mod epoll;
+mod in_place;
 mod now;
 mod uring;
 mod warm;

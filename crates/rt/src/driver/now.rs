@@ -82,13 +82,14 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
     connected
 }
 
-/// Sends until all is sent or the socket is full; what was sent stays sent.
+/// Sends what one call sends; what was sent stays sent. The rest waits, for room or for others to have their turn.
 fn send(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
-    while gather.unsent_bytes() > 0 {
-        if gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? == 0 {
-            // The kernel sends a byte or says why not.
-            return Err(io::Error::from_raw_os_error(libc::EIO));
-        }
+    if gather.unsent_bytes() > 0 && gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? == 0 {
+        // The kernel sends a byte or says why not.
+        return Err(io::Error::from_raw_os_error(libc::EIO));
+    }
+    if gather.unsent_bytes() > 0 {
+        return Err(io::ErrorKind::WouldBlock.into());
     }
     Ok(gather.total_bytes())
 }

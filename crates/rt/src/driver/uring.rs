@@ -8,7 +8,8 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::now::{Tried, attempt};
+use super::in_place::{is_a_copy, run_on_file};
+use super::now::{Tried, attempt, ended};
 use super::warm::Warm;
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
@@ -188,6 +189,10 @@ impl UringDriver {
                     Tried::Ended(completion) => endings.push((token, completion)),
                     Tried::WouldWait(op) => self.push(token, op, endings),
                 },
+                mut op if is_a_copy(&op) => {
+                    let result = run_on_file(&mut op);
+                    endings.push((token, ended(result, op)));
+                }
                 op => self.push(token, op, endings),
             }
         }
@@ -200,13 +205,7 @@ impl UringDriver {
         if let Op::Send { gather, .. } = &op
             && gather.unsent_bytes() == 0
         {
-            return endings.push((
-                token,
-                Completion {
-                    result: 0,
-                    loan: op.into_loan(),
-                },
-            ));
+            return endings.push((token, ended(0, op)));
         }
         if self.ring.is_full() {
             self.enter(None);
@@ -219,13 +218,7 @@ impl UringDriver {
             Ok(()) => {}
             Err(NotTaken::Full(token, op)) => self.again.push((token, op)),
             Err(NotTaken::Invalid(token, op, errno)) => {
-                endings.push((
-                    token,
-                    Completion {
-                        result: errno,
-                        loan: op.into_loan(),
-                    },
-                ));
+                endings.push((token, ended(errno, op)));
             }
         }
     }
@@ -266,8 +259,8 @@ fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Settled {
                 send_so_far(op)
             }
             // The kernel sends at least a byte or says why not.
-            Ok(_) => ended(-libc::EIO, op),
-            Err(_) => ended(result, op),
+            Ok(_) => Settled::Ended(ended(-libc::EIO, op)),
+            Err(_) => Settled::Ended(ended(result, op)),
         };
     }
     match accepted {
@@ -275,7 +268,7 @@ fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Settled {
             result: 0,
             loan: Loan::Socket(socket),
         }),
-        None => ended(result, op),
+        None => Settled::Ended(ended(result, op)),
     }
 }
 
@@ -283,17 +276,10 @@ fn send_so_far(op: Op) -> Settled {
     match &op {
         Op::Send { gather, .. } if gather.unsent_bytes() == 0 => {
             let total = i32::try_from(gather.total_bytes()).expect("a Gather stays below 2 GiB");
-            ended(total, op)
+            Settled::Ended(ended(total, op))
         }
         _ => Settled::GoOn(op),
     }
-}
-
-fn ended(result: i32, op: Op) -> Settled {
-    Settled::Ended(Completion {
-        result,
-        loan: op.into_loan(),
-    })
 }
 
 /// So many operations of a turn are begun by hand: more are cheaper together, in one call.

@@ -102,7 +102,7 @@ impl Tables {
         if self.limit_bytes - self.mapped_bytes < slab_bytes {
             return;
         }
-        let Ok(slab) = self.map(slab_bytes) else {
+        let Ok(slab) = self.map(slab_bytes, chunk_bytes) else {
             return;
         };
         let count = slab_bytes / chunk_bytes;
@@ -125,9 +125,11 @@ impl Tables {
         self.slabs.push(slab);
     }
 
-    fn map(&mut self, slab_bytes: usize) -> io::Result<Mapping> {
+    fn map(&mut self, slab_bytes: usize, chunk_bytes: usize) -> io::Result<Mapping> {
         let slab = Mapping::new(slab_bytes)?;
-        slab.ask_for_huge_pages();
+        if chunk_bytes >= HUGE_FROM_BYTES {
+            slab.ask_for_huge_pages();
+        }
         self.mapped_bytes += slab_bytes;
         Ok(slab)
     }
@@ -230,6 +232,8 @@ const CHUNK_MIN_BYTES: usize = 4 << 10;
 const CHUNK_MAX_BYTES: usize = 4 << 20;
 const CLASSES: usize = 11;
 const SLAB_BYTES: usize = 2 << 20;
+/// Smaller chunks are what idle connections hold, who fill little of them: what they do not touch is to cost nothing.
+const HUGE_FROM_BYTES: usize = 64 << 10;
 const _: () = assert!(CHUNK_MIN_BYTES << (CLASSES - 1) == CHUNK_MAX_BYTES);
 
 #[cfg(test)]

@@ -39,6 +39,17 @@ pub(crate) fn allocate(
     Ok(())
 }
 
+/// Whether the file system of a file keeps its files in memory. One that does not say is taken for another.
+pub(crate) fn is_in_memory(file: BorrowedFd<'_>) -> bool {
+    // SAFETY: a statfs is plain numbers; zero is valid for all of them.
+    // WHY UNSAFE: it has private padding, so it cannot be written as a literal.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `about` is ours to be filled.
+    // WHY UNSAFE: std has no fstatfs.
+    check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) }).is_ok()
+        && [libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC].contains(&about.f_type)
+}
+
 /// Where the next byte is that a file keeps, from `offset` on; none up to its end.
 pub(crate) fn next_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
     match seek(file, offset, libc::SEEK_DATA) {

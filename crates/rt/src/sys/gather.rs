@@ -29,6 +29,9 @@ pub(crate) struct Wire {
     last_is_bytes: bool,
     total_bytes: usize,
     sent_bytes: usize,
+    /// What one call is not to see of a part: its index and so many bytes at its end.
+    cut: Option<(usize, usize)>,
+    at_once_bytes: usize,
     header: libc::msghdr,
 }
 
@@ -51,6 +54,8 @@ impl Wire {
             last_is_bytes: false,
             total_bytes: 0,
             sent_bytes: 0,
+            cut: None,
+            at_once_bytes: usize::MAX,
             header,
         }
     }
@@ -135,6 +140,7 @@ impl Wire {
         self.last_is_bytes = false;
         self.total_bytes = 0;
         self.sent_bytes = 0;
+        self.cut = None;
     }
 
     /// The kernel took `bytes` more.
@@ -143,6 +149,7 @@ impl Wire {
             bytes <= self.unsent_bytes(),
             "the kernel sends no more than it was given"
         );
+        self.mend();
         self.sent_bytes += bytes;
         let mut left = bytes;
         while left > 0 {
@@ -157,17 +164,48 @@ impl Wire {
         }
     }
 
-    /// The header of what has not been sent. It is valid as long as this Wire neither moves nor
-    /// changes.
+    /// The header of what one call is to send next. It is valid as long as this Wire neither moves
+    /// nor changes.
     pub(crate) fn header(&mut self) -> *const libc::msghdr {
-        let unsent = &mut self.iovecs[self.first_unsent..];
-        self.header.msg_iovlen = unsent.len() as _;
-        self.header.msg_iov = unsent.as_mut_ptr();
+        let end = self.cut();
+        let next = &mut self.iovecs[self.first_unsent..end];
+        self.header.msg_iovlen = next.len() as _;
+        self.header.msg_iov = next.as_mut_ptr();
         &raw const self.header
+    }
+
+    /// One call sends no more than this, at least one byte, from now on.
+    pub(crate) fn send_at_once(&mut self, bytes: usize) {
+        self.at_once_bytes = bytes.max(1);
+    }
+
+    /// Makes the parts up to an index, which is returned, what one call may send.
+    fn cut(&mut self) -> usize {
+        self.mend();
+        if self.unsent_bytes() <= self.at_once_bytes {
+            return self.iovecs.len();
+        }
+        let mut room = self.at_once_bytes;
+        let mut index = self.first_unsent;
+        while room > self.iovecs[index].iov_len {
+            room -= self.iovecs[index].iov_len;
+            index += 1;
+        }
+        self.cut = Some((index, self.iovecs[index].iov_len - room));
+        self.iovecs[index].iov_len = room;
+        index + 1
+    }
+
+    /// Gives a cut part its end back.
+    fn mend(&mut self) {
+        if let Some((index, bytes)) = self.cut.take() {
+            self.iovecs[index].iov_len += bytes;
+        }
     }
 
     /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves nor changes.
     pub(crate) fn parts_to_send(&mut self) -> (*const libc::iovec, u32) {
+        self.mend();
         let unsent = &self.iovecs[self.first_unsent..];
         let count = u32::try_from(unsent.len()).expect("a Gather has at most 1,024 parts");
         (unsent.as_ptr(), count)
@@ -181,7 +219,16 @@ impl Wire {
         check_bytes(unsafe { libc::writev(file.as_raw_fd(), parts, count.cast_signed()) })
     }
 
-    /// One sendmsg of what has not been sent. Result: bytes; they count as sent.
+    /// One pwritev of all of it.
+    pub(crate) fn write_at(&mut self, file: BorrowedFd<'_>, offset: u64) -> io::Result<usize> {
+        let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let (parts, count) = self.parts_to_send();
+        // SAFETY: as in `write`.
+        // WHY UNSAFE: as in `write`.
+        check_bytes(unsafe { libc::pwritev(file.as_raw_fd(), parts, count.cast_signed(), offset) })
+    }
+
+    /// One sendmsg of what is to be sent next. Result: bytes; they count as sent.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let header = self.header();
         // SAFETY: the header and its iovecs are valid (the invariant) and nothing changes during
@@ -194,7 +241,8 @@ impl Wire {
     }
 
     /// Appends a copy of what has not been sent.
-    pub(crate) fn copy_to(&self, out: &mut Vec<u8>) {
+    pub(crate) fn copy_to(&mut self, out: &mut Vec<u8>) {
+        self.mend();
         for part in &self.iovecs[self.first_unsent..] {
             let start = out.len();
             out.resize(start + part.iov_len, 0);

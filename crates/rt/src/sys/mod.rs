@@ -10,6 +10,7 @@ pub(crate) mod affinity;
 pub(crate) mod arena;
 pub(crate) mod clock;
 pub(crate) mod counting;
+pub(crate) mod device;
 pub(crate) mod epoll;
 pub(crate) mod file;
 pub(crate) mod gather;
@@ -20,6 +21,7 @@ pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod socket;
 mod stream;
+pub(crate) mod terminal;
 pub(crate) mod uring;
 
 use std::io;

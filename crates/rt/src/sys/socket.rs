@@ -80,6 +80,15 @@ pub(crate) fn stream(address: &SocketAddr) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Gives a socket an address of this machine.
+pub(crate) fn bind(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::new(address);
+    // SAFETY: the address is valid for the length given and lives through the call.
+    // WHY UNSAFE: std binds only listeners and datagram sockets.
+    check(unsafe { libc::bind(socket.as_raw_fd(), raw.pointer(), raw.bytes()) })?;
+    Ok(())
+}
+
 /// Starts connecting. `EINPROGRESS` when the socket is nonblocking.
 pub(crate) fn connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
     let raw = RawAddress::new(address);
@@ -220,6 +229,11 @@ pub(crate) fn notice_silence(socket: BorrowedFd<'_>) -> io::Result<()> {
         libc::TCP_USER_TIMEOUT,
         &(SILENCE_S * 1000),
     )
+}
+
+/// Lets the port of a socket that is bound to an address be chosen when it connects.
+pub(crate) fn choose_port_later(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1)
 }
 
 /// Makes the close a reset.

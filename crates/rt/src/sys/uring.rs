@@ -386,8 +386,25 @@ fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, 
             let (parts, count) = gather.wire().parts_to_send();
             opcode::Writev::new(types::Fd(file.as_raw_fd()), parts, count).build()
         }
+        // The area of a command may hold an address for the driver to write to: in ublk's it lies in the second half,
+        // and other drivers take nothing so short.
+        Op::DeviceCommand {
+            file,
+            opcode,
+            words,
+        } => opcode::UringCmd16::new(types::Fd(file.as_raw_fd()), *opcode)
+            .cmd(area(*words))
+            .build(),
     };
     Ok(entry)
+}
+
+/// Two words and zeroes.
+fn area(words: [u32; 2]) -> [u8; 16] {
+    let mut area = [0; 16];
+    area[..4].copy_from_slice(&words[0].to_ne_bytes());
+    area[4..8].copy_from_slice(&words[1].to_ne_bytes());
+    area
 }
 
 /// The socket that an accept's result names.

@@ -1,69 +1,40 @@
 //! One connection of an initiator, from accept to the last byte; it is a session of its own.
 //!
-//! Knows the life of a connection: a login, then a session with commands or a discovery session, then ending. What
-//! commands do is in `session`. An unknown peer has a deadline, a small buffer, and no disk.
+//! Knows the life of a connection: a login (`login`), then a session with commands or a discovery session, then ending
+//! (`ending`). What commands do is in `session`. An unknown peer has a deadline, a small buffer, and no disk.
+
+mod ending;
+mod login;
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
-use fabrix_proto::iscsi::login::{Admission, Grant};
-use fabrix_proto::iscsi::pdu::{AsyncEvent, LoginStatus};
-use fabrix_proto::iscsi::target::{Event, Scope, Target, TargetLimits};
+use fabrix_proto::iscsi::target::{Event, Target, TargetLimits};
 use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
-use fabrix_transport::{Ended, Stream, StreamSlots, pass};
+use fabrix_rt::{Completion, Shard, Socket, Task};
+use fabrix_transport::{Stream, pass};
 
-use super::session::{DISK_SLOTS, Desk, Session};
-use super::sessions::Entering;
-use super::units::{PORTAL_GROUP_TAG, Units};
+use super::desk::{DISK_SLOTS, Desk};
+use super::session::Session;
 use crate::Notice;
-use crate::disk::{ERRAND_AGAIN, Stop};
+use crate::disk::Stop;
+use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
-use crate::registry::Place;
 use crate::strangers::Stranger;
 
-/// The connection's own slots of its task.
-const STREAM: StreamSlots = StreamSlots {
-    receive: 0,
-    send: 1,
-};
-const DEADLINE: u32 = 2;
-const RETRY: u32 = 3;
-const ENTER: u32 = 4;
-const ERRANDS: u32 = 5;
-
-/// Events taken at once: then other connections have their turn.
-const EVENTS_AT_ONCE: usize = 128;
-/// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
-/// How soon a login looks again whether the session that it replaces has ended; the login's deadline bounds it.
-const ENTER_AFTER: Duration = Duration::from_millis(5);
+/// The connection's timer of a login that waits for an older session to end.
+const ENTER: u32 = OWN_SLOTS;
 /// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.
 const WRITE_BYTES_MAX: u32 = 2 << 20;
 /// Writes that came whole and are not longer are handed out where they were received.
 const INLINE_BYTES_MAX: u32 = 8 << 10;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Open,
-    /// Answers what it has begun, and refuses what comes.
-    Draining,
-    /// Has said goodbye; what still comes is dropped.
-    Parting,
-    /// Closed; waits for the kernel and the disks to be done.
-    Ending,
-    /// Nothing is left of it.
-    Gone,
-}
-
 /// The task of one connection.
 pub(crate) struct Connection {
-    task: TaskId,
+    life: Life,
     stream: Stream<Target>,
     local: Rc<Local>,
     session: Option<Box<Session>>,
@@ -71,15 +42,10 @@ pub(crate) struct Connection {
     claim: Option<Box<str>>,
     /// The session's number, from the moment the login may succeed.
     tsih: Option<NonZeroU16>,
-    phase: Phase,
     peer: SocketAddr,
     /// There until it has said who it is.
     stranger: Option<Stranger>,
-    deadline: Option<TimerId>,
-    retrying: bool,
     leaving: bool,
-    /// A timer will look at what takes more than one turn.
-    errands_awaited: bool,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
 }
@@ -104,19 +70,15 @@ impl Connection {
         let mut stream = Stream::new(machine, socket, task, STREAM, slots);
         stream.limit_backlog();
         let connection = Rc::new(RefCell::new(Self {
-            task,
+            life: Life::new(task),
             stream,
             local: Rc::clone(local),
             session: None,
             claim: None,
             tsih: None,
-            phase: Phase::Open,
             peer: arrival.peer,
             stranger: Some(arrival.stranger),
-            deadline: None,
-            retrying: false,
             leaving: false,
-            errands_awaited: false,
             has_more: false,
         }));
         local.joined(task);
@@ -130,7 +92,7 @@ impl Connection {
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
-            if self.phase >= Phase::Parting {
+            if self.life.phase >= Phase::Parting {
                 return;
             }
             if self.stream.backlogged() {
@@ -176,7 +138,7 @@ impl Connection {
 
     /// What concerns commands.
     fn session_event(&mut self, shard: &mut Shard, event: &Event) {
-        let draining = self.phase == Phase::Draining;
+        let draining = self.life.phase == Phase::Draining;
         let Some((session, mut desk)) = self.at_work(shard) else {
             return debug_assert!(false, "only sessions have commands");
         };
@@ -201,7 +163,10 @@ impl Connection {
                 function,
                 lun,
                 referenced,
-            } => session.manage(desk, id, (function, lun), referenced),
+            } => {
+                session.manage(desk, id, (function, lun), referenced);
+                self.leave_if_asked(shard);
+            }
             _ => {}
         }
     }
@@ -213,245 +178,17 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         Some((session, desk))
     }
 
-    /// Somebody wants to log in.
-    fn authorize(&mut self, shard: &mut Shard) {
-        let leading = self.stream.machine().leading();
-        self.claim = leading.map(|leading| leading.initiator.clone());
-        let admission = self.admission();
-        let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.admit(admission, &mut out) {
-            self.event(shard, event);
-        }
-    }
-
-    /// Whether who wants to log in may, and what it must prove.
-    fn admission(&self) -> Admission {
-        let leading = self.stream.machine().leading();
-        let Some(leading) = leading.filter(|_| self.phase == Phase::Open) else {
-            return Admission::Refuse(LoginStatus::UNAVAILABLE);
-        };
-        let Some(units) = self.local.view(&leading.initiator) else {
-            return Admission::Refuse(LoginStatus::FORBIDDEN);
-        };
-        let wanted = leading.target.as_deref();
-        if wanted.is_some_and(|name| name != units.target.name.to_ascii_lowercase()) {
-            return Admission::Refuse(LoginStatus::NOT_FOUND);
-        }
-        match self.local.demand() {
-            Ok(auth) => Admission::Admit(Grant {
-                portal_group_tag: PORTAL_GROUP_TAG,
-                auth,
-            }),
-            Err(why) => {
-                let peer = self.peer;
-                self.local.shared.notice(&Notice::Refused { peer, why });
-                Admission::Refuse(LoginStatus::TARGET_ERROR)
-            }
-        }
-    }
-
-    /// Who wants to log in has proved what it must: its session begins, after an older one of the same has ended.
-    fn enter(&mut self, shard: &mut Shard) {
-        let Some(leading) = self.stream.machine().leading() else {
-            return;
-        };
-        let place = self.local.place(self.task);
-        let number = if self.phase != Phase::Open {
-            Err(LoginStatus::UNAVAILABLE)
-        } else {
-            match self.local.shared.sessions.enter(leading, place) {
-                Entering::Entered(tsih) => {
-                    self.tsih = Some(tsih);
-                    Ok(tsih)
-                }
-                Entering::Full => Err(LoginStatus::OUT_OF_RESOURCES),
-                Entering::Occupied(older) => return self.replace(shard, &older),
-            }
-        };
-        let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.enter(number, &mut out) {
-            self.event(shard, event);
-        }
-    }
-
-    /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is told the next time.
-    fn replace(&mut self, shard: &mut Shard, older: &Place) {
-        let _told_again = older.shard.send(older.task, Box::new(Told::Close));
-        let token = Token {
-            task: self.task,
-            slot: ENTER,
-        };
-        let at = shard.now() + ENTER_AFTER;
-        shard.set_timer(token, at);
-    }
-
-    fn logged_in(&mut self, shard: &mut Shard) {
-        let Some(session) = self.stream.machine().session() else {
-            return;
-        };
-        self.stranger = None;
-        let (leading, tsih) = (&session.leading, session.tsih);
-        self.local.shared.notice(&Notice::LoggedIn {
-            initiator: leading.initiator.to_string(),
-            session: tsih.get(),
-            peer: self.peer,
-        });
-        let Some(units) = self.local.view(&leading.initiator) else {
-            // The list has changed since it was asked; the order to look again has not come yet.
-            return self.end(shard);
-        };
-        if !leading.discovery {
-            let slots = usize::from(TargetLimits::default().slots());
-            let place = self.local.place(self.task);
-            self.session = Some(Box::new(Session::new(place, leading, units, slots)));
-        }
-    }
-
-    /// SendTargets: one target, at all addresses where it listens, the one that was reached first.
-    fn name_targets(&mut self, scope: &Scope) {
-        let units = self.view();
-        let name = units.as_ref().map(|units| units.target.name.as_str());
-        let name = name.filter(|name| match scope {
-            Scope::All | Scope::Session => true,
-            Scope::Named(wanted) => **wanted == *name.to_ascii_lowercase(),
-        });
-        let here = self.stream.socket().local_addr().ok();
-        let mut portals: Vec<SocketAddr> = here.into_iter().collect();
-        for mut portal in self.local.portals() {
-            if let Some(here) = here.filter(|_| portal.ip().is_unspecified()) {
-                portal.set_ip(here.ip());
-            }
-            if !portals.contains(&portal) {
-                portals.push(portal);
-            }
-        }
-        let texts: Vec<_> = portals
-            .iter()
-            .map(|portal| format!("{portal},{PORTAL_GROUP_TAG}"))
-            .collect();
-        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-        let named = name.map(|name| (name, &texts[..]));
-        let (machine, mut out) = self.stream.speak();
-        machine.answer_targets(named, &mut out);
-    }
-
-    /// Answers a logout when nothing is in progress any more.
-    fn leave_if_asked(&mut self, shard: &mut Shard) {
-        if !self.leaving || self.phase >= Phase::Parting || self.stream.machine().slots_in_use() > 0
-        {
-            return;
-        }
-        let (machine, mut out) = self.stream.speak();
-        machine.answer_logout(&mut out);
-        self.part(shard);
-    }
-
     /// Sets the deadline that the machine asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
-        if self.phase == Phase::Open {
+        if self.life.phase == Phase::Open {
             let at = self.stream.machine().deadline();
-            self.set_deadline(shard, fabrix_rt::Nanos(at.0));
+            self.life.set_deadline(shard, fabrix_rt::Nanos(at.0));
         }
-    }
-
-    fn set_deadline(&mut self, shard: &mut Shard, at: fabrix_rt::Nanos) {
-        let token = Token {
-            task: self.task,
-            slot: DEADLINE,
-        };
-        let timer = shard.set_timer(token, at);
-        if let Some(earlier) = self.deadline.replace(timer) {
-            shard.cancel_timer(earlier);
-        }
-    }
-
-    /// Nothing more comes from the stream.
-    fn ended(&mut self, shard: &mut Shard, ended: Ended) {
-        match ended {
-            Ended::Closed | Ended::Socket(_) => self.end(shard),
-            Ended::Violation(violation) => {
-                self.local.shared.notice(&Notice::Violation {
-                    peer: self.peer,
-                    what: violation.to_string(),
-                });
-                self.part(shard);
-            }
-        }
-    }
-
-    /// Lets the goodbye out and drops what still comes.
-    fn part(&mut self, shard: &mut Shard) {
-        self.phase = Phase::Parting;
-        self.stream.discard();
-        self.await_parting(shard);
-        shard.flush_later(self.task);
-    }
-
-    /// From now on the peer has to do its part in time.
-    fn await_parting(&mut self, shard: &mut Shard) {
-        let at = shard.now() + self.local.shared.deadlines.parting;
-        self.set_deadline(shard, at);
-    }
-
-    /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
-    fn drain(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        self.phase = Phase::Draining;
-        if self.session.is_some() {
-            let within = self.local.shared.deadlines.parting.as_secs().max(1);
-            let within_s = u16::try_from(within).unwrap_or(u16::MAX);
-            let (machine, mut out) = self.stream.speak();
-            machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
-        }
-        self.await_parting(shard);
-        shard.flush_later(self.task);
-    }
-
-    /// Whether what a draining connection waits for is not its initiator's part.
-    fn waits_for_others(&self) -> bool {
-        let session = self.session.as_ref();
-        session.is_some_and(|it| it.at_disk > 0 || it.is_stalled() || it.has_errands())
-    }
-
-    /// Closes; the task goes when the kernel and the disks have given back what is theirs.
-    fn end(&mut self, shard: &mut Shard) {
-        if self.phase < Phase::Ending {
-            self.phase = Phase::Ending;
-            self.stream.close();
-            if let Some(session) = &mut self.session {
-                session.give_up();
-            }
-        }
-        self.leave_when_quiet(shard);
-    }
-
-    fn leave_when_quiet(&mut self, shard: &mut Shard) {
-        let at_disk = self.session.as_ref().map_or(0, |session| session.at_disk);
-        if self.phase != Phase::Ending || !self.stream.is_quiet() || at_disk > 0 {
-            return;
-        }
-        self.phase = Phase::Gone;
-        if let Some(timer) = self.deadline.take() {
-            shard.cancel_timer(timer);
-        }
-        if let Some(mut session) = self.session.take() {
-            session.leave();
-        }
-        if let Some(tsih) = self.tsih.take() {
-            self.local.shared.sessions.leave(tsih);
-            self.local.shared.notice(&Notice::LoggedOut {
-                session: tsih.get(),
-            });
-        }
-        self.local.left(self.task);
-        shard.remove(self.task);
     }
 
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
@@ -459,7 +196,7 @@ impl Connection {
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.disk_answered(&mut desk, slot, completion);
         }
-        if self.phase == Phase::Draining {
+        if self.life.phase == Phase::Draining {
             // The initiator's part, to read the answer, begins only now.
             self.await_parting(shard);
         }
@@ -468,55 +205,25 @@ impl Connection {
 
     /// Tries again what a busy disk refused, unless nobody waits for it any more.
     fn retry(&mut self, shard: &mut Shard) {
-        self.retrying = false;
-        if self.phase >= Phase::Parting {
+        if self.life.phase >= Phase::Parting {
             return;
         }
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.retry(&mut desk);
         }
-        shard.flush_later(self.task);
-    }
-
-    /// Makes sure that what a busy disk refused is tried again.
-    fn arrange_retry(&mut self, shard: &mut Shard) {
-        let stalled = self.session.as_ref().is_some_and(|it| it.is_stalled());
-        if stalled && !self.retrying {
-            self.retrying = true;
-            let token = Token {
-                task: self.task,
-                slot: RETRY,
-            };
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(token, at);
-        }
-    }
-
-    /// Makes sure that what takes more than one turn is looked at again.
-    fn arrange_errands(&mut self, shard: &mut Shard) {
-        let has_errands = self.session.as_ref().is_some_and(|it| it.has_errands());
-        if has_errands && !self.errands_awaited {
-            self.errands_awaited = true;
-            let token = Token {
-                task: self.task,
-                slot: ERRANDS,
-            };
-            let at = shard.now() + ERRAND_AGAIN;
-            shard.set_timer(token, at);
-        }
+        shard.flush_later(self.life.task);
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_errands(&mut self, shard: &mut Shard) {
-        self.errands_awaited = false;
-        if self.phase >= Phase::Parting {
+        if self.life.phase >= Phase::Parting {
             return;
         }
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.run_errands(&mut desk);
         }
         self.leave_if_asked(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// Another connection wants commands of this one to end.
@@ -525,8 +232,8 @@ impl Connection {
             session.stop(&mut desk, stop);
         }
         self.leave_if_asked(shard);
-        if self.phase < Phase::Ending {
-            shard.flush_later(self.task);
+        if self.life.phase < Phase::Ending {
+            shard.flush_later(self.life.task);
         }
     }
 
@@ -538,13 +245,7 @@ impl Connection {
             self.event(shard, event);
         }
         self.watch(shard);
-        shard.flush_later(self.task);
-    }
-
-    /// What the initiator of this connection sees; nothing if it may not be here, or has not said who it is.
-    fn view(&self) -> Option<Arc<Units>> {
-        let leading = self.stream.machine().leading()?;
-        self.local.view(&leading.initiator)
+        shard.flush_later(self.life.task);
     }
 
     /// The session sees what its shard serves now; one that may no more be here ends.
@@ -575,30 +276,28 @@ impl Task for Connection {
             Ok(()) => self.take_events(shard),
             Err(_) => self.end(shard),
         }
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             self.leave_when_quiet(shard);
         } else {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        self.life.passed(slot);
         match slot {
             RETRY => self.retry(shard),
             ERRANDS => self.run_errands(shard),
-            ENTER if self.phase == Phase::Open && self.tsih.is_none() => {
+            ENTER if self.life.phase == Phase::Open && self.tsih.is_none() => {
                 self.enter(shard);
-                shard.flush_later(self.task);
+                shard.flush_later(self.life.task);
             }
             ENTER => {}
-            _ => {
-                self.deadline = None;
-                match self.phase {
-                    Phase::Open => self.tick(shard),
-                    Phase::Draining if self.waits_for_others() => self.await_parting(shard),
-                    _ => self.end(shard),
-                }
-            }
+            _ => match self.life.phase {
+                Phase::Open => self.tick(shard),
+                Phase::Draining if self.waits_for_others() => self.await_parting(shard),
+                _ => self.end(shard),
+            },
         }
     }
 
@@ -606,19 +305,28 @@ impl Task for Connection {
         if self.has_more {
             self.take_events(shard);
         }
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             return;
         }
         if self.stream.flush(shard).is_err() {
             return self.end(shard);
         }
         if self.has_more && !self.stream.backlogged() {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
-        self.arrange_retry(shard);
-        self.arrange_errands(shard);
+        if self.life.phase == Phase::Parting && self.stream.is_drained() {
+            self.stream.socket().shutdown_send();
+            self.life.phase = Phase::Parted;
+        }
+        if self.session.as_ref().is_some_and(|it| it.is_stalled()) {
+            self.life.retry_soon(shard);
+        }
+        if self.session.as_ref().is_some_and(|it| it.has_errands()) {
+            self.life.look_again_soon(shard);
+        }
         // A session ends with its logout.
-        if self.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained() {
+        if self.life.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained()
+        {
             self.end(shard);
         }
     }

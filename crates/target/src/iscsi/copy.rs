@@ -1,8 +1,9 @@
 //! EXTENDED COPY: who the disks of a list are, whether they may be reached, and what became of copies.
 //!
 //! Disks are looked for among those that this session sees, and nowhere else; what the initiator might not read or
-//! write itself is not copied for it either (CVE-2020-28374). A copy is remembered until somebody has asked what
-//! became of it, and no longer than its session.
+//! write itself is not copied for it either (CVE-2020-28374), and that is asked again before each piece: who is fenced
+//! meanwhile writes no more. A copy is remembered until somebody has asked what became of it, and no longer than its
+//! session.
 //!
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
 
@@ -14,9 +15,10 @@ use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::sense::{Sense, SenseKey};
 use fabrix_proto::scsi::unit::{Answer, Failure};
 
+use super::desk::Desk;
 use super::job::copying::{Copying, Route};
 use super::job::{Job, Source};
-use super::session::{Desk, Session, Work};
+use super::session::{Session, Work};
 use super::units::UnitName;
 
 /// What became of the copies that ended last, each with the logical unit that was asked for it.
@@ -94,14 +96,11 @@ impl Session {
     fn route(&mut self, segment: &Segment, places: &[Option<usize>]) -> Result<Route, Sense> {
         let place = |index: usize| places.get(index).copied().flatten().ok_or(NOT_ALLOWED);
         let (from, to) = (place(segment.source)?, place(segment.destination)?);
-        if self.is_reserved(from, Access::Read) || self.is_reserved(to, Access::Write) {
+        if !self.may_copy_between(from, to) {
             return Err(NOT_ALLOWED);
         }
         let (source, destination) = (&self.units.list[from], &self.units.list[to]);
         let mode = self.seats[to].mode;
-        if mode.write_protect {
-            return Err(NOT_ALLOWED);
-        }
         let transfer = |unit: &super::units::Unit| unit.disk.max_transfer_bytes;
         Ok(Route {
             source: (source.name(), segment.source_lba),
@@ -110,6 +109,32 @@ impl Session {
             block_bytes: source.disk.block_bytes,
             max_transfer_bytes: transfer(source).min(transfer(destination)),
             durable: destination.disk.volatile_cache && !mode.write_cache,
+        })
+    }
+
+    /// Whether a job may make its next request: of a copy the initiator must still be allowed to read its source and
+    /// to write its destination, whoever reserved or protected them since it began.
+    pub(super) fn may_go_on(&mut self, job: &Job) -> bool {
+        let Some((source, destination)) = job.copying().and_then(Copying::disks) else {
+            return true;
+        };
+        match (self.units.find(source), self.units.find(destination)) {
+            (Some(from), Some(to)) => self.may_copy_between(from, to),
+            _ => false,
+        }
+    }
+
+    fn may_copy_between(&mut self, from: usize, to: usize) -> bool {
+        !self.is_reserved(from, Access::Read)
+            && !self.is_reserved(to, Access::Write)
+            && !self.seats[to].mode.write_protect
+    }
+
+    /// The copies at work that still have something to do with a disk, whichever logical unit was asked for them.
+    pub(super) fn copies_at(&self, disk: UnitName) -> impl Iterator<Item = Slot> {
+        (0..).zip(&self.work).filter_map(move |(slot, work)| {
+            let copying = work.job()?.copying()?;
+            copying.touches(disk).then_some(Slot(slot))
         })
     }
 
@@ -127,12 +152,10 @@ impl Session {
 
     /// What is known of a copy: one at work, or one that has ended and was not asked about yet.
     pub(super) fn copy_status(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
-        let at_work = self.work.iter().find_map(|work| match work {
-            Work::AtDisk(job) | Work::Stalled(job) if job.name == unit => {
-                let status = job.copying()?.status(CopyProgress::Copying);
-                (status.list == list).then_some(status)
-            }
-            _ => None,
+        let jobs = self.work.iter().filter_map(Work::job);
+        let at_work = jobs.filter(|job| job.name == unit).find_map(|job| {
+            let status = job.copying()?.status(CopyProgress::Copying);
+            (status.list == list).then_some(status)
         });
         at_work.or_else(|| self.copies.take(unit, list))
     }

@@ -7,8 +7,9 @@ use fabrix_proto::scsi::unit::Failure;
 use fabrix_rt::{Buf, Loan, Token};
 use fabrix_transport::Held;
 
+use super::desk::{DISK_SLOTS, Desk, copy};
 use super::job::{Ask, End, Job, Moves, Source};
-use super::session::{DISK_SLOTS, Desk, Session, Work, copy};
+use super::session::{Session, Work};
 
 /// How the disk took a request.
 enum Taken {
@@ -27,6 +28,9 @@ impl Session {
             return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
         }
         for _ in 0..REQUESTS_PER_TURN {
+            if !self.may_go_on(&job) {
+                return self.finish(desk, slot, &job, End::Failed(Failure::CopyAborted));
+            }
             let ask = job.next();
             let end = match submit(desk, slot, &mut job, ask, in_place) {
                 Taken::Done(status, loan) => job.ended(desk, status, loan),

@@ -13,7 +13,7 @@ use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::{Buf, Loan};
 
-use super::session::{Desk, copy};
+use super::desk::{Desk, copy};
 use super::units::{Unit, UnitName};
 use crate::counters::Counters;
 use copying::Copying;

@@ -2,7 +2,8 @@
 //!
 //! A command that is at its disk ends there first: nothing is cancelled while the kernel owns a buffer. Who loses a
 //! command because of another initiator is told so (TASK ABORTED: the Control mode page says TAS), and by a unit
-//! attention what happened.
+//! attention what happened. A cold reset is for initiators as if the target had been switched off and on: when all
+//! commands are quiet, all sessions end.
 //!
 //! Source: RFC 7143, section 11.5 "Task Management Function Request"; SAM-5, "Task management functions" and "Aborting
 //! commands".
@@ -11,12 +12,17 @@ use std::sync::Arc;
 
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::pdu::{Lun, TaskFunction, TaskManagementOutcome};
-use fabrix_proto::iscsi::target::{Answer as Response, ManagementId};
+use fabrix_proto::iscsi::target::ManagementId;
 use fabrix_proto::scsi::attention::Attention;
+use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::spec::Status;
+use fabrix_proto::scsi::unit::{Answer, Failure};
 
-use super::session::{Desk, Session, Work, number};
+use super::desk::Desk;
+use super::session::{Session, Work, number};
 use crate::disk::{Errand, Seat, Stop, Why};
+use crate::local::Told;
+use crate::registry::Place;
 
 /// Somebody who waits for commands to be quiet.
 pub(super) struct Managing {
@@ -31,14 +37,19 @@ pub(super) struct Managing {
 enum Who {
     /// The initiator, for an answer.
     Initiator(ManagementId),
+    /// The same, after a cold reset: all other sessions end first, those that have not been told yet in the list.
+    ColdReset(ManagementId, Option<Vec<Place>>),
     /// Another connection: it sees when this is dropped.
     Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
 }
 
+/// A command that is to end, and how: without a word, or with an answer.
+type Doomed = (Slot, Option<Answer>);
+
 impl Managing {
-    /// Whether something is to be looked at again: what others do for it.
+    /// Whether something is to be looked at again: what others do for it, or are to be told.
     pub(super) fn has_errands(&self) -> bool {
-        !self.errands.is_empty()
+        !self.errands.is_empty() || matches!(self.who, Who::ColdReset(..))
     }
 }
 
@@ -52,11 +63,15 @@ impl Session {
         referenced: Option<Slot>,
     ) {
         let unit = number(lun).and_then(|lun| self.units.index(lun));
-        let (slots, errands) = match function {
-            TaskFunction::ABORT_TASK => (referenced.into_iter().collect(), Vec::new()),
+        let mut who = Who::Initiator(id);
+        let (doomed, errands) = match function {
+            TaskFunction::ABORT_TASK => (silently(referenced), Vec::new()),
             TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
+                if function == TaskFunction::TARGET_COLD_RESET {
+                    who = Who::ColdReset(id, None);
+                }
                 let errands = (0..self.units.list.len()).map(|unit| self.reset(unit));
-                (commands(desk, |_| true), errands.collect())
+                (silently(commands(desk, |_| true)), errands.collect())
             }
             // There is no ACA: NACA is refused.
             TaskFunction::CLEAR_ACA => {
@@ -66,6 +81,7 @@ impl Session {
                 let Some(unit) = unit else {
                     return answer(desk, id, TaskManagementOutcome::NoSuchLun);
                 };
+                let mut doomed = silently(commands(desk, |other| number(other) == number(lun)));
                 let errand = match function {
                     TaskFunction::LOGICAL_UNIT_RESET => Some(self.reset(unit)),
                     TaskFunction::CLEAR_TASK_SET => {
@@ -74,11 +90,13 @@ impl Session {
                     }
                     _ => None,
                 };
-                let ours = commands(desk, |other| number(other) == number(lun));
-                (ours, errand.into_iter().collect())
+                if errand.is_some() {
+                    self.doom_copies(unit, &mut doomed);
+                }
+                (doomed, errand.into_iter().collect())
             }
         };
-        self.begin_managing(desk, Who::Initiator(id), slots, errands, None);
+        self.begin_managing(desk, who, doomed, errands);
     }
 
     /// Resets a unit for all; the commands of others end by and by.
@@ -99,35 +117,48 @@ impl Session {
         if !slots.is_empty() && stop.why != Why::Reset {
             self.seats[at].attentions.add(Attention::CommandsCleared);
         }
-        let who = Who::Other(stop);
-        self.begin_managing(desk, who, slots, Vec::new(), Some(Status::TASK_ABORTED));
+        let aborted = |slot| (slot, Some(Answer::status(Status::TASK_ABORTED)));
+        let mut doomed = slots.into_iter().map(aborted).collect();
+        self.doom_copies(at, &mut doomed);
+        self.begin_managing(desk, Who::Other(stop), doomed, Vec::new());
     }
 
-    /// Ends commands, with a status or without an answer, and remembers who waits for that.
+    /// Copies that other logical units were asked for have commands of ours at this one: those end with the others, and
+    /// the copies with them. Their initiator is told so, because nobody has aborted what it sent.
+    fn doom_copies(&self, unit: usize, doomed: &mut Vec<Doomed>) {
+        let copies = self.copies_at(self.units.list[unit].name());
+        for slot in copies {
+            if doomed.iter().all(|(other, _)| *other != slot) {
+                doomed.push((slot, Some(Failure::CopyAborted.answer())));
+            }
+        }
+    }
+
+    /// Ends commands, and remembers who waits for that.
     fn begin_managing(
         &mut self,
         desk: &mut Desk<'_>,
         who: Who,
-        slots: Vec<Slot>,
+        doomed: Vec<Doomed>,
         errands: Vec<Errand>,
-        status: Option<Status>,
     ) {
-        let at_disk = |slot: &&Slot| {
+        let at_disk = |slot: &Slot| {
             let work = &self.work[usize::from(slot.0)];
             matches!(work, Work::AtDisk(_) | Work::Aborted(_))
         };
+        let slots = doomed.iter().map(|(slot, _)| *slot);
         // Others do not wait for what an initiator may never send: it may be a dead one that is being fenced.
         let waits_for = match who {
-            Who::Initiator(_) => slots.clone(),
-            Who::Other(_) => slots.iter().filter(at_disk).copied().collect(),
+            Who::Initiator(_) | Who::ColdReset(..) => slots.collect(),
+            Who::Other(_) => slots.filter(at_disk).collect(),
         };
         self.managing.push(Managing {
             who,
             waits_for,
             errands,
         });
-        for slot in slots {
-            self.abort(desk, slot, status);
+        for (slot, answer) in doomed {
+            self.abort(desk, slot, answer);
         }
         self.answer_managed(desk);
     }
@@ -139,19 +170,26 @@ impl Session {
         }
     }
 
-    fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot, status: Option<Status>) {
-        match (self.take(slot), status) {
-            // Who ends it himself hears of it no more.
-            (Work::AtDisk(_), _) | (Work::Aborted(_), None) => {
-                self.set(slot, Work::Aborted(status));
+    fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot, answer: Option<Answer>) {
+        let work = self.take(slot);
+        let at = work.job().map(|job| job.at);
+        if let Some((job, copying)) = work.job().and_then(|job| Some((job, job.copying()?))) {
+            self.remember_copy(job.name, copying, CopyProgress::Failed);
+        }
+        match (work, answer) {
+            (Work::AtDisk(job), answer) => {
+                let answer = answer.map(|answer| (job.at, answer));
+                self.set(slot, Work::Aborted(answer));
             }
+            // Who ends it himself hears of it no more.
+            (Work::Aborted(_), None) => self.set(slot, Work::Aborted(None)),
             (aborted @ Work::Aborted(_), Some(_)) => self.set(slot, aborted),
-            (work, status) => {
+            (work, answer) => {
                 if let Work::Changing(..) = work {
                     self.end_changing(slot);
                 }
-                match status {
-                    Some(status) => self.respond(desk, slot, &Response::status(status.0, 0)),
+                match answer {
+                    Some(answer) => self.answer_page(desk, slot, at, &answer),
                     None => self.let_go(desk, slot),
                 }
             }
@@ -184,13 +222,31 @@ impl Session {
             managing
                 .errands
                 .retain_mut(|errand| errand.poll().is_none());
-            let done = managing.waits_for.is_empty() && managing.errands.is_empty();
-            if let (true, Who::Initiator(id)) = (done, &managing.who) {
-                answer(desk, *id, TaskManagementOutcome::Complete);
+            if !managing.waits_for.is_empty() || !managing.errands.is_empty() {
+                return true;
             }
-            !done
+            match &mut managing.who {
+                Who::Initiator(id) => answer(desk, *id, TaskManagementOutcome::Complete),
+                Who::ColdReset(id, untold) => {
+                    let sessions = &desk.local.shared.sessions;
+                    let untold = untold.get_or_insert_with(|| sessions.others(&self.me.place));
+                    untold.retain(|place| place.tell(Told::Close).is_err());
+                    if !untold.is_empty() {
+                        return true;
+                    }
+                    answer(desk, *id, TaskManagementOutcome::Complete);
+                    self.dismissed = true;
+                }
+                Who::Other(_) => {}
+            }
+            false
         });
     }
+}
+
+/// Without an answer.
+fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Doomed> {
+    slots.into_iter().map(|slot| (slot, None)).collect()
 }
 
 /// The commands in progress at the units that are wanted.

@@ -1,13 +1,15 @@
 //! iSCSI for disks: one task per connection, which is one session.
 //!
-//! [`Connection`] logs in and lives, a `session` has commands in progress. A `job` is what disks do for a command,
-//! `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY, `management` ends commands early,
-//! `access` says who may log in. What initiators are told of disks stands in `units`, and which sessions there are in
-//! `sessions`. What bytes and commands mean is `proto`'s.
+//! [`Connection`] logs in and lives, a `session` has commands in progress, and `commands` says what becomes of each. A
+//! `job` is what disks do for a command, `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY,
+//! `management` ends commands early, `access` says who may log in. What initiators are told of disks stands in `units`,
+//! and which sessions there are in `sessions`. What bytes and commands mean is `proto`'s.
 
 mod access;
+mod commands;
 mod connection;
 mod copy;
+mod desk;
 mod execute;
 mod job;
 mod management;

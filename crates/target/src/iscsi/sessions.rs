@@ -80,6 +80,13 @@ impl Sessions {
         Entering::Entered(tsih)
     }
 
+    /// Where all sessions live but one.
+    pub(super) fn others(&self, mine: &Place) -> Vec<Place> {
+        let inner = self.lock();
+        let places = inner.list.iter().map(|entry| &entry.place);
+        places.filter(|place| !place.is(mine)).cloned().collect()
+    }
+
     /// A session has ended.
     pub(super) fn leave(&self, tsih: NonZeroU16) {
         self.lock().list.retain(|entry| entry.tsih != tsih);

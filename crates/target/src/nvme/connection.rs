@@ -15,35 +15,25 @@ use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::Refused;
 use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
 use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Completion, Shard, Socket, Task, TaskId, TimerId, Token};
-use fabrix_transport::{Ended, Stream, StreamSlots, pass};
+use fabrix_rt::{Completion, Shard, Socket, Task};
+use fabrix_transport::{Ended, Stream, pass};
 
 use super::DISCOVERY_PORT;
 use super::admin::{Admin, After};
 use super::io::{DISK_SLOTS, Desk, IoQueue, Owner};
 use super::subsystems::discovery_address;
 use crate::Notice;
-use crate::disk::{ERRAND_AGAIN, Member, Role as MemberRole, Stop};
+use crate::disk::{Member, Role as MemberRole, Stop};
+use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::registry::{HostName, JoinError, Place};
 use crate::strangers::Stranger;
 
-/// The connection's own slots of its task.
-const STREAM: StreamSlots = StreamSlots {
-    receive: 0,
-    send: 1,
-};
-const DEADLINE: u32 = 2;
-const RETRY: u32 = 3;
-const TELL: u32 = 4;
-const ERRANDS: u32 = 5;
+/// The connection's timer: tell others what their mailboxes had no room for.
+const TELL: u32 = OWN_SLOTS;
 
-/// Events taken at once: then other connections have their turn.
-const EVENTS_AT_ONCE: usize = 128;
 /// How soon a connection is told again something for which its shard's mailbox had no room.
 const TELL_AFTER: Duration = Duration::from_millis(10);
-/// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 enum Role {
     /// Nobody yet: only Connect may come.
@@ -58,33 +48,15 @@ enum Role {
     },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Open,
-    /// Answers what it has begun, and refuses what comes.
-    Draining,
-    /// Has said goodbye; what still comes is dropped.
-    Parting,
-    /// Closed; waits for the kernel and the disks to be done.
-    Ending,
-    /// Nothing is left of it.
-    Gone,
-}
-
 /// The task of one connection.
 pub(crate) struct Connection {
-    task: TaskId,
+    life: Life,
     stream: Stream<Target>,
     local: Rc<Local>,
     role: Role,
-    phase: Phase,
     peer: SocketAddr,
     /// There until it has said who it is.
     stranger: Option<Stranger>,
-    deadline: Option<TimerId>,
-    retrying: bool,
-    /// A timer will look at what takes more than one turn.
-    errands_awaited: bool,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
     /// What others are to be told, as soon as their mailboxes have room.
@@ -112,35 +84,27 @@ impl Connection {
         stream.limit_backlog();
         let at = shard.now() + local.shared.deadlines.connect;
         let connection = Rc::new(RefCell::new(Self {
-            task,
+            life: Life::new(task),
             stream,
             local: Rc::clone(local),
             role: Role::Unknown { connecting: None },
-            phase: Phase::Open,
             peer: arrival.peer,
             stranger: Some(arrival.stranger),
-            deadline: Some(shard.set_timer(
-                Token {
-                    task,
-                    slot: DEADLINE,
-                },
-                at,
-            )),
-            retrying: false,
-            errands_awaited: false,
             has_more: false,
             untold: Vec::new(),
         }));
         local.joined(task);
         shard.install(task, Rc::clone(&connection) as Rc<RefCell<dyn Task>>);
-        connection.borrow_mut().flush(shard);
+        let mut connection = connection.borrow_mut();
+        connection.life.set_deadline(shard, at);
+        connection.flush(shard);
     }
 
     /// Takes events until none is left, the peer does not read its answers, or others should have their turn.
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
-            if self.phase >= Phase::Parting {
+            if self.life.phase >= Phase::Parting {
                 return;
             }
             if self.stream.backlogged() {
@@ -197,9 +161,9 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
-        if self.phase == Phase::Draining {
+        if self.life.phase == Phase::Draining {
             return desk.answer(slot, Status::ABORTED_SQ_DELETION);
         }
         match &mut self.role {
@@ -241,7 +205,7 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         match &mut self.role {
             Role::Io { queue, .. } => queue.fetched(&mut desk, slot, intact),
@@ -271,7 +235,7 @@ impl Connection {
                     shard,
                     stream: &mut self.stream,
                     local: &self.local,
-                    task: self.task,
+                    task: self.life.task,
                 };
                 desk.complete(slot, Connect::accepted(controller), 0);
                 self.watch(shard);
@@ -286,7 +250,7 @@ impl Connection {
                     shard,
                     stream: &mut self.stream,
                     local: &self.local,
-                    task: self.task,
+                    task: self.life.task,
                 };
                 desk.complete(slot, refusal.completion(), 0);
             }
@@ -325,7 +289,7 @@ impl Connection {
         };
         let subsystem = connect.subsystem.as_str();
         let member = Member {
-            place: self.local.place(self.task),
+            place: self.local.place(self.life.task),
             nexus: reservation::nexus(connect.host_id),
             role: if connect.is_admin() {
                 MemberRole::Controller
@@ -399,7 +363,7 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         match FabricsCommand::parse(entry) {
             Ok(FabricsCommand::Disconnect) => {
@@ -418,7 +382,7 @@ impl Connection {
         };
         let registry = &self.local.shared.registry;
         match after {
-            After::Nothing if self.phase != Phase::Open => {}
+            After::Nothing if self.life.phase != Phase::Open => {}
             After::Nothing => registry.enable(admin.id(), admin.is_ready()),
             After::Quiesce => match registry.quiesce(admin.id()) {
                 Some(queues) => {
@@ -450,37 +414,23 @@ impl Connection {
             .retain(|(place, told)| place.shard.send(place.task, Box::new(*told)).is_err());
         if !self.untold.is_empty() {
             let at = shard.now() + TELL_AFTER;
-            shard.set_timer(
-                Token {
-                    task: self.task,
-                    slot: TELL,
-                },
-                at,
-            );
+            self.life.set_timer(shard, TELL, at);
         }
     }
 
     /// Sets the deadline that the connection's role asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Open {
+        if self.life.phase != Phase::Open {
             return;
-        }
-        if let Some(timer) = self.deadline.take() {
-            shard.cancel_timer(timer);
         }
         let at = match &self.role {
             Role::Admin(admin) => admin.deadline().map(|at| fabrix_rt::Nanos(at.0)),
             Role::Unknown { .. } | Role::Io { .. } => None,
         };
-        self.deadline = at.map(|at| {
-            shard.set_timer(
-                Token {
-                    task: self.task,
-                    slot: DEADLINE,
-                },
-                at,
-            )
-        });
+        match at {
+            Some(at) => self.life.set_deadline(shard, at),
+            None => self.life.clear_deadline(shard),
+        }
     }
 
     /// Nothing more comes from the stream.
@@ -499,39 +449,30 @@ impl Connection {
 
     /// Lets the goodbye out and drops what still comes.
     fn part(&mut self, shard: &mut Shard) {
-        self.phase = Phase::Parting;
+        self.life.phase = Phase::Parting;
         self.stream.discard();
         self.retire(shard, "it broke the protocol");
         self.await_parting(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// From now on the peer has to do its part in time.
     fn await_parting(&mut self, shard: &mut Shard) {
         let at = shard.now() + self.local.shared.deadlines.parting;
-        let timer = shard.set_timer(
-            Token {
-                task: self.task,
-                slot: DEADLINE,
-            },
-            at,
-        );
-        if let Some(earlier) = self.deadline.replace(timer) {
-            shard.cancel_timer(earlier);
-        }
+        self.life.set_deadline(shard, at);
     }
 
     /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
     fn drain(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Open {
+        if self.life.phase != Phase::Open {
             return;
         }
-        self.phase = Phase::Draining;
+        self.life.phase = Phase::Draining;
         let mut desk = Desk {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         match &mut self.role {
             Role::Io { queue, .. } => queue.drain(&mut desk),
@@ -541,7 +482,7 @@ impl Connection {
             Role::Admin(_) | Role::Unknown { .. } => {}
         }
         self.await_parting(shard);
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// Whether a draining connection has commands that it began and has not answered.
@@ -566,8 +507,8 @@ impl Connection {
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.
     fn end(&mut self, shard: &mut Shard) {
-        if self.phase < Phase::Ending {
-            self.phase = Phase::Ending;
+        if self.life.phase < Phase::Ending {
+            self.life.phase = Phase::Ending;
             self.stream.close();
             if let Role::Io { queue, .. } = &mut self.role {
                 queue.give_up();
@@ -611,14 +552,14 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         let outcome = match &mut self.role {
-            Role::Admin(admin) if self.phase == Phase::Open => admin.refresh(&mut desk),
+            Role::Admin(admin) if self.life.phase == Phase::Open => admin.refresh(&mut desk),
             Role::Admin(_) | Role::Io { .. } | Role::Unknown { .. } => return,
         };
         match outcome {
-            Ok(()) => shard.flush_later(self.task),
+            Ok(()) => shard.flush_later(self.life.task),
             Err(why) => {
                 self.retire(shard, &why);
                 self.end(shard);
@@ -634,7 +575,7 @@ impl Connection {
     }
 
     fn leave_when_quiet(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
+        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
             return;
         }
         if let Role::Admin(admin) = &mut self.role {
@@ -649,18 +590,20 @@ impl Connection {
             queue.leave();
             // Once: after this the queue id may be another connection's.
             self.role = Role::Unknown { connecting: None };
-            let admin = self.local.shared.registry.leave(controller, qid, self.task);
+            let admin = self
+                .local
+                .shared
+                .registry
+                .leave(controller, qid, self.life.task);
             self.tell(shard, admin, Told::Quiesced);
         }
         if !self.untold.is_empty() {
             return;
         }
-        self.phase = Phase::Gone;
-        if let Some(timer) = self.deadline.take() {
-            shard.cancel_timer(timer);
-        }
-        self.local.left(self.task);
-        shard.remove(self.task);
+        self.life.phase = Phase::Gone;
+        self.life.clear_deadline(shard);
+        self.local.left(self.life.task);
+        shard.remove(self.life.task);
     }
 
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
@@ -669,12 +612,12 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         if let Role::Io { queue, .. } = &mut self.role {
             queue.disk_answered(&mut desk, slot, completion);
         }
-        if self.phase == Phase::Draining {
+        if self.life.phase == Phase::Draining {
             // The host's part, to read the answer, begins only now.
             self.await_parting(shard);
         }
@@ -682,44 +625,24 @@ impl Connection {
 
     /// Tries again what a busy disk refused, unless nobody waits for it any more.
     fn retry(&mut self, shard: &mut Shard) {
-        self.retrying = false;
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             return;
         }
         let mut desk = Desk {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         if let Role::Io { queue, .. } = &mut self.role {
             queue.retry(&mut desk);
         }
-        shard.flush_later(self.task);
-    }
-
-    /// Makes sure that what takes more than one turn is looked at again.
-    fn arrange_errands(&mut self, shard: &mut Shard) {
-        let has_errands = match &self.role {
-            Role::Io { queue, .. } => queue.has_errands(),
-            Role::Admin(admin) => admin.has_errands(),
-            Role::Unknown { .. } => false,
-        };
-        if has_errands && !self.errands_awaited {
-            self.errands_awaited = true;
-            let token = Token {
-                task: self.task,
-                slot: ERRANDS,
-            };
-            let at = shard.now() + ERRAND_AGAIN;
-            shard.set_timer(token, at);
-        }
+        shard.flush_later(self.life.task);
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_errands(&mut self, shard: &mut Shard) {
-        self.errands_awaited = false;
-        if self.phase >= Phase::Parting {
+        if self.life.phase >= Phase::Parting {
             return;
         }
         let (role, mut desk) = self.at_work(shard);
@@ -728,7 +651,7 @@ impl Connection {
             Role::Admin(admin) => admin.run_errands(&mut desk),
             Role::Unknown { .. } => {}
         }
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// Another connection wants commands of this one to end.
@@ -736,20 +659,20 @@ impl Connection {
         if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.stop(&mut desk, stop);
         }
-        if self.phase < Phase::Ending {
-            shard.flush_later(self.task);
+        if self.life.phase < Phase::Ending {
+            shard.flush_later(self.life.task);
         }
     }
 
     /// Something happened to a disk of which the host is to be told.
     fn noticed(&mut self, shard: &mut Shard) {
-        if self.phase != Phase::Open {
+        if self.life.phase != Phase::Open {
             return;
         }
         if let (Role::Admin(admin), mut desk) = self.at_work(shard) {
             admin.hear(&mut desk);
         }
-        shard.flush_later(self.task);
+        shard.flush_later(self.life.task);
     }
 
     /// What the connection is, and what it works with.
@@ -758,27 +681,9 @@ impl Connection {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.task,
+            task: self.life.task,
         };
         (&mut self.role, desk)
-    }
-
-    /// Makes sure that what a busy disk refused is tried again.
-    fn arrange_retry(&mut self, shard: &mut Shard) {
-        if let Role::Io { queue, .. } = &self.role
-            && queue.is_stalled()
-            && !self.retrying
-        {
-            self.retrying = true;
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(
-                Token {
-                    task: self.task,
-                    slot: RETRY,
-                },
-                at,
-            );
-        }
     }
 }
 
@@ -797,14 +702,15 @@ impl Task for Connection {
             Ok(()) => self.take_events(shard),
             Err(_) => self.end(shard),
         }
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             self.leave_when_quiet(shard);
         } else {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
+        self.life.passed(slot);
         match slot {
             RETRY => return self.retry(shard),
             ERRANDS => return self.run_errands(shard),
@@ -812,20 +718,20 @@ impl Task for Connection {
                 self.tell_again(shard);
                 return self.leave_when_quiet(shard);
             }
-            _ => self.deadline = None,
+            _ => {}
         }
-        if self.phase == Phase::Draining && self.waits_for_others() {
+        if self.life.phase == Phase::Draining && self.waits_for_others() {
             return self.await_parting(shard);
         }
         match &mut self.role {
-            Role::Admin(admin) if self.phase == Phase::Open => {
+            Role::Admin(admin) if self.life.phase == Phase::Open => {
                 if admin.expired(Nanos(shard.now().0)) {
                     self.expire(shard);
                 } else {
                     self.watch(shard);
                 }
             }
-            Role::Unknown { .. } if self.phase == Phase::Open => {
+            Role::Unknown { .. } if self.life.phase == Phase::Open => {
                 let why = "it did not say who it is in time".to_owned();
                 self.local.shared.notice(&Notice::Refused {
                     peer: self.peer,
@@ -841,18 +747,27 @@ impl Task for Connection {
         if self.has_more {
             self.take_events(shard);
         }
-        if self.phase >= Phase::Ending {
+        if self.life.phase >= Phase::Ending {
             return;
         }
         if self.stream.flush(shard).is_err() {
             return self.end(shard);
         }
         if self.has_more && !self.stream.backlogged() {
-            shard.flush_later(self.task);
+            shard.flush_later(self.life.task);
         }
-        self.arrange_retry(shard);
-        self.arrange_errands(shard);
-        if self.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
+        let (is_stalled, has_errands) = match &self.role {
+            Role::Io { queue, .. } => (queue.is_stalled(), queue.has_errands()),
+            Role::Admin(admin) => (false, admin.has_errands()),
+            Role::Unknown { .. } => (false, false),
+        };
+        if is_stalled {
+            self.life.retry_soon(shard);
+        }
+        if has_errands {
+            self.life.look_again_soon(shard);
+        }
+        if self.life.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
             self.end(shard);
         }
     }
@@ -868,7 +783,7 @@ impl Task for Connection {
             Some(Told::Quiesced) => {
                 if let Role::Admin(admin) = &mut self.role {
                     admin.quiesced();
-                    shard.flush_later(self.task);
+                    shard.flush_later(self.life.task);
                 }
             }
             Some(Told::Served) => self.serve(shard),

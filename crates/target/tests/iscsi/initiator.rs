@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 7143, section 11.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::common::wire::crc32c;
@@ -196,9 +196,12 @@ impl Initiator {
         came
     }
 
-    /// The target says nothing more and closes.
+    /// The target says nothing more and closes. One that says nothing and stays has not closed.
     pub(crate) fn is_closed(&mut self) -> bool {
-        matches!(self.socket.read(&mut [0; 1]), Ok(0) | Err(_))
+        match self.socket.read(&mut [0; 1]) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
     }
 
     /// Sends a command; `flags` are its direction and whether more data comes unasked.
@@ -251,7 +254,7 @@ impl Initiator {
     }
 
     /// Data-Out from one offset to another, in PDUs of odd lengths.
-    fn data_out(&mut self, itt: u32, ttt: u32, data: &[u8], (from, to): (usize, usize)) {
+    pub(crate) fn data_out(&mut self, itt: u32, ttt: u32, data: &[u8], (from, to): (usize, usize)) {
         let (mut at, mut sn) = (from, 0u32);
         while at < to {
             let end = (at + 4099).min(to);

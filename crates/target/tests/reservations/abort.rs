@@ -13,7 +13,7 @@ use crate::common::host::Data;
 use crate::common::{Plan, Stage, pattern};
 use crate::initiator::{FINAL, WRITE};
 use crate::on_both_engines;
-use crate::peers::{NvmeHost, Scsi, WRITE_10, reserve_out};
+use crate::peers::{CONFLICT, NvmeHost, Scsi, WRITE_10, reserve_out};
 
 on_both_engines!(
     a_host_preempts_and_aborts_commands_of_an_initiator,
@@ -21,12 +21,14 @@ on_both_engines!(
     who_never_sends_its_data_is_preempted_all_the_same,
     a_pair_of_a_preempted_host_ends_as_one,
     a_reset_ends_the_commands_of_all_sessions,
+    a_reset_ends_reservations_of_spc_2,
+    a_cold_reset_ends_all_sessions,
     clearing_the_task_set_is_told_to_those_who_lose_commands,
     aborting_the_task_set_leaves_others_alone,
 );
 
 const PREEMPT_AND_ABORT: AcquireAction = AcquireAction::Preempt { abort: true };
-const TASK_ABORTED: u8 = 0x40;
+pub(crate) const TASK_ABORTED: u8 = 0x40;
 const ABORT_TASK_SET: u8 = 2;
 
 fn stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
@@ -36,7 +38,7 @@ fn stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
 }
 
 /// The answer to a change does not come before another command's, however often that is asked.
-fn is_not_answered(host: &mut NvmeHost) {
+pub(crate) fn is_not_answered(host: &mut NvmeHost) {
     for _ in 0..20 {
         let read = host
             .io
@@ -190,6 +192,39 @@ fn a_reset_ends_the_commands_of_all_sessions(engine: Engine) {
         assert_eq!(one.sense(&[0; 6]), Some([6, 0x29, 3]));
         assert_eq!(two.status(&[0; 6]), 0);
     }
+}
+
+fn a_reset_ends_reservations_of_spc_2(engine: Engine) {
+    const RESERVE: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
+    for function in [5, 6] {
+        let stage = Stage::new(engine);
+        let (mut one, mut two) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));
+        assert_eq!(one.status(&RESERVE), 0);
+        assert_eq!(two.write_status(), CONFLICT);
+        two.manage(function);
+        assert_eq!(two.managed(), 0);
+        assert_eq!(two.sense(&[0; 6]), Some([6, 0x29, 3]));
+        assert_eq!(two.write_status(), 0, "function {function}");
+    }
+}
+
+/// RFC 7143, section 11.5.1: a cold reset is a power-on event, all connections of initiators end.
+fn a_cold_reset_ends_all_sessions(engine: Engine) {
+    let (disk, stage, mut one, mut two) = managed_by_another(engine, 7);
+    let mut host = NvmeHost::new(&stage, 1);
+    assert_eq!(stage.target.sessions(), 2, "before the command is quiet");
+    disk.when(Requests::Write, Do::Obey);
+    disk.release();
+    assert_eq!(one.managed(), 0);
+    assert!(one.0.is_closed());
+    // It may be told of its command before its connection ends, and of nothing after that.
+    two.until_closed();
+    drop((one, two));
+    stage.until("all sessions have ended", |stage| {
+        stage.target.sessions() == 0
+    });
+    assert_eq!(host.may(), (true, true));
+    assert_eq!(Scsi::new(&stage, 1).status(&[0; 6]), 0);
 }
 
 fn clearing_the_task_set_is_told_to_those_who_lose_commands(engine: Engine) {

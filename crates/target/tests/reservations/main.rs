@@ -3,12 +3,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../iscsi/copying.rs"]
+#[allow(dead_code, reason = "shared with another test program")]
+mod copying;
 #[path = "../iscsi/initiator.rs"]
 #[allow(dead_code, reason = "shared with another test program")]
 mod initiator;
 mod peers;
 
 mod abort;
+mod copies;
 mod notices;
 mod stored;
 
@@ -17,7 +21,8 @@ use fabrix_proto::nvme::reservation::{AcquireAction, RegisterAction};
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::scsi::reservation::Kind;
 use fabrix_rt::Engine;
-use peers::{CONFLICT, NvmeHost, Scsi, keys_of_scsi};
+use initiator::{FINAL, WRITE};
+use peers::{CONFLICT, NvmeHost, Scsi, WRITE_10, keys_of_scsi};
 
 on_both_engines!(
     each_type_admits_whom_it_should,
@@ -30,6 +35,8 @@ on_both_engines!(
     only_long_host_identifiers_are_reported,
     what_is_not_stored_cannot_be_asked_to_persist,
     a_write_whose_data_come_late_is_checked_again,
+    an_initiators_write_whose_data_come_late_is_checked_again,
+    a_parameter_list_that_comes_late_is_checked_again,
 );
 
 /// Who may read and write: holder, registrant, stranger.
@@ -252,4 +259,37 @@ fn a_write_whose_data_come_late_is_checked_again(engine: Engine) {
     );
     slow.io.feed(&r2t);
     assert_eq!(slow.io.finish(id).status, Status::RESERVATION_CONFLICT);
+}
+
+fn an_initiators_write_whose_data_come_late_is_checked_again(engine: Engine) {
+    let stage = Stage::new(engine);
+    let (mut holder, mut slow) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));
+    let itt = slow.0.begin(FINAL | WRITE, &WRITE_10, 512, &[]);
+    let r2t = slow.0.receive();
+    assert_eq!(r2t.opcode(), 0x31);
+    holder.register(3);
+    assert_eq!(holder.reserve_out(1, 3, 0, Kind::WriteExclusive), 0);
+    slow.0.data_out(itt, r2t.u32(20), &[7; 512], (0, 512));
+    assert_eq!(slow.0.end(&[]).status, CONFLICT);
+    let block = slow.0.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512).data;
+    assert_eq!(block, [0; 512], "it was written");
+}
+
+fn a_parameter_list_that_comes_late_is_checked_again(engine: Engine) {
+    let stage = Stage::new(engine);
+    let (mut holder, mut slow) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));
+    assert_eq!(slow.write_status(), 0);
+    // UNMAP of block 0.
+    let mut list = [0; 24];
+    (list[1], list[3], list[19]) = (22, 16, 1);
+    let unmap = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+    let itt = slow.0.begin(FINAL | WRITE, &unmap, 24, &[]);
+    let r2t = slow.0.receive();
+    assert_eq!(r2t.opcode(), 0x31);
+    holder.register(3);
+    assert_eq!(holder.reserve_out(1, 3, 0, Kind::WriteExclusive), 0);
+    slow.0.data_out(itt, r2t.u32(20), &list, (0, 24));
+    assert_eq!(slow.0.end(&[]).status, CONFLICT);
+    let block = slow.0.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512).data;
+    assert_ne!(block, [0; 512], "it was deallocated");
 }

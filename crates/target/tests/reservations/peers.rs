@@ -1,5 +1,6 @@
 //! Hosts and initiators that reserve, by the standards' tables.
 
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 
 use fabrix_proto::nvme::admin::{GetLogPage, Identify};
@@ -224,6 +225,14 @@ impl Scsi {
 
     pub(crate) fn write_status(&mut self) -> u8 {
         self.0.write(&WRITE_10, &pattern(512, 2), 512, 0).status
+    }
+
+    /// Takes what still comes, until the target closes.
+    pub(crate) fn until_closed(&mut self) {
+        match self.0.socket.read_to_end(&mut Vec::new()) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it stays open"),
+            Ok(_) | Err(_) => {}
+        }
     }
 
     /// Whether it may read, and write.

@@ -11,7 +11,7 @@ use crate::report::plain;
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
-    let (table, worse) = compare(&before, &after, args.fail_over);
+    let (table, worse) = compare(&before, &after, args.fail_over).map_err(Failure::usage)?;
     print(&format!(
         "A: {}\nB: {}\n\n{}",
         args.before.display(),

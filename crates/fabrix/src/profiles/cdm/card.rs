@@ -5,10 +5,12 @@ use fabrix_block::spec::Size;
 
 use super::{Line, Score};
 use crate::cli::bench::args::CdmArgs;
-use crate::report::figure::{STYLE, words};
+use crate::report::figure::{STYLE, fitted, words};
 
 const ROW: usize = 66;
 const COLUMN: usize = 280;
+/// How much of the title fits above a column.
+const LETTERS: usize = 28;
 
 /// Draws the card.
 pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
@@ -47,7 +49,7 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
          <text class=\"value\" x=\"20\" y=\"54\">{} region, {} runs of {} s, best of them; bars are \
          logarithmic</text>\n\
          {body}<text class=\"value\" x=\"20\" y=\"{}\">fabrix {}</text>\n</svg>\n",
-        words(uri),
+        words(&fitted(uri, LETTERS * columns)),
         Size(args.size),
         args.count,
         args.time.as_secs_f64(),
@@ -68,7 +70,7 @@ fn field(left: usize, top: usize, column: usize, score: Option<&Score>) -> Strin
          <rect class=\"s{column}\" x=\"{left}\" y=\"{}\" width=\"{:.0}\" height=\"{}\" rx=\"6\" \
          fill-opacity=\"0.35\" />\n\
          <text class=\"title\" x=\"{}\" y=\"{}\">{:.2}</text>\n\
-         <text class=\"value\" x=\"{}\" y=\"{}\">{:.0} IOPS, {:.1} us, median {:.0}</text>\n",
+         <text x=\"{}\" y=\"{}\">{:.0} IOPS, {:.1} us, median {:.0}</text>\n",
         top + 4,
         ROW - 10,
         top + 4,
@@ -83,4 +85,43 @@ fn field(left: usize, top: usize, column: usize, score: Option<&Score>) -> Strin
         score.latency_us,
         score.median_mb_per_s
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Score, test};
+    use super::*;
+    use crate::report::sample::golden;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: CdmArgs,
+    }
+
+    #[test]
+    fn the_card_reads_as_it_did() {
+        let score = |mb_per_s: f64| {
+            Some(Score {
+                mb_per_s,
+                median_mb_per_s: mb_per_s * 0.97,
+                iops: mb_per_s * 244.1,
+                latency_us: 8_192.0 / mb_per_s,
+            })
+        };
+        let lines = [
+            (false, 1024, 8, 1, 3254.7),
+            (true, 4, 32, 16, 812.3),
+            (true, 4, 1, 1, 0.04),
+        ]
+        .map(|(random, kib, queues, threads, mb_per_s)| Line {
+            test: test(random, kib, queues, threads),
+            scores: [score(mb_per_s), score(mb_per_s * 0.4), None],
+        });
+        let uri =
+            "nvme+tcp://192.0.2.10:4420/nqn.2026-01.io.fabrix:a-rather-long-name-of-a-subsystem/1";
+        let args = Words::parse_from(["cdm", uri]).args;
+        golden("card.svg", &draw(uri, &args, &lines));
+    }
 }

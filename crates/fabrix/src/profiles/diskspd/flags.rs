@@ -68,10 +68,8 @@ impl Flags {
     pub(super) fn parse(words: &[String]) -> Result<Self, String> {
         let mut flags = Self::default();
         for word in words {
-            match word
-                .strip_prefix('-')
-                .or_else(|| word.strip_prefix('/').filter(|_| false))
-            {
+            // A target may be a path, so flags begin with a dash only.
+            match word.strip_prefix('-') {
                 Some(flag) => flags
                     .set(flag)
                     .map_err(|sentence| format!("-{flag}: {sentence}"))?,
@@ -139,8 +137,16 @@ impl Flags {
             },
             'z' if value.is_empty() => {}
             'z' => self.seed = number(value)?,
+            'S' if value.contains('m') => {
+                return Err("memory mapping is not supported".into());
+            }
+            'Z' if value.contains(',') => {
+                return Err("contents from a file are not supported; they are random".into());
+            }
             // No cache, random contents, no binding of threads: so it is here.
-            'h' | 'S' | 'Z' | 'n' | 'A' => {}
+            'h' | 'n' if value.is_empty() => {}
+            'S' if value.chars().all(|letter| "bhruw".contains(letter)) => {}
+            'Z' => {}
             'a' if value == "g" => {}
             _ => return Err("is not supported".into()),
         }
@@ -322,6 +328,18 @@ mod tests {
             ("-t4 -si ram:1M", "share one position"),
             ("-Rjson ram:1M", "-Rtext and -Rxml"),
             ("- ram:1M", "a letter"),
+            ("-Sm ram:1M", "-Sm: memory mapping"),
+            ("-Sx ram:1M", "-Sx: is not supported"),
+            ("-Z1M,file ram:1M", "-Z1M,file: contents from a file"),
+            ("-a0,1 ram:1M", "-a0,1: is not supported"),
+            ("-I3 ram:1M", "-I3: is not supported"),
+            ("-v ram:1M", "-v: is not supported"),
+            ("-Xprofile.xml ram:1M", "-Xprofile.xml: is not supported"),
+            ("-P ram:1M", "-P: is not supported"),
+            ("-p ram:1M", "-p: is not supported"),
+            ("-rdpct10/20 ram:1M", "distributions"),
+            ("-D1x ram:1M", "-D1x: `1x` is not a number"),
+            ("-g10k ram:1M", "-g10k: `10k` is not a number"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

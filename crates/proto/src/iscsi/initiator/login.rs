@@ -109,7 +109,10 @@ fn reason(status: LoginStatus) -> &'static str {
         LoginStatus::TOO_MANY_CONNECTIONS => "it has too many connections",
         LoginStatus::MISSING_PARAMETER => "it misses a parameter",
         LoginStatus::SESSION_TYPE => "it has no sessions of this type",
-        LoginStatus::UNAVAILABLE => "it does not work at the moment",
+        // Linux's target says so of a name that it does not know, too.
+        LoginStatus::UNAVAILABLE => {
+            "it does not work at the moment, or has no target of this name; `fabrix discover` lists them"
+        }
         LoginStatus::OUT_OF_RESOURCES => "it has no room for another session",
         LoginStatus(other) if other >> 8 == 3 => "it has a trouble of its own",
         _ => "it did not like the request",

@@ -11,11 +11,20 @@ use crate::scsi::cdb::{Command, Extent};
 use crate::scsi::copy;
 use crate::scsi::pages::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use crate::scsi::persistent;
+use crate::scsi::reservation::Access;
 
 impl View<'_> {
-    /// Takes the parameter list of a command that [`classify`](View::classify) wanted one for.
+    /// Takes the parameter list of a command that [`classify`](View::classify) wanted one for. It may have taken long:
+    /// reservations may forbid now what they allowed when the command came.
     #[must_use]
     pub fn parameters(&self, command: &Command, list: &[u8]) -> Outcome {
+        let access = match command {
+            Command::PersistentReserveOut(_) => Access::PersistentOut,
+            _ => Access::Write,
+        };
+        if self.standing.conflicts(access) {
+            return Outcome::Answer(Answer::CONFLICT);
+        }
         self.try_parameters(command, list)
             .unwrap_or_else(|sense| Outcome::Answer(Answer::check(sense)))
     }

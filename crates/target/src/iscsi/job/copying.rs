@@ -63,6 +63,18 @@ impl Copying {
         longest.unwrap_or(0) as usize
     }
 
+    /// The disks of the present route, the source first.
+    pub(in crate::iscsi) fn disks(&self) -> Option<(UnitName, UnitName)> {
+        let route = self.routes.get(self.at)?;
+        Some((route.source.0, route.destination.0))
+    }
+
+    /// Whether something is still to be read from this disk, or written to it.
+    pub(in crate::iscsi) fn touches(&self, disk: UnitName) -> bool {
+        let mut ahead = self.routes[self.at..].iter();
+        ahead.any(|route| route.source.0 == disk || route.destination.0 == disk)
+    }
+
     /// How far it has come.
     pub(in crate::iscsi) fn status(&self, progress: CopyProgress) -> CopyStatus {
         CopyStatus {

@@ -1,0 +1,322 @@
+//! `--as kernel`: the kernel's own NVMe/TCP host reaches the disk, and we only ask it to, as `nvme connect` does.
+//!
+//! No process of ours stays: a record says which controller is ours, and the kernel's files say how it is. What the
+//! disk is, and whether it can be had, our own host finds out first, because it says why not.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use fabrix_block::spec::{Disk, Remote, without_secrets};
+use fabrix_block::{Device, Spec};
+use fabrix_host::Options;
+use fabrix_rt::process::is_root;
+use serde_json::{Value, json};
+
+use super::front::in_use;
+use super::records::{Record, Records};
+use crate::args::AttachArgs;
+use crate::disks::Opener;
+use crate::failure::{Failure, Kind};
+
+/// The word of this front end.
+pub(crate) const WORD: &str = "kernel";
+/// Where the kernel is asked for controllers.
+const FABRICS: &str = "/dev/nvme-fabrics";
+const CONTROLLERS: &str = "/sys/class/nvme";
+const DISKS: &str = "/sys/block";
+/// How long the kernel may take from a controller to its disk.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Attaches a disk, and gives what is known of it.
+pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
+    is_possible(args)?;
+    let records = Records::open()?;
+    let mut claim = records.claim(args.name.as_deref())?;
+    let scope = format!("attach/{}", claim.name);
+    let opener = Opener::new(&args.remote, args.engine.engine, &scope)?;
+    let disk = opener.open(&args.uri, 0, args.read_only)?;
+    let (remote, address) = place(&*disk)?;
+    let controller = connect(&words(args, opener.options(), &remote, address))?;
+    let nsid = remote.nsid.unwrap_or(1);
+    let nqn = remote.nqn.unwrap_or_default();
+    let found = wait_for_disk(&nqn, nsid);
+    let geometry = disk.geometry();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let written = found.and_then(|device| {
+        let record = Record {
+            id: claim.id,
+            name: claim.name.clone(),
+            device,
+            front_end: WORD.to_owned(),
+            uri: without_secrets(&args.uri),
+            subsystem: Some(nqn),
+            controller: Some(controller.clone()),
+            size_bytes: geometry.bytes(),
+            block_bytes: geometry.block_bytes,
+            read_only: geometry.read_only,
+            pid: 0,
+            since: since.map_or(0, |since| since.as_secs()),
+        };
+        if let Some(file) = &args.devid_file {
+            record.write_device(file)?;
+        }
+        claim.write(&record)?;
+        Ok(record)
+    });
+    match written {
+        Ok(record) => {
+            claim.keep(true);
+            Ok(state(&record))
+        }
+        Err(failure) => {
+            let _it_goes_anyhow = delete(&controller);
+            Err(failure)
+        }
+    }
+}
+
+fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
+    if args.foreground || args.socket.is_some() || args.read_only {
+        let sentence = "--as kernel leaves nothing running: --foreground, --socket and --read-only are for others";
+        return Err(Failure::usage(sentence));
+    }
+    if !is_root() {
+        return Err(Failure::usage(
+            "--as kernel needs root, as `nvme connect` does",
+        ));
+    }
+    match OpenOptions::new().read(true).write(true).open(FABRICS) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::usage(format!(
+            "{FABRICS}: {error}: the kernel has no NVMe/TCP host here; load it (modprobe nvme-tcp), or leave out --as"
+        ))),
+    }
+}
+
+/// Where our host has found the disk.
+fn place(disk: &dyn Device) -> Result<(Remote, SocketAddr), Failure> {
+    let other = || Failure::usage("--as kernel is for an nvme+tcp:// disk without options of ours");
+    let spec = Spec::parse(&disk.identity().name).map_err(|_| other())?;
+    let Disk::Remote(remote) = spec.disk else {
+        return Err(other());
+    };
+    if remote.scheme != "nvme+tcp" || remote.nqn.is_none() {
+        return Err(other());
+    }
+    let port = remote.port.unwrap_or(fabrix_host::DEFAULT_PORT);
+    let found = (remote.host.as_str(), port).to_socket_addrs();
+    let address = found.ok().and_then(|mut found| found.next());
+    Ok((remote, address.ok_or_else(other)?))
+}
+
+/// What the kernel is told: the words of `nvme connect`.
+fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketAddr) -> String {
+    let given = &args.remote;
+    let seconds = |time: Duration| time.as_secs_f64().ceil();
+    let nqn = remote.nqn.as_deref().unwrap_or_default();
+    let mut words = format!(
+        "transport=tcp,traddr={},trsvcid={},nqn={nqn},hostnqn={},hostid={},nr_io_queues={},queue_size={},\
+         keep_alive_tmo={}",
+        address.ip(),
+        address.port(),
+        options.host.as_str(),
+        uuid(options.host_id),
+        given.nr_io_queues,
+        given.queue_size.max(QUEUE_SIZE_MIN),
+        seconds(given.keep_alive_tmo),
+    );
+    match given.ctrl_loss_tmo.0 {
+        None => words += ",ctrl_loss_tmo=-1",
+        Some(time) => words += &format!(",ctrl_loss_tmo={}", seconds(time)),
+    }
+    words += &format!(",fast_io_fail_tmo={}", seconds(given.fast_io_fail_tmo));
+    if let Some(delay) = given.reconnect_delay {
+        words += &format!(",reconnect_delay={}", seconds(delay).max(1.0));
+    }
+    if let Some(local) = given.host_traddr {
+        words += &format!(",host_traddr={local}");
+    }
+    for (word, wanted) in [
+        ("hdr_digest", given.hdr_digest),
+        ("data_digest", given.data_digest),
+    ] {
+        if wanted {
+            words = format!("{words},{word}");
+        }
+    }
+    words
+}
+
+fn uuid(id: [u8; 16]) -> String {
+    let number = format!("{:032x}", u128::from_be_bytes(id));
+    let part = |from: usize, to: usize| &number[from..to];
+    [
+        part(0, 8),
+        part(8, 12),
+        part(12, 16),
+        part(16, 20),
+        part(20, 32),
+    ]
+    .join("-")
+}
+
+/// Asks for a controller, and gives its name.
+/// Source: the kernel's drivers/nvme/host/fabrics.c, what it takes and gives.
+fn connect(words: &str) -> Result<String, Failure> {
+    let cannot = |error: std::io::Error| {
+        let hint = match error.raw_os_error() {
+            Some(EALREADY) => {
+                ": the kernel is connected there already; `nvme list-subsys` shows it"
+            }
+            _ => "; `dmesg` says more",
+        };
+        Failure::new(
+            Kind::Connect,
+            format!("the kernel does not connect: {error}{hint}"),
+        )
+    };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(FABRICS)
+        .map_err(cannot)?;
+    file.write_all(words.as_bytes()).map_err(cannot)?;
+    let mut told = [0; 256];
+    let bytes = file.read(&mut told).map_err(cannot)?;
+    let told = String::from_utf8_lossy(&told[..bytes]);
+    let instance = told
+        .split(',')
+        .find_map(|word| word.trim().strip_prefix("instance="));
+    let instance = instance.and_then(|number| number.parse::<u32>().ok());
+    let instance =
+        instance.ok_or_else(|| Failure::io(format!("{FABRICS} answers `{}`", told.trim())))?;
+    Ok(format!("nvme{instance}"))
+}
+
+fn wait_for_disk(nqn: &str, nsid: u32) -> Result<PathBuf, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(device) = disk_of(nqn, nsid) {
+            return Ok(device);
+        }
+        if Instant::now() > until {
+            return Err(Failure::io(format!(
+                "the kernel is connected and shows no disk for namespace {nsid}; `dmesg` says why"
+            )));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The block device of a namespace.
+fn disk_of(nqn: &str, nsid: u32) -> Option<PathBuf> {
+    let disks = fs::read_dir(DISKS).ok()?;
+    disks.flatten().find_map(|disk| {
+        let folder = disk.path();
+        let name = disk.file_name();
+        let is_it = name.to_string_lossy().starts_with("nvme")
+            && text(&folder.join("nsid")) == Some(nsid.to_string())
+            && text(&folder.join("device/subsysnqn")).as_deref() == Some(nqn);
+        // The paths of a disk with several stand there too, and are not to be opened.
+        let device = Path::new("/dev").join(name);
+        (is_it && device.exists()).then_some(device)
+    })
+}
+
+fn text(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// Whether the controller of a record is still there, and still the one.
+pub(crate) fn lives(record: &Record) -> bool {
+    let Some(controller) = &record.controller else {
+        return false;
+    };
+    let nqn = text(&Path::new(CONTROLLERS).join(controller).join("subsysnqn"));
+    nqn.is_some() && nqn == record.subsystem
+}
+
+/// What the kernel says of a disk, and what is known of it.
+pub(crate) fn state(record: &Record) -> Value {
+    let mut all = serde_json::to_value(record).unwrap_or_default();
+    let controller = Path::new(CONTROLLERS).join(record.controller.as_deref().unwrap_or_default());
+    let state = text(&controller.join("state")).unwrap_or_default();
+    let word = match state.as_str() {
+        "live" => "attached",
+        "new" | "connecting" | "resetting" => "reconnecting",
+        "" => "dead",
+        _ => "lost",
+    };
+    let address = text(&controller.join("address")).unwrap_or_default();
+    all["state"] = json!(word);
+    all["paths"] = json!([{ "address": address, "state": state }]);
+    let Some(name) = record.device.file_name() else {
+        return all;
+    };
+    let folder = Path::new(DISKS).join(name);
+    let number = |path: &str| text(&folder.join(path))?.parse::<u64>().ok();
+    if let Some(sectors) = number("size") {
+        all["size_bytes"] = json!(sectors * SECTOR_BYTES);
+    }
+    let sums = text(&folder.join("stat")).unwrap_or_default();
+    let sums: Vec<u64> = sums
+        .split_whitespace()
+        .map(|sum| sum.parse().unwrap_or(0))
+        .collect();
+    for (kind, at) in [("read", 0), ("write", 4)] {
+        if let (Some(requests), Some(sectors)) = (sums.get(at), sums.get(at + 2)) {
+            all[kind] = json!({ "requests": requests, "bytes": sectors * SECTOR_BYTES });
+        }
+    }
+    all
+}
+
+/// Takes a disk away: politely only when nobody uses it.
+pub(crate) fn detach(record: &Record, force: bool) -> Result<(), Failure> {
+    let claimed = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_EXCL)
+        .open(&record.device);
+    match claimed {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy && !force => {
+            return Err(in_use(
+                &record.device,
+                "it is mounted, or another driver has claimed it",
+            ));
+        }
+        Ok(device) if !force => {
+            let synced = device.sync_all();
+            synced.map_err(|error| Failure::io(format!("{}: {error}", record.device.display())))?;
+        }
+        _ => {}
+    }
+    delete(record.controller.as_deref().unwrap_or_default())
+}
+
+fn delete(controller: &str) -> Result<(), Failure> {
+    let path = Path::new(CONTROLLERS)
+        .join(controller)
+        .join("delete_controller");
+    let deleted = File::options()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(b"1"));
+    match deleted {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Failure::io(format!("{}: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+const O_EXCL: i32 = fabrix_rt::errno::O_EXCL;
+const EALREADY: i32 = 114;
+/// The kernel takes no shorter queues.
+const QUEUE_SIZE_MIN: u16 = 16;
+/// What the kernel counts sizes in.
+const SECTOR_BYTES: u64 = 512;

@@ -1,0 +1,48 @@
+//! A ublk device outlives the process that served it: which record such a device belongs to, and whether the disk that
+//! is to be attached now is the one that its users wait for.
+
+use fabrix_attach::ublk::{self, Left};
+use fabrix_block::spec::without_secrets;
+
+use super::records::{Found, Record, Records};
+use crate::args::{AttachArgs, FrontEnd};
+use crate::failure::Failure;
+
+/// What is to be taken over: the record of the name that was given; without a name that of the same disk.
+///
+/// # Errors
+/// The name belongs to a device whose users wait for another disk: attached under that name, this one would be taken
+/// for theirs.
+pub(crate) fn find(records: &Records, args: &AttachArgs) -> Result<Option<Record>, Failure> {
+    let waits = |found: &Found| !found.alive && waits(&found.record);
+    let mut left = records.all()?.into_iter().filter(waits);
+    let Some(name) = &args.name else {
+        let found = left.find(|found| is_meant(&found.record, args));
+        return Ok(found.map(|found| found.record));
+    };
+    match left.find(|found| found.record.name == *name) {
+        None => Ok(None),
+        Some(found) if is_meant(&found.record, args) => Ok(Some(found.record)),
+        Some(found) => Err(Failure::usage(format!(
+            "the name {name} belongs to {}, whose process has died and whose users wait for {}: attach that to go on, \
+             or `fabrix detach {name}`",
+            found.record.device.display(),
+            found.record.uri
+        ))),
+    }
+}
+
+/// Whether the record's process has left a device behind.
+pub(crate) fn waits(record: &Record) -> bool {
+    record.front_end == FRONT_END
+        && ublk::left(&record.device, ublk::mark(&record.name)) == Left::Waiting
+}
+
+fn is_meant(record: &Record, args: &AttachArgs) -> bool {
+    record.uri == without_secrets(&args.uri)
+        && matches!(args.front_end, FrontEnd::Auto | FrontEnd::Ublk)
+        && args.socket.is_none()
+}
+
+/// The word of a record for this front end.
+pub(crate) const FRONT_END: &str = "ublk";

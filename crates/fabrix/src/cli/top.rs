@@ -1,0 +1,233 @@
+//! `fabrix top`: what attached disks and exports do, as a table that is drawn again and again.
+//!
+//! Asks the control sockets and subtracts. On a terminal it has a screen of its own, which goes however it ends; else
+//! one table, or one line of JSON, follows the other.
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use fabrix_rt::terminal::KeyByKey;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::terminal::{print, print_on, say};
+use crate::api::{Client, attachment, socket_path};
+use crate::args::{Format, TopArgs};
+use crate::attached::records::Records;
+use crate::counters::{Moment, Rates};
+use crate::failure::Failure;
+
+/// A disk at one moment.
+struct Row {
+    /// What tells it from others, from one moment to the next.
+    key: String,
+    told: Value,
+    moment: Moment,
+}
+
+pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, Failure> {
+    let is_screen = args.output == Format::Text
+        && std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal();
+    let (tell, told) = channel();
+    stop_signals(tell.clone())?;
+    let _screen = is_screen.then(|| Screen::begin(tell)).transpose()?;
+    let mut earlier = (Instant::now(), look(args)?);
+    let mut left = args.count;
+    while left != Some(0) && !is_over(&told, args.interval) {
+        let now = (Instant::now(), look(args)?);
+        let took = now.0 - earlier.0;
+        let rows: Vec<(Value, Rates)> = now
+            .1
+            .iter()
+            .map(|row| (row.told.clone(), rates(row, &earlier.1, took)))
+            .collect();
+        let goes_on = print_on(&match args.output {
+            Format::Json => format!("{}\n", as_json(&rows, took)),
+            Format::Text if is_screen => format!("{CLEAR}{}", table(&rows).replace('\n', "\r\n")),
+            Format::Text => table(&rows) + "\n",
+        })?;
+        if !goes_on {
+            break;
+        }
+        earlier = now;
+        left = left.map(|left| left - 1);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for the next moment; true: somebody has asked for the end.
+fn is_over(told: &Receiver<()>, interval: Duration) -> bool {
+    !matches!(told.recv_timeout(interval), Err(RecvTimeoutError::Timeout))
+}
+
+fn rates(row: &Row, earlier: &[Row], took: Duration) -> Rates {
+    let before = earlier.iter().find(|before| before.key == row.key);
+    // What has just come has done all that it did in this time.
+    let nothing = Moment::default();
+    row.moment
+        .since(before.map_or(&nothing, |before| &before.moment), took)
+}
+
+/// Asks all sockets. One that does not answer is left out: it may be gone.
+fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    // Who only asks exports needs no place for attachments.
+    let records = match Records::open() {
+        Ok(records) => Some(records),
+        Err(_) if !args.api.is_empty() => None,
+        Err(failure) => return Err(failure),
+    };
+    for found in records
+        .iter()
+        .map(Records::all)
+        .collect::<Result<Vec<_>, _>>()?
+        .concat()
+    {
+        let Some(records) = records.as_ref().filter(|_| found.alive) else {
+            continue;
+        };
+        let socket = records.socket(&found.record.name);
+        let client = Client::new(socket, "the process of this attachment");
+        if let Ok(told) = client.ask("GET", attachment::COUNTERS, &json!({})) {
+            rows.push(Row {
+                key: format!("{} {}", found.record.name, found.record.pid),
+                moment: Moment::read(&told["counters"]),
+                told: json!({
+                    "kind": "attachment",
+                    "name": told["name"],
+                    "where": told["device"],
+                    "state": told["state"],
+                    "reconnects": told["reconnects"],
+                }),
+            });
+        }
+    }
+    for api in &args.api {
+        let told = Client::new(socket_path(api), "`fabrix serve --api`").ask(
+            "GET",
+            "/v1/counters",
+            &json!({}),
+        )?;
+        for export in told["exports"].as_array().map_or(&[][..], Vec::as_slice) {
+            rows.push(Row {
+                key: format!("{api} {} {}", export["nsid"], export["uuid"]),
+                moment: Moment::read(&export["counters"]),
+                told: json!({
+                    "kind": "export",
+                    "name": format!("nsid {}", export["nsid"]),
+                    "where": export["disk"],
+                    "state": "served",
+                    "reconnects": 0,
+                }),
+            });
+        }
+    }
+    Ok(rows)
+}
+
+fn as_json(rows: &[(Value, Rates)], took: Duration) -> Value {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let row = |(told, rates): &(Value, Rates)| {
+        let mut row = told.clone();
+        if let (Some(row), Value::Object(rates)) = (row.as_object_mut(), rates.json()) {
+            row.extend(rates);
+        }
+        row
+    };
+    json!({
+        "schema": 1,
+        "time": time.map_or(0.0, |time| time.as_secs_f64()),
+        "interval_s": took.as_secs_f64(),
+        "disks": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+fn table(rows: &[(Value, Rates)]) -> String {
+    let mut text = line(
+        ["name", "where", "state"],
+        &[
+            "r/s", "w/s", "rMB/s", "wMB/s", "depth", "p50 us", "p99 us", "err", "reconn",
+        ]
+        .map(str::to_owned),
+    );
+    for (told, rates) in rows {
+        let word = |key: &str| told[key].as_str().unwrap_or_default();
+        let us = |ns: u64| format!("{:.0}", ns as f64 / 1e3);
+        text += &line(
+            [word("name"), word("where"), word("state")],
+            &[
+                format!("{:.0}", rates.read_iops),
+                format!("{:.0}", rates.write_iops),
+                format!("{:.1}", rates.read_bytes_per_s / 1e6),
+                format!("{:.1}", rates.write_bytes_per_s / 1e6),
+                format!("{:.1}", rates.queue_depth),
+                us(rates.p50_ns),
+                us(rates.p99_ns),
+                rates.errors.to_string(),
+                told["reconnects"].to_string(),
+            ],
+        );
+    }
+    if rows.is_empty() {
+        text += "(nothing is attached, and no export was named with --api)\n";
+    }
+    text
+}
+
+fn line([name, place, state]: [&str; 3], numbers: &[String; 9]) -> String {
+    let numbers: String = numbers
+        .iter()
+        .map(|number| format!(" {number:>8}"))
+        .collect();
+    format!("{name:<12} {place:<24} {state:<12}{numbers}\n")
+}
+
+/// A screen of our own on the terminal, and keys that come one by one; both are given back at the end.
+struct Screen {
+    _keys: KeyByKey,
+}
+
+impl Screen {
+    fn begin(tell: Sender<()>) -> Result<Self, Failure> {
+        let keys =
+            KeyByKey::begin().map_err(|error| Failure::io(format!("the terminal: {error}")))?;
+        std::thread::spawn(move || {
+            for key in std::io::stdin().lock().bytes() {
+                if matches!(key, Ok(b'q' | b'Q' | 3 | 27) | Err(_)) {
+                    break;
+                }
+            }
+            let _it_is_over = tell.send(());
+        });
+        print(ENTER)?;
+        Ok(Self { _keys: keys })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Err(failure) = print(LEAVE) {
+            say(failure);
+        }
+    }
+}
+
+fn stop_signals(tell: Sender<()>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::io(format!("cannot wait for signals: {error}")))?;
+    std::thread::spawn(move || {
+        signals.forever().next();
+        let _it_is_over = tell.send(());
+    });
+    Ok(())
+}
+
+/// The other screen, without a cursor; and back. Source: ECMA-48 and xterm's control sequences.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// To the first line, and nothing on the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";

@@ -1,0 +1,156 @@
+//! How the values of bars become places: from zero, or by decades, with round ticks.
+
+use super::number::grouped;
+
+/// How values become places.
+pub(super) enum Scale {
+    /// From zero; the axis names its ticks with a suffix.
+    Linear {
+        end: f64,
+        ticks: Vec<f64>,
+        suffix: &'static str,
+    },
+    /// Decades.
+    Log {
+        begin: f64,
+        end: f64,
+        ticks: Vec<f64>,
+    },
+}
+
+impl Scale {
+    /// From zero to the greatest value.
+    pub(super) fn linear(greatest: f64, suffix: &'static str) -> Self {
+        let greatest = if greatest.is_finite() && greatest > 0.0 {
+            greatest
+        } else {
+            1.0
+        };
+        let end = greatest;
+        let step = step(greatest);
+        let ticks = (0..=TICKS_MAX)
+            .map(|tick| f64::from(tick) * step)
+            .take_while(|value| *value <= greatest);
+        Self::Linear {
+            end,
+            ticks: ticks.collect(),
+            suffix,
+        }
+    }
+
+    /// Decades around the values.
+    pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let positive = values.filter(|value| *value > 0.0 && value.is_finite());
+        let least = positive.clone().fold(f64::INFINITY, f64::min);
+        let greatest = positive.fold(0.0, f64::max);
+        let (least, greatest) = if least <= greatest {
+            (least, greatest)
+        } else {
+            (1.0, 10.0)
+        };
+        let (first, last) = (least.log10().floor(), greatest.log10().ceil());
+        let decades = (last - first).max(1.0);
+        let apart = (decades / 4.0).ceil().max(1.0);
+        let ticks = (0..=TICKS_MAX)
+            .map(|tick| f64::from(tick) * apart)
+            .take_while(|tick| *tick <= decades);
+        Self::Log {
+            begin: 10f64.powf(first),
+            end: 10f64.powf(first + decades),
+            ticks: ticks.map(|tick| 10f64.powf(first + tick)).collect(),
+        }
+    }
+
+    /// The place of a value as a part of the scale.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let part = match self {
+            Self::Linear { end, .. } => value / end,
+            Self::Log { begin, end, .. } => (value.max(*begin) / begin).ln() / (end / begin).ln(),
+        };
+        if part.is_finite() {
+            part.clamp(0.0, 1.0)
+        } else {
+            0.0
+        }
+    }
+
+    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
+        let (Self::Linear { ticks, .. } | Self::Log { ticks, .. }) = self;
+        ticks.iter().map(|value| (*value, self.tick_text(*value)))
+    }
+
+    fn tick_text(&self, value: f64) -> String {
+        match self {
+            Self::Linear { suffix, .. } if value >= 1e9 => {
+                format!("{}G{suffix}", trimmed(value / 1e9))
+            }
+            Self::Linear { suffix, .. } if value >= 1e6 => {
+                format!("{}M{suffix}", trimmed(value / 1e6))
+            }
+            Self::Linear { suffix, .. } if value >= 1e4 => {
+                format!("{}k{suffix}", trimmed(value / 1e3))
+            }
+            Self::Linear { suffix, .. } if value >= 1e3 => format!("{}{suffix}", grouped(value)),
+            Self::Linear { suffix, .. } => format!("{}{suffix}", trimmed(value)),
+            Self::Log { .. } if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
+            Self::Log { .. } if value >= 1e4 => format!("{}k", trimmed(value / 1e3)),
+            Self::Log { .. } if value >= 1.0 => grouped(value),
+            Self::Log { .. } => trimmed(value),
+        }
+    }
+}
+
+/// A round distance of ticks: 1, 2, 2.5 or 5 times a power of ten, two to four of them.
+fn step(greatest: f64) -> f64 {
+    let least = greatest / 4.0;
+    let power = 10f64.powf(least.log10().floor());
+    let rounds = [1.0, 2.0, 2.5, 5.0].map(|times| times * power);
+    let step = rounds.into_iter().find(|step| *step >= least);
+    step.unwrap_or(10.0 * power)
+}
+
+/// At most three decimals, none that is zero.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+const TICKS_MAX: u32 = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        for greatest in [0.7, 1.0, 3.2, 97.0, 458_958.0, 8_226.06, 1e9] {
+            let Scale::Linear { ticks, end, .. } = Scale::linear(greatest, "") else {
+                panic!("it is linear")
+            };
+            assert!((3..=5).contains(&ticks.len()), "{greatest}: {ticks:?}");
+            assert!(ticks.iter().all(|tick| *tick <= end));
+        }
+    }
+
+    #[test]
+    fn decades_surround_the_values() {
+        let Scale::Log { begin, ticks, .. } = Scale::log([0.6, 52.0, 140.0].into_iter()) else {
+            panic!("it is log")
+        };
+        assert!((begin - 0.1).abs() < 1e-12);
+        assert_eq!(ticks.len(), 5, "0.1 to 1000");
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_draw_nothing_strange() {
+        for scale in [
+            Scale::linear(f64::NAN, ""),
+            Scale::linear(0.0, ""),
+            Scale::log(std::iter::empty()),
+        ] {
+            for value in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300] {
+                assert!((0.0..=1.0).contains(&scale.place(value)));
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The charts of the demonstration's page: each workload's two sides, local and remote.
+
+use fabrix_bench::matrix::{Cell, Matrix, Row};
+
+use super::number::{cores, grouped, percent, short};
+use super::scale::Scale;
+use super::svg::{Chart, Group, Line, Mark, draw};
+
+fn card(title: &str, unit: &str, legend: &[(&str, &str)], chart: &Chart) -> String {
+    let keys: Vec<String> = legend
+        .iter()
+        .map(|(class, name)| format!("<span class=\"key {class}\"></span>{name} "))
+        .collect();
+    format!(
+        "<section class=\"card\">\n<h2>{title} <small>{unit}</small></h2>\n<p class=\"legend\">{}</p>\n{}</section>\n",
+        keys.concat(),
+        draw(chart)
+    )
+}
+
+const SIDES: [(&str, &str); 2] = [("local", "local"), ("remote", "remote")];
+
+pub(super) fn iops(matrix: &Matrix) -> String {
+    let rows = rows(matrix, |name| name.starts_with("4k"));
+    let chart = pairs(
+        "Requests per second of the 4 KiB workloads",
+        &rows,
+        |cell| cell.iops,
+        grouped,
+    );
+    card(
+        "IOPS, 4 KiB",
+        "requests per second, more is better",
+        &SIDES,
+        &chart,
+    )
+}
+
+pub(super) fn bandwidth(matrix: &Matrix) -> String {
+    let rows = rows(matrix, |name| !name.starts_with("4k"));
+    let chart = pairs(
+        "Bandwidth of the 64 and 8 KiB workloads",
+        &rows,
+        |cell| cell.bw_bytes / 1e6,
+        short,
+    );
+    card(
+        "Bandwidth, 64 and 8 KiB",
+        "MB/s (10<sup>6</sup> bytes), more is better",
+        &SIDES,
+        &chart,
+    )
+}
+
+fn rows(matrix: &Matrix, wanted: fn(&str) -> bool) -> Vec<&Row> {
+    matrix.rows.iter().filter(|row| wanted(&row.name)).collect()
+}
+
+/// One bar for each side of each row.
+fn pairs(label: &str, rows: &[&Row], value: fn(&Cell) -> f64, text: fn(f64) -> String) -> Chart {
+    let greatest = rows
+        .iter()
+        .flat_map(|row| [value(&row.local), value(&row.remote)])
+        .fold(0.0, f64::max);
+    let line = |class, cell: &Cell| Line {
+        marks: vec![Mark::Bar {
+            class,
+            from: 0.0,
+            to: value(cell),
+        }],
+        label: text(value(cell)),
+    };
+    let group = |row: &&Row| Group {
+        name: row.name.clone(),
+        lines: vec![line("local", &row.local), line("remote", &row.remote)],
+    };
+    let groups = rows.iter().map(group).collect();
+    Chart {
+        label: label.into(),
+        scale: Scale::linear(greatest, ""),
+        rule: None,
+        groups,
+    }
+}
+
+pub(super) fn ratio(matrix: &Matrix) -> String {
+    let of = |row: &Row| row.ratio().unwrap_or(0.0) * 100.0;
+    let greatest = matrix.rows.iter().map(of).fold(100.0, f64::max);
+    let group = |row: &Row| Group {
+        name: row.name.clone(),
+        lines: vec![Line {
+            marks: vec![Mark::Bar {
+                class: "remote",
+                from: 0.0,
+                to: of(row),
+            }],
+            label: percent(row.ratio()),
+        }],
+    };
+    let groups = matrix.rows.iter().map(group).collect();
+    let label = "Remote requests per second in percent of local ones".into();
+    let chart = Chart {
+        label,
+        scale: Scale::linear(greatest, "%"),
+        rule: Some(100.0),
+        groups,
+    };
+    card(
+        "Remote / local",
+        "IOPS; the line is the local disk",
+        &SIDES[1..],
+        &chart,
+    )
+}
+
+pub(super) fn latency(matrix: &Matrix) -> String {
+    let values = matrix.rows.iter().flat_map(|row| [row.local, row.remote]);
+    let values = values.flat_map(|cell| [cell.mean_us, cell.p99_us]);
+    let line = |class, cell: &Cell| Line {
+        marks: vec![Mark::Span {
+            class,
+            dot: cell.mean_us,
+            tick: cell.p99_us,
+        }],
+        label: format!("{} / {}", short(cell.mean_us), short(cell.p99_us)),
+    };
+    let group = |row: &Row| Group {
+        name: row.name.clone(),
+        lines: vec![line("local", &row.local), line("remote", &row.remote)],
+    };
+    let groups = matrix.rows.iter().map(group).collect();
+    let label = "Mean and 99th percentile of the latency".into();
+    let chart = Chart {
+        label,
+        scale: Scale::log(values),
+        rule: None,
+        groups,
+    };
+    card(
+        "Latency",
+        "&#181;s, dot: mean, tick: 99th percentile; logarithmic, less is better",
+        &SIDES,
+        &chart,
+    )
+}
+
+pub(super) fn cpu(matrix: &Matrix) -> String {
+    let total = |cell: &Cell| cell.cpu_initiator + cell.cpu_target.unwrap_or(0.0);
+    let greatest = matrix
+        .rows
+        .iter()
+        .flat_map(|row| [total(&row.local), total(&row.remote)])
+        .fold(0.0, f64::max);
+    let line = |class, cell: &Cell| Line {
+        marks: vec![
+            Mark::Bar {
+                class,
+                from: 0.0,
+                to: cell.cpu_initiator,
+            },
+            Mark::Bar {
+                class: "target",
+                from: cell.cpu_initiator,
+                to: total(cell),
+            },
+        ],
+        label: cpu_label(cell),
+    };
+    let group = |row: &Row| Group {
+        name: row.name.clone(),
+        lines: vec![line("local", &row.local), line("remote", &row.remote)],
+    };
+    let groups = matrix.rows.iter().map(group).collect();
+    let label = "Cores kept busy by initiator and target".into();
+    let chart = Chart {
+        label,
+        scale: Scale::linear(greatest, ""),
+        rule: None,
+        groups,
+    };
+    let legend = [
+        ("local", "local"),
+        ("remote", "remote: initiator"),
+        ("target", "remote: target"),
+    ];
+    card("CPU", "cores busy, less is better", &legend, &chart)
+}
+
+fn cpu_label(cell: &Cell) -> String {
+    match cell.cpu_target {
+        Some(target) => format!(
+            "{} + {}",
+            cores(Some(cell.cpu_initiator)),
+            cores(Some(target))
+        ),
+        None => cores(Some(cell.cpu_initiator)),
+    }
+}

@@ -1,0 +1,139 @@
+//! What a target says in its responses, as values: flags, reasons, outcomes, events and statuses.
+//!
+//! Source: RFC 7143, section 11 "iSCSI PDU Formats".
+
+/// S of a Data-In: it bears the status, and no SCSI Response follows.
+pub const DATA_IN_STATUS: u8 = 0x01;
+/// O of a Data-In or SCSI Response: the command had more to move than the initiator expected.
+pub const RESIDUAL_OVERFLOW: u8 = 0x04;
+/// U of a Data-In or SCSI Response: the command moved less than the initiator expected.
+pub const RESIDUAL_UNDERFLOW: u8 = 0x02;
+
+/// Why a PDU is rejected.
+///
+/// Source: RFC 7143, section 11.17.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RejectReason {
+    /// The data digest differs from the data.
+    DataDigest = 0x02,
+    /// SNACK, where there is no recovery.
+    Snack = 0x03,
+    /// A PDU that may not come now.
+    Protocol = 0x04,
+    /// A PDU that is not known here.
+    CommandNotSupported = 0x05,
+    /// More immediate commands at once than there is room for.
+    TooManyImmediate = 0x06,
+    /// The Initiator Task Tag is that of a task in progress.
+    TaskInProgress = 0x07,
+    /// A field has a value that it may not have.
+    InvalidField = 0x09,
+}
+
+/// What became of a task management function.
+///
+/// Source: RFC 7143, section 11.6.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TaskManagementOutcome {
+    /// Function complete.
+    Complete = 0,
+    /// Task does not exist.
+    NoSuchTask = 1,
+    /// LUN does not exist.
+    NoSuchLun = 2,
+    /// Task still allegiant.
+    StillAllegiant = 3,
+    /// Task allegiance reassignment not supported.
+    ReassignNotSupported = 4,
+    /// Task management function not supported.
+    NotSupported = 5,
+    /// Function authorization failed.
+    NotAuthorized = 6,
+    /// Function rejected.
+    Rejected = 255,
+}
+
+/// What became of a logout.
+///
+/// Source: RFC 7143, section 11.15.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LogoutOutcome {
+    /// Connection or session closed successfully.
+    Closed = 0,
+    /// CID not found.
+    NoSuchConnection = 1,
+    /// Connection recovery is not supported.
+    RecoveryNotSupported = 2,
+}
+
+/// What a target says unasked.
+///
+/// Source: RFC 7143, section 11.9.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvent {
+    /// The target asks for a logout within so many seconds.
+    LogoutRequested {
+        /// Until the target drops the connection, in seconds.
+        within_s: u16,
+    },
+    /// The target drops this connection.
+    ConnectionDropped {
+        /// Before the initiator may come back, in seconds.
+        time2wait_s: u16,
+        /// How long its tasks are kept, in seconds.
+        time2retain_s: u16,
+    },
+    /// The target drops all connections of the session.
+    SessionDropped {
+        /// Before the initiator may come back, in seconds.
+        time2wait_s: u16,
+        /// How long its tasks are kept, in seconds.
+        time2retain_s: u16,
+    },
+}
+
+/// What the last step of a login says: class in the upper byte, detail in the lower one.
+///
+/// Source: RFC 7143, section 11.13.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LoginStatus(pub u16);
+
+impl LoginStatus {
+    /// The login goes on, or has succeeded.
+    pub const SUCCESS: Self = Self(0x0000);
+    /// The target is, for now, at the address that follows as text.
+    pub const MOVED_TEMPORARILY: Self = Self(0x0101);
+    /// The target is, for good, at the address that follows as text.
+    pub const MOVED_PERMANENTLY: Self = Self(0x0102);
+    /// Initiator error, of another kind than those below.
+    pub const INITIATOR_ERROR: Self = Self(0x0200);
+    /// Authentication failure.
+    pub const AUTHENTICATION_FAILURE: Self = Self(0x0201);
+    /// The initiator is not allowed to use this target.
+    pub const FORBIDDEN: Self = Self(0x0202);
+    /// The target is not known here.
+    pub const NOT_FOUND: Self = Self(0x0203);
+    /// The target was here and will not come back.
+    pub const REMOVED: Self = Self(0x0204);
+    /// No version of the protocol is common to both.
+    pub const UNSUPPORTED_VERSION: Self = Self(0x0205);
+    /// Too many connections of this session.
+    pub const TOO_MANY_CONNECTIONS: Self = Self(0x0206);
+    /// A key that must be there is missing.
+    pub const MISSING_PARAMETER: Self = Self(0x0207);
+    /// The session type is not known.
+    pub const SESSION_TYPE: Self = Self(0x0209);
+    /// The session that the connection wants to join does not exist.
+    pub const NO_SUCH_SESSION: Self = Self(0x020A);
+    /// A PDU other than a Login Request.
+    pub const INVALID_DURING_LOGIN: Self = Self(0x020B);
+    /// Target error, of another kind than those below.
+    pub const TARGET_ERROR: Self = Self(0x0300);
+    /// The target does not work at the moment.
+    pub const UNAVAILABLE: Self = Self(0x0301);
+    /// The target has no room for another session.
+    pub const OUT_OF_RESOURCES: Self = Self(0x0302);
+}

@@ -1,0 +1,261 @@
+//! One queue as its server sees it: for each tag, whose turn it is.
+//!
+//! A tag is a place for one request. Its command lies with the driver until there is a request; then the request is the
+//! server's until it answers, which gives the command back to the driver. When the device is stopped the driver gives
+//! every command back for good. Nothing here waits, allocates after the start, or sees data.
+
+use alloc::vec::Vec;
+
+use super::spec;
+
+/// One queue.
+#[derive(Debug)]
+pub struct Queue {
+    turns: Vec<Turn>,
+    /// Tags that the driver has not given back for good.
+    left: u16,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Nobody's: it was not begun.
+    New,
+    /// The driver's: its command waits for a request.
+    Driver,
+    /// The server's: it has a request to answer.
+    Server,
+    /// Nobody's any more.
+    Over,
+}
+
+/// What goes to the character device: the number of the command and the eight bytes of it that are used. The other
+/// eight would be an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// `FETCH_REQ` or `COMMIT_AND_FETCH_REQ`.
+    pub opcode: u32,
+    /// Queue and tag; result.
+    pub words: [u32; 2],
+}
+
+/// What it means that a command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// A request: its descriptor is to be read, and it is to be answered.
+    Request,
+    /// The driver has given this tag back for good; with the last of them the queue is over.
+    Gone,
+    /// The driver has refused the command: an errno. The tag is gone, and its request is answered by nobody.
+    Refused(i32),
+}
+
+impl Queue {
+    /// A queue of so many tags, none begun.
+    #[must_use]
+    pub fn new(depth: u16) -> Self {
+        Self {
+            turns: (0..depth).map(|_| Turn::New).collect(),
+            left: depth,
+        }
+    }
+
+    /// How many tags it has.
+    #[must_use]
+    pub fn depth(&self) -> u16 {
+        u16::try_from(self.turns.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The first command of a tag. None: it was begun before, or there is no such tag.
+    pub fn begin(&mut self, tag: u16) -> Option<Command> {
+        self.pass(tag, Turn::New, Turn::Driver)?;
+        Some(command(spec::FETCH_REQ, tag, 0))
+    }
+
+    /// The command of a tag has ended with `result`.
+    pub fn came(&mut self, tag: u16, result: i32) -> Came {
+        if self.pass(tag, Turn::Driver, Turn::Server).is_none() {
+            return Came::Refused(result); // no command of it was under way: nothing is believed of it
+        }
+        if result == RESULT_OK {
+            return Came::Request;
+        }
+        self.turns[usize::from(tag)] = Turn::Over;
+        self.left -= 1;
+        if result == RESULT_ABORT {
+            Came::Gone
+        } else {
+            Came::Refused(result)
+        }
+    }
+
+    /// Answers the request of a tag: bytes moved, or a negative errno. None: there is none to answer.
+    pub fn answer(&mut self, tag: u16, result: i32) -> Option<Command> {
+        self.pass(tag, Turn::Server, Turn::Driver)?;
+        Some(command(spec::COMMIT_AND_FETCH_REQ, tag, result))
+    }
+
+    /// Whether the tag has a request to answer.
+    #[must_use]
+    pub fn is_asked(&self, tag: u16) -> bool {
+        self.turns.get(usize::from(tag)) == Some(&Turn::Server)
+    }
+
+    /// Whether the driver has given every tag back for good: it wants nothing more of this server.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    fn pass(&mut self, tag: u16, from: Turn, to: Turn) -> Option<()> {
+        let turn = self.turns.get_mut(usize::from(tag))?;
+        if *turn != from {
+            return None;
+        }
+        *turn = to;
+        Some(())
+    }
+}
+
+/// The queue is the first: its number is zero.
+fn command(opcode: u32, tag: u16, result: i32) -> Command {
+    let place = [0u16.to_ne_bytes(), tag.to_ne_bytes()];
+    let place = u32::from_ne_bytes([place[0][0], place[0][1], place[1][0], place[1][1]]);
+    Command {
+        opcode,
+        words: [place, result.cast_unsigned()],
+    }
+}
+
+const RESULT_OK: i32 = 0;
+/// -ENODEV: the device was stopped.
+const RESULT_ABORT: i32 = -19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The driver's side, as far as a server can see it: commands held, requests given out, answers heard.
+    struct Driver {
+        held: Vec<bool>,
+        given: Vec<bool>,
+        answers: Vec<(u16, i32)>,
+    }
+
+    impl Driver {
+        fn new(depth: u16) -> Self {
+            Self {
+                held: alloc::vec![false; usize::from(depth)],
+                given: alloc::vec![false; usize::from(depth)],
+                answers: Vec::new(),
+            }
+        }
+
+        /// Takes a command as the kernel does: a second one for a tag is refused.
+        fn take(&mut self, command: Command) -> Result<(), i32> {
+            let [place, result] = command.words.map(u32::to_ne_bytes);
+            assert_eq!(place[..2], [0, 0], "the only queue");
+            let tag = u16::from_ne_bytes([place[2], place[3]]);
+            let at = usize::from(tag);
+            if self.held[at] {
+                return Err(-16);
+            }
+            match command.opcode {
+                spec::FETCH_REQ => {}
+                spec::COMMIT_AND_FETCH_REQ if self.given[at] => {
+                    self.given[at] = false;
+                    self.answers.push((tag, i32::from_ne_bytes(result)));
+                }
+                _ => return Err(-22),
+            }
+            self.held[at] = true;
+            Ok(())
+        }
+
+        /// A request comes at this tag.
+        fn ask(&mut self, tag: u16) -> i32 {
+            let at = usize::from(tag);
+            assert!(self.held[at], "no command waits at {tag}");
+            (self.held[at], self.given[at]) = (false, true);
+            0
+        }
+    }
+
+    fn begun(depth: u16) -> (Queue, Driver) {
+        let (mut queue, mut driver) = (Queue::new(depth), Driver::new(depth));
+        for tag in 0..depth {
+            driver.take(queue.begin(tag).expect("new")).expect("free");
+        }
+        (queue, driver)
+    }
+
+    #[test]
+    fn requests_and_answers_take_turns_at_every_tag() {
+        let (mut queue, mut driver) = begun(3);
+        for round in 0..4 {
+            for tag in [2, 0, 1] {
+                assert!(!queue.is_asked(tag));
+                assert_eq!(queue.came(tag, driver.ask(tag)), Came::Request);
+                assert!(queue.is_asked(tag));
+            }
+            for tag in 0..3 {
+                let answer = queue.answer(tag, 4096 + round).expect("it was asked");
+                driver.take(answer).expect("the command was free");
+            }
+        }
+        assert_eq!(driver.answers.len(), 12);
+        assert_eq!(driver.answers[11], (2, 4099));
+    }
+
+    #[test]
+    fn an_error_goes_to_the_driver_as_it_is() {
+        let (mut queue, mut driver) = begun(1);
+        queue.came(0, driver.ask(0));
+        driver
+            .take(queue.answer(0, -5).expect("asked"))
+            .expect("free");
+        assert_eq!(driver.answers, [(0, -5)]);
+    }
+
+    #[test]
+    fn nothing_is_answered_twice_or_unasked() {
+        let (mut queue, mut driver) = begun(2);
+        assert_eq!(queue.answer(0, 0), None);
+        queue.came(0, driver.ask(0));
+        assert!(queue.answer(0, 0).is_some());
+        assert_eq!(queue.answer(0, 0), None);
+        assert_eq!(queue.answer(7, 0), None);
+        assert_eq!(queue.begin(0), None);
+    }
+
+    #[test]
+    fn the_queue_is_over_when_every_tag_was_given_back() {
+        let (mut queue, mut driver) = begun(3);
+        queue.came(1, driver.ask(1));
+        assert_eq!(queue.came(0, RESULT_ABORT), Came::Gone);
+        assert_eq!(queue.came(2, RESULT_ABORT), Came::Gone);
+        assert!(!queue.is_over(), "a request is still unanswered");
+        driver
+            .take(queue.answer(1, 0).expect("asked"))
+            .expect("free");
+        assert_eq!(queue.came(1, RESULT_ABORT), Came::Gone);
+        assert!(queue.is_over());
+        assert_eq!(queue.answer(1, 0), None);
+    }
+
+    #[test]
+    fn a_refused_command_ends_its_tag_and_says_why() {
+        let (mut queue, _) = begun(2);
+        assert_eq!(queue.came(0, -22), Came::Refused(-22));
+        assert_eq!(queue.came(1, 1), Came::Refused(1), "what was not offered");
+        assert!(queue.is_over());
+    }
+
+    #[test]
+    fn an_ending_that_nobody_began_changes_nothing() {
+        let mut queue = Queue::new(2);
+        assert_eq!(queue.came(0, 0), Came::Refused(0));
+        assert_eq!(queue.came(9, 0), Came::Refused(0));
+        assert!(queue.begin(0).is_some() && !queue.is_over());
+    }
+}

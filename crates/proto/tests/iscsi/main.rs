@@ -1,0 +1,17 @@
+//! Both machines of iSCSI on wires in memory: every input has an outcome that was decided.
+
+mod abuse;
+mod chap;
+mod control;
+mod data;
+mod golden;
+mod host;
+mod hostile;
+mod hostile_login;
+mod initiator;
+mod login;
+mod login_wrong;
+mod states;
+mod text;
+mod window;
+mod wire;

@@ -1,0 +1,64 @@
+//! Operations of files that are run in one system call, on the shard's own thread.
+//!
+//! For whoever has nothing better (epoll), and for files that live in memory: those never wait for a device, and the
+//! kernel, which does not know that of them, would hand each operation to a thread of its own.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use super::now::{count, errno};
+use crate::Op;
+use crate::sys::file;
+
+/// Whether an operation only copies from memory to memory.
+pub(super) fn is_a_copy(op: &Op) -> bool {
+    match op {
+        Op::Read { file, .. } | Op::Write { file, .. } => file.is_in_memory(),
+        _ => false,
+    }
+}
+
+/// Runs a file's operation in place.
+pub(super) fn run_on_file(op: &mut Op) -> i32 {
+    loop {
+        let done = match op {
+            Op::Read {
+                file,
+                buf,
+                start,
+                bytes,
+                offset,
+            } => {
+                let target = &mut buf.bytes_mut()[*start..*start + *bytes];
+                file.file().read_at(target, *offset)
+            }
+            Op::Write {
+                file,
+                buf,
+                start,
+                bytes,
+                offset,
+                durable,
+            } => {
+                let source = &buf.bytes()[*start..*start + *bytes];
+                file::write_at(file.as_fd(), source, *offset, *durable)
+            }
+            Op::Sync { file } => file.file().sync_data().map(|()| 0),
+            Op::Allocate {
+                file,
+                how,
+                offset,
+                bytes,
+            } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
+            Op::GiveMessage { file, gather } => gather.wire().write(file.as_fd()),
+            // Only a ring carries these.
+            Op::DeviceCommand { .. } => return -libc::EOPNOTSUPP,
+            _ => unreachable!("`side` names no descriptor for these five only"),
+        };
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map_or_else(|error| errno(&error), count),
+        }
+    }
+}

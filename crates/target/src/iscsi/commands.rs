@@ -1,0 +1,320 @@
+//! What becomes of a command: an answer at once, a job for its disk, a change of the state that all share, or first of
+//! all its data.
+//!
+//! A part of `session`. What a CDB means is `proto`'s logical unit's to say; whether the data that is announced fits,
+//! and where it lies, is found here.
+
+use fabrix_block::Allocation;
+use fabrix_proto::Slot;
+use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::iscsi::target::{Answer as Response, SENSE_CRC_ERROR, Transfer};
+use fabrix_proto::scsi::additional::AdditionalSense;
+use fabrix_proto::scsi::cdb::{Command, Direction};
+use fabrix_proto::scsi::pages::Disk;
+use fabrix_proto::scsi::pages::capacity::LbaRun;
+use fabrix_proto::scsi::reservation::{Access, Reservations};
+use fabrix_proto::scsi::sense::Sense;
+use fabrix_proto::scsi::spec::{Opcode, Status};
+use fabrix_proto::scsi::unit::{
+    Answer, DiskOperation, Failure, Outcome, View, classify_absent, copy_status, lba_status,
+};
+
+use super::desk::Desk;
+use super::job::{Job, Source};
+use super::session::{Session, Work, number};
+use super::units::TARGET_PORT;
+use crate::disk::{Asked, Errand};
+
+impl Session {
+    /// A command has come from the initiator.
+    pub(super) fn command(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        (cdb, lun): (&[u8; 16], Lun),
+        transfer: Transfer,
+        intact: bool,
+    ) {
+        let at = number(lun).and_then(|lun| self.units.index(lun));
+        let Some(at) = at else {
+            let answer = classify_absent(&self.units.luns, cdb, &mut self.page);
+            return self.answer_page(desk, slot, None, &answer);
+        };
+        if !intact {
+            let response = Response::check_condition(&SENSE_CRC_ERROR);
+            return self.respond(desk, slot, &response);
+        }
+        let unit = &self.units.list[at];
+        let seat = &mut self.seats[at];
+        seat.refresh(&self.me);
+        let asks_reservations = cdb[0] == Opcode::PERSISTENT_RESERVE_IN.0;
+        let reservations = asks_reservations.then(|| unit.state.reservations());
+        let view = View {
+            disk: &unit.disk,
+            mode: seat.mode,
+            target: &self.units.target,
+            port: TARGET_PORT,
+            luns: &self.units.luns,
+            reservations: reservations.as_ref().unwrap_or(&NO_RESERVATIONS),
+            standing: seat.standing,
+        };
+        match view.classify(&mut seat.attentions, cdb, &mut self.page) {
+            Outcome::Answer(answer)
+                if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
+            {
+                self.answer_page(desk, slot, Some(at), &UNFIT);
+            }
+            Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
+            Outcome::Disk(operation) => {
+                self.begin(desk, slot, at, (operation, cdb), transfer);
+            }
+            Outcome::Parameters(command) => self.await_list(desk, slot, at, command, transfer),
+            Outcome::LbaStatus { lba, allocation } => {
+                self.lba_status(desk, slot, at, lba, allocation);
+            }
+            Outcome::CopyStatus { list, allocation } => {
+                let status = self.copy_status(self.units.list[at].name(), list);
+                let answer = copy_status(status.as_ref(), allocation, &mut self.page);
+                self.answer_page(desk, slot, Some(at), &answer);
+            }
+            other => self.change(desk, slot, at, other, 0),
+        }
+    }
+
+    /// The target goes: no command is begun any more.
+    pub(super) fn refuse(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+        self.respond(desk, slot, &Response::status(Status::BUSY.0, 0));
+    }
+
+    /// Fetches the parameter list of a command, or takes it if it is here.
+    fn await_list(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        command: Command,
+        transfer: Transfer,
+    ) {
+        match transfer {
+            Transfer::Inline { .. } => self.list(desk, slot, at, command, &Source::InPlace),
+            Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
+                let name = self.units.list[at].name();
+                self.set(slot, Work::FetchingList(name, command));
+            }
+            Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
+            Transfer::None | Transfer::Send { .. } => {
+                self.list(desk, slot, at, command, &Source::None);
+            }
+        }
+    }
+
+    /// A command's parameter list is here.
+    fn list(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        command: Command,
+        data: &Source,
+    ) {
+        let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
+        seat.refresh(&self.me);
+        let view = View {
+            disk: &unit.disk,
+            mode: seat.mode,
+            target: &self.units.target,
+            port: TARGET_PORT,
+            luns: &self.units.luns,
+            reservations: &NO_RESERVATIONS,
+            standing: seat.standing,
+        };
+        let moved = command.parameter_bytes().unwrap_or(0);
+        match view.parameters(&command, data.bytes(desk)) {
+            Outcome::Answer(answer) if answer.status == Status::GOOD => {
+                self.respond(desk, slot, &Response::good(moved));
+            }
+            Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
+            Outcome::Disk(operation) => {
+                let job = Job::new(&self.units.list[at], at, operation, moved);
+                self.run(desk, slot, job, Source::None);
+            }
+            Outcome::Copy(list) => self.copy(desk, slot, at, &list, moved),
+            other => self.change(desk, slot, at, other, moved),
+        }
+    }
+
+    /// Asks the disk which of its blocks hold something; runs that it tells in parts are told as one.
+    fn lba_status(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        lba: u64,
+        allocation: u32,
+    ) {
+        let unit = &self.units.list[at];
+        let channels = &desk.local.channels;
+        let same = |at: &usize| channels.added(*at) == unit.added;
+        let Some(index) = channels.index(unit.nsid).filter(same) else {
+            return self.fail(desk, slot, Some(at), Failure::Gone);
+        };
+        let mut runs: Vec<LbaRun> = Vec::new();
+        let (mut next, end) = (lba, unit.disk.blocks.min(channels.blocks(index)));
+        for _ in 0..LBA_QUESTIONS_MAX {
+            if next >= end {
+                break;
+            }
+            let run = channels.allocation(index, next).at_most(end - next);
+            let deallocated = run.allocation == Allocation::Deallocated;
+            let blocks = u32::try_from(run.blocks).unwrap_or(u32::MAX);
+            next += u64::from(blocks);
+            match runs.last_mut() {
+                Some(last) if last.deallocated == deallocated => {
+                    last.blocks = last.blocks.saturating_add(blocks);
+                    if last.blocks == u32::MAX {
+                        break;
+                    }
+                }
+                _ => runs.push(LbaRun {
+                    blocks,
+                    deallocated,
+                }),
+            }
+        }
+        let answer = lba_status(lba, allocation, runs.into_iter(), &mut self.page);
+        self.answer_page(desk, slot, Some(at), &answer);
+    }
+
+    /// What changes the state of the logical unit.
+    fn change(&mut self, desk: &mut Desk<'_>, slot: Slot, at: usize, outcome: Outcome, moved: u32) {
+        let unit = &self.units.list[at];
+        let answer = match outcome {
+            Outcome::Reserve(request) => {
+                let errand = Errand::reserve(&unit.state, &self.me, Asked::Request(request));
+                self.set(slot, Work::Changing(unit.name(), Box::new(errand), moved));
+                self.changing += 1;
+                return self.go_on_changing(desk, slot);
+            }
+            Outcome::Mode(mode) => {
+                unit.state.set_mode(&self.me, mode);
+                Answer::GOOD
+            }
+            _ => Answer::check(Sense::illegal(
+                AdditionalSense::INVALID_COMMAND_OPERATION_CODE,
+            )),
+        };
+        if answer.status == Status::GOOD {
+            return self.respond(desk, slot, &Response::good(moved));
+        }
+        self.answer_page(desk, slot, Some(at), &answer);
+    }
+
+    /// A command that is a disk's: it waits for its data, or begins.
+    fn begin(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        (operation, cdb): (DiskOperation, &[u8; 16]),
+        transfer: Transfer,
+    ) {
+        let unit = &self.units.list[at];
+        let Ok((command, _)) = Command::parse(cdb, unit.disk.features()) else {
+            return self.fail(desk, slot, Some(at), Failure::Internal);
+        };
+        let needed = command.transfer(unit.disk.block_bytes);
+        let (given, direction) = expected(transfer);
+        match (needed.direction, direction) {
+            // A read that is announced as a write has nothing to give, and nothing is taken.
+            (Direction::In, Direction::Out) => {
+                return self.respond(desk, slot, &Response::good(0));
+            }
+            (Direction::Out, Direction::In) => {
+                return self.answer_page(desk, slot, Some(at), &UNFIT);
+            }
+            _ if !needed.fits(given.into()) => {
+                return self.answer_page(desk, slot, Some(at), &UNFIT);
+            }
+            _ => {}
+        }
+        // Commands are limited by what a disk moves at once, so this fits.
+        let moved = u32::try_from(needed.bytes).unwrap_or(u32::MAX);
+        let mut job = Job::new(unit, at, operation, moved);
+        if needed.direction == Direction::Out && !job.limit_to(given.min(moved)) {
+            // Not one whole block of data: nothing is to be done, and the residual says so.
+            return self.respond(desk, slot, &Response::good(moved));
+        }
+        job.count_in(desk.local.counters());
+        match transfer {
+            Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
+                self.set(slot, Work::Fetching(job));
+            }
+            Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
+            Transfer::Inline { .. } => self.run(desk, slot, job, Source::InPlace),
+            Transfer::None | Transfer::Send { .. } => self.run(desk, slot, job, Source::None),
+        }
+    }
+
+    /// The data that a slot asked for is here.
+    pub(super) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
+        let data = desk.fetched(slot);
+        match self.take(slot) {
+            _ if !intact => {
+                let response = Response::check_condition(&SENSE_CRC_ERROR);
+                self.respond(desk, slot, &response);
+            }
+            Work::Fetching(job) if self.may_still(&job) => self.run(desk, slot, job, data),
+            Work::Fetching(job) => {
+                self.answer_page(desk, slot, Some(job.at), &Answer::CONFLICT);
+            }
+            Work::FetchingList(name, command) => match self.units.find(name) {
+                Some(at) => self.list(desk, slot, at, command, &data),
+                None => self.fail(desk, slot, None, Failure::Gone),
+            },
+            _ => self.fail(desk, slot, None, Failure::Internal),
+        }
+    }
+
+    /// Whether reservations still allow what was allowed when the command came: its data may have taken long.
+    fn may_still(&mut self, job: &Job) -> bool {
+        match self.units.find(job.name) {
+            Some(at) => !self.is_reserved(at, job.access()),
+            // Its disk is gone, which it finds out there.
+            None => true,
+        }
+    }
+
+    /// Whether somebody else's reservation forbids this of the logical unit at this place.
+    pub(super) fn is_reserved(&mut self, at: usize, access: Access) -> bool {
+        self.seats[at].conflicts(&self.me, access)
+    }
+}
+
+/// How much data the initiator announces, and which way.
+fn expected(transfer: Transfer) -> (u32, Direction) {
+    match transfer {
+        Transfer::None => (0, Direction::None),
+        Transfer::Inline { bytes } | Transfer::Fetch { bytes, .. } => (bytes, Direction::Out),
+        Transfer::Send { bytes } => (bytes, Direction::In),
+    }
+}
+
+/// Whether a command that needs nothing of its disk may come with so much data.
+fn fits(cdb: &[u8], transfer: Transfer, disk: &Disk) -> bool {
+    let (given, direction) = expected(transfer);
+    if direction != Direction::Out {
+        return true;
+    }
+    let parsed = Command::parse(cdb, disk.features());
+    parsed.map_or(true, |(command, _)| {
+        command.transfer(disk.block_bytes).fits(given.into())
+    })
+}
+
+/// So often a disk is asked for one GET LBA STATUS.
+const LBA_QUESTIONS_MAX: u32 = 256;
+
+/// The data that the initiator announces is not what the command moves.
+const UNFIT: Answer = Answer::check(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
+
+static NO_RESERVATIONS: Reservations = Reservations::new();

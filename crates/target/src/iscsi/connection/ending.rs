@@ -1,0 +1,113 @@
+//! How a connection ends: by a logout, by a drain, by a violation, or because its socket does.
+//!
+//! A part of `connection`. It leaves in this order: a goodbye, the socket, and when the kernel and the disks have given
+//! back what is theirs, the task.
+
+use fabrix_proto::iscsi::pdu::AsyncEvent;
+use fabrix_rt::Shard;
+use fabrix_transport::Ended;
+
+use super::Connection;
+use crate::Notice;
+use crate::life::Phase;
+
+impl Connection {
+    /// Answers a logout when nothing is in progress any more; leaves when all sessions are to end.
+    pub(super) fn leave_if_asked(&mut self, shard: &mut Shard) {
+        let dismissed = self.session.as_ref().is_some_and(|it| it.dismissed);
+        if dismissed && self.life.phase < Phase::Parting {
+            return self.part(shard);
+        }
+        if !self.leaving
+            || self.life.phase >= Phase::Parting
+            || self.stream.machine().slots_in_use() > 0
+        {
+            return;
+        }
+        let (machine, mut out) = self.stream.speak();
+        machine.answer_logout(&mut out);
+        self.part(shard);
+    }
+
+    /// Nothing more comes from the stream.
+    pub(super) fn ended(&mut self, shard: &mut Shard, ended: Ended) {
+        match ended {
+            Ended::Closed | Ended::Socket(_) => self.end(shard),
+            Ended::Violation(violation) => {
+                self.local.shared.notice(&Notice::Violation {
+                    peer: self.peer,
+                    what: violation.to_string(),
+                });
+                self.part(shard);
+            }
+        }
+    }
+
+    /// Lets the goodbye out and drops what still comes.
+    pub(super) fn part(&mut self, shard: &mut Shard) {
+        self.life.phase = Phase::Parting;
+        self.stream.discard();
+        self.await_parting(shard);
+        shard.flush_later(self.life.task);
+    }
+
+    /// From now on the peer has to do its part in time.
+    pub(super) fn await_parting(&mut self, shard: &mut Shard) {
+        let at = shard.now() + self.local.shared.deadlines.parting;
+        self.life.set_deadline(shard, at);
+    }
+
+    /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
+    pub(super) fn drain(&mut self, shard: &mut Shard) {
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        self.life.phase = Phase::Draining;
+        if self.session.is_some() {
+            let within = self.local.shared.deadlines.parting.as_secs().max(1);
+            let within_s = u16::try_from(within).unwrap_or(u16::MAX);
+            let (machine, mut out) = self.stream.speak();
+            machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
+        }
+        self.await_parting(shard);
+        shard.flush_later(self.life.task);
+    }
+
+    /// Whether what a draining connection waits for is not its initiator's part.
+    pub(super) fn waits_for_others(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|it| it.at_disk > 0 || it.is_stalled() || it.has_errands())
+    }
+
+    /// Closes; the task goes when the kernel and the disks have given back what is theirs.
+    pub(super) fn end(&mut self, shard: &mut Shard) {
+        if self.life.phase < Phase::Ending {
+            self.life.phase = Phase::Ending;
+            self.stream.close();
+            if let Some(session) = &mut self.session {
+                session.give_up();
+            }
+        }
+        self.leave_when_quiet(shard);
+    }
+
+    pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
+        let at_disk = self.session.as_ref().map_or(0, |session| session.at_disk);
+        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || at_disk > 0 {
+            return;
+        }
+        self.life.phase = Phase::Gone;
+        self.life.clear_deadline(shard);
+        if let Some(mut session) = self.session.take() {
+            session.leave();
+        }
+        if let Some(tsih) = self.tsih.take() {
+            self.local.shared.sessions.leave(tsih);
+            self.local.shared.notice(&Notice::LoggedOut {
+                session: tsih.get(),
+            });
+        }
+        self.local.left(self.life.task);
+        shard.remove(self.life.task);
+    }
+}

@@ -1,0 +1,115 @@
+//! What every connection of a target lives through, whatever is spoken on it: its phases, and the timers beside its
+//! stream. What is said in which phase is the protocol's.
+
+use std::time::Duration;
+
+use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
+use fabrix_transport::StreamSlots;
+
+use crate::disk::ERRAND_AGAIN;
+
+/// A connection's own slots of its task.
+pub(crate) const STREAM: StreamSlots = StreamSlots {
+    receive: 0,
+    send: 1,
+};
+const DEADLINE: u32 = 2;
+/// Its timer: try again what a disk had no room for.
+pub(crate) const RETRY: u32 = 3;
+/// Its timer: look at what takes more than one turn.
+pub(crate) const ERRANDS: u32 = 4;
+/// Slots from here on are its protocol's.
+pub(crate) const OWN_SLOTS: u32 = 5;
+
+/// Events taken at once: then other connections have their turn.
+pub(crate) const EVENTS_AT_ONCE: usize = 128;
+/// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Where a connection is, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Open,
+    /// Answers what it has begun, and refuses what comes.
+    Draining,
+    /// Says goodbye; what still comes is dropped.
+    Parting,
+    /// Has said it to the last byte, and closed its half: the peer sees the end at once, and is to close the other.
+    Parted,
+    /// Closed; waits for the kernel and the disks to be done.
+    Ending,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// The life of one connection.
+pub(crate) struct Life {
+    pub(crate) task: TaskId,
+    pub(crate) phase: Phase,
+    deadline: Option<TimerId>,
+    retrying: bool,
+    errands_awaited: bool,
+}
+
+impl Life {
+    /// A connection that was accepted.
+    pub(crate) const fn new(task: TaskId) -> Self {
+        Self {
+            task,
+            phase: Phase::Open,
+            deadline: None,
+            retrying: false,
+            errands_awaited: false,
+        }
+    }
+
+    /// Sets the one deadline that a connection has at a time.
+    pub(crate) fn set_deadline(&mut self, shard: &mut Shard, at: Nanos) {
+        let timer = self.set_timer(shard, DEADLINE, at);
+        if let Some(earlier) = self.deadline.replace(timer) {
+            shard.cancel_timer(earlier);
+        }
+    }
+
+    /// It has none any more.
+    pub(crate) fn clear_deadline(&mut self, shard: &mut Shard) {
+        if let Some(timer) = self.deadline.take() {
+            shard.cancel_timer(timer);
+        }
+    }
+
+    /// Makes sure that what a busy disk refused is tried again.
+    pub(crate) fn retry_soon(&mut self, shard: &mut Shard) {
+        if !std::mem::replace(&mut self.retrying, true) {
+            let at = shard.now() + RETRY_AFTER;
+            self.set_timer(shard, RETRY, at);
+        }
+    }
+
+    /// Makes sure that what takes more than one turn is looked at again.
+    pub(crate) fn look_again_soon(&mut self, shard: &mut Shard) {
+        if !std::mem::replace(&mut self.errands_awaited, true) {
+            let at = shard.now() + ERRAND_AGAIN;
+            self.set_timer(shard, ERRANDS, at);
+        }
+    }
+
+    /// A timer of this slot.
+    pub(crate) fn set_timer(&self, shard: &mut Shard, slot: u32, at: Nanos) -> TimerId {
+        let token = Token {
+            task: self.task,
+            slot,
+        };
+        shard.set_timer(token, at)
+    }
+
+    /// The timer of a slot has passed: it is set no longer.
+    pub(crate) fn passed(&mut self, slot: u32) {
+        match slot {
+            DEADLINE => self.deadline = None,
+            RETRY => self.retrying = false,
+            ERRANDS => self.errands_awaited = false,
+            _ => {}
+        }
+    }
+}

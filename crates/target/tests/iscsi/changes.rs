@@ -1,0 +1,61 @@
+//! Exports that change while initiators are logged in: each session is told once, by a unit attention.
+
+use fabrix_rt::Engine;
+use fabrix_target::Export;
+
+use crate::common::{Stage, ram};
+use crate::initiator::Initiator;
+use crate::{READ_CAPACITY_10, good, on_both_engines, rw, session};
+
+on_both_engines!(
+    sessions_are_told_of_another_size,
+    sessions_are_told_of_disks_that_come_and_go,
+);
+
+const TEST_UNIT_READY: [u8; 6] = [0; 6];
+
+/// The next command is told this, and the one after that is not.
+fn is_told(initiator: &mut Initiator, attention: [u8; 3]) {
+    let told = initiator.command(&TEST_UNIT_READY, 0).sense;
+    assert_eq!(told, Some(attention));
+    good(&initiator.command(&TEST_UNIT_READY, 0));
+}
+
+fn sessions_are_told_of_another_size(engine: Engine) {
+    let stage = Stage::new(engine);
+    // Connections go to the shards in turn.
+    let mut sessions = [1, 2].map(|last| session(&stage, last, false));
+    let device = ram("first", 512, 8 << 20);
+    let replaced = stage.target.replace(Export { nsid: 1, device });
+    replaced.expect("the same disk");
+    for initiator in &mut sessions {
+        is_told(initiator, [6, 0x2A, 9]);
+        let capacity = initiator.command(&READ_CAPACITY_10, 8).data;
+        assert_eq!(capacity, [0, 0, 0x3F, 0xFF, 0, 0, 2, 0]);
+        let behind = initiator.command(&rw(0x28, 0x4000, 1), 512);
+        assert_eq!(behind.sense, Some([5, 0x21, 0]));
+    }
+}
+
+fn sessions_are_told_of_disks_that_come_and_go(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut sessions = [1, 2].map(|last| session(&stage, last, false));
+    let device = ram("second", 512, 1 << 20);
+    let added = stage.target.add(Export { nsid: 2, device });
+    added.expect("room for it");
+    for initiator in &mut sessions {
+        is_told(initiator, [6, 0x3F, 0x0E]);
+        let luns = initiator.command(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256);
+        assert_eq!(luns.data[3], 16, "two of them");
+        initiator.lun = 1;
+        is_told(initiator, [6, 0x29, 0]);
+        initiator.lun = 0;
+    }
+    stage.target.remove(2).expect("it is there");
+    for initiator in &mut sessions {
+        is_told(initiator, [6, 0x3F, 0x0E]);
+        initiator.lun = 1;
+        let gone = initiator.command(&rw(0x28, 0, 1), 512);
+        assert_eq!(gone.sense, Some([5, 0x25, 0]));
+    }
+}

@@ -1,0 +1,46 @@
+# The connections of our initiator to the kernel's iSCSI target (LIO) are torn down, and the target closes its portal
+# group and opens it again, under verified load: the initiator comes back each time, and not one block is wrong.
+# modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic tcp_diag
+# tools: ss
+# seconds: 180
+# log: Unable to (load target_core|locate Target Portal Group)|iSCSI Login negotiation failed|tcp_sendpage.. failure
+lio_serve 1
+fabrix bench iscsi://$PORTAL/$LIO_IQN/0 --rw randrw --bs 8k --iodepth 16 --size 16M --runtime 200s --verify \
+    --allow-write -o json >bench.json 2>bench.err &
+load=$!
+is_there() {
+    ss -Htn state established dst $ADDRESS dport = ${PORTAL#*:} | grep -q .
+}
+# How often the load has come back.
+came_back() {
+    [ "$(grep -c 'connected again' bench.err)" -ge "$1" ]
+}
+goes_on() {
+    kill -0 $load || fail "the load ended: $(cat bench.err)"
+}
+
+wait_for 30 is_there
+times=0
+while [ $times -lt 10 ]; do
+    sleep 0.5
+    goes_on
+    ss -K dst $ADDRESS dport = ${PORTAL#*:} >/dev/null
+    times=$((times + 1))
+    wait_for 60 came_back $times
+done
+while [ $times -lt 13 ]; do
+    sleep 0.5
+    goes_on
+    echo 0 >$lio_group/enable
+    sleep 0.5
+    echo 1 >$lio_group/enable
+    times=$((times + 1))
+    wait_for 60 came_back $times
+done
+sleep 1
+goes_on
+kill -INT $load
+wait $load || contains "the load" "$(cat bench.err)" "stopped before its time"
+is "errors of the load" "$(number errors bench.json)" 0
+[ "$(number blocks_checked bench.json)" -gt 0 ] || fail "no block was checked"
+echo 0 >$lio_group/enable

@@ -37,7 +37,7 @@ fn copy(from: &Arc<TestDisk>, to: &Arc<TestDisk>, offset: u64) -> Result<Results
 }
 
 fn source(manner: Manner) -> TestDisk {
-    TestDisk::honest(64, manner).with(|at| (at / BLOCK * 31 + at % 251) as u8)
+    TestDisk::honest(64, manner).with(|at| (at / BLOCK * 31 + at % 251).to_le_bytes()[0])
 }
 
 #[test]

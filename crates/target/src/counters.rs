@@ -100,12 +100,12 @@ impl Counters {
     }
 
     /// A request was handed to a disk then.
-    pub(crate) fn to_disk(&self, at: Nanos) {
+    pub(crate) fn reached_disk(&self, at: Nanos) {
         self.places[1].pass(at);
     }
 
     /// A disk answered a request then.
-    pub(crate) fn from_disk(&self, at: Nanos) {
+    pub(crate) fn left_disk(&self, at: Nanos) {
         self.places[2].pass(at);
     }
 

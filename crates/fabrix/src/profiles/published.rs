@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_published_figure_stands_beside_ours_and_is_marked() {
-        let published = find("starwind-search-ram").ok().expect("it is there");
+        let published = find("starwind-search-ram").expect("it is there");
         let mut table = Table::new(
             "search",
             "The search",

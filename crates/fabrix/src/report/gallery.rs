@@ -21,9 +21,7 @@ fn all() -> Report {
     .map(|(disk, times)| run(disk, times))
     .collect();
     let mut measured = workloads();
-    let published = published::find("starwind-ram-rdma")
-        .ok()
-        .expect("it is there");
+    let published = published::find("starwind-ram-rdma").expect("it is there");
     published.beside(&mut measured, str::to_owned);
     Report {
         profile: "starwind".into(),

@@ -95,8 +95,8 @@ fn every_key_of_a_result_is_documented_and_the_other_way_round() {
         "--report",
         &report,
     ];
-    for words in [steady, verified] {
-        fabrix(&[&words[..], &quick].concat()).exits(0);
+    for words in [&steady[..], &verified] {
+        fabrix(&[words, &quick].concat()).exits(0);
         let text = std::fs::read_to_string(format!("{report}/results.json")).expect("results");
         let document: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(document["schema"], 1);

@@ -323,7 +323,7 @@ impl Bringup {
                 let (entry, bytes) = self.discovery.command()?;
                 receive(entry, bytes)
             }
-            Phase::ReadTiming { .. } => receive(timing_page(), TIMING_BYTES),
+            Phase::ReadTiming { .. } => receive(timing_page(), TimingPage::BYTES),
             Phase::SetTiming => receive(
                 SubmissionEntry::set_features(FeatureId::TIMING, self.seconds()),
                 0,
@@ -625,7 +625,7 @@ fn timing_page() -> SubmissionEntry {
     SubmissionEntry::get_log_page(GetLogPage {
         page: LogId::TIMING,
         nsid: NSID_ALL,
-        bytes: TIMING_BYTES.into(),
+        bytes: TimingPage::BYTES.into(),
         offset: 0,
         retain_event: false,
         specific: 0,
@@ -633,7 +633,6 @@ fn timing_page() -> SubmissionEntry {
     })
 }
 
-const TIMING_BYTES: u32 = size_of::<TimingPage>() as u32;
 const CC_ENABLE: u64 = 1;
 const CSTS_READY: u32 = 1 << 0;
 const CSTS_FATAL: u32 = 1 << 1;

@@ -47,7 +47,7 @@ impl Passed {
     }
 }
 
-/// The log page, 112 bytes.
+/// The log page.
 #[repr(C)]
 #[derive(
     Clone,
@@ -79,9 +79,12 @@ pub struct TimingPage {
     /// Commands whose answers are ready to be sent.
     pub answered: Passed,
 }
-const _: () = assert!(size_of::<TimingPage>() == 112);
+const _: () = assert!(size_of::<TimingPage>() == TimingPage::BYTES as usize);
 
 impl TimingPage {
+    /// Bytes of it.
+    pub const BYTES: u32 = 112;
+
     /// The page of a target that has counted nothing yet.
     #[must_use]
     pub fn new(clock: [u8; 16], seconds: u32) -> Self {

@@ -120,8 +120,8 @@ impl DeviceInfo {
 
     /// As the driver reads it.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        zerocopy::transmute!(*self)
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        zerocopy::transmute!(self)
     }
 
     /// What the driver has written.
@@ -222,8 +222,8 @@ impl Parameters {
 
     /// As the driver reads it.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        zerocopy::transmute!(*self)
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        zerocopy::transmute!(self)
     }
 
     /// An empty one for the driver to fill.

@@ -100,10 +100,10 @@ pub(crate) fn submit(
     if let Some(begun) = begun {
         match &submitted {
             Submit::Done(..) => {
-                counters.to_disk(begun);
-                counters.from_disk(Nanos::now());
+                counters.reached_disk(begun);
+                counters.left_disk(Nanos::now());
             }
-            Submit::Pending => counters.to_disk(begun),
+            Submit::Pending => counters.reached_disk(begun),
             Submit::Busy(_) => {}
         }
     }

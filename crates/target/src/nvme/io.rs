@@ -406,7 +406,7 @@ impl IoQueue {
         self.at_disk -= 1;
         let counters = desk.local.counters();
         if counters.are_timed(desk.shard.now()) {
-            counters.from_disk(desk.shard.now());
+            counters.left_disk(desk.shard.now());
         }
         let status = DiskStatus::from_result(completion.result);
         match self.take(slot) {

@@ -170,7 +170,7 @@ pub(super) fn chain(
     let (name, title) = stage.name("chain", title);
     let heads = [("", "KiB"), ("MB/s", "READ"), ("MB/s", "WRITE")];
     let mut table = Table::new(&name, &title, heads);
-    let even = |size: &&u32| size.trailing_zeros() % 2 == 0;
+    let even = |size: &&u32| size.trailing_zeros().is_multiple_of(2);
     for size in plan.sizes.iter().filter(even) {
         let mut row = vec![Cell::text((size >> 10).to_string())];
         for (_, rw) in KINDS {

@@ -89,7 +89,11 @@ impl Loopback {
             notify: Box::new(|_| {}),
         };
         let target = Target::start(config, shards.remotes()).map_err(Failure::io)?;
-        let port = target.addresses()[0].port();
+        let listens = match transport {
+            Transport::NvmeTcp => target.addresses(),
+            Transport::Iscsi => target.portals(),
+        };
+        let port = listens[0].port();
         let options = fabrix_host::Options {
             engine,
             header_digest: remote.hdr_digest,

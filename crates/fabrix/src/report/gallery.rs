@@ -1,5 +1,5 @@
-//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask pages` looks at them in
-//! a browser. The figures are made up, and shaped as those of the profiles are.
+//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask pages` looks at them
+//! in a browser. The figures are made up, and shaped as those of the profiles are.
 
 use fabrix_bench::series::{Moved, Point};
 use std::time::Duration;

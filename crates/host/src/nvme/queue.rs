@@ -195,7 +195,7 @@ impl Queue {
         stream.hold(slot, held);
         let (machine, mut out) = stream.speak();
         if machine.command(slot, entry, transfer, &mut out) {
-            self.unsent += u64::from(!matches!(carried, Carried::Own));
+            self.unsent += u64::from(!matches!(carried, Carried::Own | Carried::Watch(_)));
             let place = &mut self.places[usize::from(slot.0)];
             place.carried = Some(carried);
             place.sent_at = now;

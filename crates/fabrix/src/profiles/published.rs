@@ -28,15 +28,19 @@ macro_rules! published {
 }
 
 const ALL: [Published; 14] = published! {
-    "starwind-ram-local" of "workloads": "StarWind on its NVMe-oF initiator: RAM disk, local; 2x Xeon E5-2683 v3",
+    "starwind-ram-local" of "workloads": "StarWind's article on its NVMe-oF initiator: \
+        RAM disk, local; 2x Xeon E5-2683 v3",
     "starwind-ram-loopback" of "workloads": "StarWind's article: RAM disk through SPDK over loopback",
-    "starwind-ram-rdma" of "workloads": "StarWind's article: RAM disk through SPDK over RDMA, Windows initiator",
+    "starwind-ram-rdma" of "workloads": "StarWind's article: \
+        RAM disk through SPDK over RDMA, 100 Gb/s, Windows initiator",
     "starwind-optane-local" of "workloads": "StarWind's article: Optane 900P, local",
     "starwind-optane-loopback" of "workloads": "StarWind's article: Optane 900P through SPDK over loopback",
-    "starwind-optane-rdma" of "workloads": "StarWind's article: Optane 900P through SPDK, RDMA, Windows initiator",
-    "starwind-search-ram" of "search": "StarWind's article: the search on the local RAM disk, 4k random reads",
+    "starwind-optane-rdma" of "workloads": "StarWind's article: \
+        Optane 900P through SPDK over RDMA, 100 Gb/s, Windows initiator",
+    "starwind-search-ram" of "search": "StarWind's article: the search on the local RAM disk, IOPS of 4k random reads",
     "starwind-search-optane" of "search": "StarWind's article: the search on the local Optane 900P",
-    "starwind-latency" of "latency": "StarWind's article: numjobs=1 iodepth=1, RAM disk and Optane, local and over RDMA",
+    "starwind-latency" of "latency": "StarWind's article: \
+        numjobs=1 iodepth=1, RAM disk and Optane, local and over RDMA",
     "stgt-null" of "": "A. Nezhinsky on stgt with a null backing store over iSER, InfiniBand DDR: MB/s and CPU percent",
     "stgt-chain" of "": "A. Nezhinsky on stgt over iSER: the chain A to B to C, MB/s",
     "stgt-bidirectional" of "": "A. Nezhinsky on stgt over iSER: both directions at once, MB/s",

@@ -138,6 +138,18 @@ impl Opener {
         Ok(Arc::new(disk))
     }
 
+    /// A disk over NVMe/TCP with what it takes to ask its target besides: where it is, and as whom. None for others.
+    pub(crate) fn nvme(&self, text: &str) -> Result<Option<(Address, Options)>, Failure> {
+        let spec = Spec::parse(text).map_err(Failure::usage)?;
+        match &spec.disk {
+            Disk::Remote(remote) if remote.scheme != ISCSI => {
+                let (options, _) = self.remote_options(remote)?;
+                Ok(Some((address(remote)?, options)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The options of one remote disk: those of the program, and what its text adds.
     fn remote_options(&self, remote: &Remote) -> Result<(Options, Secrets), Failure> {
         let mut options = self.options.clone();

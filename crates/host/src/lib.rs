@@ -16,6 +16,7 @@ mod probe;
 mod request;
 mod resolve;
 mod timers;
+mod timing;
 mod wire;
 
 use std::fmt;
@@ -32,6 +33,7 @@ pub use fabrix_proto::nvme::bringup::{
 };
 pub use fabrix_proto::nvme::nqn::Nqn;
 pub use nvme::RemoteDisk;
+pub use timing::Trace;
 
 use nvme::Plan;
 use resolve::{Subsystem, first_that_answers, only_subsystem, resolve};
@@ -98,6 +100,8 @@ pub struct Options {
     pub io_timeout: Duration,
     /// How to talk to the kernel while connecting.
     pub engine: Engine,
+    /// Told when requests pass us, for as long as somebody wants to know where their time goes.
+    pub trace: Option<Arc<Trace>>,
     /// Told when a connection is lost and when it is back; called on the shard's thread, so it must not wait.
     pub notify: Arc<dyn Fn(&str) + Send + Sync>,
     /// Told the same for programs, for each connection of a disk, by the address it goes to; must not wait either.
@@ -137,6 +141,7 @@ impl Options {
             bringup_timeout: Duration::from_secs(10),
             io_timeout: Duration::from_secs(30),
             engine: Engine::Auto,
+            trace: None,
             notify: Arc::new(|_| {}),
             watch: Arc::new(|_, _| {}),
         }
@@ -237,7 +242,7 @@ pub fn discover(address: &Address, options: &Options) -> Result<DiscoveryLog, Co
     let (_, facts) = asked.map_err(|error| error.at(address))?;
     match &facts.found {
         Found::Discovery(log) => Ok(log.clone()),
-        Found::Io { .. } | Found::Queue { .. } => {
+        Found::Io { .. } | Found::Queue { .. } | Found::Timing(_) => {
             let sentence = format!("{address}: this is not a discovery service");
             Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence))
         }

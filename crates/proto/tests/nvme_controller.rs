@@ -484,7 +484,7 @@ fn features_say_what_can_be_done_with_them() {
         assert_eq!(bench.run(&saved), failed(Status::FEATURE_NOT_SAVEABLE));
     }
     // Message-based transports have no interrupts, and nothing offers host behaviour support.
-    for unknown in [0x00, 0x03, 0x08, 0x09, 0x0C, 0x10, 0x16, 0x80, 0x84, 0xC0] {
+    for unknown in [0x00, 0x03, 0x08, 0x09, 0x0C, 0x10, 0x16, 0x80, 0x84, 0xC1] {
         assert_eq!(
             bench.run(&get(FeatureId(unknown), 0)),
             failed(Status::INVALID_FIELD)
@@ -494,6 +494,20 @@ fn features_say_what_can_be_done_with_them() {
             failed(Status::INVALID_FIELD)
         );
     }
+}
+
+#[test]
+fn timing_is_for_so_many_seconds_and_no_more_than_a_day() {
+    let mut bench = Bench::io();
+    for seconds in [0, 60, 86_400] {
+        let outcome = bench.run(&set(FeatureId::TIMING, seconds));
+        assert_eq!(outcome, Outcome::Time { seconds });
+    }
+    assert_eq!(
+        bench.run(&set(FeatureId::TIMING, 86_401)),
+        failed(Status::INVALID_FIELD)
+    );
+    assert_eq!(bench.run(&get(FeatureId::TIMING, 0)), ok(0));
 }
 
 #[test]
@@ -776,6 +790,7 @@ fn plausible(discovery: bool) -> impl Strategy<Value = SubmissionEntry> {
 fn check_any(bench: &mut Bench, entry: &SubmissionEntry) -> Result<bool, TestCaseError> {
     let health = HealthCounters::default();
     let around = Surroundings {
+        timing: &fabrix_proto::nvme::timing::TimingPage::default(),
         view: &bench.view,
         health: &health,
         persistence: Some(false),

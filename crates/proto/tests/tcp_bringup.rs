@@ -7,12 +7,14 @@ use fabrix_proto::nvme::bringup::{
     DiscoveredSubtype, DiscoveredTransport, Facts, Found, Purpose, Step,
 };
 use fabrix_proto::nvme::fabrics::{Connect, FabricsCommand, Property};
+use fabrix_proto::nvme::features::FeatureId;
 use fabrix_proto::nvme::identify::{
     Cns, Descriptor, IdentifyController, IdentifyNamespace, NamespaceList,
 };
 use fabrix_proto::nvme::log_page::{DiscoveryEntry, DiscoveryHeader, LogId};
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
+use fabrix_proto::nvme::timing::TimingPage;
 use zerocopy::{FromZeros, IntoBytes};
 
 const CNTLID: u16 = 7;
@@ -21,7 +23,7 @@ const SUBSYSTEM: &str = "nqn.2026-01.io.fabrix:disk";
 fn config(purpose: Purpose) -> BringupConfig {
     let subsystem = match purpose {
         Purpose::Discovery => Nqn::discovery(),
-        Purpose::Io { .. } => Nqn::new(SUBSYSTEM).expect("a name"),
+        Purpose::Io { .. } | Purpose::Timing { .. } => Nqn::new(SUBSYSTEM).expect("a name"),
     };
     BringupConfig {
         host: Nqn::new("nqn.2014-08.org.nvmexpress:uuid:1").expect("a name"),
@@ -52,6 +54,7 @@ struct Fake {
     namespace: Box<IdentifyNamespace>,
     descriptors: Vec<u8>,
     log: Vec<Vec<u8>>,
+    timing: TimingPage,
     /// The generation of the log, one value per question; the last one stays.
     generations: Vec<u64>,
     asked: Vec<String>,
@@ -106,6 +109,7 @@ impl Fake {
             namespace,
             descriptors,
             log: vec![record(b"10.0.0.1", SUBSYSTEM)],
+            timing: TimingPage::new([9; 16], 0),
             generations: vec![1],
             asked: Vec::new(),
             fails: None,
@@ -199,6 +203,18 @@ impl Fake {
                     success(0),
                     page,
                 )
+            }
+            AdminCommand::SetFeatures {
+                feature: FeatureId::TIMING,
+                value,
+                ..
+            } => {
+                self.timing.seconds.set(value);
+                (format!("timing {value}"), success(0), Vec::new())
+            }
+            AdminCommand::GetLogPage(log) if log.page == LogId::TIMING => {
+                let page = self.timing.as_bytes().to_vec();
+                ("timing page".into(), success(0), page)
             }
             AdminCommand::SetFeatures { value, .. } => (
                 format!("queues {}", value & 0xFFFF),
@@ -698,6 +714,41 @@ fn a_page_cut_short_is_an_error() {
             "less data",
         );
     }
+}
+
+// ---- timing
+
+fn time(fake: &mut Fake, seconds: u32) -> Option<TimingPage> {
+    let facts = run(fake, Purpose::Timing { seconds }).expect("it comes up");
+    match facts.found {
+        Found::Timing(page) => page,
+        other => panic!("times were expected: {other:?}"),
+    }
+}
+
+#[test]
+fn a_target_that_times_its_commands_is_told_so_and_asked() {
+    let mut fake = Fake::new(Purpose::Timing { seconds: 7 });
+    let page = time(&mut fake, 7).expect("the page is ours");
+    assert_eq!((page.seconds.get(), page.clock), (7, [9; 16]));
+    assert!(fake.asked.ends_with(&[
+        "timing page".into(),
+        "timing 7".into(),
+        "timing page".into()
+    ]));
+}
+
+#[test]
+fn the_feature_is_never_set_where_the_page_is_another_one_or_none() {
+    let timing = Purpose::Timing { seconds: 7 };
+    let mut fake = Fake::new(timing);
+    fake.timing.signature[15] = b'2';
+    assert_eq!(time(&mut fake, 7), None);
+    assert_eq!(fake.asked.last().map(String::as_str), Some("timing page"));
+    let mut fake = Fake::new(timing);
+    fake.fails = Some(("timing page", Status::INVALID_LOG_PAGE));
+    assert_eq!(time(&mut fake, 7), None);
+    assert_eq!(fake.asked.last().map(String::as_str), Some("timing page"));
 }
 
 // ---- discovery

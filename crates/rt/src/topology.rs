@@ -46,6 +46,15 @@ pub fn cpu_busy() -> Vec<CpuTimes> {
         .collect()
 }
 
+/// What tells this start of this machine from all others (its boot id); processes that have it in common have one
+/// monotonic clock. None where the kernel does not say.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits = text.trim().replace('-', "");
+    let id = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok());
+    id.flatten().map(u128::to_be_bytes)
+}
+
 /// How many files this process may have open: now, and as far as it may raise that itself.
 pub fn open_files() -> io::Result<(u64, u64)> {
     sys::affinity::open_files()

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
 use fabrix_proto::nvme::log_page::HealthCounters;
+use fabrix_proto::nvme::timing::TimingPage;
 use fabrix_rt::{Remote, TaskId};
 
 pub use change::ChangeError;
@@ -179,6 +180,8 @@ pub(crate) struct Shared {
     pub(crate) deadlines: Deadlines,
     pub(crate) strangers: Arc<Strangers>,
     pub(crate) counters: Vec<counters::Counters>,
+    /// Whose clock timing is by.
+    clock: [u8; 16],
     started: Instant,
     shards: Vec<Remote>,
     stewards: OnceLock<Vec<TaskId>>,
@@ -214,6 +217,24 @@ impl Shared {
             .iter()
             .for_each(|counters| counters.add_to(&mut health));
         health
+    }
+
+    /// Commands of all shards are timed until then.
+    pub(crate) fn time_until(&self, until: fabrix_rt::Nanos) {
+        self.counters
+            .iter()
+            .for_each(|counters| counters.time_until(until));
+    }
+
+    /// What the timing page shows.
+    pub(crate) fn timing(&self, now: fabrix_rt::Nanos) -> TimingPage {
+        let left_ns = self.counters[0].timed_for(now);
+        let seconds = u32::try_from(left_ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
+        let mut page = TimingPage::new(self.clock, seconds);
+        for counters in &self.counters {
+            counters.add_times(&mut page);
+        }
+        page
     }
 
     pub(crate) fn notice(&self, notice: &Notice) {
@@ -264,6 +285,7 @@ impl Target {
             sessions: iscsi::Sessions::new(),
             deadlines,
             strangers: Strangers::new(config.max_strangers),
+            clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
             counters: shards
                 .iter()
                 .map(|_| counters::Counters::default())

@@ -157,6 +157,11 @@ impl<M: Machine> Stream<M> {
         self.outbox.is_empty() && !self.outbox.in_flight()
     }
 
+    /// True while something is to be said that was not handed to the kernel yet.
+    pub fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     /// From now on what arrives is dropped unread: the connection is being closed, politely.
     pub fn discard(&mut self) {
         (self.discard, self.hungry) = (true, true);

@@ -160,6 +160,20 @@ pub(super) const ROWS: &[Row] = &[
             ..BASE
         }),
     ),
+    bench_file(
+        "bench-file-tmpfs-4k-randread-32",
+        Side {
+            disk: Disk::Tmpfs,
+            ..BASE
+        },
+    ),
+    bench_file(
+        "bench-file-disk-4k-randread-32",
+        Side {
+            disk: Disk::File,
+            ..BASE
+        },
+    ),
     idle("idle-1-connection", Group::Many, 1),
     idle("idle-64-connections", Group::Many, 64),
     idle("idle-1000-connections", Group::Many, 1000),
@@ -331,6 +345,24 @@ const fn file(name: &'static str, side: Side) -> Row {
         Group::File,
         against(side, fio, Number::Iops),
         Goal::AtLeast(0.85),
+    )
+}
+
+/// The two load generators on the same file, with nothing in between: they should see the same disk.
+const fn bench_file(name: &'static str, side: Side) -> Row {
+    let ours = Side {
+        server: Server::Nobody,
+        ..side
+    };
+    let fio = Side {
+        client: Client::Fio,
+        ..ours
+    };
+    row(
+        name,
+        Group::File,
+        against(ours, fio, Number::Iops),
+        Goal::AtLeast(0.95),
     )
 }
 

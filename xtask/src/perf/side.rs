@@ -46,7 +46,7 @@ pub(super) enum Server {
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
-    /// `fabrix bench`, over NVMe/TCP.
+    /// `fabrix bench`, over NVMe/TCP, or on the file itself where nobody serves it.
     Bench,
     /// The same over iSCSI.
     IscsiBench,
@@ -121,6 +121,11 @@ impl Side {
     pub(super) fn measure(&self, programs: &Programs, seconds: u32) -> Result<Measured, String> {
         match (self.server, self.client) {
             (Server::BareSockets, _) => self.bare_sockets(programs, seconds),
+            (Server::Nobody, Client::Bench) => {
+                let path = programs.path(self.disk).ok_or("this disk is no file")?;
+                let disk = path.display().to_string();
+                super::fabrix::bench(&programs.fabrix, &disk, self, &runtime(seconds))
+            }
             (Server::Nobody, _) => fio::measure(self, programs, seconds),
             (Server::Tgt, _) => iscsi::measure_tgt(self, programs, seconds),
             (Server::Fabrix, Client::IscsiPerf) => iscsi::measure_ours(self, programs, seconds),

@@ -41,6 +41,8 @@ impl std::fmt::Display for Transport {
 pub(crate) struct Loopback {
     /// Taken when it ends.
     running: Option<(Target, Shards)>,
+    /// Where the target is found over NVMe/TCP.
+    address: fabrix_host::Address,
     device: Arc<dyn Device>,
 }
 
@@ -100,12 +102,19 @@ impl Loopback {
             queue_size: remote.queue_size,
             ..host_options(remote.hostnqn.as_deref())?
         };
-        let device = match transport {
-            Transport::NvmeTcp => nvme(port, &options)?,
+        let address = fabrix_host::Address {
+            host: HOST.to_owned(),
+            port,
+            subsystem: Some(NQN.to_owned()),
+            nsid: Some(1),
+        };
+        let device: Arc<dyn Device> = match transport {
+            Transport::NvmeTcp => Arc::new(fabrix_host::connect(&address, &options)?),
             Transport::Iscsi => iscsi(port, remote, &options)?,
         };
         Ok(Self {
             running: Some((target, shards)),
+            address,
             device,
         })
     }
@@ -113,6 +122,11 @@ impl Loopback {
     /// The disk through the target.
     pub(crate) fn device(&self) -> Arc<dyn Device> {
         Arc::clone(&self.device)
+    }
+
+    /// Where the target is, for those who ask it over NVMe/TCP.
+    pub(crate) fn address(&self) -> &fabrix_host::Address {
+        &self.address
     }
 
     /// The processors that are left for the load: all but the target's.
@@ -126,16 +140,6 @@ impl Loopback {
             .as_ref()
             .map_or(Duration::ZERO, |(_, shards)| shards.cpu_time())
     }
-}
-
-fn nvme(port: u16, options: &fabrix_host::Options) -> Result<Arc<dyn Device>, Failure> {
-    let address = fabrix_host::Address {
-        host: HOST.to_owned(),
-        port,
-        subsystem: Some(NQN.to_owned()),
-        nsid: Some(1),
-    };
-    Ok(Arc::new(fabrix_host::connect(&address, options)?))
 }
 
 fn iscsi(
@@ -166,6 +170,59 @@ impl Drop for Loopback {
         if let Some((target, shards)) = self.running.take() {
             target.drain();
             shards.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabrix_bench::{Config, Job, Rw, run};
+    use fabrix_block::filter::stats::{Kind, Stats};
+    use fabrix_block::{Spec, open_local_as};
+
+    use super::*;
+
+    #[test]
+    fn what_the_benchmark_counts_is_what_the_targets_disk_has_done() {
+        for transport in [Transport::NvmeTcp, Transport::Iscsi] {
+            let spec = Spec::parse("ram:8M").expect("a disk's text");
+            let disk = open_local_as(&spec, "truth").expect("memory");
+            let counted = Stats::new(disk);
+            let disk = Arc::clone(&counted) as Arc<dyn Device>;
+            let stage = Loopback::serve(&disk, transport, &RemoteArgs::default(), Engine::Auto);
+            let stage = stage.expect("loopback");
+            let job = Job {
+                rw: Rw::RandMixed,
+                rwmixread: 30,
+                number_ios: Some(1500),
+                numjobs: 2,
+                iodepth: 8,
+                runtime: Duration::from_secs(60),
+                ramp: Duration::ZERO,
+                ..Job::default()
+            };
+            let before = counted.counts(Kind::Read);
+            let results = run(&[stage.device()], &job, &Config::default(), &mut |_| {});
+            let all = results.expect("it runs").aggregate;
+            let (read, written) = (counted.counts(Kind::Read), counted.counts(Kind::Write));
+            // Each job asks for one block before it begins.
+            let first = u64::from(job.numjobs);
+            assert_eq!(
+                all.read.ios + first,
+                read.requests - before.requests,
+                "{transport}"
+            );
+            assert_eq!(all.write.ios, written.requests, "{transport}");
+            assert_eq!(
+                all.read.bytes + first * 4096,
+                read.bytes - before.bytes,
+                "{transport}"
+            );
+            assert_eq!(
+                (all.write.bytes, all.total.ios),
+                (written.bytes, 3000),
+                "{transport}"
+            );
         }
     }
 }

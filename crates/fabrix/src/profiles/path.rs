@@ -1,5 +1,7 @@
 //! Where the time goes: the same load on a disk that costs nothing, on the disk, and through each layer that a remote
-//! disk adds. Each layer's cost is the difference to the one before it.
+//! disk adds. Each layer's cost is the difference to the one before it. Then one request's time by hop (`hops`).
+
+mod hops;
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -9,10 +11,14 @@ use fabrix_bench::{Job, Rw};
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 
+use fabrix_host::Options;
+use hops::Way;
+
 use super::loopback::{Loopback, Transport};
 use crate::args::RemoteArgs;
 use crate::cli::bench::args::SweepArgs;
 use crate::cli::bench::session::{Disk, Session};
+use crate::disks::host_options;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use crate::report::views;
@@ -29,7 +35,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     }
     let runtime = args.runtime.unwrap_or(USUAL);
     let layers = layers(&session, args)?;
-    session.plan(layers.len() * DEPTHS.len() + 2, runtime + args.ramp);
+    session.plan((layers.len() + 1) * DEPTHS.len() + 1, runtime + args.ramp);
     let mut report = Report {
         profile: "path".into(),
         title: format!("{}: where the time goes", without_secrets(&args.uri)),
@@ -94,8 +100,50 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         report.runs.iter().filter(|run| run.name == "depth 1"),
     ));
     report.tables.push(table);
+    let base = Job {
+        runtime,
+        size: args.size,
+        ..Job::default()
+    };
+    match way(&session, &args.uri, &layers)? {
+        Some(way) => hops::split(&mut session, &way, (&DEPTHS, &base), &mut report),
+        None => report.notes.push(NOT_SPLIT.into()),
+    }
     session.finish(report)
 }
+
+/// The disk whose target is asked where the time of requests goes: the one named, or ours over loopback.
+fn way(session: &Session, uri: &str, layers: &[Disk]) -> Result<Option<Way>, Failure> {
+    if let Some((address, options)) = session.nvme(uri)? {
+        return Ok(Some(Way {
+            label: without_secrets(uri),
+            address,
+            options,
+            via: None,
+        }));
+    }
+    if Spec::parse(uri).is_ok_and(|spec| matches!(spec.disk, SpecDisk::Remote(_))) {
+        return Ok(None);
+    }
+    let served = |disk: &Disk| Some((disk.label.clone(), disk.via.clone()?));
+    let Some((label, via)) = layers.iter().find_map(served) else {
+        return Ok(None);
+    };
+    let remote = &session.args.remote;
+    Ok(Some(Way {
+        label,
+        address: via.address().clone(),
+        options: Options {
+            engine: session.args.engine.engine,
+            ..host_options(remote.hostnqn.as_deref())?
+        },
+        via: Some(via),
+    }))
+}
+
+/// Why there is no split.
+const NOT_SPLIT: &str = "a request's time is not split by hop: only a target of ours returns timestamps, and only over \
+                         NVMe/TCP";
 
 fn figures(run: Option<&Run>) -> [Cell; 5] {
     let target_us = |run: &Run| Some(run.target_cores? * 1e6 / run.iops().max(1.0));

@@ -86,6 +86,18 @@ impl Reading {
     }
 }
 
+/// Whether so many bytes fit into this machine's memory; unknown is no.
+pub(crate) fn has_room(bytes: u64) -> bool {
+    let total = line_after("/proc/meminfo", "MemTotal");
+    total.is_some_and(|total| bytes < kibibytes(&total))
+}
+
+/// The bytes of a value like `24576 kB`.
+fn kibibytes(text: &str) -> u64 {
+    let digits = text.trim_end_matches(" kB").parse::<u64>();
+    digits.unwrap_or(0).saturating_mul(1024)
+}
+
 /// More stolen time than this is worth a warning.
 const STEAL_MOST: f64 = 0.01;
 
@@ -170,6 +182,12 @@ fn line_after(path: &str, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_read_in_the_kernels_unit() {
+        assert_eq!((kibibytes("2048 kB"), kibibytes("?")), (2 << 20, 0));
+        assert!(has_room(4096) && !has_room(u64::MAX));
+    }
 
     #[test]
     fn stolen_time_is_the_eighth_field() {

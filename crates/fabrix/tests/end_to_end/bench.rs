@@ -21,6 +21,95 @@ fn a_disk_of_known_service_time_measures_as_such() {
 }
 
 #[test]
+fn a_requests_time_is_split_by_hop_and_adds_up() {
+    let result = fabrix(&[
+        "bench",
+        "path",
+        "ram:8M,inject=delay:3ms",
+        "--runtime",
+        "0.2",
+        "--ramp",
+        "0",
+        "-o",
+        "json",
+    ]);
+    let result = result.exits(0).json();
+    let tables = result["tables"].as_array().expect("tables");
+    let hops = tables.iter().find(|table| table["name"] == "hops");
+    let hops = hops.unwrap_or_else(|| panic!("no split: {result:#}"));
+    let mean = |name: &str| {
+        let rows = hops["rows"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row[0] == name);
+        figure(row.expect("a part of the way"), "/1")
+    };
+    let (disk, together, seen) = (
+        mean("disk"),
+        mean("together"),
+        mean("as the benchmark saw it"),
+    );
+    assert!(
+        (2900.0..=together).contains(&disk),
+        "3 ms are the disk's: {hops:#}"
+    );
+    // Only the first request, which brings the connection up, is not among those that the benchmark saw.
+    assert!(together > seen * 0.9, "{hops:#}");
+    assert!(
+        mean("target queue") + mean("wire out") < together - disk + 1.0,
+        "{hops:#}"
+    );
+}
+
+#[test]
+fn a_disk_in_the_page_cache_is_doubted() {
+    let folder = scratch();
+    let path = path_in(&folder, "cached.img");
+    super::harness::make_file(&path, 8 << 20, 0, b"");
+    let disk = format!("{path},direct=off");
+    fabrix(&["bench", &disk, "--runtime", "0.05"])
+        .exits(0)
+        .says(&["warning", &path, "page cache", "direct=off"]);
+}
+
+#[test]
+fn a_copy_is_whole_and_does_not_go_where_somebodys_data_is() {
+    let folder = scratch();
+    let (from, to) = (path_in(&folder, "from"), path_in(&folder, "to"));
+    super::harness::make_file(&from, 3 << 20, 1_000_000, b"somewhere in the middle");
+    super::harness::make_file(&to, 4 << 20, 0, b"XFSB");
+    let (from_disk, to_disk) = (
+        format!("if={from},direct=off"),
+        format!("of={to},direct=off"),
+    );
+    let words = [
+        from_disk.as_str(),
+        &to_disk,
+        "bs=4k",
+        "bpt=50",
+        "thr=3",
+        "dio=1",
+        "time=1",
+    ];
+    fabrix(&[&["bench", "sgp_dd"], &words[..]].concat())
+        .exits(2)
+        .says(&["XFS", "--allow-write"]);
+    let ended = fabrix(&[&["bench", "sgp_dd", "--allow-write"], &words[..]].concat());
+    ended.exits(0);
+    let said = [
+        "768+0 records in",
+        "768+0 records out",
+        "time to transfer data was",
+        "MB/sec",
+    ];
+    assert!(
+        said.iter().all(|part| ended.stdout.contains(part)),
+        "{ended}"
+    );
+    let read = |path: &str| std::fs::read(path).expect("it is our file");
+    let (from, to) = (read(&from), read(&to));
+    assert!(to[..3 << 20] == from && to[3 << 20..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn a_disk_that_cannot_be_read_is_an_error_before_anything_is_measured() {
     let ended = fabrix(&["bench", "ram:8M,inject=error:1:read"]);
     ended

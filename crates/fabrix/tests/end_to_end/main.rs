@@ -19,5 +19,6 @@ mod lifecycle;
 mod outages;
 mod reexport;
 mod reservations;
+mod results;
 mod wrong_disk;
 mod wrong_target;

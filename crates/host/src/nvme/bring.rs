@@ -62,7 +62,7 @@ pub(crate) fn io_slots(options: &Options, facts: &Facts) -> u16 {
 pub(crate) fn io_queues(options: &Options, facts: &Facts) -> u16 {
     match facts.found {
         Found::Io { queues, .. } => options.nr_io_queues.min(queues).clamp(1, MOST_IO_QUEUES),
-        Found::Discovery(_) | Found::Queue { .. } => 0,
+        Found::Discovery(_) | Found::Queue { .. } | Found::Timing(_) => 0,
     }
 }
 

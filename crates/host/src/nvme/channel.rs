@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
-use fabrix_proto::nvme::bringup::{Facts, Purpose};
+use fabrix_proto::nvme::bringup::{Facts, Found, Purpose};
+use fabrix_proto::nvme::timing::TimingPage;
 use fabrix_rt::Shard;
 
 use super::seen::Seen;
@@ -44,6 +45,25 @@ impl RemoteDisk {
             seen,
             identity,
         })
+    }
+}
+
+impl RemoteDisk {
+    /// Has the target time its commands for so many seconds (zero: not any more), and reads what it has added up.
+    /// `None`: it is not one that does so, and nothing was changed there.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not let us in.
+    pub fn time_commands(&self, seconds: u32) -> Result<Option<TimingPage>, ConnectError> {
+        let plan = Plan {
+            purpose: Purpose::Timing { seconds },
+            expected: None,
+            ..self.plan.clone()
+        };
+        match plan.probe(plan.address)?.found {
+            Found::Timing(page) => Ok(page),
+            Found::Io { .. } | Found::Queue { .. } | Found::Discovery(_) => Ok(None),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::SubmissionEntry;
 use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits, HostTransfer};
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
-use fabrix_transport::{Ended, Held, pass};
+use fabrix_transport::{Ended, Held, Stream, pass};
 
 use super::command;
 use super::events::Watch;
@@ -45,6 +45,8 @@ pub(crate) struct Queue {
     free: Vec<Slot>,
     /// How many places carry an ended request.
     ended: usize,
+    /// Commands of requests that were not handed to the kernel yet.
+    unsent: u64,
 }
 
 #[derive(Default)]
@@ -73,6 +75,7 @@ impl Queue {
             places: (0..slots).map(|_| Place::default()).collect(),
             free: (0..slots).rev().map(Slot).collect(),
             ended: 0,
+            unsent: 0,
         })
     }
 
@@ -109,6 +112,16 @@ impl Queue {
     /// The connection is over.
     pub(crate) fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         self.wire.flush(shard)
+    }
+
+    /// How many commands of requests were handed to the kernel since this was asked last; all of them, or none while
+    /// something waits to be sent.
+    pub(crate) fn handed_over(&mut self) -> u64 {
+        let waits = |stream: &Stream<Host>| stream.has_unsent();
+        if self.wire.stream.as_ref().is_some_and(waits) {
+            return 0;
+        }
+        std::mem::take(&mut self.unsent)
     }
 
     /// Ends the connection at once, with a reset when commands are in progress.
@@ -182,6 +195,7 @@ impl Queue {
         stream.hold(slot, held);
         let (machine, mut out) = stream.speak();
         if machine.command(slot, entry, transfer, &mut out) {
+            self.unsent += u64::from(!matches!(carried, Carried::Own | Carried::Watch(_)));
             let place = &mut self.places[usize::from(slot.0)];
             place.carried = Some(carried);
             place.sent_at = now;

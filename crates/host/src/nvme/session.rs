@@ -190,6 +190,9 @@ impl Session {
                     self.watched(shard, watch, &entry, data);
                 }
                 (Some(carried), data) => {
+                    if let Some(trace) = &self.plan.options.trace {
+                        trace.received(shard.now());
+                    }
                     let answer = (&entry, data_bytes, intact);
                     self.answered(shard, (index, slot), carried, data, answer);
                 }
@@ -492,6 +495,8 @@ impl Task for Session {
             }
             if let Err(ended) = self.queues[index].flush(shard) {
                 self.ended(shard, index, &ended);
+            } else if let Some(trace) = &self.plan.options.trace {
+                trace.sent(self.queues[index].handed_over());
             }
         }
     }

@@ -37,6 +37,9 @@ impl Carrier for Session {
             Ok(request) => request,
             Err(request) => return self.later(request),
         };
+        if let Some(trace) = &self.plan.options.trace {
+            trace.submitted();
+        }
         if !flows {
             self.life.waiting.push_back(request);
         } else if let Err(request) = self.send(shard, request) {
@@ -329,6 +332,13 @@ impl Session {
             return self.queues[index].put(slot, Carried::Ended { request, status });
         }
         self.queues[index].free(slot);
+        self.finish(shard, request, status);
+    }
+
+    fn finish(&self, shard: &mut Shard, request: Request, status: DiskStatus) {
+        if let Some(trace) = &self.plan.options.trace {
+            trace.ended();
+        }
         finish(shard, request, status);
     }
 
@@ -336,7 +346,7 @@ impl Session {
     pub(crate) fn finish_ended(&mut self, shard: &mut Shard, index: usize) {
         let mut has_room = false;
         while let Some((request, status)) = self.queues[index].next_ended() {
-            finish(shard, request, status);
+            self.finish(shard, request, status);
             has_room = true;
         }
         if has_room {

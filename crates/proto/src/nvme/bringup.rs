@@ -26,13 +26,16 @@ pub use self::error::{BringupError, BringupErrorKind};
 pub use self::facts::{Capabilities, ControllerFacts, NamespaceFacts};
 
 use self::facts::{Expected, connected_as, namespace_ids};
-use super::admin::{Identify, granted_queues};
+use super::admin::{GetLogPage, Identify, NSID_ALL, granted_queues};
 use super::fabrics::{CNTLID_DYNAMIC, Connect, Property};
+use super::features::FeatureId;
 use super::identify::{
     Cns, IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LIST_ENTRIES, NamespaceList,
 };
+use super::log_page::LogId;
 use super::nqn::Nqn;
 use super::spec::{CompletionEntry, SubmissionEntry};
+use super::timing::TimingPage;
 use crate::Nanos;
 
 /// Who connects to what, and what for.
@@ -66,6 +69,11 @@ pub enum Purpose {
     },
     /// For its discovery log.
     Discovery,
+    /// To have commands timed for so many seconds, and to read what was added up; no I/O queue is used.
+    Timing {
+        /// For how long; zero: not any more.
+        seconds: u32,
+    },
 }
 
 /// What to do next.
@@ -112,6 +120,8 @@ pub enum Found {
     },
     /// The discovery log.
     Discovery(DiscoveryLog),
+    /// What was added up when the feature had been set; `None`: the controller has no such feature, nothing was set.
+    Timing(Option<TimingPage>),
     /// An I/O queue, connected.
     Queue {
         /// QID.
@@ -139,25 +149,41 @@ pub struct Bringup {
     nsid: u32,
     namespace: Option<NamespaceFacts>,
     discovery: discovery::Reading,
+    timing: Option<TimingPage>,
 }
 
 /// Which command is next, or waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Connect,
-    ConnectQueue { queue_id: u16, entries: u32 },
+    ConnectQueue {
+        queue_id: u16,
+        entries: u32,
+    },
     ReadCapabilities,
     ReadVersion,
     Enable,
-    ReadStatus { not_before: Nanos },
+    ReadStatus {
+        not_before: Nanos,
+    },
     IdentifyController,
     NumberOfQueues,
-    ListNamespaces { above: u32 },
+    ListNamespaces {
+        above: u32,
+    },
     IdentifyNamespace,
     IdentifyDescriptors,
     ReadLog,
+    /// Whether the page is ours must be known before the feature is set: with others it means something else.
+    ReadTiming {
+        is_set: bool,
+    },
+    SetTiming,
     Ready,
-    QueueReady { queue_id: u16, entries: u32 },
+    QueueReady {
+        queue_id: u16,
+        entries: u32,
+    },
     Failed,
 }
 
@@ -179,6 +205,7 @@ impl Bringup {
             nsid: 0,
             namespace: None,
             discovery: discovery::Reading::default(),
+            timing: None,
         }
     }
 
@@ -296,6 +323,11 @@ impl Bringup {
                 let (entry, bytes) = self.discovery.command()?;
                 receive(entry, bytes)
             }
+            Phase::ReadTiming { .. } => receive(timing_page(), TimingPage::BYTES),
+            Phase::SetTiming => receive(
+                SubmissionEntry::set_features(FeatureId::TIMING, self.seconds()),
+                0,
+            ),
             Phase::Ready | Phase::QueueReady { .. } | Phase::Failed => return None,
         })
     }
@@ -339,7 +371,14 @@ impl Bringup {
     fn queues_wanted(&self) -> u16 {
         match self.config.purpose {
             Purpose::Io { queues, .. } => queues.max(1),
-            Purpose::Discovery => 1,
+            Purpose::Discovery | Purpose::Timing { .. } => 1,
+        }
+    }
+
+    fn seconds(&self) -> u32 {
+        match self.config.purpose {
+            Purpose::Timing { seconds } => seconds,
+            Purpose::Io { .. } | Purpose::Discovery => 0,
         }
     }
 
@@ -349,6 +388,10 @@ impl Bringup {
         data: &[u8],
         now: Nanos,
     ) -> Result<(), BringupError> {
+        if self.phase == (Phase::ReadTiming { is_set: false }) && !entry.status().is_success() {
+            self.phase = Phase::Ready;
+            return Ok(());
+        }
         if !entry.status().is_success() {
             return Err(match self.phase {
                 Phase::Connect | Phase::ConnectQueue { .. } => BringupError::connect(entry),
@@ -384,6 +427,8 @@ impl Bringup {
             Phase::IdentifyNamespace => self.take_namespace(page(data)?)?,
             Phase::IdentifyDescriptors => self.take_descriptors(data)?,
             Phase::ReadLog => self.take_log(data)?,
+            Phase::ReadTiming { is_set } => self.take_timing(page(data)?, is_set),
+            Phase::SetTiming => Phase::ReadTiming { is_set: true },
             phase @ (Phase::Ready | Phase::QueueReady { .. } | Phase::Failed) => phase,
         };
         Ok(())
@@ -440,10 +485,10 @@ impl Bringup {
             subsystem: io.then_some(&self.config.subsystem),
         };
         self.controller = Some(ControllerFacts::parse(data, &expected)?);
-        Ok(if io {
-            Phase::NumberOfQueues
-        } else {
-            Phase::ReadLog
+        Ok(match self.config.purpose {
+            Purpose::Io { .. } => Phase::NumberOfQueues,
+            Purpose::Discovery => Phase::ReadLog,
+            Purpose::Timing { .. } => Phase::ReadTiming { is_set: false },
         })
     }
 
@@ -456,7 +501,7 @@ impl Bringup {
         let nsids = namespace_ids(list, above, max_nsid)?;
         let wanted = match self.config.purpose {
             Purpose::Io { nsid, .. } => nsid,
-            Purpose::Discovery => None,
+            Purpose::Discovery | Purpose::Timing { .. } => None,
         };
         let found = match wanted {
             None => nsids.first().copied(),
@@ -514,10 +559,20 @@ impl Bringup {
         Ok(if more { Phase::ReadLog } else { Phase::Ready })
     }
 
+    fn take_timing(&mut self, page: &TimingPage, is_set: bool) -> Phase {
+        self.timing = page.is_ours().then_some(*page);
+        if is_set || self.timing.is_none() {
+            Phase::Ready
+        } else {
+            Phase::SetTiming
+        }
+    }
+
     fn facts(&self) -> Option<Box<Facts>> {
         let found = match (self.phase, self.config.purpose) {
             (Phase::QueueReady { queue_id, entries }, _) => Found::Queue { queue_id, entries },
             (Phase::Ready, Purpose::Discovery) => Found::Discovery(self.discovery.log().clone()),
+            (Phase::Ready, Purpose::Timing { .. }) => Found::Timing(self.timing),
             (Phase::Ready, Purpose::Io { .. }) => Found::Io {
                 queues: self.queues,
                 nsids: self.nsids.clone(),
@@ -547,6 +602,8 @@ impl Phase {
             Self::IdentifyNamespace => "Identify Namespace",
             Self::IdentifyDescriptors => "Identify (namespace descriptors)",
             Self::ReadLog => "Get Log Page (discovery)",
+            Self::ReadTiming { .. } => "Get Log Page (timing)",
+            Self::SetTiming => "Set Features (timing)",
             Self::Ready | Self::QueueReady { .. } | Self::Failed => "nothing",
         }
     }
@@ -561,6 +618,19 @@ fn page<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::U
 
 fn short_data() -> BringupError {
     BringupError::broken("the controller answered with success and less data than was asked for")
+}
+
+/// Get Log Page for the timing page.
+fn timing_page() -> SubmissionEntry {
+    SubmissionEntry::get_log_page(GetLogPage {
+        page: LogId::TIMING,
+        nsid: NSID_ALL,
+        bytes: TimingPage::BYTES.into(),
+        offset: 0,
+        retain_event: false,
+        specific: 0,
+        command_set: 0,
+    })
 }
 
 const CC_ENABLE: u64 = 1;

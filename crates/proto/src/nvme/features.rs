@@ -43,6 +43,8 @@ impl FeatureId {
     pub const RESERVATION_MASK: Self = Self(0x82);
     /// Reservation Persistence.
     pub const RESERVATION_PERSISTENCE: Self = Self(0x83);
+    /// Our own: for how many seconds commands are timed, see [`crate::nvme::timing`].
+    pub const TIMING: Self = Self(0xC0);
 
     /// Bytes of data Get Features returns for the current value.
     #[must_use]

@@ -38,6 +38,8 @@ impl LogId {
     pub const DISCOVERY: Self = Self(0x70);
     /// Reservation Notification.
     pub const RESERVATION: Self = Self(0x80);
+    /// Our own: where the time of commands goes, see [`crate::nvme::timing`].
+    pub const TIMING: Self = Self(0xC0);
 }
 
 /// A window onto a log page: the caller's bytes, and where in the page they lie.

@@ -19,3 +19,4 @@ pub mod reservation;
 pub mod spec;
 pub mod subsystem;
 pub mod tcp;
+pub mod timing;

@@ -161,6 +161,7 @@ impl Bench {
 
     pub fn run_in(&mut self, slot: u16, entry: &SubmissionEntry) -> Outcome {
         let around = Surroundings {
+            timing: &fabrix_proto::nvme::timing::TimingPage::default(),
             view: &self.view,
             health: &self.health,
             persistence: Some(false),

@@ -4,6 +4,7 @@
 //! I/O queues is the connection's part: this file only says that it is time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_proto::nvme::admin::{AdminCommand, NSID_ALL};
 use fabrix_proto::nvme::command::IoLimits;
@@ -291,6 +292,7 @@ impl Admin {
         // A page is built in memory that others have used: nothing of theirs may leave with it.
         page.bytes_mut()[..page_bytes].fill(0);
         let health = desk.local.shared.health();
+        let timing = desk.local.shared.timing(desk.shard.now());
         let registry = &desk.local.shared.registry;
         let has_io_queues = registry.has_queues(self.id());
         for error in registry.take_errors(self.id()) {
@@ -300,6 +302,7 @@ impl Admin {
         self.hear(desk);
         let around = Surroundings {
             persistence: self.persistence(entry),
+            timing: &timing,
             view: &self.view,
             health: &health,
             has_io_queues,
@@ -327,6 +330,17 @@ impl Admin {
             Outcome::Held => After::Nothing,
             Outcome::Persist { nsid, persist } => {
                 self.persist(desk, slot, nsid, persist);
+                After::Nothing
+            }
+            Outcome::Time { seconds } => {
+                let until = desk.shard.now() + Duration::from_secs(seconds.into());
+                let until = if seconds == 0 {
+                    fabrix_rt::Nanos(0)
+                } else {
+                    until
+                };
+                desk.local.shared.time_until(until);
+                desk.answer(slot, Status::SUCCESS);
                 After::Nothing
             }
             Outcome::Aborted { held } => {

@@ -7,7 +7,7 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
-use fabrix_rt::{Buf, Loan, Token};
+use fabrix_rt::{Buf, Loan, Nanos, Token};
 use fabrix_transport::Held;
 use zerocopy::FromBytes;
 
@@ -94,7 +94,20 @@ pub(crate) fn submit(
         payload,
         token,
     };
-    match channel.borrow_mut().submit(desk.shard, request) {
+    let counters = desk.local.counters();
+    let begun = counters.are_timed(desk.shard.now()).then(Nanos::now);
+    let submitted = channel.borrow_mut().submit(desk.shard, request);
+    if let Some(begun) = begun {
+        match &submitted {
+            Submit::Done(..) => {
+                counters.reached_disk(begun);
+                counters.left_disk(Nanos::now());
+            }
+            Submit::Pending => counters.reached_disk(begun),
+            Submit::Busy(_) => {}
+        }
+    }
+    match submitted {
         Submit::Done(status, loan) => Taken::Done(status, loan),
         Submit::Pending => Taken::Pending,
         Submit::Busy(request) => match request.payload {

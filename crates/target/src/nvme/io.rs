@@ -45,6 +45,10 @@ impl Desk<'_> {
         if bytes > 0 {
             self.stream.hold(slot, held);
         }
+        let counters = self.local.counters();
+        if counters.are_timed(self.shard.now()) && !self.stream.machine().is_admin() {
+            counters.answered();
+        }
         self.complete(slot, CompletionEntry::new(status, 0), bytes);
     }
 
@@ -261,6 +265,7 @@ impl IoQueue {
         transfer: Transfer,
         intact: bool,
     ) {
+        desk.local.counters().arrived(desk.shard.now());
         let sgl_bytes = match transfer {
             Transfer::None => 0,
             Transfer::Inline { bytes } | Transfer::Fetch { bytes } | Transfer::Send { bytes } => {
@@ -399,6 +404,10 @@ impl IoQueue {
         completion: Completion,
     ) {
         self.at_disk -= 1;
+        let counters = desk.local.counters();
+        if counters.are_timed(desk.shard.now()) {
+            counters.left_disk(desk.shard.now());
+        }
         let status = DiskStatus::from_result(completion.result);
         match self.take(slot) {
             Work::Aborted { first } => self.aborted(desk, slot, first),

@@ -123,6 +123,8 @@ fn measure(
         let mut report = sheet(runs);
         session.complete(&mut report);
         write(&report, args.common.report.as_deref())?;
+    } else {
+        session.warn(&runs);
     }
     Ok(session.exit())
 }

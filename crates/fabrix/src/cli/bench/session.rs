@@ -15,7 +15,7 @@ use fabrix_bench::{Config, CopyTo, Job, Part, Progress, RunError, spread};
 use fabrix_block::spec::without_secrets;
 use fabrix_block::spec::{Disk as SpecDisk, Size};
 use fabrix_block::{Device, Spec};
-use fabrix_rt::ShardConfig;
+use fabrix_rt::{ShardConfig, SpinPolicy};
 
 use super::args::CommonArgs;
 use super::progress::Bar;
@@ -128,6 +128,14 @@ impl Session {
             device: self.opener.open(uri, 0, false)?,
             via: None,
         })
+    }
+
+    /// Where the target of a disk is and who asks it, for a disk over NVMe/TCP.
+    pub(crate) fn nvme(
+        &self,
+        uri: &str,
+    ) -> Result<Option<(fabrix_host::Address, fabrix_host::Options)>, Failure> {
+        self.opener.nvme(uri)
     }
 
     /// The same disk as seen over loopback, through a target in this process.
@@ -297,6 +305,7 @@ impl Session {
         }
         if self.trouble.is_none() {
             found.iter().for_each(|run| self.doubt(run));
+            parts.iter().for_each(|step| self.doubt_disk(step.disk));
         }
         // What was measured until then is worth showing, if it is anything at all.
         let all =
@@ -322,6 +331,41 @@ impl Session {
                 run.name
             ));
         }
+    }
+
+    /// The same for a disk: what lies in the page cache is read from memory.
+    fn doubt_disk(&mut self, disk: &Disk) {
+        let bytes = disk.device.geometry().bytes();
+        if !Spec::parse(&disk.uri).is_ok_and(|spec| is_cached(&spec))
+            || !report::host::has_room(bytes)
+        {
+            return;
+        }
+        let doubt = format!(
+            "{} goes through the page cache (direct=off), and memory has room for all of it: figures may be those of \
+             memory; leave direct=off out",
+            disk.uri
+        );
+        if !self.doubts.contains(&doubt) {
+            self.doubts.push(doubt);
+        }
+    }
+
+    /// Says why the figures of these runs may be wrong, on the terminal.
+    pub(crate) fn warn(&mut self, runs: &[Run]) {
+        for doubt in self.all_doubts(runs) {
+            say(format_args!("warning: {doubt}"));
+        }
+    }
+
+    fn all_doubts(&mut self, runs: &[Run]) -> Vec<String> {
+        let mut doubts = std::mem::take(&mut self.doubts);
+        if self.args.engine.spin == SpinPolicy::Always && !runs.is_empty() {
+            doubts.push(SPINS.to_owned());
+        }
+        doubts.extend(Reading::take().doubts(&self.begun));
+        doubts.extend(unsteady(runs));
+        doubts
     }
 
     /// Says what the generator could have done with the settings of the fastest run, on a disk that costs nothing.
@@ -369,9 +413,7 @@ impl Session {
     pub(crate) fn complete(&mut self, report: &mut Report) {
         report.notes.extend(self.headroom(&report.runs));
         self.bar.finish();
-        report.warnings.append(&mut self.doubts);
-        report.warnings.extend(Reading::take().doubts(&self.begun));
-        report.warnings.extend(unsteady(&report.runs));
+        report.warnings.extend(self.all_doubts(&report.runs));
         if let Some(trouble) = &self.trouble {
             report
                 .warnings
@@ -499,6 +541,15 @@ fn unsteady(runs: &[Run]) -> Option<String> {
     })
 }
 
+/// Whether reads and writes of a disk, or of a part of it, pass through the page cache.
+fn is_cached(spec: &Spec) -> bool {
+    match &spec.disk {
+        SpecDisk::File { direct, .. } => !direct,
+        SpecDisk::Raid0 { members, .. } => members.iter().any(is_cached),
+        SpecDisk::Ram { .. } | SpecDisk::Null { .. } | SpecDisk::Remote(_) => false,
+    }
+}
+
 /// Whether a disk forgets what is written: filling it is in vain.
 fn is_null(uri: &str) -> bool {
     Spec::parse(uri).is_ok_and(|spec| matches!(spec.disk, SpecDisk::Null { .. }))
@@ -525,6 +576,8 @@ pub(crate) fn run_failure(name: &str, error: &RunError) -> Failure {
     Failure::new(kind, format!("{name}: {error}"))
 }
 
+const SPINS: &str = "the generator spins (--spin always): it keeps its processors busy whatever it does, and CPU \
+                     figures say nothing about the work";
 /// Larger regions are not filled unasked.
 const FILL_MOST: u64 = 16 << 30;
 /// Cores of other programs that are worth a warning.

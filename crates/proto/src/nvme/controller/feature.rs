@@ -9,6 +9,7 @@ use crate::nvme::features::{
 };
 use crate::nvme::spec::Status;
 use crate::nvme::subsystem::Namespace;
+use crate::nvme::timing::SECONDS_MOST;
 use crate::scsi::reservation::Notice;
 
 /// EXHID of the Host Identifier feature: 16 bytes, the only form over fabrics.
@@ -30,7 +31,8 @@ impl Controller {
                 | FeatureId::TIMESTAMP
                 | FeatureId::HOST_IDENTIFIER
                 | FeatureId::RESERVATION_MASK
-                | FeatureId::RESERVATION_PERSISTENCE,
+                | FeatureId::RESERVATION_PERSISTENCE
+                | FeatureId::TIMING,
                 Kind::Io,
             ) => true,
             _ => false,
@@ -59,6 +61,10 @@ impl Controller {
                 };
                 fill(page, clock.read(around.now).as_bytes())
             }
+            (Select::Current, FeatureId::TIMING) => {
+                Ok(Outcome::result(around.timing.seconds.get().into()))
+            }
+            (_, FeatureId::TIMING) => Ok(Outcome::result(0)),
             (_, FeatureId::HOST_IDENTIFIER) if argument & EXTENDED_HOST_ID == 0 => {
                 Err(Status::INVALID_FIELD)
             }
@@ -135,6 +141,10 @@ impl Controller {
             }
             FeatureId::RESERVATION_MASK => self.set_mask(nsid, value, around)?,
             FeatureId::RESERVATION_PERSISTENCE => return set_persistence(nsid, value, around),
+            FeatureId::TIMING if value <= SECONDS_MOST => {
+                return Ok(Outcome::Time { seconds: value });
+            }
+            FeatureId::TIMING => return Err(Status::INVALID_FIELD),
             // Over fabrics Connect has said it.
             FeatureId::HOST_IDENTIFIER => return Err(Status::COMMAND_SEQUENCE_ERROR),
             _ => self.kept.set(feature, value)?,

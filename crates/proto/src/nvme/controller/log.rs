@@ -10,6 +10,7 @@ use crate::nvme::log_page::{
     SUPPORTED_PAGES_BYTES, Window,
 };
 use crate::nvme::spec::Status;
+use crate::nvme::timing::TimingPage;
 
 const IO_PAGES: &[LogId] = &[
     LogId::SUPPORTED,
@@ -19,6 +20,7 @@ const IO_PAGES: &[LogId] = &[
     LogId::CHANGED_NAMESPACES,
     LogId::COMMAND_EFFECTS,
     LogId::RESERVATION,
+    LogId::TIMING,
 ];
 
 const DISCOVERY_PAGES: &[LogId] = &[LogId::DISCOVERY];
@@ -60,6 +62,7 @@ impl Controller {
             LogId::HEALTH | LogId::FIRMWARE_SLOT => SMALL_PAGE_BYTES,
             LogId::DISCOVERY => log_page::discovery_bytes(around.view),
             LogId::RESERVATION => NotificationPage::BYTES,
+            LogId::TIMING => size_of::<TimingPage>() as u64,
             _ => LARGE_PAGE_BYTES,
         }
     }
@@ -93,6 +96,7 @@ impl Controller {
             }
             LogId::DISCOVERY => log_page::discovery(window, around.view),
             LogId::RESERVATION => window.put(0, self.events.notification().as_bytes()),
+            LogId::TIMING => window.put(0, around.timing.as_bytes()),
             _ => return Err(Status::INVALID_LOG_PAGE),
         }
         Ok(())

@@ -30,6 +30,7 @@ use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
 use super::spec::{FabricsType, Status, SubmissionEntry};
 use super::subsystem::Authorized;
+use super::timing::TimingPage;
 use crate::scsi::reservation::Notice;
 use crate::{Nanos, Slot};
 use events::Events;
@@ -70,6 +71,8 @@ pub struct Surroundings<'a> {
     /// Whether reservations of the namespace that the command names outlive the power (PTPL); none if there is no such
     /// namespace. Looked at by the Reservation Persistence feature alone.
     pub persistence: Option<bool>,
+    /// What the timing page shows.
+    pub timing: &'a TimingPage,
     /// Whether I/O queues are connected: their number cannot be negotiated any more.
     pub has_io_queues: bool,
     /// The time.
@@ -110,6 +113,11 @@ pub enum Outcome {
     /// the slots of [`Controller::release_held`] with [`Status::ABORT_REQUESTED`], and call
     /// [`Controller::quiesced`]: the host polls CSTS until then.
     Quiesce(Quiesce),
+    /// Answer it with success, and time the commands of all I/O queues for so long; zero: not any more.
+    Time {
+        /// For how many seconds.
+        seconds: u32,
+    },
     /// Make reservations of this namespace (FFFFFFFFh: of all that can) outlive the power, or not; answer it with
     /// success when that is on the medium.
     Persist {

@@ -211,6 +211,12 @@ impl Target {
         self.queue_entries = entries.max(1);
     }
 
+    /// Whether it is an admin queue, as far as Connect has said.
+    #[must_use]
+    pub const fn is_admin(&self) -> bool {
+        self.admin
+    }
+
     /// How many slots are in use: commands not answered, or answered while their data was on its way.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {

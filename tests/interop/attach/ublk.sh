@@ -49,8 +49,9 @@ attach $NVME --as ublk --read-only
 is "ro" "$(cat "/sys/block/${disk##*/}/ro")" 1
 refused dd if=/dev/zero of=$disk bs=4096 count=1 oflag=direct
 fabrix detach $disk
-# A disk without a cache is asked for no flush.
-attach ram:16M --as ublk
+# A disk without a cache is asked for no flush. ublk is the first choice where it is.
+attach ram:16M
+is "what auto chose" "$disk" /dev/ublkb0
 is "the cache of RAM" "$(queue $disk write_cache)" "write through"
 fabrix detach $disk
 echo "limits: right"

@@ -4,7 +4,8 @@
 # modules: ublk_drv ext4 crc32c_generic
 # tools: mkfs.ext4 fsck.ext4 mount fstrim blkdiscard
 # seconds: 300
-# log: ublkb[0-9]|callbacks suppressed
+# log: ublkb[0-9]|callbacks suppressed|attempt to access beyond end of device
+# log: clocksource: Long readout interval
 
 NVME=nvme+tcp://$ADDRESS/$NQN
 ISCSI=iscsi://$PORTAL/$IQN/0
@@ -129,5 +130,5 @@ fabrix detach gone --force
 ! wait $reader || fail "a read of a disk that was taken away succeeded"
 umount /mnt
 [ ! -e "$disk" ] || fail "the device is still there"
-is "what is still attached" "$(fabrix list | wc -l)" 1
+contains "what is still attached" "$(fabrix list)" "nothing is attached"
 echo "by force: right"

@@ -167,7 +167,8 @@ impl Front {
             }));
         }
         if kind == FrontEnd::Nbd {
-            let (peers, device) = kernel_nbd::begin(remote, disk, args.remote.fast_io_fail_tmo, tell)?;
+            let (peers, device) =
+                kernel_nbd::begin(remote, disk, args.remote.fast_io_fail_tmo, tell)?;
             return Ok(Self::Nbd { peers, device });
         }
         if kind == FrontEnd::NbdSocket {

@@ -248,7 +248,7 @@ impl Default for RemoteArgs {
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: nbd, fuse, file, nbd-socket.
+    /// The first that this machine and this user can have: ublk, nbd, fuse, file, nbd-socket.
     Auto,
     /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
     Ublk,

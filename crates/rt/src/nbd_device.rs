@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::sys;
 
@@ -22,6 +23,9 @@ pub struct NbdOptions {
     pub block_bytes: u32,
     /// What the other end understands: NBD's transmission flags.
     pub flags: u16,
+    /// The longest that a request may take, in whole seconds. With several sockets there is always a bound: without one
+    /// here it is 30 s. Behind it the driver gives up the socket for good, and asks the same on another.
+    pub timeout: Duration,
 }
 
 /// A device of the driver. Dropping this leaves the device as it is: it may be in use.
@@ -49,8 +53,7 @@ impl NbdDevice {
         let body = [
             attribute(SIZE_BYTES, &options.bytes.to_ne_bytes()),
             attribute(BLOCK_BYTES, &u64::from(options.block_bytes).to_ne_bytes()),
-            // No bound of its own: who answers has one, and is the same process for all sockets.
-            attribute(TIMEOUT_S, &0_u64.to_ne_bytes()),
+            attribute(TIMEOUT_S, &options.timeout.as_secs().to_ne_bytes()),
             attribute(SERVER_FLAGS, &u64::from(options.flags).to_ne_bytes()),
             nested(SOCKETS, &items),
         ];

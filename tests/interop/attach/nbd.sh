@@ -3,10 +3,9 @@
 # target gone; and what a killed process of ours has left is cleared away.
 # modules: nbd,nbds_max=4 brd,rd_nr=1,rd_size=131072 ext4 crc32c_generic
 # tools: fio mkfs.ext4 fsck.ext4 mount fstrim
-# seconds: 300
+# seconds: 360
 # log: block nbd[0-9]+: (Receive control failed|shutting down sockets|Send disconnect failed|Dead connection)
 # log: block nbd[0-9]+: (Attempted send|Request send failed|Possible stuck request)
-# log: block nbd[0-9]+: Connection timed out, retrying
 # log: (Buffer )?I/O error(,| on) dev nbd[0-9]+
 # log: Dev nbd[0-9]+: unable to read RDB block
 # log: (blk_print_req_error|buffer_io_error): [0-9]+ callbacks suppressed
@@ -28,6 +27,29 @@ has_more_than() {
 }
 ended() {
     ! kill -0 "$1"
+}
+target_goes() {
+    kill -9 $target
+    wait $target || true
+}
+# Somebody reads $disk and has no answer yet: $reader.
+reader_waits() {
+    dd if="$disk" of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null &
+    reader=$!
+    wait_for 10 grep -q '[1-9]' "/sys/block/${disk##*/}/inflight"
+}
+# The process of the only attachment is killed, and the driver has seen the end of both connections: the kernel ends what
+# io_uring has in progress behind the process.
+holder_killed() {
+    lost=$(connections_lost)
+    kill -9 "$(fabrix list -o json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)"
+    wait_for 30 both_are_lost
+}
+connections_lost() {
+    dmesg | grep -c "nbd[0-9]*: Receive control failed" || true
+}
+both_are_lost() {
+    [ "$(connections_lost)" -ge $((lost + 2)) ]
 }
 
 mkfs.ext4 -q /dev/ram0
@@ -69,8 +91,7 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
     for round in 1 2 3; do
         wait_for 20 has_more_than $((round * 30))
         lines=$(wc -l </dev/shm/ledger)
-        kill -9 $target
-        wait $target || true
+        target_goes
         target_starts
         wait_for 30 has_more_than $((lines + 10))
     done
@@ -82,19 +103,24 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
     wait_for 10 has_no_size "$disk"
 done
 
-# By force, with the target gone and a reader waiting for it: it is over at once.
+# The target is away for longer than the driver waits where it has several connections and nobody has told it how long,
+# 30 s: who reads waits and goes on, and the driver gives no connection up.
 disk=$(fabrix attach nvme+tcp://$ADDRESS:$PORT/$NQN --as nbd --name one)
-kill -9 $target
-wait $target || true
-dd if="$disk" of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null &
-reader=$!
-wait_for 10 grep -q '[1-9]' "/sys/block/${disk##*/}/inflight"
+target_goes
+reader_waits
+sleep 35
+target_starts
+wait $reader || fail "a read did not survive a target that was away"
+
+# By force, with the target gone and a reader waiting for it: it is over at once.
+target_goes
+reader_waits
 fabrix detach --force one
 wait_for 10 ended $reader
 wait $reader && fail "a read of a disk that was taken away succeeded"
 wait_for 10 has_no_size "$disk"
 
-# The first choice where the driver is; a disk of this machine that grows; one that is read-only.
+# The first choice where the driver is, and no ublk; a disk of this machine that grows; one that is read-only.
 truncate -s 16M /mnt/local
 disk=$(fabrix attach file:/mnt/local --name local)
 contains "what auto chose" "$disk" /dev/nbd
@@ -107,10 +133,20 @@ disk=$(fabrix attach file:/mnt/local --as nbd --read-only --name local)
 is "whether it is read-only" "$(cat "/sys/block/${disk##*/}/ro")" 1
 fabrix detach local
 
-# Our process is killed: reads fail, and its name and its device are to be had again.
+# Our process is killed: who waits is told when its name is attached again or detached, reads fail before that, and its
+# name and its device are to be had again.
+target_starts
+disk=$(fabrix attach nvme+tcp://$ADDRESS:$PORT/$NQN --as nbd --name dead)
+target_goes
+reader_waits
+holder_killed
+fabrix detach dead
+wait_for 10 ended $reader
+wait $reader && fail "a read of a dead disk succeeded"
+wait_for 10 has_no_size "$disk"
 disk=$(fabrix attach ram:16M --as nbd --name dead)
-kill -9 "$(fabrix list -o json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)"
-wait_for 10 not dd if="$disk" of=/dev/null bs=4k count=1 iflag=direct
+holder_killed
+not dd if="$disk" of=/dev/null bs=4k count=1 iflag=direct || fail "a read of a dead disk succeeded"
 again=$(fabrix attach ram:16M --as nbd --name dead)
 dd if="$again" of=/dev/null bs=4k count=1 iflag=direct
 fabrix detach dead

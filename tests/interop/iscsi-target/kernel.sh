@@ -1,8 +1,9 @@
 # Our initiator finds the kernel's iSCSI target (LIO), and writes and reads its disks without one wrong byte: with the
 # command, unasked and by R2T, with and without digests; its CHAP, one-way and mutual; who is not let in is told why.
 # modules: target_core_mod target_core_file iscsi_target_mod configfs crc32c_generic sha3_generic
+# run: core
 # log: Unable to (load target_core|locate Target IQN)|iSCSI Login negotiation failed|Security negotiation failed
-# log: Proposer.s value list|CHAP|NON_EXISTENT_LUN|Initiator is not allowed|iSCSI Initiator Node
+# log: Proposer.s value list|NON_EXISTENT_LUN|Initiator is not allowed|iSCSI Initiator Node
 there=iscsi://$PORTAL
 uri=$there/$LIO_IQN
 

@@ -4,6 +4,7 @@
 # tools: ss
 # seconds: 180
 # log: Unable to (load target_core|locate Target Portal Group)|iSCSI Login negotiation failed|tcp_sendpage.. failure
+# log: Exiting Time2Retain handler because session_reinstatement=1
 lio_serve 1
 fabrix bench iscsi://$PORTAL/$LIO_IQN/0 --rw randrw --bs 8k --iodepth 16 --size 16M --runtime 200s --verify \
     --allow-write -o json >bench.json 2>bench.err &

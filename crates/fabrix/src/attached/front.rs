@@ -24,7 +24,7 @@ use super::kernel_nbd;
 use super::records::{Claim, Record};
 use super::takeover::FRONT_END;
 use crate::api::bind;
-use crate::args::FrontEnd;
+use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::{Failure, Kind};
 
 /// A disk that can be seen.
@@ -64,7 +64,7 @@ pub(crate) fn choose(
     }
     match wanted {
         FrontEnd::Auto if socket => Ok((FrontEnd::NbdSocket, None)),
-        FrontEnd::Auto => Ok(best()),
+        FrontEnd::Auto => Ok(best(engine)),
         FrontEnd::Nbd | FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
             "a block device needs root; as this user, --as file gives a file and --as nbd-socket a socket",
         )),
@@ -97,8 +97,11 @@ fn has_fuse() -> io::Result<()> {
     }
 }
 
-/// ublk is not among them before it has been shown with a real kernel: docs/INTEROP.md.
-fn best() -> (FrontEnd, Option<String>) {
+/// The best that can be had; why, where that is no block device.
+fn best(engine: Engine) -> (FrontEnd, Option<String>) {
+    if ublk_is_here(engine) {
+        return (FrontEnd::Ublk, None);
+    }
     if kernel_nbd::is_here() {
         return (FrontEnd::Nbd, None);
     }
@@ -119,6 +122,21 @@ fn best() -> (FrontEnd, Option<String>) {
     }
 }
 
+/// Whether devices of ublk can be had here, and seen: each is new, so /dev must be the kernel's own. In most containers
+/// it is a copy.
+fn ublk_is_here(engine: Engine) -> bool {
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    process::is_root() && ublk::available(engine).is_ok() && shows_new_devices(&mounts())
+}
+
+/// Whether devices that the kernel makes appear in /dev. `mounts`: /proc/self/mountinfo, see proc_pid_mountinfo(5).
+fn shows_new_devices(mounts: &str) -> bool {
+    let over_dev = |line: &&str| line.split(' ').nth(4) == Some("/dev");
+    // The last one covers those before.
+    let last = mounts.lines().filter(over_dev).next_back();
+    last.is_some_and(|line| line.contains(" - devtmpfs "))
+}
+
 fn no_fuse(error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::NotFound => {
@@ -137,7 +155,7 @@ impl Front {
     pub(crate) fn begin(
         kind: FrontEnd,
         claim: &Claim,
-        (socket, left): (Option<&Path>, Option<&Record>),
+        (args, left): (&AttachArgs, Option<&Record>),
         (remote, disk): (&Remote, &Arc<dyn Device>),
         tell: Tell,
     ) -> Result<Self, Failure> {
@@ -149,16 +167,17 @@ impl Front {
             }));
         }
         if kind == FrontEnd::Nbd {
-            let (peers, device) = kernel_nbd::begin(remote, disk, tell)?;
+            let (peers, device) =
+                kernel_nbd::begin(remote, disk, args.remote.fast_io_fail_tmo, tell)?;
             return Ok(Self::Nbd { peers, device });
         }
         if kind == FrontEnd::NbdSocket {
-            let (listener, path) = listen(claim, socket, "nbd")?;
+            let (listener, path) = listen(claim, args.socket.as_deref(), "nbd")?;
             let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
             return Ok(Self::NbdSocket { socket, path });
         }
         if kind == FrontEnd::VhostUser {
-            let (listener, path) = listen(claim, socket, "vhost")?;
+            let (listener, path) = listen(claim, args.socket.as_deref(), "vhost")?;
             let socket = VhostSocket::begin(remote, Arc::clone(disk), listener, tell)?;
             return Ok(Self::Vhost { socket, path });
         }
@@ -492,3 +511,20 @@ impl From<BeginError> for Failure {
 
 /// Not opened: closing it would ask the shard, and nobody closes politely who is killed.
 const O_PATH: i32 = fabrix_rt::errno::O_PATH;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "24 1 0:22 / /dev rw,nosuid shared:2 - devtmpfs udev rw,size=4k\n";
+    const COPY: &str = "90 80 0:51 / /dev rw,nosuid - tmpfs tmpfs rw,size=64k,mode=755\n";
+    const BELOW: &str = "91 90 0:52 / /dev/pts rw - devpts devpts rw\n";
+
+    #[test]
+    fn new_devices_are_seen_where_dev_is_the_kernels() {
+        assert!(shows_new_devices(&[OWN, BELOW].concat()));
+        assert!(!shows_new_devices(&[COPY, BELOW].concat()));
+        assert!(!shows_new_devices(&[OWN, COPY].concat()));
+        assert!(!shows_new_devices(BELOW));
+    }
+}

@@ -83,7 +83,7 @@ pub(crate) fn hold(
     let begun = Front::begin(
         kind,
         &claim,
-        (args.socket.as_deref(), left.as_ref()),
+        (args, left.as_ref()),
         (&remote, &disk),
         telling(tell.clone()),
     );

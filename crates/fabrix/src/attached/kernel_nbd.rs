@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_attach::Tell;
 use fabrix_attach::nbd::{NbdPeers, flags};
@@ -15,10 +16,11 @@ use fabrix_rt::{Remote, process};
 
 use crate::failure::Failure;
 
-/// Makes a device of a disk.
+/// Makes a device of a disk whose requests wait no longer than `longest` for their target.
 pub(super) fn begin(
     remote: &Remote,
     disk: &Arc<dyn Device>,
+    longest: Duration,
     tell: Tell,
 ) -> Result<(NbdPeers, NbdDevice), Failure> {
     let pairs: Result<Vec<_>, _> = (0..connections()).map(|_| UnixStream::pair()).collect();
@@ -29,6 +31,7 @@ pub(super) fn begin(
         bytes: disk.geometry().bytes(),
         block_bytes: disk.geometry().block_bytes,
         flags: flags(&**disk),
+        timeout: timeout(longest),
     };
     let device = NbdDevice::connect(&theirs, &options).map_err(|error| refused(&error))?;
     if !device.path().exists() {
@@ -60,6 +63,16 @@ pub(super) fn refused(error: &std::io::Error) -> Failure {
     ))
 }
 
+/// When the driver gives up a connection that owes it an answer. It must not before us, because it never takes such a
+/// connection up again, and asks the same on another; so long behind, because a request may live through two outages.
+fn timeout(longest: Duration) -> Duration {
+    longest.saturating_mul(2).clamp(TIMEOUT_LEAST, TIMEOUT_MOST)
+}
+
+const TIMEOUT_LEAST: Duration = Duration::from_secs(600);
+/// The driver counts in ticks, a thousand a second at most, and has 31 bits for them.
+const TIMEOUT_MOST: Duration = Duration::from_secs(14 * 24 * 3600);
+
 /// The kernel has a queue for each connection; one core answers all of them.
 fn connections() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -67,3 +80,18 @@ fn connections() -> usize {
 }
 
 const CONNECTIONS_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_gives_up_long_after_us() {
+        assert_eq!(timeout(Duration::from_secs(60)), TIMEOUT_LEAST);
+        assert_eq!(
+            timeout(Duration::from_secs(3600)),
+            Duration::from_secs(7200)
+        );
+        assert_eq!(timeout(Duration::MAX), TIMEOUT_MOST);
+    }
+}

@@ -133,7 +133,7 @@ fn ublk_is_here(engine: Engine) -> bool {
 fn shows_new_devices(mounts: &str) -> bool {
     let over_dev = |line: &&str| line.split(' ').nth(4) == Some("/dev");
     // The last one covers those before.
-    let last = mounts.lines().filter(over_dev).next_back();
+    let last = mounts.lines().rfind(over_dev);
     last.is_some_and(|line| line.contains(" - devtmpfs "))
 }
 

@@ -219,7 +219,7 @@ fn ublk() -> Finding {
     let is_there = Path::new("/dev/ublk-control").exists();
     let found = if is_there { "there" } else { "not there" };
     let fix = (!is_there)
-        .then_some("as root: modprobe ublk_drv (Linux 6.0); loop devices work without it");
+        .then_some("as root: modprobe ublk_drv (Linux 6.5); loop devices work without it");
     there("ublk", found.to_owned(), fix)
 }
 

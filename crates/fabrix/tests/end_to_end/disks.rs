@@ -216,7 +216,9 @@ fn the_summary_for_people_has_rates_and_latencies() {
     ] {
         assert!(ended.stdout.contains(part), "`{part}` is missing:\n{ended}");
     }
-    assert_eq!(ended.stderr, "", "there is nothing to say");
+    // What else the machine did meanwhile is not the disk's.
+    let is_of_machine = |line: &str| line.starts_with("fabrix: warning: ");
+    assert!(ended.stderr.lines().all(is_of_machine), "{ended}");
 }
 
 #[test]

@@ -20,20 +20,20 @@ use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::{Completion, Shard, Socket, Task};
 use fabrix_transport::{Stream, pass};
 
-use super::admin::{Admin, After};
+use super::admin::{Admin, After, IN_CAPSULE_BYTES};
 use super::io::{DISK_SLOTS, Desk, IoQueue};
-use crate::Notice;
 use crate::disk::Stop;
 use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::registry::Place;
 use crate::strangers::Stranger;
-use connect::CONNECT_BYTES_MOST;
 use news::TELL;
 
+/// What a connection is.
 enum Role {
     /// Nobody yet: only Connect may come.
     Unknown {
+        /// The Connect whose data is being fetched.
         connecting: Option<SubmissionEntry>,
     },
     Admin(Box<Admin>),
@@ -72,7 +72,7 @@ impl Connection {
         let limits = TargetLimits {
             max_slots: slots,
             max_data_bytes: config.max_transfer_bytes,
-            in_capsule_bytes: super::admin::IN_CAPSULE_BYTES,
+            in_capsule_bytes: IN_CAPSULE_BYTES,
             ..TargetLimits::default()
         };
         let machine = Target::new(limits, pass::crc32c);
@@ -128,23 +128,11 @@ impl Connection {
             }
             Event::Fetched { slot, intact } => self.fetched(shard, slot, intact),
             Event::Released { slot } => drop(self.stream.release(slot)),
-            Event::Goodbye => {
-                let why = self.stream.machine().goodbye();
-                let what = why.map_or_else(String::new, |why| {
-                    format!(
-                        "the host ended it: status {}, field offset {}",
-                        why.status, why.information
-                    )
-                });
-                self.local.shared.notice(&Notice::Violation {
-                    peer: self.peer,
-                    what,
-                });
-                self.end(shard);
-            }
+            Event::Goodbye => self.goodbye(shard),
         }
     }
 
+    /// A command has come.
     fn command(
         &mut self,
         shard: &mut Shard,
@@ -153,16 +141,10 @@ impl Connection {
         transfer: Transfer,
         intact: bool,
     ) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        if self.life.phase == Phase::Draining {
-            return desk.answer(slot, Status::ABORTED_SQ_DELETION);
-        }
-        match &mut self.role {
+        let draining = self.life.phase == Phase::Draining;
+        let (role, mut desk) = self.at_work(shard);
+        match role {
+            _ if draining => desk.answer(slot, Status::ABORTED_SQ_DELETION),
             Role::Io { queue, .. } if !entry.is_fabrics() => {
                 queue.command(&mut desk, slot, entry, transfer, intact)
             }
@@ -174,63 +156,26 @@ impl Connection {
                 let after = admin.command(&mut desk, slot, entry, transfer);
                 self.after_admin(shard, after);
             }
-            Role::Unknown { connecting } => {
-                if connecting.is_some()
-                    || !matches!(FabricsCommand::parse(entry), Ok(FabricsCommand::Connect))
-                {
-                    return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR);
-                }
-                match transfer {
-                    Transfer::Inline { .. } => {
-                        let data = self.stream.in_place().to_vec();
-                        self.connect(shard, slot, entry, &data);
-                    }
-                    Transfer::Fetch { bytes }
-                        if bytes <= CONNECT_BYTES_MOST && desk.fetch(slot, bytes) =>
-                    {
-                        *connecting = Some(*entry);
-                    }
-                    _ => desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID),
-                }
-            }
+            Role::Unknown { .. } => self.stranger_asks(shard, slot, entry, transfer),
         }
     }
 
+    /// The data that a slot asked for is here.
     fn fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        match &mut self.role {
+        let (role, mut desk) = self.at_work(shard);
+        match role {
             Role::Io { queue, .. } => queue.fetched(&mut desk, slot, intact),
             Role::Admin(admin) => {
                 let after = admin.fetched(&mut desk, slot, intact);
                 self.after_admin(shard, after);
             }
-            Role::Unknown { connecting } => {
-                let data = desk.fetched(slot);
-                let data = data.bytes(&desk).to_vec();
-                match connecting.take() {
-                    Some(entry) if intact => {
-                        let bytes = (entry.sgl.length.get() as usize).min(data.len());
-                        self.connect(shard, slot, &entry, &data[..bytes]);
-                    }
-                    _ => desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR),
-                }
-            }
+            Role::Unknown { .. } => self.connect_fetched(shard, slot, intact),
         }
     }
 
     /// Fabrics commands of an I/O queue: it may leave, and no more.
     fn io_fabrics(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
+        let (_, mut desk) = self.at_work(shard);
         match FabricsCommand::parse(entry) {
             Ok(FabricsCommand::Disconnect) => {
                 desk.answer(slot, Status::SUCCESS);
@@ -277,15 +222,21 @@ impl Connection {
         }
     }
 
+    /// The deadline of a connection that is not ending has passed: the keep-alive's, or a stranger's.
+    fn overdue(&mut self, shard: &mut Shard) {
+        match &mut self.role {
+            Role::Admin(admin) => match admin.expired(Nanos(shard.now().0)) {
+                true => self.expire(shard),
+                false => self.watch(shard),
+            },
+            Role::Unknown { .. } => self.silent(shard),
+            Role::Io { .. } => self.end(shard),
+        }
+    }
+
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        if let Role::Io { queue, .. } = &mut self.role {
+        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.disk_answered(&mut desk, slot, completion);
         }
         if self.life.phase == Phase::Draining {
@@ -299,13 +250,7 @@ impl Connection {
         if self.life.phase >= Phase::Ending {
             return;
         }
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        if let Role::Io { queue, .. } = &mut self.role {
+        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.retry(&mut desk);
         }
         shard.flush_later(self.life.task);
@@ -323,6 +268,21 @@ impl Connection {
             Role::Unknown { .. } => {}
         }
         shard.flush_later(self.life.task);
+    }
+
+    /// Sets the timers for what no ending of the connection's own will wake it for.
+    fn look_again(&mut self, shard: &mut Shard) {
+        let (is_stalled, has_errands) = match &self.role {
+            Role::Io { queue, .. } => (queue.is_stalled(), queue.has_errands()),
+            Role::Admin(admin) => (false, admin.has_errands()),
+            Role::Unknown { .. } => (false, false),
+        };
+        if is_stalled {
+            self.life.retry_soon(shard);
+        }
+        if has_errands {
+            self.life.look_again_soon(shard);
+        }
     }
 
     /// What the connection is, and what it works with.
@@ -362,34 +322,17 @@ impl Task for Connection {
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         self.life.passed(slot);
         match slot {
-            RETRY => return self.retry(shard),
-            ERRANDS => return self.run_errands(shard),
+            RETRY => self.retry(shard),
+            ERRANDS => self.run_errands(shard),
             TELL => {
                 self.tell_again(shard);
-                return self.leave_when_quiet(shard);
+                self.leave_when_quiet(shard);
             }
-            _ => {}
-        }
-        if self.life.phase == Phase::Draining && self.waits_for_others() {
-            return self.await_parting(shard);
-        }
-        match &mut self.role {
-            Role::Admin(admin) if self.life.phase == Phase::Open => {
-                if admin.expired(Nanos(shard.now().0)) {
-                    self.expire(shard);
-                } else {
-                    self.watch(shard);
-                }
-            }
-            Role::Unknown { .. } if self.life.phase == Phase::Open => {
-                let why = "it did not say who it is in time".to_owned();
-                self.local.shared.notice(&Notice::Refused {
-                    peer: self.peer,
-                    why,
-                });
-                self.end(shard);
-            }
-            _ => self.end(shard),
+            _ => match self.life.phase {
+                Phase::Open => self.overdue(shard),
+                Phase::Draining if self.waits_for_others() => self.await_parting(shard),
+                _ => self.end(shard),
+            },
         }
     }
 
@@ -406,17 +349,7 @@ impl Task for Connection {
         if self.has_more && !self.stream.backlogged() {
             shard.flush_later(self.life.task);
         }
-        let (is_stalled, has_errands) = match &self.role {
-            Role::Io { queue, .. } => (queue.is_stalled(), queue.has_errands()),
-            Role::Admin(admin) => (false, admin.has_errands()),
-            Role::Unknown { .. } => (false, false),
-        };
-        if is_stalled {
-            self.life.retry_soon(shard);
-        }
-        if has_errands {
-            self.life.look_again_soon(shard);
-        }
+        self.look_again(shard);
         if self.life.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
             self.end(shard);
         }
@@ -430,12 +363,7 @@ impl Task for Connection {
         match message.downcast_ref() {
             Some(Told::Drain) => self.drain(shard),
             Some(Told::Close) => self.end(shard),
-            Some(Told::Quiesced) => {
-                if let Role::Admin(admin) = &mut self.role {
-                    admin.quiesced();
-                    shard.flush_later(self.life.task);
-                }
-            }
+            Some(Told::Quiesced) => self.quiesced(shard),
             Some(Told::Served) => self.serve(shard),
             Some(Told::Announced) => self.announce(shard),
             Some(Told::Noticed) => self.noticed(shard),

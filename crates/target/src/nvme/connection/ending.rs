@@ -1,7 +1,7 @@
 //! How a connection ends: by a Disconnect, by a drain, by its keep-alive, by a violation, or because its socket does.
 //!
 //! A part of `connection`. It leaves in this order: a goodbye, the socket, and when the kernel and the disks have given
-//! back what is theirs, the task. An admin queue takes its controller with it, and with that the controller's I/O queues.
+//! back what is theirs, the task. An admin queue takes its controller with it, and with that the I/O queues.
 
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
@@ -10,7 +10,6 @@ use super::{Connection, Role};
 use crate::Notice;
 use crate::life::Phase;
 use crate::local::Told;
-use crate::nvme::io::Desk;
 
 impl Connection {
     /// The host was silent for too long: all queues of its controller end.
@@ -24,13 +23,29 @@ impl Connection {
         match ended {
             Ended::Closed | Ended::Socket(_) => self.end(shard),
             Ended::Violation(violation) => {
-                self.local.shared.notice(&Notice::Violation {
-                    peer: self.peer,
-                    what: violation.to_string(),
-                });
+                self.violated(violation.to_string());
                 self.part(shard);
             }
         }
+    }
+
+    /// The host has ended it, and perhaps said why.
+    pub(super) fn goodbye(&mut self, shard: &mut Shard) {
+        let what = self
+            .stream
+            .machine()
+            .goodbye()
+            .map_or_else(String::new, |why| {
+                let (status, offset) = (why.status, why.information);
+                format!("the host ended it: status {status}, field offset {offset}")
+            });
+        self.violated(what);
+        self.end(shard);
+    }
+
+    fn violated(&self, what: String) {
+        let peer = self.peer;
+        self.local.shared.notice(&Notice::Violation { peer, what });
     }
 
     /// Lets the goodbye out and drops what still comes.
@@ -54,15 +69,11 @@ impl Connection {
             return;
         }
         self.life.phase = Phase::Draining;
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        match &mut self.role {
+        let (role, mut desk) = self.at_work(shard);
+        let registry = &desk.local.shared.registry;
+        match role {
             Role::Io { queue, .. } => queue.drain(&mut desk),
-            Role::Admin(admin) if self.local.shared.registry.quiesce(admin.id()).is_some() => {
+            Role::Admin(admin) if registry.quiesce(admin.id()).is_some() => {
                 admin.queues_are_ending();
             }
             Role::Admin(_) | Role::Unknown { .. } => {}
@@ -119,36 +130,14 @@ impl Connection {
             });
         }
     }
-    fn at_disk(&self) -> usize {
-        match &self.role {
-            Role::Io { queue, .. } => queue.at_disk(),
-            Role::Unknown { .. } | Role::Admin(_) => 0,
-        }
-    }
 
+    /// The last step of an end: gives back what disks and registry hold of the connection, and removes the task, unless
+    /// the kernel, a disk or an untold neighbour still needs it.
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
         if self.life.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
             return;
         }
-        if let Role::Admin(admin) = &mut self.role {
-            admin.leave();
-        }
-        if let Role::Io {
-            controller,
-            qid,
-            ref mut queue,
-        } = self.role
-        {
-            queue.leave();
-            // Once: after this the queue id may be another connection's.
-            self.role = Role::Unknown { connecting: None };
-            let admin = self
-                .local
-                .shared
-                .registry
-                .leave(controller, qid, self.life.task);
-            self.tell(shard, admin, Told::Quiesced);
-        }
+        self.leave_role(shard);
         if !self.untold.is_empty() {
             return;
         }
@@ -156,5 +145,30 @@ impl Connection {
         self.life.clear_deadline(shard);
         self.local.left(self.life.task);
         shard.remove(self.life.task);
+    }
+
+    fn at_disk(&self) -> usize {
+        match &self.role {
+            Role::Io { queue, .. } => queue.at_disk(),
+            Role::Unknown { .. } | Role::Admin(_) => 0,
+        }
+    }
+
+    /// Once: after this the queue id may be another connection's.
+    fn leave_role(&mut self, shard: &mut Shard) {
+        match std::mem::replace(&mut self.role, Role::Unknown { connecting: None }) {
+            Role::Admin(mut admin) => admin.leave(),
+            Role::Io {
+                controller,
+                qid,
+                mut queue,
+            } => {
+                queue.leave();
+                let registry = &self.local.shared.registry;
+                let admin = registry.leave(controller, qid, self.life.task);
+                self.tell(shard, admin, Told::Quiesced);
+            }
+            Role::Unknown { .. } => {}
+        }
     }
 }

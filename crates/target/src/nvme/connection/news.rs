@@ -11,20 +11,25 @@ use super::{Connection, Role};
 use crate::disk::Stop;
 use crate::life::{OWN_SLOTS, Phase};
 use crate::local::Told;
-use crate::nvme::io::Desk;
 use crate::registry::Place;
 
 impl Connection {
     /// Tells other connections something; those whose mailbox is full are told soon.
-    pub(super) fn tell(&mut self, shard: &mut Shard, places: impl IntoIterator<Item = Place>, told: Told) {
+    pub(super) fn tell(
+        &mut self,
+        shard: &mut Shard,
+        places: impl IntoIterator<Item = Place>,
+        told: Told,
+    ) {
         self.untold
             .extend(places.into_iter().map(|place| (place, told)));
         self.tell_again(shard);
     }
 
+    /// Tries once more to tell what mailboxes had no room for.
     pub(super) fn tell_again(&mut self, shard: &mut Shard) {
         self.untold
-            .retain(|(place, told)| place.shard.send(place.task, Box::new(*told)).is_err());
+            .retain(|(place, told)| place.tell(*told).is_err());
         if !self.untold.is_empty() {
             let at = shard.now() + TELL_AFTER;
             self.life.set_timer(shard, TELL, at);
@@ -45,22 +50,26 @@ impl Connection {
 
     /// An admin queue sees what is announced now, and tells its host what has changed. One that cannot go on ends.
     pub(super) fn announce(&mut self, shard: &mut Shard) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        let (Role::Admin(admin), mut desk) = self.at_work(shard) else {
+            return;
         };
-        let outcome = match &mut self.role {
-            Role::Admin(admin) if self.life.phase == Phase::Open => admin.refresh(&mut desk),
-            Role::Admin(_) | Role::Io { .. } | Role::Unknown { .. } => return,
-        };
-        match outcome {
+        match admin.refresh(&mut desk) {
             Ok(()) => shard.flush_later(self.life.task),
             Err(why) => {
                 self.retire(shard, &why);
                 self.end(shard);
             }
+        }
+    }
+
+    /// The I/O queues of a controller that was reset or shut down are gone.
+    pub(super) fn quiesced(&mut self, shard: &mut Shard) {
+        if let Role::Admin(admin) = &mut self.role {
+            admin.quiesced();
+            shard.flush_later(self.life.task);
         }
     }
 

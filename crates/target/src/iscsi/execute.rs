@@ -4,12 +4,13 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::unit::Failure;
-use fabrix_rt::{Buf, Loan, Token};
+use fabrix_rt::{Buf, Loan};
 use fabrix_transport::Held;
 
-use super::desk::{DISK_SLOTS, Desk, copy};
-use super::job::{Ask, End, Job, Moves, Source};
+use super::desk::Desk;
+use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
+use crate::desk::{Data, copy};
 
 /// How the disk took a request.
 enum Taken {
@@ -22,8 +23,8 @@ enum Taken {
 impl Session {
     /// Goes on with a job until its disk takes its time, or it has ended. A job of many requests whose disk answers
     /// each of them at once pauses, so that others have their turn.
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Source) {
-        let in_place = matches!(data, Source::InPlace);
+    pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Data) {
+        let in_place = matches!(data, Data::InPlace);
         if !job.prepare(desk, data) {
             return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
         }
@@ -126,10 +127,7 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
             return Taken::Failed(Failure::Busy);
         }
     };
-    let token = Token {
-        task: desk.task,
-        slot: DISK_SLOTS + u32::from(slot.0),
-    };
+    let token = desk.token(slot);
     let request = Request {
         operation,
         lba: extent.lba,

@@ -22,9 +22,9 @@ use fabrix_proto::{Nanos, Slot};
 use fabrix_transport::Held;
 
 use super::SubsystemConfig;
-use super::execute::Data;
-use super::io::Desk;
+use super::desk::Desk;
 use super::reserve::seats;
+use crate::desk::Data;
 use crate::disk::{Asked, DiskState, Errand, Member, Seat};
 
 /// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of a write, no R2T and

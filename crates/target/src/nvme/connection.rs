@@ -21,7 +21,9 @@ use fabrix_rt::{Completion, Shard, Socket, Task};
 use fabrix_transport::{Stream, pass};
 
 use super::admin::{Admin, After, IN_CAPSULE_BYTES};
-use super::io::{DISK_SLOTS, Desk, IoQueue};
+use super::desk::Desk;
+use super::io::IoQueue;
+use crate::desk::command_slot;
 use crate::disk::Stop;
 use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
@@ -235,7 +237,7 @@ impl Connection {
     }
 
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
+        let slot = command_slot(slot);
         if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.disk_answered(&mut desk, slot, completion);
         }

@@ -7,33 +7,14 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
-use fabrix_rt::{Buf, Loan, Nanos, Token};
+use fabrix_rt::{Buf, Loan, Nanos};
 use fabrix_transport::Held;
 use zerocopy::FromBytes;
 
-use super::io::{DISK_SLOTS, Desk, IoQueue, Wanted, Work};
+use super::desk::Desk;
+use super::io::{IoQueue, Wanted, Work};
 use super::status::nvme_status;
-
-/// Where a command's data lies when it is executed.
-pub(crate) enum Data {
-    /// It came with the capsule and lies in the receive buffer.
-    InPlace,
-    /// It was fetched, or kept.
-    Kept(Buf),
-    /// There is none.
-    None,
-}
-
-impl Data {
-    /// The data where it lies.
-    pub(crate) fn bytes<'a>(&'a self, desk: &'a Desk<'_>) -> &'a [u8] {
-        match self {
-            Self::InPlace => desk.stream.in_place(),
-            Self::Kept(buf) => buf.bytes(),
-            Self::None => &[],
-        }
-    }
-}
+use crate::desk::{Data, copy};
 
 /// How the disk took a request.
 pub(crate) enum Taken {
@@ -77,10 +58,7 @@ pub(crate) fn submit(
             return Taken::Refused(Status::NAMESPACE_NOT_READY);
         }
     };
-    let token = Token {
-        task: desk.task,
-        slot: DISK_SLOTS + u32::from(slot.0),
-    };
+    let token = desk.token(slot);
     let payload = match data {
         Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
         Data::Kept(buf) => Payload::Owned(buf),
@@ -112,11 +90,8 @@ pub(crate) fn submit(
         Submit::Pending => Taken::Pending,
         Submit::Busy(request) => match request.payload {
             Payload::Owned(buf) => Taken::Busy(Some(buf)),
-            Payload::Borrowed(bytes) => match desk.shard.take_buf(bytes.len()) {
-                Some(mut buf) => {
-                    buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-                    Taken::Busy(Some(buf))
-                }
+            Payload::Borrowed(bytes) => match copy(desk.shard, bytes) {
+                Some(buf) => Taken::Busy(Some(buf)),
                 None => Taken::Refused(Status::NAMESPACE_NOT_READY),
             },
             Payload::None | Payload::Lend => Taken::Busy(None),
@@ -414,22 +389,6 @@ fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
         DiskStatus::Ok
     } else {
         DiskStatus::CompareFailed
-    }
-}
-
-impl Data {
-    /// The data in a buffer of its own; None when there is none, or no memory for it.
-    pub(crate) fn keep(self, desk: &mut Desk<'_>) -> Option<Buf> {
-        match self {
-            Self::Kept(buf) => Some(buf),
-            Self::None => None,
-            Self::InPlace => {
-                let bytes = desk.stream.in_place();
-                let mut buf = desk.shard.take_buf(bytes.len().max(1))?;
-                buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-                Some(buf)
-            }
-        }
     }
 }
 

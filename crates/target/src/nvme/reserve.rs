@@ -12,8 +12,9 @@ use fabrix_proto::nvme::reservation::{
 use fabrix_proto::nvme::spec::Status;
 use fabrix_transport::Held;
 
-use super::execute::Data;
-use super::io::{Desk, IoQueue, Wanted, Work};
+use super::desk::Desk;
+use super::io::{IoQueue, Wanted, Work};
+use crate::desk::Data;
 use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.

@@ -148,8 +148,7 @@ impl Session {
     ) {
         let unit = &self.units.list[at];
         let channels = &desk.local.channels;
-        let same = |at: &usize| channels.added(*at) == unit.added;
-        let Some(index) = channels.index(unit.nsid).filter(same) else {
+        let Some(index) = channels.find(unit.name()) else {
             return self.fail(desk, slot, Some(at), Failure::Gone);
         };
         let mut runs: Vec<LbaRun> = Vec::new();

@@ -10,6 +10,7 @@ use fabrix_transport::Held;
 use super::desk::Desk;
 use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
+use super::status::unreached;
 use crate::desk::{Data, copy};
 
 /// How the disk took a request.
@@ -83,25 +84,19 @@ impl Session {
 }
 
 /// Hands a request to the disk of a job.
-///
-/// The command was checked when it came, and its disk may have changed since: it may be gone, its number may be another
-/// disk's, and it may have become smaller. Every request passes here, so here that is seen.
 fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bool) -> Taken {
     let Ask {
-        disk: (nsid, added),
+        disk,
         operation,
         extent,
         bytes,
         moves,
     } = ask;
-    let channels = &desk.local.channels;
-    let same = |at: &usize| channels.added(*at) == added;
-    let Some(index) = channels.index(nsid).filter(same) else {
-        return Taken::Failed(Failure::Gone);
+    let wanted = (operation != Operation::Flush).then_some((extent.lba, extent.blocks));
+    let channel = match desk.local.reach(desk.shard, disk, wanted) {
+        Ok(channel) => channel,
+        Err(why) => return Taken::Failed(unreached(why)),
     };
-    if operation != Operation::Flush && !channels.contains(index, extent.lba, extent.blocks) {
-        return Taken::Failed(Failure::OutOfRange);
-    }
     let payload = match moves {
         Moves::Nothing => Payload::None,
         Moves::Read => Payload::Lend,
@@ -116,16 +111,6 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
             Payload::Borrowed(&desk.stream.in_place()[..bytes])
         }
         Moves::Data => owned(job.data.as_ref()),
-    };
-    let channel = match channels.get(desk.shard, index) {
-        Ok(channel) => channel,
-        Err(error) => {
-            desk.local.shared.notice(&crate::Notice::Disk {
-                nsid,
-                why: error.to_string(),
-            });
-            return Taken::Failed(Failure::Busy);
-        }
     };
     let token = desk.token(slot);
     let request = Request {

@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Wanted, Work};
-use super::status::nvme_status;
+use super::status::{nvme_status, unreached};
 use crate::desk::{Data, copy};
 
 /// How the disk took a request.
@@ -27,10 +27,6 @@ pub(crate) enum Taken {
 }
 
 /// Hands a request to the disk of a command's namespace.
-///
-/// The command was checked when it came, and the namespace may have changed since: it may be gone, its id may be
-/// another disk's, and the disk may have become smaller. Every request of every command passes here, so here that is
-/// seen.
 pub(crate) fn submit(
     desk: &mut Desk<'_>,
     slot: Slot,
@@ -39,24 +35,11 @@ pub(crate) fn submit(
     (lba, blocks): (u64, u32),
     data: Data,
 ) -> Taken {
-    let channels = &desk.local.channels;
-    let nsid = wanted.nsid;
-    let same = |at: &usize| channels.added(*at) == wanted.added;
-    let Some(index) = channels.index(nsid).filter(same) else {
-        return Taken::Refused(Status::INVALID_NAMESPACE);
-    };
-    if operation != Operation::Flush && !channels.contains(index, lba, blocks) {
-        return Taken::Refused(Status::LBA_OUT_OF_RANGE);
-    }
-    let channel = match channels.get(desk.shard, index) {
+    let extent = (operation != Operation::Flush).then_some((lba, blocks));
+    let name = (wanted.nsid, wanted.added);
+    let channel = match desk.local.reach(desk.shard, name, extent) {
         Ok(channel) => channel,
-        Err(error) => {
-            desk.local.shared.notice(&crate::Notice::Disk {
-                nsid,
-                why: error.to_string(),
-            });
-            return Taken::Refused(Status::NAMESPACE_NOT_READY);
-        }
+        Err(why) => return Taken::Refused(unreached(why)),
     };
     let token = desk.token(slot);
     let payload = match data {

@@ -20,6 +20,7 @@ use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::Authorized;
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_proto::{Nanos, Slot};
+use fabrix_rt::Buf;
 use fabrix_transport::Held;
 
 use super::SubsystemConfig;
@@ -188,6 +189,7 @@ impl Admin {
         self.execute(desk, slot, &entry, &data, bytes)
     }
 
+    /// Carries a command out: `data_bytes` of `data` are the host's.
     fn execute(
         &mut self,
         desk: &mut Desk<'_>,
@@ -227,7 +229,18 @@ impl Admin {
         let outcome = self
             .controller
             .execute(slot, entry, &around, data_in, page.bytes_mut());
-        let after = match outcome {
+        let after = self.carry_out(desk, slot, outcome, page);
+        self.tell_events(desk);
+        if self.controller.check_keep_alive(now) {
+            After::Expired
+        } else {
+            after
+        }
+    }
+
+    /// Does what the controller says that a command comes to; `page` is what it has written.
+    fn carry_out(&mut self, desk: &mut Desk<'_>, slot: Slot, outcome: Outcome, page: Buf) -> After {
+        match outcome {
             Outcome::Complete {
                 status,
                 result,
@@ -237,47 +250,29 @@ impl Admin {
                     desk.stream.hold(slot, Held::Buf(page, 0));
                 }
                 desk.complete(slot, CompletionEntry::new(status, result), data_bytes);
-                After::Nothing
             }
-            Outcome::Held => After::Nothing,
-            Outcome::Persist { nsid, persist } => {
-                self.persist(desk, slot, nsid, persist);
-                After::Nothing
-            }
+            Outcome::Held => {}
+            Outcome::Persist { nsid, persist } => self.persist(desk, slot, nsid, persist),
             Outcome::Time { seconds } => {
-                let until = desk.shard.now() + Duration::from_secs(seconds.into());
-                let until = if seconds == 0 {
-                    fabrix_rt::Nanos(0)
-                } else {
-                    until
-                };
-                desk.local.shared.time_until(until);
+                desk.local.shared.time_until(timed_until(desk, seconds));
                 desk.answer(slot, Status::SUCCESS);
-                After::Nothing
             }
             Outcome::Aborted { held } => {
                 desk.answer(held, Status::ABORT_REQUESTED);
                 desk.answer(slot, Status::SUCCESS);
-                After::Nothing
             }
-            Outcome::Quiesce(kind) => {
+            // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not been
+            // told to flush was not promised: the standard leaves that to the host's own flushes.
+            Outcome::Quiesce(Quiesce::Reset | Quiesce::Shutdown) => {
                 desk.answer(slot, Status::SUCCESS);
                 self.quiescing = true;
                 while let Some(held) = self.controller.release_held() {
                     desk.answer(held, Status::ABORT_REQUESTED);
                 }
-                // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not
-                // been told to flush was not promised: the standard leaves that to the host's own flushes.
-                let (Quiesce::Reset | Quiesce::Shutdown) = kind;
-                After::Quiesce
+                return After::Quiesce;
             }
-        };
-        self.tell_events(desk);
-        if self.controller.check_keep_alive(now) {
-            After::Expired
-        } else {
-            after
         }
+        After::Nothing
     }
 
     /// Takes the view of what is announced now, and tells the host what is different.
@@ -344,6 +339,14 @@ fn changed<'a>(old: &'a Authorized, new: &'a Authorized) -> impl Iterator<Item =
     let differ = move |nsid: &u32| old.namespace(*nsid) != new.namespace(*nsid);
     let all = old.namespaces().iter().chain(new.namespaces());
     all.map(|namespace| namespace.nsid).filter(differ)
+}
+
+/// When commands that are timed from now on for so long are timed no more; zero seconds: at once.
+fn timed_until(desk: &Desk<'_>, seconds: u32) -> fabrix_rt::Nanos {
+    match seconds {
+        0 => fabrix_rt::Nanos(0),
+        _ => desk.shard.now() + Duration::from_secs(seconds.into()),
+    }
 }
 
 /// Whether a command asks for the structure that says whether there is a volatile cache (VWC).

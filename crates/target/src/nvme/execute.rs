@@ -247,16 +247,23 @@ impl IoQueue {
         }
     }
 
-    /// Reads piece after piece, and drops what was read.
+    /// Reads piece after piece, and drops what was read. What is left waits when the disk has no room for the next
+    /// piece, and when it has answered so many at once that others should have their turn.
     fn verify(
         &mut self,
         desk: &mut Desk<'_>,
         slot: Slot,
-        wanted: Wanted,
+        mut wanted: Wanted,
         (mut lba, mut blocks): (u64, u32),
     ) {
         let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
+        let mut pieces_left = PIECES_PER_TURN;
         while blocks > 0 {
+            wanted.command = IoCommand::Verify { lba, blocks };
+            if pieces_left == 0 {
+                return self.stall(slot, Work::Paused(wanted));
+            }
+            pieces_left -= 1;
             let piece = blocks.min(most);
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
@@ -377,3 +384,5 @@ fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
 
 /// Verify reads so much at a time.
 const VERIFY_BYTES: u32 = 128 << 10;
+/// How many pieces of one command are read at once before it pauses: 4 MiB of Verify.
+const PIECES_PER_TURN: u32 = 32;

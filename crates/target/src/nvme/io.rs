@@ -49,6 +49,8 @@ pub(crate) enum Work {
     Fetching(Wanted),
     /// The disk, which had no room for the request; the data, if any, is kept here.
     Stalled(Wanted, Option<Buf>),
+    /// The turn of others: its disk answers at once.
+    Paused(Wanted),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(Wanted),
     /// The disk, whose data goes to the host.
@@ -362,6 +364,11 @@ impl IoQueue {
             match self.take(slot) {
                 Work::Stalled(wanted, data) => {
                     self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
+                }
+                Work::Paused(wanted) => {
+                    // It goes to the end of the line if it pauses again: nobody waits for it.
+                    self.execute(desk, slot, wanted, Data::None);
+                    continue;
                 }
                 Work::Half { wanted, data, mate } => {
                     self.set(slot, Work::Half { wanted, data, mate });

@@ -61,7 +61,7 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// The data where it lies. A buffer may be longer than what was received into it.
+    /// The data where it lies: as much as was announced.
     pub(crate) fn bytes<'a, M: Machine>(&'a self, desk: &'a Desk<'_, M>) -> &'a [u8] {
         match self {
             Self::InPlace => desk.stream.in_place(),

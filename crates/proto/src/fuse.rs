@@ -1,8 +1,8 @@
 //! FUSE, as the server of one regular file speaks it: what the kernel asks, what it is told.
 //!
 //! Every message is whole: one read of /dev/fuse, one write. Integers are in the machine's own order, for both ends are
-//! this machine. The kernel is trusted to be the kernel, and still no message of it can do more than be refused. Here is
-//! what it asks; `fuse/layout.rs` has the structures, `fuse/answer.rs` what it is told.
+//! this machine. The kernel is trusted to be the kernel, and still no message of it can do more than be refused.
+//! Here is what it asks; `fuse/layout.rs` has the structures, `fuse/answer.rs` what it is told.
 //! Source: include/uapi/linux/fuse.h of the Linux kernel, protocol 7.31 and later.
 
 mod answer;

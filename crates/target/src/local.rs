@@ -100,8 +100,8 @@ impl Local {
         entries.map(Entry::state).collect()
     }
 
-    /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and how many. A flush wants
-    /// none.
+    /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and how many. A flush
+    /// wants none.
     ///
     /// A command was checked when it came, and its disk may have changed since: it may be gone, its id may be another
     /// disk's, and it may have become smaller. Every request of every command passes here, so here that is seen.

@@ -5,8 +5,8 @@
 //! what it must it asks once more ([`Step::Proved`]): only then may an older session be ended for the new one. It
 //! builds the text of a response; the numbers of the PDU are the machine's.
 //!
-//! `login/leading.rs` reads who wants in, `login/operational.rs` what both sides agree on, `login/security.rs` follows the
-//! authentication.
+//! `login/leading.rs` reads who wants in, `login/operational.rs` what both sides agree on, `login/security.rs` follows
+//! the authentication.
 //!
 //! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
 

@@ -2,8 +2,8 @@
 //!
 //! An [`Inventory`] is immutable and replaced whole (`subsystem/inventory.rs`). Nothing in it can be resolved by a
 //! peer's word alone: a namespace or a discovery record is reached only through an [`Authorized`] view, which exists
-//! only for a host that the subsystem allows (`subsystem/view.rs`). What can be wrong is in `subsystem/fault.rs`. None of
-//! these files knows a queue, a connection or a disk.
+//! only for a host that the subsystem allows (`subsystem/view.rs`). What can be wrong is in `subsystem/fault.rs`. None
+//! of these files knows a queue, a connection or a disk.
 
 mod fault;
 mod inventory;

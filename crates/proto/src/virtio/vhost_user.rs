@@ -1,8 +1,8 @@
 //! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues, as a machine.
 //!
 //! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never sees them. It keeps
-//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer. What lies
-//! in a message is in `vhost_user/layout.rs`, how a body is read in `vhost_user/body.rs`.
+//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer. What
+//! lies in a message is in `vhost_user/layout.rs`, how a body is read in `vhost_user/body.rs`.
 //! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
 
 mod body;

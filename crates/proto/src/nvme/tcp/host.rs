@@ -8,8 +8,8 @@
 //! outside the data of a command that reads, send outside the data of a command that writes, answer a command twice,
 //! or ask for so many small pieces that their headers outweigh the data.
 //!
-//! `host/command.rs` sends commands, `host/read.rs` is how bytes become PDUs and answers, `host/data.rs` follows the data,
-//! `host/slots.rs` keeps the table. `target.rs` is the mirror.
+//! `host/command.rs` sends commands, `host/read.rs` is how bytes become PDUs and answers, `host/data.rs` follows the
+//! data, `host/slots.rs` keeps the table. `target.rs` is the mirror.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 

@@ -1,7 +1,7 @@
 //! The PDUs of NVMe/TCP: headers, flags, where padding and digests lie, and the reasons for ending a connection.
 //!
-//! Layout only: what all PDUs have in common, and where their data begins, is in `pdu/common.rs`. What a PDU may follow,
-//! and what is done with it, stands in `target.rs` and `host.rs`.
+//! Layout only: what all PDUs have in common, and where their data begins, is in `pdu/common.rs`. What a PDU may
+//! follow, and what is done with it, stands in `target.rs` and `host.rs`.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6 "NVMe/TCP PDU Definitions".
 

@@ -22,7 +22,7 @@ use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
 use crate::disk::DiskState;
-use crate::export::{Channels, DiskName, Entry, SharedChannel};
+use crate::export::{Channels, DiskName, Entry, SharedChannel, Unreached};
 use crate::iscsi::Units;
 use crate::nvme::Snapshot;
 use crate::registry::Place;
@@ -108,17 +108,27 @@ impl Local {
     ///
     /// # Errors
     /// The request must not, or cannot, reach that disk. An operator is told of a disk that does not open.
+    #[inline]
     pub(crate) fn reach(
         &self,
         shard: &mut Shard,
         name: DiskName,
         extent: Option<(u64, u32)>,
     ) -> Result<Ref<'_, SharedChannel>, Unreached> {
-        let index = self.channels.find(name).ok_or(Unreached::Gone)?;
-        if extent.is_some_and(|(lba, blocks)| !self.channels.contains(index, lba, blocks)) {
-            return Err(Unreached::OutOfRange);
+        if let Some(channel) = self.channels.ready(name, extent)? {
+            return Ok(channel);
         }
-        self.channels.get(shard, index).map_err(|error| {
+        self.open(shard, name)?;
+        self.channels
+            .ready(name, extent)?
+            .ok_or(Unreached::NotReady)
+    }
+
+    /// The first request for a disk on this shard.
+    #[cold]
+    fn open(&self, shard: &mut Shard, name: DiskName) -> Result<(), Unreached> {
+        let index = self.channels.find(name).ok_or(Unreached::Gone)?;
+        self.channels.open(shard, index).map_err(|error| {
             let (nsid, why) = (name.0, error.to_string());
             self.shared.notice(&Notice::Disk { nsid, why });
             Unreached::NotReady
@@ -156,17 +166,6 @@ impl Local {
         let earlier = self.announced.replace(Arc::clone(&served));
         served.version != earlier.version
     }
-}
-
-/// Why a request does not reach its disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreached {
-    /// It is not there any more; what is there under its id is another one.
-    Gone,
-    /// It has no such blocks now.
-    OutOfRange,
-    /// It does not open from this shard.
-    NotReady,
 }
 
 /// What other tasks tell a connection.

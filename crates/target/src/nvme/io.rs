@@ -222,11 +222,10 @@ impl IoQueue {
             }
         };
         let nsid = request.namespace.nsid;
-        let channels = &desk.local.channels;
         let wanted = Wanted {
             command_id: entry.command_id.get(),
             nsid,
-            added: channels.index(nsid).map_or(0, |at| channels.added(at)),
+            added: desk.local.channels.added(nsid),
             block_bytes: request.namespace.block_bytes,
             command: request.command,
         };

@@ -3,7 +3,7 @@
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::spec::Status;
 
-use crate::local::Unreached;
+use crate::export::Unreached;
 
 /// What a host is told about how a request of a disk ended.
 ///

@@ -1,15 +1,25 @@
 //! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues, as a machine.
 //!
 //! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never sees them. It keeps
-//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer.
+//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer. What
+//! lies in a message is in `vhost_user/layout.rs`, how a body is read in `vhost_user/body.rs`.
 //! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
+
+mod body;
+mod layout;
 
 use alloc::vec::Vec;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::FromBytes;
 
+use self::body::{
+    config_range, early, exactly, is_sane, number, overlap, reply, ring_index,
+    ring_with_descriptor, short, state, wrong,
+};
+pub use self::layout::{Head, OFFERED, PROTOCOL_FEATURES, Region, protocol, request};
+use self::layout::{NEED_REPLY, REPLY, RingAddresses, RingState, VERSION, VERSION_MASK};
 use super::queue::{Layout, SIZE_MAX};
-use crate::{Breach, Violation};
+use crate::Violation;
 
 /// Bytes of a message's head.
 pub const HEAD_BYTES: usize = size_of::<Head>();
@@ -21,98 +31,6 @@ pub const DESCRIPTORS_MAX: usize = REGIONS_MAX;
 pub const QUEUES_MAX: usize = 16;
 /// Most regions of memory.
 pub const REGIONS_MAX: usize = 8;
-
-/// What every message begins with. 12 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Head {
-    /// What it is: [`request`].
-    pub request: u32,
-    /// Version, and whether it is an answer or wants one.
-    pub flags: u32,
-    /// Bytes of the body.
-    pub bytes: u32,
-}
-const _: () = assert!(size_of::<Head>() == 12);
-
-const VERSION: u32 = 1;
-const VERSION_MASK: u32 = 3;
-const REPLY: u32 = 1 << 2;
-const NEED_REPLY: u32 = 1 << 3;
-
-/// What a monitor says.
-pub mod request {
-    #![expect(missing_docs, reason = "the names are the standard's own")]
-    pub const GET_FEATURES: u32 = 1;
-    pub const SET_FEATURES: u32 = 2;
-    pub const SET_OWNER: u32 = 3;
-    pub const RESET_OWNER: u32 = 4;
-    pub const SET_MEM_TABLE: u32 = 5;
-    pub const SET_VRING_NUM: u32 = 8;
-    pub const SET_VRING_ADDR: u32 = 9;
-    pub const SET_VRING_BASE: u32 = 10;
-    pub const GET_VRING_BASE: u32 = 11;
-    pub const SET_VRING_KICK: u32 = 12;
-    pub const SET_VRING_CALL: u32 = 13;
-    pub const SET_VRING_ERR: u32 = 14;
-    pub const GET_PROTOCOL_FEATURES: u32 = 15;
-    pub const SET_PROTOCOL_FEATURES: u32 = 16;
-    pub const GET_QUEUE_NUM: u32 = 17;
-    pub const SET_VRING_ENABLE: u32 = 18;
-    pub const GET_CONFIG: u32 = 24;
-    pub const SET_CONFIG: u32 = 25;
-}
-
-/// The feature bit that says that there are protocol features.
-pub const PROTOCOL_FEATURES: u64 = 1 << 30;
-
-/// What is offered: several queues, answers when asked for, the space of the device.
-pub const OFFERED: u64 = protocol::MQ | protocol::REPLY_ACK | protocol::CONFIG;
-
-/// Protocol features.
-pub mod protocol {
-    #![expect(missing_docs, reason = "the names are the standard's own")]
-    pub const MQ: u64 = 1 << 0;
-    pub const REPLY_ACK: u64 = 1 << 3;
-    pub const CONFIG: u64 = 1 << 9;
-}
-
-/// A region of the guest's memory. 32 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Region {
-    /// Where the guest has it.
-    pub guest: u64,
-    /// How many bytes.
-    pub bytes: u64,
-    /// Where the monitor has it.
-    pub user: u64,
-    /// Where it begins in the file beside the message.
-    pub offset: u64,
-}
-const _: () = assert!(size_of::<Region>() == 32);
-
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-struct RingState {
-    index: u32,
-    value: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-struct RingAddresses {
-    index: u32,
-    flags: u32,
-    descriptors: u64,
-    used: u64,
-    available: u64,
-    log: u64,
-}
-const _: () = assert!(size_of::<RingAddresses>() == 40);
-
-/// In the number of a queue: no descriptor comes with it.
-const NO_DESCRIPTOR: u64 = 1 << 8;
 
 /// How a queue is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -484,92 +402,6 @@ impl Session {
     }
 }
 
-fn is_sane(region: &Region) -> bool {
-    region.bytes > 0
-        && region.guest.is_multiple_of(PAGE_BYTES)
-        && region.offset.is_multiple_of(PAGE_BYTES)
-        && region.guest.checked_add(region.bytes).is_some()
-        && region.user.checked_add(region.bytes).is_some()
-        && region.offset.checked_add(region.bytes).is_some()
-}
-
-fn overlap(regions: &[Region]) -> bool {
-    let apart =
-        |a: &Region, b: &Region| a.guest + a.bytes <= b.guest || b.guest + b.bytes <= a.guest;
-    let others = |at: usize| regions[..at].iter();
-    (0..regions.len()).any(|at| !others(at).all(|other| apart(other, &regions[at])))
-}
-
-fn config_range(body: &[u8]) -> Result<(usize, usize), Violation> {
-    let (head, rest) = body.split_at_checked(12).ok_or_else(short)?;
-    let field =
-        |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let (offset, bytes) = (field(0) as usize, field(4) as usize);
-    if rest.len() != bytes {
-        return Err(wrong(
-            "a part of the device's space has not the length that it says",
-            bytes as u64,
-        ));
-    }
-    Ok((offset, bytes))
-}
-
-fn ring_with_descriptor(body: u64, descriptors: usize) -> Result<usize, Violation> {
-    let expected = usize::from(body & NO_DESCRIPTOR == 0);
-    if body & !(NO_DESCRIPTOR | 0xff) != 0 || descriptors != expected {
-        return Err(wrong(
-            "a queue comes with more or fewer descriptors than it says",
-            body,
-        ));
-    }
-    ring_index(body & 0xff)
-}
-
-fn ring_index(index: u64) -> Result<usize, Violation> {
-    match usize::try_from(index) {
-        Ok(ring) if ring < QUEUES_MAX => Ok(ring),
-        _ => Err(wrong("there is no queue of this number", index)),
-    }
-}
-
-fn state(body: &[u8]) -> Result<RingState, Violation> {
-    RingState::read_from_bytes(body).map_err(|_| short())
-}
-
-fn number(body: &[u8]) -> Result<u64, Violation> {
-    body.try_into().map(u64::from_ne_bytes).map_err(|_| short())
-}
-
-fn exactly(body: &[u8], bytes: usize) -> Result<(), Violation> {
-    match body.len() == bytes {
-        true => Ok(()),
-        false => Err(short()),
-    }
-}
-
-fn reply(request: u32, body: &[u8]) -> Vec<u8> {
-    let head = Head {
-        request,
-        flags: VERSION | REPLY,
-        bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
-    };
-    [head.as_bytes(), body].concat()
-}
-
-fn wrong(sentence: &'static str, found: u64) -> Violation {
-    Violation::new(Breach::HeaderField, 0, sentence).found(found)
-}
-
-fn early(sentence: &'static str) -> Violation {
-    Violation::new(Breach::Sequence, 0, sentence)
-}
-
-fn short() -> Violation {
-    let sentence = "a message is longer or shorter than its kind is";
-    Violation::new(Breach::HeaderField, 8, sentence)
-}
-
-const PAGE_BYTES: u64 = 4096;
 /// What vhost-user allows the space of a device to have.
 const CONFIG_BYTES_MAX: usize = 256;
 

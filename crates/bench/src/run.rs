@@ -16,7 +16,6 @@ use fabrix_rt::ShardConfig;
 
 use crate::job::{Job, JobError};
 use crate::results::Results;
-use crate::worker::Command;
 use crew::Crew;
 
 /// How a run is carried out; nothing here changes what is asked of the disk.
@@ -168,6 +167,6 @@ pub fn run_together(
 ) -> Result<Vec<Results>, RunError> {
     let mut crew = Crew::gather(parts, config)?;
     crew.wait_until_ready(config)?;
-    crew.tell_all(|| Command::Start)?;
+    crew.start()?;
     crew.watch(parts, config, progress)
 }

@@ -194,6 +194,35 @@ fn an_interrupt_does_not_wait_long_for_a_disk_that_is_silent() {
 }
 
 #[test]
+fn an_interrupt_finds_jobs_that_have_ended_and_others_that_have_not() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = Config {
+        stop: Some(Arc::clone(&stop)),
+        progress_every: Duration::from_millis(5),
+        ..Config::default()
+    };
+    let short = job(Rw::RandRead, 10);
+    let long = Job {
+        runtime: Duration::from_secs(600),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let devices = [honest(Manner::Later(64)) as Arc<dyn Device>];
+    let parts = [&short, &long].map(|job| Part {
+        devices: &devices,
+        job,
+        copy_to: None,
+    });
+    let results = run_together(&parts, &config, &mut |progress| {
+        stop.store(progress.ios > 1000, Ordering::Relaxed);
+    });
+    let results = results.expect("both give what they have");
+    assert!(results[0].is_clean() && results[0].aggregate.read.ios == 10);
+    let why = results[1].aggregate.ended_early.as_deref();
+    assert_eq!(why, Some("stopped before its time"));
+}
+
+#[test]
 fn the_first_failure_ends_the_job_and_is_named() {
     let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
         if seen.number == 101 {

@@ -132,14 +132,32 @@ impl Crew {
         }
     }
 
-    pub(super) fn tell_all(&self, command: fn() -> Command) -> Result<(), RunError> {
-        for (index, task) in &self.ready {
-            let told = self.threads[*index].remote.send(*task, Box::new(command()));
-            told.map_err(|_| {
-                RunError::Lost(format!("job {index} does not take messages any more"))
-            })?;
+    /// Lets everybody begin.
+    pub(super) fn start(&self) -> Result<(), RunError> {
+        match self
+            .ready
+            .iter()
+            .find(|worker| !self.tell(worker, Command::Start))
+        {
+            None => Ok(()),
+            Some((index, _)) => {
+                let sentence = format!("job {index} does not take messages any more");
+                Err(RunError::Lost(sentence))
+            }
         }
-        Ok(())
+    }
+
+    /// Tells those that are still at work; who has ended meanwhile hears nothing, and need not.
+    fn tell_all(&self, command: fn() -> Command) {
+        for worker in &self.ready {
+            let _has_ended = self.tell(worker, command());
+        }
+    }
+
+    /// Whether the worker could be told.
+    fn tell(&self, (index, task): &(usize, TaskId), command: Command) -> bool {
+        let remote = &self.threads[*index].remote;
+        remote.send(*task, Box::new(command)).is_ok()
     }
 
     /// From the common start to the last result.
@@ -166,12 +184,12 @@ impl Crew {
                 progress(&watch.progress(errors, counted));
                 if !stopping && watch.is_steady() {
                     stopping = true;
-                    self.tell_all(|| Command::Enough)?;
+                    self.tell_all(|| Command::Enough);
                 }
             }
             if !stopping && config.is_stopped() {
                 stopping = true;
-                self.tell_all(|| Command::Stop)?;
+                self.tell_all(|| Command::Stop);
             }
         }
         let mut of_parts: Vec<Vec<Tally>> = parts.iter().map(|_| Vec::new()).collect();

@@ -86,6 +86,8 @@ pub(crate) struct Setup {
     pub(crate) block_bytes: u32,
     pub(crate) run: u64,
     pub(crate) drain: Duration,
+    /// The same when the user has seen enough.
+    pub(crate) stop_drain: Duration,
     pub(crate) counters: Arc<Counters>,
     pub(crate) events: Sender<Event>,
 }

@@ -223,13 +223,12 @@ impl Bench {
         let limit = Duration::from_secs(script.seconds);
         let program = self.folder.join("fabrix");
         let disk = script.attached.as_deref();
-        let disk = disk
+        let mut disk = disk
             .map(|uri| Attached::start(&program, uri, index))
             .transpose()?;
-        let socket = disk.as_ref().map(Attached::socket);
         let mut whole = Outcome::default();
         for _ in 0..script.boots {
-            let outcome = guest::run(kernel, image, socket.as_deref(), limit);
+            let outcome = guest::run(kernel, image, disk.as_mut(), limit);
             whole.time += outcome.time;
             whole.output = outcome.output;
             whole.failure = outcome.failure;

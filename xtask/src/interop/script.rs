@@ -17,7 +17,9 @@
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
 //! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached`
 //! is a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it
-//! can. `boots` machines run the script, one after the other, with the same disk.
+//! can. `boots` machines run the script, one after the other, with the same disk. A script that prints
+//! `@@outside kill` has the process that serves the disk killed with -9 and another one started; after
+//! `@@outside grow BYTES` the disk's file has that length.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -153,7 +153,7 @@ impl Desk {
 
     /// Whoever is connected is told of changes at this socket.
     fn tell_at(&self, channel: UnixStream) -> io::Result<()> {
-        // It is none if it has no other end.
+        // What is no socket has no other end.
         channel.peer_addr()?;
         channel.set_nonblocking(true)?;
         self.state().channel = Some(channel);

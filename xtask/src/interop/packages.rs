@@ -196,12 +196,28 @@ pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
     kernel_from(folder, &[])
 }
 
-/// The kernel of the distribution's backports, in the same way. Where the machine gets its packages is not changed:
-/// apt is told of the backports for this alone, in a folder of its own.
+/// The kernel of the distribution's backports, in the same way.
 ///
 /// # Errors
 /// A sentence: this machine's packages come from nowhere that has backports, or it cannot be had.
 pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
+    kernel_of_backports(folder, None)
+}
+
+/// The kernel of the backports of the newest stable release, in the same way.
+///
+/// # Errors
+/// As for [`newer_kernel`].
+pub(super) fn newest_kernel(folder: &Path) -> Result<Kernel, String> {
+    kernel_of_backports(folder, Some(NEWEST))
+}
+
+/// Debian's newest stable release.
+const NEWEST: &str = "trixie";
+
+/// Where the machine gets its packages is not changed: apt is told of the backports for this alone, in a folder of its
+/// own. `release`: None for this machine's own.
+fn kernel_of_backports(folder: &Path, release: Option<&str>) -> Result<Kernel, String> {
     if let Some(kernel) = unpacked(folder) {
         return Ok(kernel);
     }
@@ -211,7 +227,7 @@ pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
         fs::create_dir_all(private.join(needed)).map_err(cannot)?;
     }
     let list = private.join("backports.list");
-    fs::write(&list, backports()?).map_err(cannot)?;
+    fs::write(&list, backports(release)?).map_err(cannot)?;
     let place = |key: &str, name: &str| format!("{key}={}", private.join(name).display());
     let options = [
         place("Dir::Etc::sourcelist", "backports.list"),
@@ -222,8 +238,8 @@ pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
     kernel_from(folder, &options)
 }
 
-/// The line that names the backports of this machine's distribution: where its own packages are, they are too.
-fn backports() -> Result<String, String> {
+/// The line that names the backports of a release: they are where this machine's own packages are.
+fn backports(release: Option<&str>) -> Result<String, String> {
     let mut targets = command("apt-get");
     targets.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)"]);
     let targets = output(targets.arg("Created-By: Packages"))?;
@@ -243,7 +259,8 @@ fn backports() -> Result<String, String> {
         true => format!("[signed-by={KEYRING}] "),
         false => String::new(),
     };
-    Ok(format!("deb {signed}{place} {name}-backports main\n"))
+    let release = release.unwrap_or(name);
+    Ok(format!("deb {signed}{place} {release}-backports main\n"))
 }
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -258,12 +275,12 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
         }
         command
     };
-    let package = match newest_kernel(with_options(command("apt-cache"))) {
+    let package = match newest_package(with_options(command("apt-cache"))) {
         Ok(package) => package,
         // Without lists nothing is found; as root we can have some.
         Err(_) => {
             run(with_options(apt("update")).arg("-qq"))?;
-            newest_kernel(with_options(command("apt-cache")))?
+            newest_package(with_options(command("apt-cache")))?
         }
     };
     println!("unpacking {package}");
@@ -286,7 +303,7 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
 /// The package is one file in the folder where this runs.
 const UNPACK: &str = "dpkg-deb -x ./*.deb . && rm ./*.deb";
 
-fn newest_kernel(mut cache: std::process::Command) -> Result<String, String> {
+fn newest_package(mut cache: std::process::Command) -> Result<String, String> {
     if !works(command("apt-cache").arg("--version")) {
         return Err("the guest's kernel is a Debian package: apt is needed".to_owned());
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, Request, Submit};
 use fabrix_proto::ublk::spec;
+use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::driver::{Driver, Ending, Submission, Until};
 use fabrix_rt::{
     Completion, HugePages, Loan, Nanos, Op, Shard, ShardConfig, TaskId, Token, Wait, errno,
@@ -20,6 +21,10 @@ use fabrix_rt::{
 
 use super::server::{Begin, Order, Server};
 use crate::Told;
+
+/// The only one of this crate's own tests.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const DEPTH: u16 = 4;
 const TRANSFER_BYTES: u32 = 64 << 10;
@@ -63,8 +68,11 @@ impl Driver for FakeDriver {
                 "one command for a tag"
             );
         }
-        for (tag, result) in std::mem::take(&mut kernel.ending) {
-            let token = kernel.waiting.remove(&tag).expect("its command waits");
+        let Kernel {
+            waiting, ending, ..
+        } = &mut *kernel;
+        for (tag, result) in ending.drain(..) {
+            let token = waiting.remove(&tag).expect("its command waits");
             let loan = Loan::None;
             endings.push((token, Completion { result, loan }));
         }
@@ -399,6 +407,34 @@ fn by_force_everything_fails_at_once_and_the_end_waits_for_the_disk_alone() {
         written(&mut bench, token);
     }
     assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+}
+
+#[test]
+fn nothing_is_allocated_for_a_request() {
+    let mut bench = Bench::ram(small());
+    bench.put(0, &[7; 8192]);
+    let at_once = allocations_of(allocations, || {
+        for _ in 0..100 {
+            assert_eq!(bench.ask(0, WRITE, 100, 16), Some(8192));
+            assert_eq!(bench.ask(3, READ, 104, 8), Some(4096));
+            assert_eq!(bench.ask(1, FLUSH, 0, 0), Some(0));
+            bench.kernel.borrow_mut().answers.clear();
+        }
+    });
+    assert_eq!(at_once, 0, "allocations for 300 requests");
+    let (mut bench, asked) = slow();
+    let later = allocations_of(allocations, || {
+        for _ in 0..100 {
+            assert_eq!(bench.ask(0, WRITE, 0, 8), None);
+            let token = asked.lock().expect("nobody panics with it").remove(0);
+            written(&mut bench, token);
+            bench.kernel.borrow_mut().answers.clear();
+        }
+    });
+    assert_eq!(
+        later, 0,
+        "allocations for 100 requests that took their time"
+    );
 }
 
 #[test]

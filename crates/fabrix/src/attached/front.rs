@@ -248,10 +248,7 @@ impl Front {
                 socket.resized(Arc::clone(disk));
                 Ok(())
             }
-            Self::Vhost { socket, .. } => {
-                socket.resized(Arc::clone(disk));
-                Ok(())
-            }
+            Self::Vhost { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
         }
     }
 

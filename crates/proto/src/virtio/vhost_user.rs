@@ -1,36 +1,29 @@
 //! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues, as a machine.
 //!
 //! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never sees them. It keeps
-//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer. What
-//! lies in a message is in `vhost_user/layout.rs`, how a body is read in `vhost_user/body.rs`.
+//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer.
 //! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
 
-mod body;
-mod layout;
+mod spec;
 
 use alloc::vec::Vec;
 
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use self::body::{
-    config_range, early, exactly, is_sane, number, overlap, reply, ring_index,
-    ring_with_descriptor, short, state, wrong,
+use spec::{
+    BACKEND_CONFIG_CHANGE, CONFIG_BYTES_MAX, Inflight, NEED_REPLY, PAGE_BYTES, REPLY,
+    RingAddresses, RingState, VERSION, VERSION_MASK, config_range, early, exactly, is_sane, number,
+    one_descriptor, overlap, reply, ring_index, ring_with_descriptor, short, state, wrong,
 };
-pub use self::layout::{Head, OFFERED, PROTOCOL_FEATURES, Region, protocol, request};
-use self::layout::{NEED_REPLY, REPLY, RingAddresses, RingState, VERSION, VERSION_MASK};
+pub use spec::{
+    BODY_BYTES_MAX, DESCRIPTORS_MAX, HEAD_BYTES, Head, OFFERED, PROTOCOL_FEATURES, QUEUES_MAX,
+    REGIONS_MAX, Region, protocol, request,
+};
+
+use super::blk::WRITEBACK_AT;
+use super::inflight::Shape;
 use super::queue::{Layout, SIZE_MAX};
 use crate::Violation;
-
-/// Bytes of a message's head.
-pub const HEAD_BYTES: usize = size_of::<Head>();
-/// The longest body that is accepted: eight regions of memory, or the space of a device.
-pub const BODY_BYTES_MAX: usize = 512;
-/// Most descriptors beside a message.
-pub const DESCRIPTORS_MAX: usize = REGIONS_MAX;
-/// Most queues.
-pub const QUEUES_MAX: usize = 16;
-/// Most regions of memory.
-pub const REGIONS_MAX: usize = 8;
 
 /// How a queue is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +57,41 @@ pub enum Event {
     Call(usize),
     /// Look at [`Session::writeback`] again.
     Writeback,
+    /// The descriptor that came with the message is a socket, where the monitor hears what the back end has to say:
+    /// [`config_changed`].
+    Channel,
+    /// Make a file of so many zeroes, and send this with it: it is the whole answer.
+    NewRecord(u64, Vec<u8>),
+    /// What is in progress is recorded in the file that came with the message.
+    Record(Record),
+}
+
+/// Where the record of what is in progress lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose it is.
+    pub shape: Shape,
+    /// Where it begins in its file: at a page.
+    pub offset: u64,
+    /// How much of it is there: all regions, and perhaps what is behind them.
+    pub bytes: u64,
+}
+
+impl Event {
+    /// Whether the message has an answer of its own.
+    fn has_answer(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Stop(_) | Self::NewRecord(..))
+    }
+}
+
+/// What is said at the monitor's other socket when the device's space has changed. No answer is asked for.
+#[must_use]
+pub fn config_changed() -> [u8; HEAD_BYTES] {
+    zerocopy::transmute!(Head {
+        request: BACKEND_CONFIG_CHANGE,
+        flags: VERSION,
+        bytes: 0,
+    })
 }
 
 #[derive(Clone, Copy, Default)]
@@ -102,6 +130,16 @@ impl Session {
         }
     }
 
+    /// The device's space is this from now on, but for what the guest has set.
+    pub fn describe(&mut self, config: &[u8]) {
+        let set = self.config.get(WRITEBACK_AT).copied();
+        self.config.clear();
+        self.config.extend_from_slice(config);
+        if let (Some(field), Some(set)) = (self.config.get_mut(WRITEBACK_AT), set) {
+            *field = set;
+        }
+    }
+
     /// What the guest has taken of the features that were offered.
     #[must_use]
     pub fn features(&self) -> u64 {
@@ -111,7 +149,7 @@ impl Session {
     /// Whether writes may stay in a cache until a flush, as the guest has set it.
     #[must_use]
     pub fn writeback(&self) -> bool {
-        self.config.get(super::blk::WRITEBACK_AT) == Some(&1)
+        self.config.get(WRITEBACK_AT) == Some(&1)
     }
 
     /// How many bytes of body follow a head.
@@ -148,7 +186,7 @@ impl Session {
         let wanted = acknowledges && head.flags & NEED_REPLY != 0;
         self.pending = wanted.then_some(head.request);
         let event = self.dispatch(head.request, body, descriptors)?;
-        if matches!(event, Event::Answer(_) | Event::Stop(_)) {
+        if event.has_answer() {
             self.pending = None;
         }
         Ok(event)
@@ -176,6 +214,8 @@ impl Session {
                 | request::SET_VRING_KICK
                 | request::SET_VRING_CALL
                 | request::SET_VRING_ERR
+                | request::SET_BACKEND_REQ_FD
+                | request::SET_INFLIGHT_FD
         );
         if descriptors > 0 && !takes_descriptors {
             return Err(wrong(
@@ -205,6 +245,12 @@ impl Session {
             }
             request::GET_CONFIG => self.get_config(body),
             request::SET_CONFIG => self.set_config(body),
+            request::SET_BACKEND_REQ_FD => {
+                exactly(body, 0)?;
+                one_descriptor(descriptors).map(|()| Event::Channel)
+            }
+            request::GET_INFLIGHT_FD => new_record(body),
+            request::SET_INFLIGHT_FD => self.record(body, descriptors),
             other => Err(wrong(
                 "a message of a kind that was not offered",
                 other.into(),
@@ -368,7 +414,7 @@ impl Session {
     fn set_config(&mut self, body: &[u8]) -> Result<Event, Violation> {
         let (offset, bytes) = config_range(body)?;
         let value = body[12..].first().copied().unwrap_or_default();
-        if offset != super::blk::WRITEBACK_AT || bytes != 1 || value > 1 {
+        if offset != WRITEBACK_AT || bytes != 1 || value > 1 {
             return Err(wrong(
                 "a field of the device is set that cannot be set",
                 offset as u64,
@@ -378,6 +424,26 @@ impl Session {
             *field = value;
         }
         Ok(Event::Writeback)
+    }
+
+    /// The record of what is in progress, as [`new_record`] was answered.
+    fn record(&self, body: &[u8], descriptors: usize) -> Result<Event, Violation> {
+        let (told, shape) = Inflight::read(body)?;
+        one_descriptor(descriptors)?;
+        if self.rings.iter().any(|ring| ring.started) {
+            return Err(early("a record comes while queues run"));
+        }
+        if told.bytes < shape.bytes() || !told.offset.is_multiple_of(PAGE_BYTES) {
+            return Err(wrong(
+                "a record is too short for its queues, or begins within a page",
+                told.bytes,
+            ));
+        }
+        Ok(Event::Record(Record {
+            shape,
+            offset: told.offset,
+            bytes: told.bytes.min(shape.whole_bytes()),
+        }))
     }
 
     /// A queue that does not run.
@@ -402,8 +468,13 @@ impl Session {
     }
 }
 
-/// What vhost-user allows the space of a device to have.
-const CONFIG_BYTES_MAX: usize = 256;
+/// Both ways the same, with how long the record is; it is to begin where its file does.
+fn new_record(body: &[u8]) -> Result<Event, Violation> {
+    let (mut told, shape) = Inflight::read(body)?;
+    (told.bytes, told.offset) = (shape.whole_bytes(), 0);
+    let answer = reply(request::GET_INFLIGHT_FD, told.as_bytes());
+    Ok(Event::NewRecord(told.bytes, answer))
+}
 
 #[cfg(test)]
 mod tests;

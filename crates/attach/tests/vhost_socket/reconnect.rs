@@ -160,7 +160,9 @@ fn who_died_before_it_called_has_its_machine_called_by_the_next() {
 }
 
 /// What may stand in a record that cannot be followed.
-const NONSENSE: [(&str, fn(&Machine)); 5] = [
+type Nonsense = (&'static str, fn(&Machine));
+
+const NONSENSE: [Nonsense; 5] = [
     ("another version", |guest| guest.record().store(VERSION, 7)),
     ("another version or size", |guest| {
         guest.record().store(ENTRIES, 16)

@@ -295,6 +295,22 @@ fn a_refused_command_is_remembered() {
     assert_eq!(bench.told.try_recv(), Ok(Told::Over));
 }
 
+#[test]
+fn a_disk_of_another_size_is_served_to_its_new_end() {
+    let mut bench = Bench::ram(small());
+    assert_eq!(bench.ask(0, READ, 2047, 1), Some(512));
+    assert_eq!(bench.ask(0, READ, 2048, 1), Some(-errno::EINVAL));
+    for blocks in [4096, 1024] {
+        let identity = Identity::derive("ram", "ram", "RAM");
+        let disk = RamDisk::new(Geometry::new(512, blocks), HugePages::No, identity);
+        let order = Box::new(Order::Resized(disk.expect("memory")));
+        assert!(bench.shard.remote().send(bench.task, order).is_ok());
+        bench.turn();
+        assert_eq!(bench.ask(0, READ, blocks - 1, 1), Some(512));
+        assert_eq!(bench.ask(0, READ, blocks, 1), Some(-errno::EINVAL));
+    }
+}
+
 /// A disk that takes its time: until the test says so.
 struct Slow {
     geometry: Geometry,

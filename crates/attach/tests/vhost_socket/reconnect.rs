@@ -64,7 +64,7 @@ impl Machine {
         flags.map(usize::from).sum()
     }
 
-    fn waits_until_in_progress(&self, requests: usize) {
+    pub(super) fn waits_until_in_progress(&self, requests: usize) {
         let until = Instant::now() + BOUND;
         while self.in_progress() != requests {
             assert!(Instant::now() < until, "{} in progress", self.in_progress());

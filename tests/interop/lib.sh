@@ -126,16 +126,23 @@ connect() {
 }
 
 has_namespace() {
-    disk=$(disk_of 1) && [ -b "$disk" ]
+    disk=$(disk_of 1)
 }
 
-# The block device of a namespace of our subsystem.
+# has_disks NSID...: Linux looks at one namespace after the other, and has made the disks of all of these.
+has_disks() {
+    for nsid; do
+        disk_of "$nsid" || return 1
+    done
+}
+
+# The block device of a namespace of our subsystem, once it can be opened.
 disk_of() {
     for name in $(ls /sys/block); do
         case $name in
         nvme*c*n*) ;;
         nvme*)
-            if [ "$(cat "/sys/block/$name/nsid")" = "$1" ]; then
+            if [ "$(cat "/sys/block/$name/nsid")" = "$1" ] && [ -b "/dev/$name" ]; then
                 echo "/dev/$name"
                 return
             fi
@@ -207,7 +214,7 @@ login() {
         esac
     done
     [ -n "$session" ] || fail "iscsiadm made no session"
-    wait_for 30 has_lun
+    wait_for 30 has_luns 0
     disk=$(lun 0)
 }
 
@@ -215,14 +222,17 @@ sessions() {
     ls /sys/class/iscsi_session
 }
 
-has_lun() {
-    lun_path=$(lun 0) && [ -b "$lun_path" ]
+# has_luns NUMBER...: Linux looks at several logical units at once, and has made the disks of all of these.
+has_luns() {
+    for unit; do
+        lun "$unit" || return 1
+    done
 }
 
-# lun NUMBER: the disk of $session that is this logical unit.
+# lun NUMBER: the disk of $session that is this logical unit, once it can be opened.
 lun() {
     for path in /sys/class/iscsi_session/$session/device/target*/*:"$1"/block/*; do
-        [ -e "$path" ] || return 1
+        [ -b "/dev/${path##*/}" ] || return 1
         echo "/dev/${path##*/}"
     done
 }

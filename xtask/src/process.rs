@@ -46,14 +46,16 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Runs to the end and returns what the program wrote to its standard output.
+/// Runs to the end and returns what the program wrote to its standard output. What it says besides is shown only when
+/// it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command
-        .stderr(Stdio::inherit())
         .output()
         .map_err(|error| cannot_start(command, &error))?;
     if !output.status.success() {
-        return Err(format!("{} ended with {}", line_of(command), output.status));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let failure = format!("{} ended with {}\n{said}", line_of(command), output.status);
+        return Err(failure.trim_end().to_owned());
     }
     String::from_utf8(output.stdout).map_err(|_| format!("{} wrote no UTF-8", line_of(command)))
 }
@@ -116,6 +118,17 @@ mod tests {
     fn a_failing_program_is_named_with_its_arguments() {
         let failure = run(Command::new("false").arg("now")).expect_err("`false` fails");
         assert!(failure.starts_with("`false now` ended with"), "{failure}");
+    }
+
+    #[test]
+    fn what_a_program_says_besides_is_told_when_it_fails() {
+        let mut shell = Command::new("sh");
+        let failure = output(shell.args(["-c", "echo out; echo why >&2; exit 3"]));
+        let failure = failure.expect_err("it ends with 3");
+        assert!(
+            failure.contains("exit status: 3") && failure.ends_with("\nwhy"),
+            "{failure}"
+        );
     }
 
     #[test]

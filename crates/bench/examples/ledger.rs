@@ -1,13 +1,14 @@
 //! Writes blocks and keeps a ledger of what the disk acknowledged; later says whether the disk kept its word.
 //!
 //! ```text
-//! ledger write DISK LEDGER [--seconds N] [--seed N] [--first MIB] [--size MIB] [--flush-every WRITES]
+//! ledger write DISK LEDGER [--seconds N] [--until FILE] [--seed N] [--first MIB] [--size MIB] [--flush-every WRITES]
 //! ledger check DISK LEDGER
 //! ```
-//! The ledger lies where the disk's power does not reach. It has a line for each step: `try LBA SEQUENCE` before a
-//! write, `ack LBA SEQUENCE` once it is acknowledged, `flush` once a flush is, and `found LBA SEQUENCE` for what a
-//! check has read after the power came back. What was acknowledged before the last acknowledged flush must be there;
-//! of what came later, the disk may have any write that was tried, or what was there before; never anything else.
+//! It writes until the time is over, or until FILE is there. The ledger lies where the disk's power does not reach. It
+//! has a line for each step: `try LBA SEQUENCE` before a write, `ack LBA SEQUENCE` once it is acknowledged, `flush`
+//! once a flush is, and `found LBA SEQUENCE` for what a check has read after the power came back. What was acknowledged
+//! before the last acknowledged flush must be there; of what came later, the disk may have any write that was tried, or
+//! what was there before; never anything else.
 //!
 //! A block is made from its address and its sequence alone, so that a check compares every byte. Knows nothing of
 //! Fabrix: a disk is whatever Linux opens with `O_DIRECT`.
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, read_to_string};
 use std::io::{Error, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -51,24 +53,30 @@ fn main() -> ExitCode {
 }
 
 /// What to write.
-struct Options {
+struct Options<'a> {
     seconds: u64,
+    until: Option<&'a Path>,
     seed: u64,
     first_lba: u64,
     blocks: u64,
     flush_every: u64,
 }
 
-impl Options {
-    fn parse(words: &[&str]) -> Result<Self, String> {
+impl<'a> Options<'a> {
+    fn parse(words: &[&'a str]) -> Result<Self, String> {
         let mut options = Self {
             seconds: 10,
+            until: None,
             seed: 1,
             first_lba: 0,
             blocks: 16 * BLOCKS_PER_MIB,
             flush_every: 16,
         };
         for pair in words.chunks(2) {
+            if let ["--until", file] = pair {
+                options.until = Some(Path::new(*file));
+                continue;
+            }
             let number = pair.get(1).and_then(|word| word.parse::<u64>().ok());
             let number = number.ok_or_else(|| format!("{} needs a number", pair[0]))?;
             match pair[0] {
@@ -87,8 +95,8 @@ impl Options {
     }
 }
 
-/// Writes until the time is over; an I/O error ends it too, and is a failure.
-fn write(disk: &str, ledger: &str, options: &Options) -> Result<(), String> {
+/// Writes until it is enough; an I/O error ends it too, and is a failure.
+fn write(disk: &str, ledger: &str, options: &Options<'_>) -> Result<(), String> {
     let past = Past::read(ledger, true)?;
     let disk = Disk::open(disk, true)?;
     let cannot = |error: Error| format!("cannot write {ledger}: {error}");
@@ -120,7 +128,8 @@ fn write(disk: &str, ledger: &str, options: &Options) -> Result<(), String> {
         Ok(())
     };
     let mut ended = Ok(());
-    while ended.is_ok() && Instant::now() < until {
+    let enough = || Instant::now() >= until || options.until.is_some_and(Path::exists);
+    while ended.is_ok() && !enough() {
         ended = step();
     }
     println!("acknowledged: {acknowledged} writes, {flushes} flushes");

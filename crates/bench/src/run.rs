@@ -8,7 +8,7 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fabrix_block::Device;
@@ -16,7 +16,6 @@ use fabrix_rt::ShardConfig;
 
 use crate::job::{Job, JobError};
 use crate::results::Results;
-use crate::worker::Command;
 use crew::Crew;
 
 /// How a run is carried out; nothing here changes what is asked of the disk.
@@ -32,6 +31,8 @@ pub struct Config {
     pub ready: Duration,
     /// How long the last requests may go without any answer.
     pub drain: Duration,
+    /// The same when the user has seen enough; also for the first answer.
+    pub stop_drain: Duration,
     /// Becomes true when the user has seen enough; the results until then are given.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -44,8 +45,17 @@ impl Default for Config {
             progress_every: Duration::from_millis(500),
             ready: Duration::from_secs(30),
             drain: Duration::from_secs(30),
+            stop_drain: Duration::from_secs(5),
             stop: None,
         }
+    }
+}
+
+impl Config {
+    /// Whether the user has seen enough.
+    fn is_stopped(&self) -> bool {
+        let stop = self.stop.as_ref();
+        stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 }
 
@@ -156,7 +166,7 @@ pub fn run_together(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<Results>, RunError> {
     let mut crew = Crew::gather(parts, config)?;
-    crew.wait_until_ready(config.ready)?;
-    crew.tell_all(|| Command::Start)?;
+    crew.wait_until_ready(config)?;
+    crew.start()?;
     crew.watch(parts, config, progress)
 }

@@ -8,7 +8,7 @@
 mod disk;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use disk::{Act, Manner, TestDisk, job, results, try_run};
@@ -160,6 +160,66 @@ fn requests_without_an_answer_are_given_up_in_the_end() {
         "4 requests had no answer for 0.02 s, and were given up"
     );
     assert_eq!(results.aggregate.read.ios, 0);
+}
+
+#[test]
+fn an_interrupt_does_not_wait_long_for_a_disk_that_is_silent() {
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
+        if seen.number <= 100 {
+            Act::Honest
+        } else {
+            Act::Silence
+        }
+    }));
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = Config {
+        drain: Duration::from_secs(600),
+        stop_drain: Duration::from_millis(20),
+        stop: Some(Arc::clone(&stop)),
+        progress_every: Duration::from_millis(5),
+        ..Config::default()
+    };
+    let job = Job {
+        runtime: Duration::from_secs(600),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let devices = [disk as Arc<dyn Device>];
+    let results = run(&devices, &job, &config, &mut |progress| {
+        stop.store(progress.ios >= 100, Ordering::Relaxed);
+    });
+    let all = results.expect("it gives what it has").aggregate;
+    assert_eq!(all.read.ios, 100);
+    assert_eq!(all.ended_early.as_deref(), Some("stopped before its time"));
+}
+
+#[test]
+fn an_interrupt_finds_jobs_that_have_ended_and_others_that_have_not() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = Config {
+        stop: Some(Arc::clone(&stop)),
+        progress_every: Duration::from_millis(5),
+        ..Config::default()
+    };
+    let short = job(Rw::RandRead, 10);
+    let long = Job {
+        runtime: Duration::from_secs(600),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let devices = [honest(Manner::Later(64)) as Arc<dyn Device>];
+    let parts = [&short, &long].map(|job| Part {
+        devices: &devices,
+        job,
+        copy_to: None,
+    });
+    let results = run_together(&parts, &config, &mut |progress| {
+        stop.store(progress.ios > 1000, Ordering::Relaxed);
+    });
+    let results = results.expect("both give what they have");
+    assert!(results[0].is_clean() && results[0].aggregate.read.ios == 10);
+    let why = results[1].aggregate.ended_early.as_deref();
+    assert_eq!(why, Some("stopped before its time"));
 }
 
 #[test]

@@ -51,6 +51,9 @@ struct Access {
     channel: Option<SharedChannel>,
 }
 
+/// A disk as commands remember it: its namespace, and the version with which that was added.
+pub(crate) type DiskName = (u32, u64);
+
 /// One channel, used by all connections of a shard.
 pub(crate) type SharedChannel = Rc<RefCell<Box<dyn Channel>>>;
 
@@ -85,6 +88,11 @@ impl Channels {
                 .binary_search_by_key(&nsid, |access| access.entry.export.nsid)
                 .ok(),
         }
+    }
+
+    /// Where a disk stands in the list, if it is still there.
+    pub(crate) fn find(&self, (nsid, added): DiskName) -> Option<usize> {
+        self.index(nsid).filter(|at| self.added(*at) == added)
     }
 
     /// The version with which the namespace at `index` was added.

@@ -82,8 +82,8 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
     umount /tmp/there
     fsck.ext4 -fn "$disk"
 
-    rm -f /dev/shm/ledger
-    ledger write "$disk" /dev/shm/ledger --seconds 15 --size 8 --seed 1 >/tmp/ledger 2>&1 &
+    rm -f /dev/shm/ledger /tmp/enough
+    ledger write "$disk" /dev/shm/ledger --seconds 100 --until /tmp/enough --size 8 --seed 1 >/tmp/ledger 2>&1 &
     writer=$!
     for round in 1 2 3; do
         wait_for 20 has_more_than $((round * 30))
@@ -92,6 +92,7 @@ for uri in nvme+tcp://$ADDRESS:$PORT/$NQN iscsi://$PORTAL/$IQN/0; do
         target_starts
         wait_for 30 has_more_than $((lines + 10))
     done
+    touch /tmp/enough
     wait $writer || fail "the writer ended with $?: $(cat /tmp/ledger)"
     said=$(ledger check "$disk" /dev/shm/ledger 2>&1) || fail "$said"
     contains "the ledger of $uri" "$said" " 0 lost" "wrong: 0"

@@ -8,6 +8,8 @@ CHAIN_PORT=4422
 
 # chain URI: our host holds the disk, and a second target of ours shows it to Linux, so that bytes go through our host.
 chain() {
+    # Else the line of the one before would be taken for this one's.
+    : >/tmp/chain.out
     fabrix serve "$1" -n $CHAIN_NQN -l nvme+tcp://$ADDRESS:$CHAIN_PORT -o json >/tmp/chain.out 2>/tmp/chain.err &
     chain=$!
     wait_for 30 grep -q nvme_connect /tmp/chain.out

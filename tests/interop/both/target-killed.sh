@@ -24,9 +24,9 @@ connect -i 2 --ctrl-loss-tmo=600 --reconnect-delay=1
 before=$(identity)
 
 # Two writers, so that both queues have something in flight.
-ledger write "$disk" /dev/shm/first --seconds 20 --size 8 --seed 1 >/tmp/first 2>&1 &
+ledger write "$disk" /dev/shm/first --seconds 100 --until /tmp/enough --size 8 --seed 1 >/tmp/first 2>&1 &
 first=$!
-ledger write "$disk" /dev/shm/second --seconds 20 --first 8 --size 8 --seed 2 >/tmp/second 2>&1 &
+ledger write "$disk" /dev/shm/second --seconds 100 --until /tmp/enough --first 8 --size 8 --seed 2 >/tmp/second 2>&1 &
 second=$!
 wait_for 20 has_more_than 100
 for round in 1 2 3 4 5; do
@@ -42,6 +42,7 @@ for round in 1 2 3 4 5; do
     is "the state after kill $round" "$(cat /sys/class/nvme/$ctrl/state)" live
     is "the identity after kill $round" "$(identity)" "$before"
 done
+touch /tmp/enough
 wait $first || fail "the first writer ended with $?: $(cat /tmp/first)"
 wait $second || fail "the second writer ended with $?: $(cat /tmp/second)"
 

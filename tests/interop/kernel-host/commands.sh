@@ -4,6 +4,7 @@
 # run: core
 serve ram:16M ram:16M,block=4096 ram:16M,ro=on
 connect
+wait_for 30 has_disks 1 2 3
 dd if=/dev/urandom of=data bs=4096 count=4 2>/dev/null
 for nsid in 1 2; do
     d=$(disk_of $nsid)

@@ -10,8 +10,7 @@ for port in 4420 8009; do
 done
 
 nvme connect-all -t tcp -a 127.0.0.1 -s 8009
-wait_for 30 disk_of 1
-wait_for 30 disk_of 2
+wait_for 30 has_disks 1 2
 contains "nvme list" "$(nvme list)" "Fabrix" "16.78" "8.39" "512   B" "4 KiB"
 contains "nvme list-subsys" "$(nvme list-subsys)" "$NQN" "tcp" "live"
 disconnect

@@ -15,6 +15,7 @@ null_blk
 echo +512-519 >$nullb/badblocks
 serve file:/mnt/small/disk,direct=off /dev/nullb0
 connect
+wait_for 30 has_disks 1 2
 full=$(disk_of 1) bad=$(disk_of 2)
 
 dd if=/dev/zero of=$full bs=1M count=2 oflag=direct 2>/dev/null

@@ -15,6 +15,7 @@ verified() {
 for words in "-i 1" "-i 2" "-i 2 -g" "-i 2 -g -G"; do
     # shellcheck disable=SC2086
     connect $words
+    wait_for 30 has_disks 1 2
     one=$(disk_of 1) two=$(disk_of 2)
     case $words in
     "-i 1") for depth in 1 4 16 64; do verified $one $depth 4k; done ;;

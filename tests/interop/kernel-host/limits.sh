@@ -15,6 +15,7 @@ expect() {
 
 serve ram:16M "raid0:chunk=256k,(ram:8M,ram:8M)" ram:16M,block=4096 null:16M,ro=on
 connect
+wait_for 30 has_disks 1 2 3 4
 d=$(disk_of 1)
 # Nothing that a RAM disk has answered waits in a cache: Linux sends no flush.
 expect $d write_cache "write through" logical_block_size 512 minimum_io_size 4096 discard_granularity 512 \

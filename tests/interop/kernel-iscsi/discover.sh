@@ -24,7 +24,7 @@ serve_iscsi ram:16M ram:32M,block=4096 ram:16M,ro=on "raid0:chunk=256k,(ram:8M,r
 initiator
 is "what is discovered" "$found" "$PORTAL,1 $IQN"
 login
-wait_for 30 lun 4
+wait_for 30 has_luns 0 1 2 3 4
 
 # In blocks of 512 bytes, whatever the disk's own.
 sectors="32768 65536 32768 32768 6442450944"
@@ -70,7 +70,7 @@ is "the sessions that are left" "$(sessions)" ""
 stop
 serve_iscsi ram:16M ram:32M,block=4096 ram:16M,ro=on "raid0:chunk=256k,(ram:8M,ram:8M)" null:3T
 login
-wait_for 30 lun 4
+wait_for 30 has_luns 0 1 2 3 4
 identities >after
 cmp before after
 logout

@@ -26,7 +26,7 @@ agreed() {
 
 initiator
 login
-wait_for 30 lun 1
+wait_for 30 has_luns 0 1
 one=$(lun 0) two=$(lun 1)
 is "the header digest" "$(agreed header_digest)" 0
 is "ImmediateData" "$(agreed immediate_data)" 1
@@ -42,7 +42,7 @@ for digests in "CRC32C None" "None CRC32C" "CRC32C CRC32C" "CRC32C,None None,CRC
     set_key 'node.conn[0].iscsi.HeaderDigest' $header
     set_key 'node.conn[0].iscsi.DataDigest' $data
     login
-    wait_for 30 lun 1
+    wait_for 30 has_luns 0 1
     [ "${header%,*}" = None ] && expected=0 || expected=1
     is "the header digest" "$(agreed header_digest)" $expected
     [ "${data%,*}" = None ] && expected=0 || expected=1
@@ -59,7 +59,7 @@ set_key node.session.iscsi.FirstBurstLength 4096
 set_key node.session.iscsi.MaxBurstLength 16384
 set_key 'node.conn[0].iscsi.MaxRecvDataSegmentLength' 4096
 login
-wait_for 30 lun 1
+wait_for 30 has_luns 0 1
 is "InitialR2T" "$(agreed initial_r2t)" 1
 is "ImmediateData" "$(agreed immediate_data)" 0
 is "MaxBurstLength" "$(agreed max_burst_len)" 16384

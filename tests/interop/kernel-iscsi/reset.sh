@@ -7,7 +7,7 @@
 serve_iscsi ram:32M ram:16M
 initiator
 login
-wait_for 30 lun 1
+wait_for 30 has_luns 0 1
 g=$(sg $disk)
 fabrix bench file:$disk --rw randrw --bs 8k --iodepth 16 --verify --allow-write --runtime 15s -o json \
     >bench.json 2>bench.err &

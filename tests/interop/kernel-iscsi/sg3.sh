@@ -34,7 +34,7 @@ same() {
 serve_iscsi ram:16M ram:16M
 initiator
 login
-wait_for 30 lun 1
+wait_for 30 has_luns 0 1
 g=$(sg $disk) other=$(sg $(lun 1))
 dd if=/dev/zero of=zeroes bs=64k count=16 2>/dev/null
 dd if=/dev/urandom of=one bs=512 count=1 2>/dev/null

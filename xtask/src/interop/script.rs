@@ -13,8 +13,8 @@
 //! ```
 //! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
 //! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks, and
-//! `kernel: newest` on the newest that Debian offers for a stable release: downloads of a hundred megabytes each, so such
-//! a script is not `core`.
+//! `kernel: newest` on the newest that Debian offers for a stable release: downloads of a hundred megabytes each, so
+//! such a script is not `core`.
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
 //! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached`
 //! is a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it

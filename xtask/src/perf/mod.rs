@@ -6,6 +6,7 @@
 //! results stay below `target/perf/`.
 
 mod against;
+mod beside;
 mod connections;
 mod fabrix;
 mod fio;
@@ -23,8 +24,7 @@ use fio::DiskFile;
 use machine::Watch;
 use report::{Pair, Report};
 use rows::{Load, Number, ROWS, Row};
-use serde_json::Value;
-use side::{DISK_BYTES, Disk, Side};
+use side::{DISK_BYTES, Disk, Measured, Side};
 use std::path::{Path, PathBuf};
 
 /// Both ends are pinned: the target to the first, whoever asks to the second.
@@ -213,12 +213,11 @@ fn measure_pair(
     programs: &Programs,
 ) -> Result<Pair, String> {
     let watch = Watch::start(&CPUS)?;
-    let (figure, ours, other) = row.load.measure(index, seconds, programs)?;
+    let (figure, sides) = row.load.measure(index, seconds, programs)?;
     let noise = watch.end()?;
     let spoiled = noise.spoils().filter(|_| row.load.needs_quiet());
     Ok(Pair {
-        ours,
-        other,
+        sides,
         figure,
         spoiled,
         noise,
@@ -253,13 +252,13 @@ impl Load {
 
     /// One measurement of each side, in an order that turns with `index`: A B, B A, A B, ...
     ///
-    /// Gives the figure that the goal is about, and what both sides printed.
+    /// Gives the figure that the goal is about, and what was measured: ours, and the other side if there is one.
     fn measure(
         &self,
         index: usize,
         seconds: u32,
         programs: &Programs,
-    ) -> Result<(f64, Value, Value), String> {
+    ) -> Result<(f64, Vec<Measured>), String> {
         match self {
             Self::Sides {
                 ours,
@@ -272,11 +271,15 @@ impl Load {
                 number,
             } => {
                 let ours = ours.measure(programs, seconds)?;
-                Ok((number.of(&ours)?, ours.raw, Value::Null))
+                Ok((number.of(&ours)?, vec![ours]))
             }
             Self::Connections { count, number } => {
                 let (figure, raw) = connections::measure(*count, *number, programs)?;
-                Ok((figure, raw, Value::Null))
+                let held = Measured {
+                    raw,
+                    ..Measured::default()
+                };
+                Ok((figure, vec![held]))
             }
         }
     }
@@ -288,7 +291,7 @@ fn compare(
     (ours, other): (&Side, &Side),
     seconds: u32,
     programs: &Programs,
-) -> Result<(f64, Value, Value), String> {
+) -> Result<(f64, Vec<Measured>), String> {
     let (ours, other) = if index.is_multiple_of(2) {
         let ours = ours.measure(programs, seconds)?;
         (ours, other.measure(programs, seconds)?)
@@ -296,7 +299,8 @@ fn compare(
         let other = other.measure(programs, seconds)?;
         (ours.measure(programs, seconds)?, other)
     };
-    Ok((number.of(&ours)? / number.of(&other)?, ours.raw, other.raw))
+    let figure = number.of(&ours)? / number.of(&other)?;
+    Ok((figure, vec![ours, other]))
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //!
 //! The table is Markdown, as docs/PERFORMANCE.md holds it. Writes only into a folder of its own below `target/perf/`.
 
+use super::beside;
 use super::machine::{Noise, describe};
 use super::rows::{Goal, Row};
+use super::side::Measured;
 use super::stats::Summary;
 use crate::process::{command, output};
 use serde_json::{Value, json};
@@ -17,8 +19,8 @@ const HEADING: &str = "\
 
 /// One measurement of each side, and whether it counts.
 pub(super) struct Pair {
-    pub(super) ours: Value,
-    pub(super) other: Value,
+    /// Ours, and the other side if there is one.
+    pub(super) sides: Vec<Measured>,
     pub(super) figure: f64,
     pub(super) noise: Noise,
     pub(super) spoiled: Option<String>,
@@ -28,6 +30,8 @@ pub(super) struct Report {
     folder: PathBuf,
     seconds: u32,
     table: Vec<String>,
+    /// The figures of both sides, of rows that have two.
+    beside: Vec<String>,
     rows: Vec<Value>,
     failed: Vec<&'static str>,
 }
@@ -45,6 +49,7 @@ impl Report {
             folder,
             seconds,
             table: Vec::new(),
+            beside: Vec::new(),
             rows: Vec::new(),
             failed: Vec::new(),
         })
@@ -57,10 +62,11 @@ impl Report {
             .as_ref()
             .map_or_else(String::new, |why| format!("  not counted: {why}"));
         println!("{} pair {}: {:.3}{note}", row.name, index + 1, pair.figure);
+        let raw = |side: usize| pair.sides.get(side).map(|side| &side.raw);
         let raw = json!({
             "row": row.name, "pair": index + 1, "seconds": self.seconds, "figure": pair.figure,
             "spoiled": pair.spoiled, "noise": pair.noise.to_json(),
-            "ours": pair.ours, "other": pair.other,
+            "ours": raw(0), "other": raw(1),
         });
         self.write(&format!("{}-{:02}.json", row.name, index + 1), &raw)
     }
@@ -68,7 +74,10 @@ impl Report {
     /// Judges a row by its pairs, or by the reason why there are none.
     pub(super) fn row(&mut self, row: &Row, pairs: &Result<Vec<Pair>, String>) {
         let judged = match pairs {
-            Ok(pairs) => judge(row, pairs),
+            Ok(pairs) => {
+                self.beside.extend(beside::line(row, pairs));
+                judge(row, pairs)
+            }
             Err(failure) => {
                 eprintln!("{}: {failure}", row.name);
                 Judged::nothing(format!("not measured: {failure}"))
@@ -96,11 +105,11 @@ impl Report {
             "machine": describe(), "commit": commit.unwrap_or_default().trim(), "rows": self.rows,
         });
         self.write("summary.json", &summary)?;
-        println!(
-            "\n{HEADING}\n{}\n\nraw results: {}",
-            self.table.join("\n"),
-            self.folder.display()
-        );
+        println!("\n{HEADING}\n{}", self.table.join("\n"));
+        if !self.beside.is_empty() {
+            println!("\n{}\n{}", beside::HEADING, self.beside.join("\n"));
+        }
+        println!("\nraw results: {}", self.folder.display());
         match self.failed.len() {
             0 => Ok(()),
             _ => Err(format!(
@@ -204,8 +213,7 @@ mod tests {
     /// Pairs of the first row, whose goal is "at least 0.60"; a spoiled one is written as a negative number.
     fn pairs(figures: &[f64]) -> Vec<Pair> {
         let pair = |&figure: &f64| Pair {
-            ours: Value::Null,
-            other: Value::Null,
+            sides: Vec::new(),
             figure: figure.abs(),
             noise: Noise::default(),
             spoiled: (figure < 0.0).then(|| "steal".to_owned()),

@@ -105,7 +105,7 @@ impl VhostSocket {
         self.desk.state().connected.is_some()
     }
 
-    /// Goes on with the same disk in another size, and tells the machine that has it, if its monitor wants to hear of it.
+    /// Goes on with the same disk in another size, and tells the machine that has it, if its monitor wants to hear.
     ///
     /// # Errors
     /// The disk cannot be opened in its new size: it keeps the old one.

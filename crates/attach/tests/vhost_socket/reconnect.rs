@@ -13,8 +13,8 @@ use crate::monitor::{
     ANSWER, BOUND, Bench, DATA, GUEST, HEAD, IN, Machine, NEXT, OUT, SIZE, USED, WRITE, pair,
 };
 
-/// In the record: the version, the entries, the head that was given back last and how far the used ring was; and of each
-/// entry whether it is in progress.
+/// In the record: the version, the entries, the head that was given back last and how far the used ring was; and of
+/// each entry whether it is in progress.
 const VERSION: usize = 8;
 const ENTRIES: usize = 10;
 const LAST: usize = 12;
@@ -159,9 +159,10 @@ fn who_died_before_it_called_has_its_machine_called_by_the_next() {
     bench.end();
 }
 
-/// What may stand in a record that cannot be followed.
+/// What is wrong with a record, and who writes it so.
 type Nonsense = (&'static str, fn(&Machine));
 
+/// What may stand in a record that cannot be followed.
 const NONSENSE: [Nonsense; 5] = [
     ("another version", |guest| guest.record().store(VERSION, 7)),
     ("another version or size", |guest| {

@@ -63,6 +63,7 @@ impl Crew {
                     block_bytes: device.geometry().block_bytes,
                     run,
                     drain: config.drain,
+                    stop_drain: config.stop_drain,
                     counters: Arc::clone(&counters),
                     events: sender.clone(),
                 };
@@ -74,10 +75,15 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Waits until every disk has answered once.
-    pub(super) fn wait_until_ready(&mut self, patience: Duration) -> Result<(), RunError> {
-        let deadline = Instant::now() + patience;
+    /// Waits until every disk has answered once; not for long when the user has seen enough.
+    pub(super) fn wait_until_ready(&mut self, config: &Config) -> Result<(), RunError> {
+        let mut deadline = Instant::now() + config.ready;
+        let mut stopped = false;
         while self.ready.len() < self.threads.len() {
+            if !stopped && config.is_stopped() {
+                stopped = true;
+                deadline = deadline.min(Instant::now() + config.stop_drain);
+            }
             match self.next_event(deadline)? {
                 Some(Event::Ready(index, task)) => self.ready.push((index, task)),
                 Some(Event::Failed(sentence)) => return Err(RunError::Start(sentence)),
@@ -87,9 +93,13 @@ impl Crew {
                     return Err(RunError::Start(sentence));
                 }
                 None if Instant::now() < deadline => {}
+                None if stopped => {
+                    let sentence = "interrupted before the disk had answered a first read";
+                    return Err(RunError::Start(sentence.into()));
+                }
                 None => {
                     let (ready, jobs) = (self.ready.len(), self.threads.len());
-                    let seconds = patience.as_secs_f64();
+                    let seconds = config.ready.as_secs_f64();
                     return Err(RunError::Start(format!(
                         "{ready} of {jobs} jobs have a disk that answered a first read within {seconds} s"
                     )));
@@ -122,14 +132,32 @@ impl Crew {
         }
     }
 
-    pub(super) fn tell_all(&self, command: fn() -> Command) -> Result<(), RunError> {
-        for (index, task) in &self.ready {
-            let told = self.threads[*index].remote.send(*task, Box::new(command()));
-            told.map_err(|_| {
-                RunError::Lost(format!("job {index} does not take messages any more"))
-            })?;
+    /// Lets everybody begin.
+    pub(super) fn start(&self) -> Result<(), RunError> {
+        match self
+            .ready
+            .iter()
+            .find(|worker| !self.tell(worker, Command::Start))
+        {
+            None => Ok(()),
+            Some((index, _)) => {
+                let sentence = format!("job {index} does not take messages any more");
+                Err(RunError::Lost(sentence))
+            }
         }
-        Ok(())
+    }
+
+    /// Tells those that are still at work; who has ended meanwhile hears nothing, and need not.
+    fn tell_all(&self, command: fn() -> Command) {
+        for worker in &self.ready {
+            let _has_ended = self.tell(worker, command());
+        }
+    }
+
+    /// Whether the worker could be told.
+    fn tell(&self, (index, task): &(usize, TaskId), command: Command) -> bool {
+        let remote = &self.threads[*index].remote;
+        remote.send(*task, Box::new(command)).is_ok()
     }
 
     /// From the common start to the last result.
@@ -156,12 +184,12 @@ impl Crew {
                 progress(&watch.progress(errors, counted));
                 if !stopping && watch.is_steady() {
                     stopping = true;
-                    self.tell_all(|| Command::Enough)?;
+                    self.tell_all(|| Command::Enough);
                 }
             }
-            if !stopping && config.stop.as_ref().is_some_and(|stop| stop.load(Relaxed)) {
+            if !stopping && config.is_stopped() {
                 stopping = true;
-                self.tell_all(|| Command::Stop)?;
+                self.tell_all(|| Command::Stop);
             }
         }
         let mut of_parts: Vec<Vec<Tally>> = parts.iter().map(|_| Vec::new()).collect();

@@ -46,6 +46,8 @@ pub(super) struct Life {
     pub(super) alive_ns: u64,
     /// Whether the job is to end without reading back.
     cut_short: bool,
+    /// Whether the user waits for the end.
+    stopped: bool,
     measured_from_ns: Option<u64>,
     cpu_from: Duration,
     arrival_timer: bool,
@@ -59,6 +61,7 @@ impl Default for Life {
             counts: false,
             alive_ns: 0,
             cut_short: false,
+            stopped: false,
             measured_from_ns: None,
             cpu_from: Duration::ZERO,
             arrival_timer: false,
@@ -95,7 +98,9 @@ impl Worker {
             Phase::Ended => {}
             Phase::Ready => self.end(shard),
             _ => {
+                self.life.stopped = true;
                 self.give_up(shard, "stopped before its time".into());
+                self.wake_at_phase_end(shard);
                 self.pump(shard);
             }
         }
@@ -131,7 +136,15 @@ impl Worker {
 
     fn is_stalled(&self) -> bool {
         let waiting = self.in_flight > 0 || self.parked.is_some() || self.has_copied();
-        waiting && self.now_ns.saturating_sub(self.life.alive_ns) >= nanos(self.setup.drain)
+        waiting && self.now_ns.saturating_sub(self.life.alive_ns) >= nanos(self.patience())
+    }
+
+    /// How long the disk may be silent at the end.
+    fn patience(&self) -> Duration {
+        match self.life.stopped {
+            true => self.setup.stop_drain.min(self.setup.drain),
+            false => self.setup.drain,
+        }
     }
 
     fn begin_measuring(&mut self, shard: &mut Shard) {
@@ -215,7 +228,7 @@ impl Worker {
 
     /// The disk does not answer any more: reports without it.
     fn abandon(&mut self, shard: &mut Shard) {
-        let (waiting, seconds) = (self.in_flight, self.setup.drain.as_secs_f64());
+        let (waiting, seconds) = (self.in_flight, self.patience().as_secs_f64());
         let why = format!("{waiting} requests had no answer for {seconds} s, and were given up");
         self.tally.ended_early.get_or_insert(why);
         self.stop_measuring();
@@ -268,7 +281,7 @@ impl Worker {
     fn wake_at_phase_end(&self, shard: &mut Shard) {
         let until_ns = match self.life.phase {
             Phase::Ramp { until_ns } | Phase::Measure { until_ns } => until_ns,
-            Phase::Drain | Phase::ReadBack { .. } => self.life.alive_ns + nanos(self.setup.drain),
+            Phase::Drain | Phase::ReadBack { .. } => self.life.alive_ns + nanos(self.patience()),
             Phase::Probe | Phase::Ready | Phase::Ended => return,
         };
         self.wake(shard, TIMER_PHASE, until_ns);

@@ -4,9 +4,12 @@
 
 pub(crate) mod args;
 mod compare;
+mod disk;
+mod doubts;
 mod hold;
 mod plain;
 mod progress;
+pub(crate) mod publish;
 pub(crate) mod session;
 mod verdict;
 

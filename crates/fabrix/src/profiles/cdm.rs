@@ -4,6 +4,7 @@
 
 mod card;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use fabrix_block::spec::Size;
 
 use crate::args::Format;
 use crate::cli::bench::args::{CdmArgs, CdmPreset};
-use crate::cli::bench::session::{Disk, Session, publish, write};
+use crate::cli::bench::session::{Disk, Session};
 use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
@@ -127,9 +128,10 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
     let disk = session.open(&args.uri)?;
     if args.size > disk.device.geometry().bytes() {
         return Err(Failure::usage(format!(
-            "{}: --size {} is more than the disk has",
+            "{}: --size {} is more than the disk has; name one of up to {}",
             without_secrets(&args.uri),
-            Size(args.size)
+            Size(args.size),
+            Size(disk.device.geometry().bytes())
         )));
     }
     session.guard(std::slice::from_ref(&disk))?;
@@ -169,11 +171,13 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
             runs.push(run);
         }
     }
+    if runs.is_empty() && session.is_over() {
+        return session.nothing();
+    }
     let text = text(args, &lines);
     let card = card::draw(&without_secrets(&args.uri), args, &lines);
     if let Some(path) = &args.card {
-        std::fs::write(path, &card)
-            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
+        save(path, &card)?;
     }
     let report = Report {
         profile: "cdm".into(),
@@ -185,17 +189,21 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
         runs,
         ..Report::default()
     };
+    let code = match args.common.output {
+        Format::Json => session.finish(report),
+        Format::Text => {
+            print(&text)?;
+            session.end(report)
+        }
+    }?;
     if let Some(directory) = &args.common.report {
-        write(&report, Some(directory))?;
-        let path = directory.join("card.svg");
-        std::fs::write(&path, &card)
-            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
+        save(&directory.join("card.svg"), &card)?;
     }
-    match args.common.output {
-        Format::Text => print(&text)?,
-        Format::Json => publish(&report, None, Format::Json)?,
-    }
-    Ok(session.exit())
+    Ok(code)
+}
+
+fn save(path: &Path, card: &str) -> Result<(), Failure> {
+    std::fs::write(path, card).map_err(|error| Failure::io(format!("{}: {error}", path.display())))
 }
 
 /// One test: a run that does not count, and those that do; then the pause.

@@ -13,7 +13,7 @@ use fabrix_bench::{Job, Rw};
 use super::published;
 use crate::args::Format;
 use crate::cli::bench::args::WordsArgs;
-use crate::cli::bench::session::{Disk, Session, Step, publish, write};
+use crate::cli::bench::session::{Disk, Session, Step};
 use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
@@ -57,13 +57,12 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         ..Report::default()
     };
     match args.output {
+        Format::Json => session.finish(report),
         Format::Text => {
             print(&text)?;
-            write(&report, args.report.as_deref())?;
+            session.end(report)
         }
-        Format::Json => publish(&report, args.report.as_deref(), Format::Json)?,
     }
-    Ok(session.exit())
 }
 
 /// The published set: name, random, bytes, depth, whether it writes too, seconds.

@@ -9,8 +9,12 @@ mod wire;
 
 use std::process::ExitCode;
 
+use fabrix_block::Spec;
+use fabrix_block::spec::Disk as SpecDisk;
+
 use crate::cli::bench::args::NetArgs;
-use crate::cli::bench::session::{publish, stop_flag};
+use crate::cli::bench::publish::publish;
+use crate::cli::bench::session::stop_flag;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Shown, Table};
 use client::Outcome;
@@ -21,12 +25,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
     if let Some(address) = &args.server {
         return server::run(address, &stop);
     }
-    let host = args.host.as_deref().unwrap_or_default();
-    let address = if host.contains(':') {
-        host.to_owned()
-    } else {
-        format!("{host}:{}", wire::PORT)
-    };
+    let address = address(args.host.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
     let length = u32::try_from(args.length)
         .ok()
         .filter(|length| (1..=wire::LENGTH_MOST).contains(length));
@@ -67,54 +66,72 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         };
         client::measure(&address, order, args.parallel, &stop)
     };
-    let mut streams = Table::new(
-        "streams",
-        "Streams",
-        [
-            ("", "direction"),
-            ("", "Gb/s"),
-            ("", "MB/s"),
-            ("", "least of a stream"),
-            ("", "greatest"),
-        ],
-    );
-    let mut bars = Vec::new();
-    for (name, mode) in [
-        ("to the server", Mode::Send),
-        ("from the server", Mode::Receive),
-        ("both ways", Mode::Both),
-    ] {
-        let found = measure(mode, length, 1)?;
-        streams.push(stream_row(name, &found));
-        bars.push((name.to_owned(), vec![Some(found.bytes_per_second() / 1e6)]));
+    // What was measured until something happened is shown.
+    let trouble = streams(args, &mut report, |mode| measure(mode, length, 1))
+        .and_then(|()| match args.reverse || args.bidir {
+            true => Ok(()),
+            false => requests(args, &mut report, data, |depth| {
+                measure(Mode::Request, data, depth)
+            }),
+        })
+        .err();
+    if report.tables.iter().all(|table| table.rows.is_empty()) {
+        return trouble.map_or(Ok(ExitCode::SUCCESS), Err);
     }
+    report
+        .warnings
+        .extend(trouble.iter().map(|why| format!("not complete: {why}")));
+    publish(&report, args.report.as_deref(), args.output)?;
+    Ok(trouble.map_or(ExitCode::SUCCESS, |trouble| trouble.report()))
+}
+
+/// The host of a word and its port: a host, HOST:PORT, or a disk's address, of which the host is taken.
+fn address(word: &str) -> Result<String, String> {
+    let host = match word.contains("://") {
+        true => match Spec::parse(word).map_err(|error| error.to_string())?.disk {
+            SpecDisk::Remote(remote) => remote.host,
+            _ => return Err(format!("{word} is a disk of this machine; name a host")),
+        },
+        false => word.to_owned(),
+    };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    Ok(match bare.parse::<std::net::Ipv6Addr>() {
+        Ok(address) => format!("[{address}]:{}", wire::PORT),
+        Err(_) if host.contains(':') => host,
+        Err(_) => format!("{host}:{}", wire::PORT),
+    })
+}
+
+/// The streams, one direction after another; stops with the first that fails.
+fn streams(
+    args: &NetArgs,
+    report: &mut Report,
+    mut measure: impl FnMut(Mode) -> Result<Outcome, Failure>,
+) -> Result<(), Failure> {
     let heads = [
-        ("", "depth"),
-        ("", "requests/s"),
-        ("", "MB/s of data"),
-        ("us", "mean"),
-        ("us", "p50"),
-        ("us", "p99"),
-        ("us", "p99.9"),
+        ("", "direction"),
+        ("", "Gb/s"),
+        ("", "MB/s"),
+        ("", "least of a stream"),
+        ("", "greatest"),
     ];
-    let mut requests = Table::new("requests", "Requests like block I/O", heads);
-    for depth in &args.iodepth {
-        let found = measure(Mode::Request, data, *depth)?;
-        let latency = &found.latency;
-        let us = |ns: f64| Cell::Number(ns / 1e3, Shown::Short);
-        let percentile = |percent| us(latency.percentile_ns(percent).unwrap_or(0) as f64);
-        let rate = latency.count as f64 / found.seconds.max(1e-9);
-        requests.push(vec![
-            Cell::text(depth.to_string()),
-            Cell::Number(rate, Shown::Grouped),
-            Cell::Number(rate * f64::from(data) / 1e6, Shown::Short),
-            us(latency.mean_ns),
-            percentile(50.0),
-            percentile(99.0),
-            percentile(99.9),
-        ]);
-    }
-    report.tables = vec![streams, requests];
+    let mut table = Table::new("streams", "Streams", heads);
+    let mut bars = Vec::new();
+    let all = [
+        ("to the server", Mode::Send, !args.reverse && !args.bidir),
+        ("from the server", Mode::Receive, !args.bidir),
+        ("both ways", Mode::Both, !args.reverse),
+    ];
+    let wanted = all.into_iter().filter(|(.., wanted)| *wanted);
+    let ended = wanted
+        .map(|(name, mode, _)| (name, mode))
+        .try_for_each(|(name, mode)| {
+            let found = measure(mode)?;
+            table.push(stream_row(name, &found));
+            bars.push((name.to_owned(), vec![Some(found.bytes_per_second() / 1e6)]));
+            found.whole()
+        });
+    report.tables.push(table);
     report.figures.push(Figure {
         name: "streams".into(),
         title: "Streams".into(),
@@ -124,8 +141,49 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
             groups: bars,
         },
     });
-    publish(&report, args.report.as_deref(), args.output)?;
-    Ok(ExitCode::SUCCESS)
+    ended
+}
+
+/// The requests, one depth after another; stops with the first that fails.
+fn requests(
+    args: &NetArgs,
+    report: &mut Report,
+    data: u32,
+    mut measure: impl FnMut(u32) -> Result<Outcome, Failure>,
+) -> Result<(), Failure> {
+    let heads = [
+        ("", "depth"),
+        ("", "requests/s"),
+        ("", "MB/s of data"),
+        ("us", "mean"),
+        ("us", "p50"),
+        ("us", "p99"),
+        ("us", "p99.9"),
+    ];
+    let mut table = Table::new("requests", "Requests like block I/O", heads);
+    let ended = args.iodepth.iter().try_for_each(|depth| {
+        let found = measure(*depth)?;
+        table.push(request_row(*depth, data, &found));
+        found.whole()
+    });
+    report.tables.push(table);
+    ended
+}
+
+fn request_row(depth: u32, data: u32, found: &Outcome) -> Vec<Cell> {
+    let latency = &found.latency;
+    let us = |ns: f64| Cell::Number(ns / 1e3, Shown::Short);
+    let percentile = |percent| us(latency.percentile_ns(percent).unwrap_or(0) as f64);
+    let rate = latency.count as f64 / found.seconds.max(1e-9);
+    vec![
+        Cell::text(depth.to_string()),
+        Cell::Number(rate, Shown::Grouped),
+        Cell::Number(rate * f64::from(data) / 1e6, Shown::Short),
+        us(latency.mean_ns),
+        percentile(50.0),
+        percentile(99.0),
+        percentile(99.9),
+    ]
 }
 
 fn stream_row(name: &str, found: &Outcome) -> Vec<Cell> {
@@ -143,4 +201,30 @@ fn stream_row(name: &str, found: &Outcome) -> Vec<Cell> {
         of(found.streams.iter().min()),
         of(found.streams.iter().max()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_found_in_whatever_names_it() {
+        for (word, expected) in [
+            ("192.0.2.1", "192.0.2.1:5301"),
+            ("storage:911", "storage:911"),
+            ("::1", "[::1]:5301"),
+            ("[::1]", "[::1]:5301"),
+            ("[::1]:911", "[::1]:911"),
+            ("nvme+tcp://192.0.2.1:4420", "192.0.2.1:5301"),
+            (
+                "iscsi://[fe80::1]/iqn.2026-01.io.fabrix:disk/0",
+                "[fe80::1]:5301",
+            ),
+        ] {
+            assert_eq!(address(word), Ok(expected.to_owned()), "{word}");
+        }
+        for word in ["file:///tmp/disk", "nvme+tcp://"] {
+            assert!(address(word).is_err(), "{word}");
+        }
+    }
 }

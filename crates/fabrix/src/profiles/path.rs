@@ -2,9 +2,11 @@
 //! disk adds. Each layer's cost is the difference to the one before it. Then one request's time by hop (`hops`).
 
 mod hops;
+mod joined;
 
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_bench::{Job, Rw};
@@ -13,6 +15,7 @@ use fabrix_block::spec::Disk as SpecDisk;
 
 use fabrix_host::Options;
 use hops::Way;
+use joined::Joined;
 
 use super::loopback::{Loopback, Transport};
 use crate::args::RemoteArgs;
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
             format!("each measurement lasted {} s", runtime.as_secs_f64()),
             "CPU ini is the load generator's, with the host that reaches the disk; CPU tgt is the target's \
              where it runs here".into(),
+            "NVMe/TCP in memory is what host and target say to each other for a read, without socket and data".into(),
         ],
         ..Report::default()
     };
@@ -146,13 +150,12 @@ const NOT_SPLIT: &str = "a request's time is not split by hop: only a target of 
                          NVMe/TCP";
 
 fn figures(run: Option<&Run>) -> [Cell; 5] {
-    let target_us = |run: &Run| Some(run.target_cores? * 1e6 / run.iops().max(1.0));
     [
         Cell::optional(run.map(Run::mean_us), Shown::Short),
         Cell::optional(run.and_then(|run| run.percentile_us(99.0)), Shown::Short),
         Cell::optional(run.map(Run::iops), Shown::Grouped),
         Cell::optional(run.and_then(Run::job_us_per_io), Shown::Fixed(2)),
-        Cell::optional(run.and_then(target_us), Shown::Fixed(2)),
+        Cell::optional(run.and_then(Run::target_us_per_io), Shown::Fixed(2)),
     ]
 }
 
@@ -181,6 +184,11 @@ fn layers(session: &Session, args: &SweepArgs) -> Result<Vec<Disk>, Failure> {
             via: Some(Rc::new(stage)),
         })
     };
+    let in_memory = Disk {
+        device: Joined::new(Arc::clone(&base.device)),
+        ..base.clone()
+    };
+    add("+ NVMe/TCP in memory", in_memory);
     let plain = RemoteArgs::default();
     add("+ NVMe/TCP over loopback", served(&plain)?);
     if remote {

@@ -27,7 +27,7 @@ macro_rules! published {
     };
 }
 
-const ALL: [Published; 14] = published! {
+const ALL: [Published; 15] = published! {
     "starwind-ram-local" of "workloads":
         "StarWind's article on its NVMe-oF initiator: RAM disk, local; 2x Xeon E5-2683 v3",
     "starwind-ram-loopback" of "workloads": "StarWind's article: RAM disk through SPDK over loopback",
@@ -43,6 +43,8 @@ const ALL: [Published; 14] = published! {
         "StarWind's article: numjobs=1 iodepth=1, RAM disk and Optane, local and over RDMA",
     "stgt-null" of "": "A. Nezhinsky on stgt with a null backing store over iSER, InfiniBand DDR: MB/s and CPU percent",
     "stgt-chain" of "": "A. Nezhinsky on stgt over iSER: the chain A to B to C, MB/s",
+    "stgt-initiators" of "":
+        "A. Nezhinsky on stgt over iSER: two initiators at once, on one device and on two, 1 KB commands",
     "stgt-bidirectional" of "": "A. Nezhinsky on stgt over iSER: both directions at once, MB/s",
     "zetavault-nvmef" of "": "Zetavault's NVMe native against NVMe over fabrics: Intel P3700, Xeon E5-1620 v4",
     "diskspd-100gbe" of "set": "four striped Intel P3600 over SMB3 and 100 GbE with DiskSpd, MB/s",
@@ -52,7 +54,7 @@ const ALL: [Published; 14] = published! {
 ///
 /// Errors: a sentence with the names there are.
 pub(crate) fn find(name: &str) -> Result<&'static Published, Failure> {
-    static TABLES: [Published; 14] = ALL;
+    static TABLES: [Published; 15] = ALL;
     TABLES
         .iter()
         .find(|table| table.name == name)

@@ -10,7 +10,7 @@ use fabrix_block::spec::{parse_size, without_secrets};
 
 use crate::args::Format;
 use crate::cli::bench::args::WordsArgs;
-use crate::cli::bench::session::{Disk, Session, Step, publish, write};
+use crate::cli::bench::session::{Disk, Session, Step};
 use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Report, Run};
@@ -57,13 +57,12 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         ..Report::default()
     };
     match args.output {
+        Format::Json => session.finish(report),
         Format::Text => {
             print(&text)?;
-            write(&report, args.report.as_deref())?;
+            session.end(report)
         }
-        Format::Json => publish(&report, args.report.as_deref(), Format::Json)?,
     }
-    Ok(session.exit())
 }
 
 /// The words as they may be shown: addresses without their secrets.

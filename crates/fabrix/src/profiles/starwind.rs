@@ -132,7 +132,7 @@ fn search(
             .map(|name| ("IOPS with so many threads", name.as_str())),
     );
     let mut table = Table::new("search", &format!("The search on {}", disk.label), columns);
-    let mut found: Vec<(u32, u32, f64)> = Vec::new();
+    let mut found: Vec<Point> = Vec::new();
     for iodepth in DEPTHS {
         let mut row = vec![Cell::text(format!("depth {iodepth}"))];
         for numjobs in JOBS {
@@ -144,57 +144,82 @@ fn search(
                 ..base.clone()
             };
             let run = session.measure(disk, &job, 1);
-            let iops = run.as_ref().map(Run::iops);
-            found.extend(iops.map(|iops| (numjobs, iodepth, iops)));
-            row.push(Cell::optional(iops, Shown::Grouped));
+            row.push(Cell::optional(run.as_ref().map(Run::iops), Shown::Grouped));
+            found.extend(run.as_ref().map(|run| Point {
+                numjobs,
+                iodepth,
+                iops: run.iops(),
+                mean_us: run.mean_us(),
+            }));
             report.runs.extend(run);
         }
         table.push(row);
     }
-    let best = found.iter().map(|(.., iops)| *iops).fold(0.0, f64::max);
-    let enough = found.iter().filter(|(.., iops)| *iops >= best * ENOUGH);
-    let (numjobs, iodepth, iops) =
-        *enough.min_by_key(|(numjobs, iodepth, _)| (numjobs * iodepth, *numjobs))?;
+    let knee = *knee(&found)?;
+    let (numjobs, iodepth) = (knee.numjobs, knee.iodepth);
     report.notes.push(format!(
-        "the knee: numjobs={numjobs} iodepth={iodepth} makes {iops:.0} IOPS, at least {:.0} % of the best with \
-         the least in flight",
+        "the knee: numjobs={numjobs} iodepth={iodepth} makes {:.0} IOPS, at least {:.0} % of the best with the least \
+         in flight",
+        knee.iops,
         ENOUGH * 100.0
     ));
     report.tables.push(table);
-    report.figures.push(knee(&found, (numjobs, iodepth)));
-    (!session.is_over()).then_some((numjobs, iodepth))
-}
-
-fn knee(found: &[(u32, u32, f64)], best: (u32, u32)) -> Figure {
-    let line = |jobs: u32| {
-        let points: Vec<_> = found
-            .iter()
-            .filter(|(numjobs, ..)| *numjobs == jobs)
-            .collect();
-        let at = points
-            .iter()
-            .position(|(numjobs, iodepth, _)| (*numjobs, *iodepth) == best);
-        Curve {
-            name: format!("{jobs} threads"),
-            mark: at.map(|at| (at, format!("the knee: {} x {}", best.0, best.1))),
-            points: points
-                .iter()
-                .map(|(_, iodepth, iops)| (f64::from(*iodepth), *iops))
-                .collect(),
-        }
-    };
-    Figure {
+    let ring = "the ring is the setting taken, numjobs x iodepth";
+    report.figures.push(Figure {
         name: "search".into(),
         title: "The search".into(),
-        unit:
-            "4k random reads: IOPS against depth; the ring is the setting taken, numjobs x iodepth"
-                .into(),
+        unit: format!("4k random reads: IOPS against depth; {ring}"),
         drawing: Drawing::Lines {
             across: Axis::log("iodepth"),
             up: Axis::linear("IOPS"),
-            lines: JOBS.into_iter().map(line).collect(),
+            lines: curves(&found, &knee, |point| point.iops),
         },
-    }
+    });
+    report.figures.push(Figure {
+        name: "search-latency".into(),
+        title: "The search: what more in flight costs".into(),
+        unit: format!("mean latency against depth, us; {ring}"),
+        drawing: Drawing::Lines {
+            across: Axis::log("iodepth"),
+            up: Axis::log("microseconds"),
+            lines: curves(&found, &knee, |point| point.mean_us),
+        },
+    });
+    (!session.is_over()).then_some((numjobs, iodepth))
+}
+
+/// One setting of the search and what it gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    numjobs: u32,
+    iodepth: u32,
+    iops: f64,
+    mean_us: f64,
+}
+
+/// The setting that is good enough with the least in flight, and of those the one with the fewest threads.
+fn knee(found: &[Point]) -> Option<&Point> {
+    let best = found.iter().map(|point| point.iops).fold(0.0, f64::max);
+    let enough = found.iter().filter(|point| point.iops >= best * ENOUGH);
+    enough.min_by_key(|point| (point.numjobs * point.iodepth, point.numjobs))
+}
+
+/// A line for each number of threads, and a mark at the knee.
+fn curves(found: &[Point], knee: &Point, of: fn(&Point) -> f64) -> Vec<Curve> {
+    let line = |jobs: u32| {
+        let points: Vec<_> = found.iter().filter(|point| point.numjobs == jobs).collect();
+        let at = points.iter().position(|point| *point == knee);
+        let name = format!("the knee: {} x {}", knee.numjobs, knee.iodepth);
+        Curve {
+            name: format!("{jobs} threads"),
+            mark: at.map(|at| (at, name)),
+            points: points
+                .iter()
+                .map(|point| (f64::from(point.iodepth), of(point)))
+                .collect(),
+        }
+    };
+    JOBS.into_iter().map(line).collect()
 }
 
 /// The workloads on every disk: the table of the article, and a picture.
@@ -269,4 +294,40 @@ fn matrix(
         report.figures.push(figure);
     }
     report.tables.push(table);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_knee_is_the_least_in_flight_that_is_good_enough() {
+        let point = |(numjobs, iodepth, iops): (u32, u32, f64)| Point {
+            numjobs,
+            iodepth,
+            iops,
+            mean_us: 1.0,
+        };
+        let found = [
+            (1, 1, 50.0),
+            (1, 16, 94.0),
+            (1, 32, 96.0),
+            (2, 8, 95.5),
+            (4, 4, 97.0),
+            (8, 128, 100.0),
+        ]
+        .map(point);
+        let knee = knee(&found).expect("there are points");
+        assert_eq!((knee.numjobs, knee.iodepth), (2, 8));
+        let lines = curves(&found, knee, |point| point.iops);
+        let marked: Vec<_> = lines.iter().map(|line| line.mark.clone()).collect();
+        let mark = Some((0, "the knee: 2 x 8".to_owned()));
+        assert_eq!(marked, [None, mark, None, None]);
+        assert_eq!(lines[0].points, [(1.0, 50.0), (16.0, 94.0), (32.0, 96.0)]);
+    }
+
+    #[test]
+    fn without_a_measurement_there_is_no_knee() {
+        assert_eq!(knee(&[]), None);
+    }
 }

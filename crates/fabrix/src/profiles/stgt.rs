@@ -43,6 +43,8 @@ struct Stage {
 struct Plan {
     base: Job,
     sizes: Vec<u32>,
+    /// Those that the chain is measured with.
+    chain: Vec<u32>,
 }
 
 pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
@@ -62,9 +64,9 @@ pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
     let direct = direct.collect::<Result<Vec<Disk>, Failure>>()?;
     session.guard(&direct)?;
     let stages = stages(&session, &direct, local)?;
-    let plan = plan(args, &stages[0].first);
+    let plan = plan(args, &stages[0].first)?;
     let (runtime, ramp) = (plan.base.runtime, plan.base.ramp);
-    let steps = stages.len() * (plan.sizes.len() * 5 + 10);
+    let steps = stages.len() * (plan.sizes.len() * 4 + plan.chain.len() * 2 + 10);
     session.plan(steps, runtime + ramp);
     let mut report = Report {
         profile: "stgt".into(),
@@ -131,25 +133,46 @@ fn stages(session: &Session, direct: &[Disk], local: bool) -> Result<Vec<Stage>,
     ways.into_iter().map(stage).collect()
 }
 
-/// Powers of two that the disk takes in one request, 1 KiB to 1 MiB, and what is asked of it.
-fn plan(args: &StgtArgs, disk: &Disk) -> Plan {
+/// What is asked of the disk: the sizes that were named, or powers of two that it takes in one request.
+fn plan(args: &StgtArgs, disk: &Disk) -> Result<Plan, Failure> {
     let geometry = disk.device.geometry();
-    let fits = |size: &u32| *size >= geometry.block_bytes && *size <= geometry.max_transfer_bytes;
+    let (least, most) = (geometry.block_bytes, geometry.max_transfer_bytes);
+    let fits = |size: &u32| (least..=most).contains(size);
     let step = if args.quick { 2 } else { 1 };
-    let sizes = (10..=20).step_by(step).map(|power| 1_u32 << power);
+    let usual = (10..=20).step_by(step).map(|power| 1_u32 << power);
+    let named = args.sizes.iter().map(|size| {
+        let whole = u32::try_from(*size).ok().filter(fits);
+        whole.filter(|size| size % least == 0).ok_or_else(|| {
+            Failure::usage(format!(
+                "--sizes {}: {} takes commands of {} to {}, in blocks of {least} bytes",
+                Size(*size),
+                disk.uri,
+                Size(least.into()),
+                Size(most.into())
+            ))
+        })
+    });
+    let sizes = match args.sizes.is_empty() {
+        true => usual.filter(fits).collect(),
+        false => named.collect::<Result<Vec<u32>, Failure>>()?,
+    };
+    // Every second one is enough to see what another target in between costs.
+    let even = |size: &u32| size.trailing_zeros().is_multiple_of(2) || !args.sizes.is_empty();
+    let chain = sizes.iter().copied().filter(even).collect();
     let [runtime, ramp] = match args.quick {
         true => QUICK,
         false => [args.runtime, args.ramp],
     };
-    Plan {
+    Ok(Plan {
         base: Job {
             runtime,
             ramp,
             size: args.size,
             ..Job::default()
         },
-        sizes: sizes.filter(fits).collect(),
-    }
+        sizes,
+        chain,
+    })
 }
 
 impl Plan {
@@ -176,6 +199,11 @@ impl Stage {
     fn is_read_only(&self) -> bool {
         self.first.device.geometry().read_only
     }
+}
+
+/// A size of commands as rows are named by it.
+fn kib(size: u32) -> Cell {
+    Cell::text((f64::from(size) / 1024.0).to_string())
 }
 
 fn cpu(cores: Option<f64>) -> Cell {
@@ -206,7 +234,7 @@ fn sweep(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report)
         .collect();
     let mut heat = Vec::new();
     for size in &plan.sizes {
-        let mut row = vec![Cell::text((size >> 10).to_string())];
+        let mut row = vec![kib(*size)];
         let mut field = Vec::new();
         for (index, (rw, threads)) in KINDS
             .iter()
@@ -225,12 +253,12 @@ fn sweep(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report)
             field.push(run.as_ref().map(|run| run.bw_bytes() / 1e6));
             lines[index].points.extend(
                 run.as_ref()
-                    .map(|run| (f64::from(size >> 10), run.bw_bytes() / 1e6)),
+                    .map(|run| (f64::from(*size) / 1024.0, run.bw_bytes() / 1e6)),
             );
             report.runs.extend(run);
         }
         table.push(row);
-        heat.push((format!("{} KiB", size >> 10), field));
+        heat.push((format!("{} KiB", f64::from(*size) / 1024.0), field));
         if session.is_over() {
             break;
         }

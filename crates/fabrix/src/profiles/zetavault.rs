@@ -120,7 +120,7 @@ fn square(
     let plural = if workers == 1 { "" } else { "s" };
     let title = format!("Random {kind}, {workers} worker{plural}");
     let mut table = Table::new(&name, &title, [("", "size")].into_iter().chain(heads));
-    let mut groups = Vec::new();
+    let (mut iops, mut bandwidth) = (Vec::new(), Vec::new());
     for (size, block_bytes) in sizes {
         let job = Job {
             name: format!("{kind} {size} {workers}w"),
@@ -161,20 +161,26 @@ fn square(
             Shown::Fixed(3),
         ));
         table.push(row);
-        groups.push((
-            (*size).to_owned(),
-            runs.iter().map(|run| run.as_ref().map(Run::iops)).collect(),
-        ));
+        let bars = |of: fn(&Run) -> f64| {
+            let values = runs.iter().map(|run| run.as_ref().map(of)).collect();
+            ((*size).to_owned(), values)
+        };
+        iops.push(bars(|run| run.spread(|repeat| repeat.iops).mean));
+        bandwidth.push(bars(|run| run.spread(|repeat| repeat.bw_bytes).mean / 1e6));
         report.runs.extend(runs.into_iter().flatten());
     }
     report.tables.push(table);
-    report.figures.push(Figure {
+    let figure = |name: String, unit: &str, groups| Figure {
         name,
-        title,
-        unit: "IOPS; more is better".into(),
+        title: title.clone(),
+        unit: format!("{unit}; more is better"),
         drawing: Drawing::Bars {
             series: disks.iter().map(|disk| disk.label.clone()).collect(),
             groups,
         },
-    });
+    };
+    report.figures.extend([
+        figure(format!("{name}-bw"), "MB/s", bandwidth),
+        figure(name, "IOPS", iops),
+    ]);
 }

@@ -102,7 +102,7 @@ fn point(second: u64) -> Point {
 }
 
 /// A clean run of random reads.
-pub(super) fn results() -> Results {
+pub(crate) fn results() -> Results {
     let all = JobResult {
         read: side(1_000_000, 79.5),
         total: side(1_000_000, 79.5),

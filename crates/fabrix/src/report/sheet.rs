@@ -81,8 +81,17 @@ impl Run {
 
     /// Processor time of the load generator's threads for one request, in microseconds.
     pub(crate) fn job_us_per_io(&self) -> Option<f64> {
+        self.us_per_io(self.results.cpu.job_cores)
+    }
+
+    /// The same of the target, where it can be seen.
+    pub(crate) fn target_us_per_io(&self) -> Option<f64> {
+        self.us_per_io(self.target_cores?)
+    }
+
+    fn us_per_io(&self, cores: f64) -> Option<f64> {
         let iops = self.results.aggregate.total.iops;
-        (iops > 0.0).then(|| self.results.cpu.job_cores * 1e6 / iops)
+        (iops > 0.0).then(|| cores * 1e6 / iops)
     }
 }
 

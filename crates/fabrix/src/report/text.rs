@@ -135,10 +135,15 @@ fn steady(text: &mut String, results: &Results) {
 
 fn cpu(text: &mut String, results: &Results) {
     let cpu = &results.cpu;
+    let iops = results.aggregate.total.iops;
+    let each = match iops > 0.0 {
+        true => format!(", {} us an I/O", short(cpu.job_cores * 1e6 / iops)),
+        false => String::new(),
+    };
     line(
         text,
         &format!(
-            "  cpu: {} cores in the jobs; process usr={} sys={}; machine {} of {} cores busy",
+            "  cpu: {} cores in the jobs{each}; process usr={} sys={}; machine {} of {} cores busy",
             cores(Some(cpu.job_cores)),
             cores(Some(cpu.user_cores)),
             cores(Some(cpu.system_cores)),

@@ -5,6 +5,7 @@ use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Run, Shown, Table};
 /// What every run reached, a row each.
 pub(crate) fn overview(runs: &[Run]) -> Table {
     let repeated = runs.iter().any(|run| run.repeats.len() > 1);
+    let targets = runs.iter().any(|run| run.target_cores.is_some());
     let mut columns = vec![
         ("", "workload"),
         ("", "disk"),
@@ -16,6 +17,9 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
         ("latency us", "p99.9"),
         ("", "CPU us/IO"),
     ];
+    if targets {
+        columns.push(("", "CPU tgt us/IO"));
+    }
     if repeated {
         columns.extend([
             ("IOPS over the repeats", "min"),
@@ -37,6 +41,9 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
             percentile(99.9),
             Cell::optional(run.job_us_per_io(), Shown::Fixed(2)),
         ];
+        if targets {
+            row.push(Cell::optional(run.target_us_per_io(), Shown::Fixed(2)));
+        }
         if repeated {
             let iops = run.spread(|repeat| repeat.iops);
             row.extend([

@@ -20,6 +20,36 @@ fn a_disk_of_known_service_time_measures_as_such() {
     assert!((300.0..=810.0).contains(&iops), "4 / 5 ms is 800: {iops}");
 }
 
+/// A disk that answers 50 requests a second, one after another, asked for 500 a second.
+#[test]
+fn an_open_loop_shows_the_waiting_at_a_slow_disk_that_a_closed_loop_hides() {
+    let slow = [
+        "ram:64M,inject=delay:20ms",
+        "--iodepth",
+        "1",
+        "--runtime",
+        "0.5",
+    ];
+    let closed = bench(&slow);
+    let open = bench(&[&slow[..], &["--rate-iops", "500"]].concat());
+    let p50_ms = |result: &serde_json::Value, of: &str| {
+        let at = format!("/jobs/0/read/{of}/percentile/50.000000");
+        figure(result, &at) / 1e6
+    };
+    assert!(
+        p50_ms(&closed, "lat_ns") < 60.0,
+        "one at a time: {closed:#}"
+    );
+    assert!(
+        p50_ms(&open, "clat_ns") < 60.0,
+        "the disk is the same: {open:#}"
+    );
+    assert!(
+        p50_ms(&open, "lat_ns") > 100.0,
+        "half waited long: {open:#}"
+    );
+}
+
 #[test]
 fn a_requests_time_is_split_by_hop_and_adds_up() {
     let result = fabrix(&[
@@ -216,84 +246,6 @@ fn a_report_needs_nothing_from_elsewhere_and_can_be_compared() {
 }
 
 #[test]
-fn every_profile_ends_in_its_table() {
-    let quick = ["--runtime", "0.01", "--ramp", "0", "--size", "1M"];
-    let table = |words: &[&str], parts: &[&str]| {
-        let ended = fabrix(&[&["bench"], words].concat());
-        ended.exits(0);
-        for part in parts {
-            assert!(ended.stdout.contains(part), "{part} is missing:\n{ended}");
-        }
-    };
-    let published = ["--published", "starwind-ram-rdma"];
-    table(
-        &[
-            &["starwind", "ram:8M", "--loopback"],
-            &quick[..],
-            &published,
-        ]
-        .concat(),
-        &["the knee", "8k random 70% write", "460,792"],
-    );
-    table(
-        &[&["stgt"], &quick[..]].concat(),
-        &[
-            "Command sizes, NVMe/TCP",
-            "Command sizes, iSCSI",
-            "both, two initiators",
-            "The chain",
-        ],
-    );
-    table(
-        &[
-            &["zetavault", "ram:8M,block=512", "--count", "1"],
-            &quick[..],
-        ]
-        .concat(),
-        &["Random write, 4 workers", "64K"],
-    );
-    table(
-        &[&["path", "ram:8M"], &quick[..]].concat(),
-        &["+ NVMe/TCP over loopback", "+ data digest"],
-    );
-    let cdm = [
-        "cdm",
-        "ram:64M",
-        "--size",
-        "32M",
-        "--time",
-        "0.01",
-        "--interval",
-        "0",
-        "--count",
-        "2",
-    ];
-    table(&cdm, &["[Read]", "RND     4 KiB (Q= 32, T= 1)", "[Write]"]);
-    table(
-        &[
-            "sgp_dd",
-            "if=ram:8M",
-            "of=/dev/null",
-            "bs=512",
-            "count=2k",
-            "thr=2",
-            "time=1",
-        ],
-        &["2048+0 records in", "MB/sec"],
-    );
-    table(
-        &[
-            "diskspd", "-b4K", "-o2", "-t2", "-r", "-w50", "-d1", "-W0", "-L", "ram:8M",
-        ],
-        &["Total IO", "3-nines", "thread count:\t\t2"],
-    );
-    table(
-        &["diskspd", "-d1", "-W", "-L", "-Rxml", "ram:8M"],
-        &["<IOCount>", "<AverageReadMilliseconds>"],
-    );
-}
-
-#[test]
 fn words_of_other_tools_that_are_wrong_are_named() {
     for (words, parts) in [
         (
@@ -326,43 +278,6 @@ fn words_of_other_tools_that_are_wrong_are_named() {
             "{ended}"
         );
     }
-}
-
-#[test]
-fn a_profile_does_not_write_where_somebodys_data_is() {
-    let folder = scratch();
-    let path = path_in(&folder, "disk");
-    super::harness::make_file(&path, 8 << 20, 0, b"XFSB");
-    let before = std::fs::read(&path).expect("it is our file");
-    let disk = format!("{path},direct=off");
-    let out = format!("of={disk}");
-    for words in [
-        &["starwind", disk.as_str()][..],
-        &["stgt", &disk],
-        &["zetavault", &disk],
-        &["cdm", &disk, "--size", "8M"],
-        &["diskspd", "-w10", "-d1", &disk],
-        &["diskspd", "set", &disk],
-        &["sgp_dd", "if=/dev/zero", &out],
-    ] {
-        fabrix(&[&["bench"], words].concat())
-            .exits(2)
-            .says(&["XFS", "--allow-write"]);
-    }
-    assert!(
-        std::fs::read(&path).expect("it is our file") == before,
-        "nothing was changed"
-    );
-}
-
-#[test]
-fn an_interrupted_profile_ends_at_once_and_says_so() {
-    let profile = Running::start(&["bench", "starwind", "ram:8M", "--runtime", "5"]);
-    profile.hears("measurements, about", 1);
-    profile.signal("INT");
-    let ended = profile.ended();
-    ended.exits(1);
-    assert!(ended.took < std::time::Duration::from_secs(30), "{ended}");
 }
 
 #[test]

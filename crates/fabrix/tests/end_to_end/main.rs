@@ -17,6 +17,7 @@ mod initiator;
 mod iscsi;
 mod lifecycle;
 mod outages;
+mod profiles;
 mod reexport;
 mod reservations;
 mod results;

@@ -2,8 +2,8 @@
 //! out again.
 //!
 //! Each step is one word, in an order such that a death between any two of them neither loses a request nor answers one
-//! twice. The monitor, and back ends before us, can write this memory too: nothing that is read from it is believed, and
-//! all of it is looked through in as many steps as a queue has entries.
+//! twice. The monitor, and back ends before us, can write this memory too: nothing that is read from it is believed,
+//! and all of it is looked through in as many steps as a queue has entries.
 //! Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split virtqueues. All integers are in the
 //! machine's own order.
 

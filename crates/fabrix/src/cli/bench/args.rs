@@ -223,8 +223,11 @@ pub(crate) struct StgtArgs {
     #[arg(value_name = "URI", num_args = 0..=2)]
     pub(crate) uris: Vec<String>,
     /// Every second size, a tenth of a second each
-    #[arg(long, conflicts_with_all = ["runtime", "ramp"])]
+    #[arg(long, conflicts_with_all = ["runtime", "ramp", "sizes"])]
     pub(crate) quick: bool,
+    /// Which sizes of commands, like 1k,64k,1m [default: powers of two from 1 KiB to 1 MiB]
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes, value_name = "LIST")]
+    pub(crate) sizes: Vec<u64>,
     /// How long each measurement lasts
     #[arg(long, value_parser = parse_time, value_name = "TIME", default_value = "0.5s")]
     pub(crate) runtime: Duration,
@@ -244,8 +247,9 @@ pub(crate) struct StgtArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Arguments of a profile in the words of another tool.
+/// Arguments of a profile in the words of another tool. Short options are that tool's; ours are long.
 #[derive(Args)]
+#[command(mut_args = |arg| arg.short(None::<char>))]
 pub(crate) struct WordsArgs {
     /// Leave results.json, results.csv, index.html and the charts there
     #[arg(long, value_name = "DIR")]
@@ -255,6 +259,8 @@ pub(crate) struct WordsArgs {
     pub(crate) allow_write: bool,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
     /// How to print the results
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) output: Format,
@@ -269,13 +275,13 @@ pub(crate) struct WordsArgs {
 }
 
 impl WordsArgs {
-    /// What every measurement takes, with the usual words for remote disks.
+    /// What every measurement takes.
     pub(crate) fn common(&self) -> CommonArgs {
         CommonArgs {
             allow_write: self.allow_write,
             report: self.report.clone(),
             engine: self.engine.clone(),
-            remote: RemoteArgs::default(),
+            remote: self.remote.clone(),
             output: self.output,
         }
     }
@@ -329,9 +335,9 @@ pub(crate) enum CdmPreset {
 /// Arguments of `bench net`.
 #[derive(Args)]
 pub(crate) struct NetArgs {
-    /// The other end: HOST[:PORT]
+    /// The other end: HOST[:PORT], or a disk's URI, whose host is meant
     #[arg(
-        value_name = "HOST[:PORT]",
+        value_name = "HOST[:PORT] or URI",
         required_unless_present = "server",
         conflicts_with = "server"
     )]
@@ -346,6 +352,12 @@ pub(crate) struct NetArgs {
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) parallel: u16,
+    /// Only streams from the server to us, and no requests
+    #[arg(short = 'R', long, conflicts_with = "bidir")]
+    pub(crate) reverse: bool,
+    /// Only streams both ways at once, and no requests
+    #[arg(long)]
+    pub(crate) bidir: bool,
     /// Bytes of one send
     #[arg(short = 'l', long, default_value = "128k", value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) length: u64,

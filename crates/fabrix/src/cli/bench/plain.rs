@@ -14,7 +14,7 @@ use fabrix_block::spec::parse_size;
 
 use super::args::{PlainArgs, RateProcess};
 use super::hold::hold;
-use super::session::{Disk, Session, Step, write};
+use super::session::{Disk, Session, Step};
 use crate::args::Format;
 use crate::cli::terminal;
 use crate::failure::Failure;
@@ -118,15 +118,7 @@ fn measure(
     }
     write_logs(args, &runs)?;
     print(args, &runs)?;
-    if args.common.report.is_some() {
-        // The report asks a disk that costs nothing too, so it comes last.
-        let mut report = sheet(runs);
-        session.complete(&mut report);
-        write(&report, args.common.report.as_deref())?;
-    } else {
-        session.warn(&runs);
-    }
-    Ok(session.exit())
+    session.end(sheet(runs))
 }
 
 fn job(args: &PlainArgs) -> Result<Job, Failure> {

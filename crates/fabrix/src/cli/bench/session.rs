@@ -3,77 +3,32 @@
 //! The profiles say what to measure and what the tables are; here is what they share. After an interrupt, or when a
 //! disk fails in the middle, the rest is left out: what was measured until then is printed, and the exit code tells.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabrix_bench::workloads::fill;
-use fabrix_bench::{Config, CopyTo, Job, Part, Progress, RunError, spread};
-use fabrix_block::spec::without_secrets;
-use fabrix_block::spec::{Disk as SpecDisk, Size};
-use fabrix_block::{Device, Spec};
-use fabrix_rt::{ShardConfig, SpinPolicy};
+use fabrix_bench::{Config, Job, Part, Progress, RunError, spread};
+use fabrix_block::Device;
+use fabrix_block::spec::{Size, without_secrets};
+use fabrix_rt::ShardConfig;
 
 use super::args::CommonArgs;
+use super::disk::is_null;
+pub(crate) use super::disk::{Disk, Step};
+use super::doubts::Doubts;
 use super::progress::Bar;
+use super::publish::{publish, write};
 use super::verdict::trouble_of;
-use crate::args::Format;
-use crate::cli::terminal::{print, say};
+use crate::cli::terminal::say;
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
+use crate::guard;
 use crate::profiles::loopback::{Loopback, Transport};
-use crate::report::host::Reading;
 use crate::report::sheet::{Repeat, Report, Run};
 use crate::shards::raise_open_files;
-use crate::{guard, report};
-
-/// A disk that is measured.
-#[derive(Clone)]
-pub(crate) struct Disk {
-    /// What the tables call it.
-    pub(crate) label: String,
-    pub(crate) uri: String,
-    pub(crate) device: Arc<dyn Device>,
-    /// The target in this process that it is reached through.
-    pub(crate) via: Option<Rc<Loopback>>,
-}
-
-/// One of the jobs that are measured side by side.
-#[derive(Clone, Copy)]
-pub(crate) struct Step<'a> {
-    disk: &'a Disk,
-    job: &'a Job,
-    /// A copy: the disk that is written, and where on it the job's region comes to lie.
-    copy_to: Option<(&'a Disk, u64)>,
-}
-
-impl<'a> Step<'a> {
-    /// A job on a disk.
-    pub(crate) fn new(disk: &'a Disk, job: &'a Job) -> Self {
-        Self {
-            disk,
-            job,
-            copy_to: None,
-        }
-    }
-
-    /// What the job reads is written to another disk, from a byte on.
-    pub(crate) fn copy(self, to: &'a Disk, offset: u64) -> Self {
-        Self {
-            copy_to: Some((to, offset)),
-            ..self
-        }
-    }
-
-    /// The clock, and the CPU time of the target in this process that the disk is reached through.
-    fn target_time(&self) -> Option<(Instant, Duration)> {
-        let via = self.disk.via.as_ref()?;
-        Some((Instant::now(), via.cpu_time()))
-    }
-}
 
 /// The measurements of one command.
 pub(crate) struct Session {
@@ -82,10 +37,9 @@ pub(crate) struct Session {
     pub(crate) config: Config,
     pub(crate) stop: Arc<AtomicBool>,
     bar: Bar,
-    begun: Reading,
     /// Why the rest was left out.
     trouble: Option<Failure>,
-    doubts: Vec<String>,
+    doubts: Doubts,
 }
 
 impl Session {
@@ -113,9 +67,8 @@ impl Session {
             config,
             stop: stop_flag()?,
             bar: Bar::hidden(),
-            begun: Reading::take(),
             trouble: None,
-            doubts: Vec::new(),
+            doubts: Doubts::begin(args.engine.spin),
         })
     }
 
@@ -201,7 +154,7 @@ impl Session {
         let bytes = size
             .unwrap_or_else(|| geometry.bytes())
             .min(geometry.bytes());
-        if geometry.read_only || is_null(&disk.uri) {
+        if geometry.read_only || disk.is_null() {
             return None;
         }
         if bytes > FILL_MOST {
@@ -258,10 +211,7 @@ impl Session {
             .map(|(step, devices)| Part {
                 devices,
                 job: step.job,
-                copy_to: step.copy_to.map(|(disk, offset)| CopyTo {
-                    device: &disk.device,
-                    offset,
-                }),
+                copy_to: step.destination(),
             })
             .collect();
         let config = Config {
@@ -281,6 +231,7 @@ impl Session {
                 return None;
             }
         };
+        let interrupted = self.stop.load(Ordering::Relaxed);
         let mut found = Vec::new();
         for ((step, results), before) in parts.iter().zip(outcome).zip(before) {
             let cores = before.zip(step.target_time()).map(|(before, after)| {
@@ -288,7 +239,7 @@ impl Session {
                 used.as_secs_f64() / wall.as_secs_f64()
             });
             if self.trouble.is_none() {
-                self.trouble = trouble_of(&step.disk.uri, &results);
+                self.trouble = trouble_of(&step.disk.uri, &results, interrupted);
             }
             found.push(Run {
                 name: step.job.name.clone(),
@@ -298,14 +249,9 @@ impl Session {
                 target_cores: cores,
             });
         }
-        if self.trouble.is_none() && self.stop.load(Ordering::Relaxed) {
-            self.trouble = Some(Failure::io(
-                "interrupted: what was measured until then is shown",
-            ));
-        }
         if self.trouble.is_none() {
-            found.iter().for_each(|run| self.doubt(run));
-            parts.iter().for_each(|step| self.doubt_disk(step.disk));
+            found.iter().for_each(|run| self.doubts.run(run));
+            parts.iter().for_each(|step| self.doubts.disk(step.disk));
         }
         // What was measured until then is worth showing, if it is anything at all.
         let all =
@@ -314,62 +260,8 @@ impl Session {
         (self.trouble.is_none() || !nothing).then_some(found)
     }
 
-    /// Collects why the figures of a run may be wrong, each reason once.
-    fn doubt(&mut self, run: &Run) {
-        let cpu = &run.results.cpu;
-        let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
-        let local = run.target_cores.is_some() || !run.disk.contains("://");
-        if local
-            && others > OTHERS_MOST
-            && !self
-                .doubts
-                .iter()
-                .any(|doubt| doubt.contains("other programs"))
-        {
-            self.doubts.push(format!(
-                "other programs kept {others:.1} cores busy during `{}`: a noisy neighbour",
-                run.name
-            ));
-        }
-    }
-
-    /// The same for a disk: what lies in the page cache is read from memory.
-    fn doubt_disk(&mut self, disk: &Disk) {
-        let bytes = disk.device.geometry().bytes();
-        if !Spec::parse(&disk.uri).is_ok_and(|spec| is_cached(&spec))
-            || !report::host::has_room(bytes)
-        {
-            return;
-        }
-        let doubt = format!(
-            "{} goes through the page cache (direct=off), and memory has room for all of it: figures may be those of \
-             memory; leave direct=off out",
-            disk.uri
-        );
-        if !self.doubts.contains(&doubt) {
-            self.doubts.push(doubt);
-        }
-    }
-
-    /// Says why the figures of these runs may be wrong, on the terminal.
-    pub(crate) fn warn(&mut self, runs: &[Run]) {
-        for doubt in self.all_doubts(runs) {
-            say(format_args!("warning: {doubt}"));
-        }
-    }
-
-    fn all_doubts(&mut self, runs: &[Run]) -> Vec<String> {
-        let mut doubts = std::mem::take(&mut self.doubts);
-        if self.args.engine.spin == SpinPolicy::Always && !runs.is_empty() {
-            doubts.push(SPINS.to_owned());
-        }
-        doubts.extend(Reading::take().doubts(&self.begun));
-        doubts.extend(unsteady(runs));
-        doubts
-    }
-
     /// Says what the generator could have done with the settings of the fastest run, on a disk that costs nothing.
-    pub(crate) fn headroom(&mut self, runs: &[Run]) -> Option<String> {
+    fn headroom(&mut self, runs: &[Run]) -> Option<String> {
         let asked = runs
             .iter()
             .filter(|run| !is_null(&run.disk) && !run.disk.ends_with("(null:)"));
@@ -384,23 +276,17 @@ impl Session {
             number_ios: None,
             loops: None,
             rate: None,
+            steady: None,
             verify: false,
             ..fastest.results.job.clone()
         };
         let null = self.open("null:1T").ok()?;
         let most = self.measure(&null, &job, 1)?.iops();
-        let (iops, share) = (fastest.iops(), fastest.iops() / most.max(1.0));
-        if share > HEADROOM_LEAST {
-            self.doubts.push(format!(
-                "the load generator is the limit: it makes {most:.0} IOPS on a disk that costs nothing, and \
-                 `{}` had {iops:.0}",
-                fastest.name
-            ));
-        }
+        self.doubts.headroom(fastest, most);
         Some(format!(
             "the load generator alone makes {most:.0} IOPS with the settings of `{}`, which used {:.0} % of that",
             fastest.name,
-            share * 100.0
+            fastest.iops() / most.max(1.0) * 100.0
         ))
     }
 
@@ -409,16 +295,13 @@ impl Session {
         self.trouble.is_some()
     }
 
-    /// Adds to a report what the generator could have done, and why its figures may be wrong.
-    pub(crate) fn complete(&mut self, report: &mut Report) {
-        report.notes.extend(self.headroom(&report.runs));
-        self.bar.finish();
-        report.warnings.extend(self.all_doubts(&report.runs));
-        if let Some(trouble) = &self.trouble {
-            report
-                .warnings
-                .insert(0, format!("not complete: {trouble}"));
+    /// Adds to a report what the generator could have done, where that is wanted, and why its figures may be wrong.
+    fn complete(&mut self, report: &mut Report, headroom: bool) {
+        if headroom {
+            report.notes.extend(self.headroom(&report.runs));
         }
+        self.bar.finish();
+        report.warnings.extend(self.doubts.sentences(&report.runs));
     }
 
     /// Nothing was measured: why not.
@@ -432,9 +315,34 @@ impl Session {
         if report.runs.is_empty() && self.is_over() {
             return self.nothing();
         }
-        self.complete(&mut report);
+        self.complete(&mut report, true);
+        self.incomplete(&mut report);
         publish(&report, self.args.report.as_deref(), self.args.output)?;
         Ok(self.exit())
+    }
+
+    /// The same for a command that has printed its results in words of its own: what else is to be known of them is
+    /// said beside them.
+    pub(crate) fn end(mut self, mut report: Report) -> Result<ExitCode, Failure> {
+        let known = report.notes.len();
+        let headroom = self.args.report.is_some() || is_worth_more(&report.runs);
+        self.complete(&mut report, headroom);
+        for note in &report.notes[known..] {
+            say(note);
+        }
+        for warning in &report.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+        self.incomplete(&mut report);
+        write(&report, self.args.report.as_deref())?;
+        Ok(self.exit())
+    }
+
+    fn incomplete(&self, report: &mut Report) {
+        if let Some(trouble) = &self.trouble {
+            let sentence = format!("not complete: {trouble}");
+            report.warnings.insert(0, sentence);
+        }
     }
 
     /// The exit code of what happened; says the trouble there was.
@@ -443,73 +351,6 @@ impl Session {
         self.trouble
             .map_or(ExitCode::SUCCESS, |trouble| trouble.report())
     }
-}
-
-/// Prints a report, and writes its files where a folder is named.
-pub(crate) fn publish(
-    report: &Report,
-    directory: Option<&Path>,
-    output: Format,
-) -> Result<(), Failure> {
-    write(report, directory)?;
-    match output {
-        Format::Text => print(&report::plain::text(report)),
-        Format::Json => print(&format!(
-            "{:#}\n",
-            report::json::report(report, &report::context())
-        )),
-    }
-}
-
-/// Writes the files of a report, where a folder is named.
-pub(crate) fn write(report: &Report, directory: Option<&Path>) -> Result<(), Failure> {
-    let Some(directory) = directory else {
-        return Ok(());
-    };
-    let context = report::context();
-    write_files(
-        report,
-        &context,
-        &report::json::report(report, &context),
-        directory,
-    )
-}
-
-/// Writes the files of a report.
-fn write_files(
-    report: &Report,
-    context: &report::Context,
-    json: &serde_json::Value,
-    directory: &Path,
-) -> Result<(), Failure> {
-    let write = |name: &str, text: &str| {
-        let path = directory.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))
-    };
-    std::fs::create_dir_all(directory)
-        .map_err(|error| Failure::io(format!("{}: {error}", directory.display())))?;
-    write("index.html", &report::page::page(report, context))?;
-    write("results.json", &format!("{json:#}\n"))?;
-    write(
-        "results.csv",
-        &report::plain::csv(&report::views::overview(&report.runs)),
-    )?;
-    for table in &report.tables {
-        write(&format!("{}.csv", table.name), &report::plain::csv(table))?;
-    }
-    for figure in &report.figures {
-        write(
-            &format!("{}.svg", figure.name),
-            &report::figure::file(figure),
-        )?;
-    }
-    let page = directory.join("index.html");
-    say(format_args!(
-        "the report is {}",
-        page.canonicalize().unwrap_or(page).display()
-    ));
-    Ok(())
 }
 
 /// The run whose repeat stands in the middle, or the last of all, with the figures of all.
@@ -526,33 +367,12 @@ fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
     Some(run)
 }
 
-/// A sentence about runs whose repeats lie far apart.
-fn unsteady(runs: &[Run]) -> Option<String> {
-    let percent = |run: &&Run| run.spread(|repeat| repeat.iops).percent();
-    let worst = runs
+/// Whether the generator may be measured after these runs without being asked: they were not much quicker than that.
+fn is_worth_more(runs: &[Run]) -> bool {
+    let longest = runs
         .iter()
-        .max_by(|one, other| percent(one).total_cmp(&percent(other)))?;
-    let far = percent(&worst);
-    (far > SPREAD_MOST).then(|| {
-        format!(
-            "the repeats of `{}` on {} lie {far:.0} % apart",
-            worst.name, worst.disk
-        )
-    })
-}
-
-/// Whether reads and writes of a disk, or of a part of it, pass through the page cache.
-fn is_cached(spec: &Spec) -> bool {
-    match &spec.disk {
-        SpecDisk::File { direct, .. } => !direct,
-        SpecDisk::Raid0 { members, .. } => members.iter().any(is_cached),
-        SpecDisk::Ram { .. } | SpecDisk::Null { .. } | SpecDisk::Remote(_) => false,
-    }
-}
-
-/// Whether a disk forgets what is written: filling it is in vain.
-fn is_null(uri: &str) -> bool {
-    Spec::parse(uri).is_ok_and(|spec| matches!(spec.disk, SpecDisk::Null { .. }))
+        .map(|run| run.results.aggregate.total.runtime_ns);
+    longest.max().unwrap_or(0) >= 1_000_000_000
 }
 
 /// Becomes true with the first interrupt; the results until then are printed.
@@ -576,13 +396,5 @@ pub(crate) fn run_failure(name: &str, error: &RunError) -> Failure {
     Failure::new(kind, format!("{name}: {error}"))
 }
 
-const SPINS: &str = "the generator spins (--spin always): it keeps its processors busy whatever it does, and CPU \
-                     figures say nothing about the work";
 /// Larger regions are not filled unasked.
 const FILL_MOST: u64 = 16 << 30;
-/// Cores of other programs that are worth a warning.
-const OTHERS_MOST: f64 = 0.25;
-/// A run that uses more than this of what the generator can do says more about the generator than about the disk.
-const HEADROOM_LEAST: f64 = 0.7;
-/// Repeats further apart than this, in percent of the median, are worth a warning.
-const SPREAD_MOST: f64 = 20.0;

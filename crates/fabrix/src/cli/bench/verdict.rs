@@ -4,8 +4,8 @@ use fabrix_bench::Results;
 
 use crate::failure::{Failure, Kind};
 
-/// The failure that results tell of, the worst first: wrong data, failed requests, an end before the time.
-pub(crate) fn trouble_of(uri: &str, results: &Results) -> Option<Failure> {
+/// The failure that results tell, the worst first: wrong data, failed requests, an interrupt, an end before the time.
+pub(crate) fn trouble_of(uri: &str, results: &Results, interrupted: bool) -> Option<Failure> {
     let all = &results.aggregate;
     if let Some(verified) = all.verify.as_ref().filter(|verified| verified.errors > 0) {
         let first = verified.first_error.as_deref().unwrap_or_default();
@@ -21,6 +21,11 @@ pub(crate) fn trouble_of(uri: &str, results: &Results) -> Option<Failure> {
             "{uri}: {} I/Os failed; the first: {first}",
             all.errors.total()
         )));
+    }
+    if interrupted {
+        return Some(Failure::io(
+            "interrupted: what was measured until then is shown",
+        ));
     }
     let why = all.ended_early.as_ref()?;
     Some(Failure::io(format!("{uri}: ended early: {why}")))

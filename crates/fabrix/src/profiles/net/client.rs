@@ -20,15 +20,24 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     /// How long requests took.
     pub(super) latency: Latency,
+    /// Why it ended before its time.
+    early: Option<String>,
 }
 
 impl Outcome {
     pub(super) fn bytes_per_second(&self) -> f64 {
         self.streams.iter().sum::<u64>() as f64 / self.seconds.max(1e-9)
     }
+
+    /// Fails when it ended before its time.
+    pub(super) fn whole(&self) -> Result<(), Failure> {
+        let why = self.early.as_ref().map(Failure::io);
+        why.map_or(Ok(()), Err)
+    }
 }
 
-/// Carries out an order on so many connections at once.
+/// Carries out an order on so many connections at once; after an interrupt, or when the server goes away, as far as it
+/// got.
 pub(super) fn measure(
     address: &str,
     order: Order,
@@ -59,17 +68,32 @@ pub(super) fn measure(
     };
     let mut all = Recorder::new();
     for result in results {
-        let (bytes, recorder) =
-            result.map_err(|error| Failure::io(format!("{address}: {error}")))?;
-        outcome.streams.push(bytes);
-        all.add(&recorder);
+        match result {
+            Ok((bytes, recorder)) => {
+                outcome.streams.push(bytes);
+                all.add(&recorder);
+            }
+            Err(error) => outcome.early = Some(format!("{address}: {error}")),
+        }
     }
     outcome.latency = all.summary(&PERCENTILES);
+    let planned = order.millis as f64 / 1e3;
     if stop.load(Ordering::Relaxed) {
-        return Err(Failure::io("interrupted"));
+        outcome.early = Some("interrupted: what was measured until then is shown".into());
+    } else if outcome.early.is_none() && outcome.seconds < planned * SHORT {
+        outcome.early = Some(format!(
+            "{address}: the server went away after {:.1} s of {planned} s",
+            outcome.seconds
+        ));
+    }
+    if outcome.streams.is_empty() {
+        outcome.whole()?;
     }
     Ok(outcome)
 }
+
+/// A stream that the server ends before this part of its time was not ended by its clock.
+const SHORT: f64 = 0.7;
 
 fn connect(address: &str, order: Order) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
@@ -89,11 +113,11 @@ fn connect(address: &str, order: Order) -> std::io::Result<TcpStream> {
 
 fn one(stream: &TcpStream, order: Order, stop: &AtomicBool) -> std::io::Result<(u64, Recorder)> {
     let bytes = match order.mode {
-        Mode::Send => send(stream, order)?,
-        Mode::Receive => receive(stream)?,
+        Mode::Send => send(stream, order, stop)?,
+        Mode::Receive => receive(stream, stop)?,
         Mode::Both => std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send(stream, order));
-            let received = receive(stream)?;
+            let sender = scope.spawn(|| send(stream, order, stop));
+            let received = receive(stream, stop)?;
             let sent = sender
                 .join()
                 .map_err(|_| std::io::Error::other("the sending thread is gone"))??;

@@ -1,7 +1,7 @@
 //! The other end of `bench net`: takes an order from each connection and carries it out, until interrupted.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,10 +29,10 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
         match listener.accept() {
             Ok((stream, _)) if open.load(Ordering::Relaxed) >= CONNECTIONS_MOST => drop(stream),
             Ok((stream, peer)) => {
-                let open = Arc::clone(&open);
+                let (open, stop) = (Arc::clone(&open), Arc::clone(stop));
                 open.fetch_add(1, Ordering::Relaxed);
                 std::thread::spawn(move || {
-                    if let Err(error) = serve(&stream) {
+                    if let Err(error) = serve(&stream, peer, &stop) {
                         say(format_args!("{peer}: {error}"));
                     }
                     open.fetch_sub(1, Ordering::Relaxed);
@@ -48,19 +48,20 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
 }
 
 /// One connection: its order, then the bytes.
-fn serve(stream: &TcpStream) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, peer: SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let order = Order::receive(stream)?;
     (&*stream).write_all(b"ok\n")?;
+    say(format_args!("a client from {peer}"));
     let outcome = match order.mode {
-        Mode::Send => receive(stream).map(drop),
-        Mode::Receive => send(stream, order).map(drop),
+        Mode::Send => receive(stream, stop).map(drop),
+        Mode::Receive => send(stream, order, stop).map(drop),
         Mode::Both => std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send(stream, order));
-            let received = receive(stream);
+            let sender = scope.spawn(|| send(stream, order, stop));
+            let received = receive(stream, stop);
             sender
                 .join()
                 .map_err(|_| std::io::Error::other("the sending thread is gone"))?
@@ -76,24 +77,29 @@ fn serve(stream: &TcpStream) -> std::io::Result<()> {
     })
 }
 
-/// Takes everything until the other end closes; gives the bytes.
-pub(super) fn receive(mut stream: &TcpStream) -> std::io::Result<u64> {
+/// Takes everything until the other end closes, or until interrupted; gives the bytes.
+pub(super) fn receive(mut stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<u64> {
     let mut buffer = vec![0; 256 << 10];
     let mut bytes = 0;
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         match stream.read(&mut buffer)? {
-            0 => return Ok(bytes),
+            0 => break,
             length => bytes += length as u64,
         }
     }
+    Ok(bytes)
 }
 
-/// Sends for as long as ordered, then says that it is over; gives the bytes.
-pub(super) fn send(mut stream: &TcpStream, order: Order) -> std::io::Result<u64> {
+/// Sends for as long as ordered, or until interrupted, then says that it is over; gives the bytes.
+pub(super) fn send(
+    mut stream: &TcpStream,
+    order: Order,
+    stop: &AtomicBool,
+) -> std::io::Result<u64> {
     let buffer = vec![0x5a; order.length as usize];
     let until = Instant::now() + Duration::from_millis(order.millis);
     let mut bytes = 0;
-    while Instant::now() < until {
+    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
         stream.write_all(&buffer)?;
         bytes += buffer.len() as u64;
     }

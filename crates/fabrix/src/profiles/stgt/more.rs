@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fabrix_bench::Rw;
 use fabrix_block::spec::Size;
 
-use super::{KINDS, Plan, Stage, THREADS, cpu, megabytes};
+use super::{KINDS, Plan, Stage, THREADS, cpu, kib, megabytes};
 use crate::cli::bench::session::{Disk, Session, Step};
 use crate::failure::Failure;
 use crate::profiles::loopback::{Loopback, Transport};
@@ -170,9 +170,8 @@ pub(super) fn chain(
     let (name, title) = stage.name("chain", title);
     let heads = [("", "KiB"), ("MB/s", "READ"), ("MB/s", "WRITE")];
     let mut table = Table::new(&name, &title, heads);
-    let even = |size: &&u32| size.trailing_zeros().is_multiple_of(2);
-    for size in plan.sizes.iter().filter(even) {
-        let mut row = vec![Cell::text((size >> 10).to_string())];
+    for size in &plan.chain {
+        let mut row = vec![kib(*size)];
         for (_, rw) in KINDS {
             let skip = rw.writes() && stage.is_read_only();
             let run = if skip {

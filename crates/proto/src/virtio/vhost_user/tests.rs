@@ -6,6 +6,8 @@ use super::*;
 
 use alloc::vec;
 
+use zerocopy::IntoBytes;
+
 const OFFER: u64 = feature::VERSION_1 | feature::EVENT_INDEX | blk::feature::FLUSH;
 const REGION: Region = Region {
     guest: 0x1000,

@@ -1,0 +1,227 @@
+//! Why the figures of a command may be wrong: other programs, the hypervisor, heat, the page cache, the generator.
+//!
+//! Collected while it measures, each reason once, and told at the end.
+
+use fabrix_block::Spec;
+use fabrix_block::spec::Disk as SpecDisk;
+use fabrix_rt::SpinPolicy;
+
+use super::disk::Disk;
+use crate::report;
+use crate::report::host::Reading;
+use crate::report::sheet::Run;
+
+/// The doubts of one command.
+pub(super) struct Doubts {
+    begun: Reading,
+    spin: SpinPolicy,
+    found: Vec<Doubt>,
+}
+
+/// One reason, and the sentence that says it.
+struct Doubt {
+    reason: Reason,
+    sentence: String,
+}
+
+/// What is said once, however often it happens.
+#[derive(Clone, PartialEq, Eq)]
+enum Reason {
+    Neighbour,
+    Limit,
+    /// The disk with this URI.
+    Cache(String),
+}
+
+impl Doubts {
+    /// The command begins.
+    pub(super) fn begin(spin: SpinPolicy) -> Self {
+        Self {
+            begun: Reading::take(),
+            spin,
+            found: Vec::new(),
+        }
+    }
+
+    /// A job has run.
+    pub(super) fn run(&mut self, run: &Run) {
+        let cpu = &run.results.cpu;
+        let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
+        let local = run.target_cores.is_some() || !run.disk.contains("://");
+        if local && others > OTHERS_MOST {
+            self.add(Reason::Neighbour, || {
+                let name = &run.name;
+                format!(
+                    "other programs kept {others:.1} cores busy during `{name}`: a noisy neighbour"
+                )
+            });
+        }
+    }
+
+    /// A disk was measured: what lies in the page cache is read from memory.
+    pub(super) fn disk(&mut self, disk: &Disk) {
+        let cached = Spec::parse(&disk.uri).is_ok_and(|spec| is_cached(&spec));
+        if cached && report::host::has_room(disk.device.geometry().bytes()) {
+            self.add(Reason::Cache(disk.uri.clone()), || {
+                format!(
+                    "{} goes through the page cache (direct=off), and memory has room for all of it: figures may be \
+                     those of memory; leave direct=off out",
+                    disk.uri
+                )
+            });
+        }
+    }
+
+    /// A run reached so much of what the generator can do on a disk that costs nothing.
+    pub(super) fn headroom(&mut self, run: &Run, most: f64) {
+        if run.iops() > most * HEADROOM_LEAST {
+            self.add(Reason::Limit, || {
+                let (name, iops) = (&run.name, run.iops());
+                format!(
+                    "the load generator is the limit: it makes {most:.0} IOPS on a disk that costs nothing, and \
+                     `{name}` had {iops:.0}"
+                )
+            });
+        }
+    }
+
+    fn add(&mut self, reason: Reason, sentence: impl FnOnce() -> String) {
+        if !self.found.iter().any(|doubt| doubt.reason == reason) {
+            let sentence = sentence();
+            self.found.push(Doubt { reason, sentence });
+        }
+    }
+
+    /// All of them, with what can be said only at the end.
+    pub(super) fn sentences(&self, runs: &[Run]) -> Vec<String> {
+        let found = self.found.iter().map(|doubt| doubt.sentence.clone());
+        let spins = self.spin == SpinPolicy::Always && !runs.is_empty();
+        found
+            .chain(spins.then(|| SPINS.to_owned()))
+            .chain(Reading::take().doubts(&self.begun))
+            .chain(unsteady(runs))
+            .collect()
+    }
+}
+
+/// A sentence about runs whose repeats lie far apart.
+fn unsteady(runs: &[Run]) -> Option<String> {
+    let percent = |run: &&Run| run.spread(|repeat| repeat.iops).percent();
+    let worst = runs
+        .iter()
+        .max_by(|one, other| percent(one).total_cmp(&percent(other)))?;
+    let far = percent(&worst);
+    (far > SPREAD_MOST).then(|| {
+        format!(
+            "the repeats of `{}` on {} lie {far:.0} % apart",
+            worst.name, worst.disk
+        )
+    })
+}
+
+/// Whether reads and writes of a disk, or of a part of it, pass through the page cache.
+fn is_cached(spec: &Spec) -> bool {
+    match &spec.disk {
+        SpecDisk::File { direct, .. } => !direct,
+        SpecDisk::Raid0 { members, .. } => members.iter().any(is_cached),
+        SpecDisk::Ram { .. } | SpecDisk::Null { .. } | SpecDisk::Remote(_) => false,
+    }
+}
+
+const SPINS: &str = "the generator spins (--spin always): it keeps its processors busy whatever it does, and CPU \
+                     figures say nothing about the work";
+/// Cores of other programs that are worth a warning.
+const OTHERS_MOST: f64 = 0.25;
+/// A run that uses more than this of what the generator can do says more about the generator than about the disk.
+const HEADROOM_LEAST: f64 = 0.7;
+/// Repeats further apart than this, in percent of the median, are worth a warning.
+const SPREAD_MOST: f64 = 20.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::report::sheet::Repeat;
+
+    /// A run with repeats of so many requests a second, beside other programs that kept so many cores busy.
+    fn run(iops: &[f64], others: f64) -> Run {
+        let mut results = sample::results();
+        let cpu = &mut results.cpu;
+        cpu.machine_cores = cpu.user_cores + cpu.system_cores + others;
+        let repeat = |iops: &f64| Repeat {
+            iops: *iops,
+            ..Repeat::default()
+        };
+        Run {
+            name: "job".into(),
+            disk: "ram:1G".into(),
+            repeats: iops.iter().map(repeat).collect(),
+            results,
+            target_cores: None,
+        }
+    }
+
+    /// What is doubted of these runs; what happens to this machine meanwhile is left out.
+    fn doubted(spin: SpinPolicy, runs: &[Run], most: f64) -> Vec<String> {
+        let mut doubts = Doubts::begin(spin);
+        for run in runs {
+            doubts.run(run);
+            doubts.headroom(run, most);
+        }
+        let machine = ["hypervisor", "too hot"];
+        let mut sentences = doubts.sentences(runs);
+        sentences.retain(|sentence| !machine.iter().any(|word| sentence.contains(word)));
+        sentences
+    }
+
+    #[test]
+    fn a_quiet_run_far_from_the_limit_is_not_doubted() {
+        let runs = [run(&[100.0, 101.0, 102.0], 0.1)];
+        let doubts = doubted(SpinPolicy::default(), &runs, 1000.0);
+        assert!(doubts.is_empty(), "{doubts:?}");
+    }
+
+    #[test]
+    fn each_doubt_is_said_once() {
+        let runs = [run(&[100.0], 0.9), run(&[100.0, 130.0, 160.0], 0.9)];
+        let doubts = doubted(SpinPolicy::Always, &runs, 110.0);
+        let parts = [
+            "a noisy neighbour",
+            "the load generator is the limit",
+            "the generator spins",
+            "lie 46 % apart",
+        ];
+        assert_eq!(doubts.len(), parts.len(), "{doubts:?}");
+        for (doubt, part) in doubts.iter().zip(parts) {
+            assert!(doubt.contains(part), "{part}: {doubts:?}");
+        }
+    }
+
+    #[test]
+    fn others_beside_a_remote_disk_may_be_its_target() {
+        let mut remote = run(&[100.0], 0.9);
+        remote.disk = "nvme+tcp://192.0.2.1".into();
+        let doubts = doubted(SpinPolicy::default(), std::slice::from_ref(&remote), 1000.0);
+        assert!(doubts.is_empty(), "{doubts:?}");
+        remote.target_cores = Some(0.5);
+        let doubts = doubted(SpinPolicy::default(), &[remote], 1000.0);
+        assert_eq!(
+            doubts.len(),
+            1,
+            "a target in this process is no other program"
+        );
+    }
+
+    #[test]
+    fn a_disk_is_cached_when_a_part_of_it_is() {
+        for (text, cached) in [
+            ("/a/file", false),
+            ("/a/file,direct=off", true),
+            ("raid0:(ram:1M,/a/file,direct=off)", true),
+            ("ram:1M", false),
+        ] {
+            let spec = Spec::parse(text);
+            assert_eq!(spec.map(|spec| is_cached(&spec)), Ok(cached), "{text}");
+        }
+    }
+}

@@ -85,7 +85,12 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn image(&self) -> PathBuf {
-        self.folder.join(format!("boot/vmlinuz-{}", self.release))
+        let boot = self.folder.join(format!("boot/vmlinuz-{}", self.release));
+        match boot.exists() {
+            true => boot,
+            // From 6.19 on it lies beside its modules.
+            false => self.modules().join("vmlinuz"),
+        }
     }
 
     pub(super) fn modules(&self) -> PathBuf {
@@ -292,8 +297,10 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     let _there_was_none = fs::remove_dir_all(&fresh);
     let cannot = |error| format!("cannot write {}: {error}", fresh.display());
     fs::create_dir_all(&fresh).map_err(cannot)?;
+    let depends = output(with_options(command("apt-cache")).args(["depends", &package]))?;
     let mut download = with_options(apt("download"));
-    run(download.args(["-qq", &package]).current_dir(&fresh))?;
+    download.args(["-qq", &package]).args(parts(&depends));
+    run(download.current_dir(&fresh))?;
     let mut unpack = command("sh");
     unpack.current_dir(&fresh).args(["-c", UNPACK]);
     run(&mut unpack)?;
@@ -304,8 +311,23 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     Ok(kernel)
 }
 
-/// The package is one file in the folder where this runs.
-const UNPACK: &str = "dpkg-deb -x ./*.deb . && rm ./*.deb";
+/// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in. From 6.19 on it is empty
+/// itself.
+fn parts(depends: &str) -> Vec<&str> {
+    let names = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names
+        .filter(|name| PARTS.iter().any(|part| name.starts_with(part)))
+        .collect()
+}
+
+const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
+
+/// The packages are all that is in the folder where this runs.
+const UNPACK: &str =
+    "for package in ./*.deb; do dpkg-deb -x $package . && rm $package || exit 1; done
+    [ -d lib ] || mv usr/lib lib";
 
 fn newest_package(mut cache: std::process::Command) -> Result<String, String> {
     if !works(command("apt-cache").arg("--version")) {
@@ -340,4 +362,19 @@ pub(super) fn versions(packages: &[&str]) -> String {
         .args(packages);
     let listed = output(&mut query).unwrap_or_default();
     listed.trim_end_matches(", ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_in_several_packages_is_fetched_whole() {
+        let depends = "linux-image-7.3.4-amd64\n  PreDepends: linux-base\n |Depends: dracut\n  \
+                       Depends: linux-base-7.3.4-amd64\n  Depends: linux-binary-7.3.4-amd64\n  \
+                       Depends: linux-modules-7.3.4-amd64\n";
+        let expected =
+            ["base", "binary", "modules"].map(|part| format!("linux-{part}-7.3.4-amd64"));
+        assert_eq!(parts(depends), expected);
+    }
 }

@@ -2,6 +2,7 @@
 //! it wrote, and whoever breaks the rules is cut off with a sentence, and the next one served. Here: one process; in
 //! `reconnect`: what a process that has died leaves, and a disk that changes.
 
+mod heard;
 mod monitor;
 mod reconnect;
 
@@ -9,12 +10,13 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 
+use fabrix_block::Operation;
 use fabrix_proto::virtio::vhost_user::request;
 use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::{Engine, Remote, Shard, descriptors};
 use monitor::{
-    BOUND, Bench, DATA, DISCARD, FLUSH, GET_ID, GUEST, HEAD, IN, MEMORY_BYTES, Machine, NEXT, OUT,
-    SIZE, USED, WRITE, ZEROES, on_both_engines, pair,
+    ANSWER, AVAILABLE, BOUND, Bench, DATA, DISCARD, FLUSH, GET_ID, GUEST, HEAD, IN, MEMORY_BYTES,
+    Machine, NEXT, OUT, SIZE, USED, WRITE, ZEROES, on_both_engines, pair,
 };
 
 #[global_allocator]
@@ -35,9 +37,10 @@ fn a_guest_reads_what_it_wrote_in_every_size() {
             let data = pattern(bytes);
             let length = u32::try_from(bytes).expect("short");
             guest.put(&data);
-            assert_eq!(guest.request(OUT, 8, length), 0);
+            assert_eq!((guest.request(OUT, 8, length), guest.written()), (0, 1));
             guest.put(&vec![0; bytes]);
             assert_eq!(guest.request(IN, 8, length), 0);
+            assert_eq!(guest.written(), length + 1);
             assert!(guest.get(bytes) == data, "{bytes} bytes");
         }
         assert_eq!(guest.request(FLUSH, 0, 0), 0);
@@ -123,6 +126,107 @@ fn a_disk_that_takes_its_time_is_waited_for_and_what_it_has_ends_before_a_queue_
         drop(guest);
         bench.end();
     }
+}
+
+#[test]
+fn the_memory_stays_until_what_is_in_progress_has_ended() {
+    let bench = Bench::of(Engine::Auto, "ram:8M,inject=delay:100ms:read");
+    let mut guest = Machine::start(&bench);
+    guest.head(IN, 0);
+    guest.describe(0, GUEST + HEAD as u64, 16, NEXT, 1);
+    guest.describe(1, GUEST + DATA as u64, 513, WRITE, 0);
+    guest.offer(0);
+    guest.waits_until_in_progress(1);
+    guest.memory_table(MEMORY_BYTES / 2);
+    guest.is_heard();
+    assert_eq!(guest.memory.load(USED + 2), 1);
+    drop(guest);
+    bench.end();
+}
+
+#[test]
+fn a_queue_that_is_disabled_takes_nothing() {
+    on_both_engines(|bench| {
+        let mut guest = Machine::start(bench);
+        guest.works();
+        let ring = |on| guest.say(request::SET_VRING_ENABLE, &pair(0, on), &[]);
+        ring(0);
+        guest.is_heard();
+        guest.offer(0);
+        // The queue looks again at every order.
+        guest.say(request::SET_VRING_ENABLE, &pair(0, 0), &[]);
+        guest.is_heard();
+        assert_eq!(guest.memory.load(USED + 2), 2);
+        guest.say(request::SET_VRING_ENABLE, &pair(0, 1), &[]);
+        guest.wait();
+        guest.works();
+    });
+}
+
+#[test]
+fn a_read_only_disk_is_not_written() {
+    let bench = Bench::of(Engine::Auto, "ram:8M,ro");
+    let mut guest = Machine::start(&bench);
+    assert_eq!(guest.request(OUT, 0, 512), 1);
+    guest.range(0, 1, 0);
+    assert_eq!(guest.request(ZEROES, 0, 16), 1);
+    assert_eq!(guest.request(DISCARD, 0, 16), 1);
+    assert_eq!(guest.request(IN, 0, 512), 0);
+    drop(guest);
+    bench.end();
+}
+
+#[test]
+fn writes_are_on_the_medium_for_a_guest_that_takes_no_flushes_or_wants_no_cache() {
+    let (disk, asked) = heard::disk();
+    let bench = Bench::with(Engine::Auto, disk);
+    let writes = |guest: &mut Machine| {
+        assert_eq!(guest.request(OUT, 0, 512), 0);
+        heard::last(&asked)
+    };
+    let durable = |durable| Operation::Write { durable };
+    let mut guest = Machine::start(&bench);
+    assert_eq!(writes(&mut guest), durable(false));
+    let no_cache = [&pair(32, 1)[..], &[0; 4], &[0]].concat();
+    guest.say(request::SET_CONFIG, &no_cache, &[]);
+    guest.is_heard();
+    assert_eq!(writes(&mut guest), durable(true));
+    drop(guest);
+    let mut guest = Machine::start(&bench);
+    assert_eq!(writes(&mut guest), durable(false));
+    drop(guest);
+    let mut guest = Machine::connect(&bench);
+    guest.negotiate_without(1 << 29 | 1 << 9);
+    guest.queue(SIZE.into(), 0);
+    guest.kick_by(0);
+    assert_eq!(writes(&mut guest), durable(true));
+    drop(guest);
+    bench.end();
+}
+
+#[test]
+fn nothing_more_is_taken_from_who_has_broken_the_rules() {
+    on_both_engines(|bench| {
+        let mut guest = Machine::start(bench);
+        guest.head(OUT, 0);
+        guest.memory.write(ANSWER, &[0xff]);
+        // Without room for an answer; and a good one behind it, by the same kick.
+        guest.describe(0, GUEST + HEAD as u64, 16, NEXT, 1);
+        guest.describe(1, GUEST + DATA as u64, 512, 0, 0);
+        guest.describe(2, GUEST + HEAD as u64, 16, NEXT, 3);
+        guest.describe(3, GUEST + DATA as u64, 512, NEXT, 4);
+        guest.describe(4, GUEST + ANSWER as u64, 1, WRITE, 0);
+        guest.memory.store(AVAILABLE + 4 + 2, 2);
+        guest.offered = 1;
+        guest.memory.store(AVAILABLE + 4, 0);
+        guest.offer(2);
+        assert!(guest.is_cut_off());
+        assert!(bench.violation().contains("no room for its answer"));
+        Machine::start(bench).works();
+        let mut answer = [0];
+        guest.memory.read(ANSWER, &mut answer);
+        assert_eq!((answer[0], guest.memory.load(USED + 2)), (0xff, 0));
+    });
 }
 
 #[test]
@@ -228,9 +332,11 @@ fn who_breaks_the_rules_is_cut_off_and_the_next_one_is_served() {
 #[test]
 fn a_monitor_that_keeps_no_record_is_served_too() {
     on_both_engines(|bench| {
+        drop(Machine::start(bench));
         let mut guest = Machine::connect(bench);
         guest.negotiate();
-        guest.queue(SIZE.into(), 0);
+        // More than there was room for in the record of the machine before.
+        guest.queue(64, 0);
         guest.kick_by(0);
         guest.works();
     });

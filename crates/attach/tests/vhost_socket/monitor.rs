@@ -50,6 +50,11 @@ impl Bench {
     }
 
     pub(super) fn of(engine: Engine, disk: &str) -> Self {
+        let disk = open_local(&disk.parse().expect("a disk's words")).expect("a disk");
+        Self::with(engine, disk)
+    }
+
+    pub(super) fn with(engine: Engine, disk: Arc<dyn Device>) -> Self {
         let config = ShardConfig {
             engine,
             ..ShardConfig::default()
@@ -62,7 +67,6 @@ impl Bench {
         let tell = Box::new(move |news| {
             let _nobody_waits = tell.send(news);
         });
-        let disk = open_local(&disk.parse().expect("a disk's words")).expect("a disk");
         let socket = VhostSocket::begin(&shard.remote, Arc::clone(&disk), listener, tell);
         Self {
             shard,
@@ -182,13 +186,13 @@ impl Machine {
     }
 
     pub(super) fn negotiate(&self) {
+        self.negotiate_without(1 << 29);
+    }
+
+    pub(super) fn negotiate_without(&self, not: u64) {
         let features = self.ask(request::GET_FEATURES, &[]);
         let features = u64::from_ne_bytes(features.try_into().expect("eight bytes"));
-        self.say(
-            request::SET_FEATURES,
-            &(features & !(1 << 29)).to_ne_bytes(),
-            &[],
-        );
+        self.say(request::SET_FEATURES, &(features & !not).to_ne_bytes(), &[]);
         self.say(request::SET_PROTOCOL_FEATURES, &OFFERED.to_ne_bytes(), &[]);
         self.memory_table(MEMORY_BYTES);
     }
@@ -302,6 +306,20 @@ impl Machine {
         let mut answer = [0];
         self.memory.read(ANSWER, &mut answer);
         answer[0]
+    }
+
+    /// How many bytes were written for what was answered last, as the used ring has it.
+    pub(super) fn written(&self) -> u32 {
+        let last = self.memory.load(USED + 2).wrapping_sub(1) % SIZE;
+        let mut bytes = [0; 4];
+        self.memory
+            .read(USED + 8 + 8 * usize::from(last), &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    /// Everything that was said before has been done.
+    pub(super) fn is_heard(&self) {
+        self.ask(request::GET_QUEUE_NUM, &[]);
     }
 
     pub(super) fn put(&self, data: &[u8]) {

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         open_files(),
         locked_memory(),
         socket_buffers(),
+        congestion_control(),
         fuse(),
         loop_devices(),
         nbd(),
@@ -163,6 +164,25 @@ fn socket_buffers() -> Finding {
         ),
         fix: (!good)
             .then(|| "as root: sysctl -w net.ipv4.tcp_wmem='4096 65536 4194304'".to_owned()),
+    }
+}
+
+/// BBR sends by a timer what others send at once, and setting a timer leaves a virtual machine.
+fn congestion_control() -> Finding {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let name = text.trim();
+    let good = name != "bbr";
+    let found = if good {
+        format!("TCP uses {name}")
+    } else {
+        "TCP uses bbr, whose timers cost a sender up to a fifth of its time".to_owned()
+    };
+    Finding {
+        subject: "congestion",
+        good,
+        found,
+        fix: (!good).then(|| "as root: sysctl -w net.ipv4.tcp_congestion_control=cubic".to_owned()),
     }
 }
 

@@ -201,6 +201,7 @@ fn doctor_says_what_was_looked_at_and_what_to_do() {
         "open files",
         "locked memory",
         "socket buffers",
+        "congestion",
     ] {
         let finding = findings
             .iter()

@@ -311,8 +311,8 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     Ok(kernel)
 }
 
-/// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in. From 6.19 on it is empty
-/// itself.
+/// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in. From 6.19 on it is
+/// empty itself.
 fn parts(depends: &str) -> Vec<&str> {
     let names = depends
         .lines()

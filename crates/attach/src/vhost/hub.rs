@@ -239,7 +239,6 @@ impl Hub {
         drop(common.memory.take());
         drop(common.inflight.take());
         drop(common.socket.take());
-        common.writeback.set(true);
         common.is_broken.set(false);
     }
 }

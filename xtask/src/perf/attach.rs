@@ -105,7 +105,7 @@ until_works() {
 /// The process that keeps our disk is our child, so that its processor time is counted as ours.
 const OURS: &str = r#"
 export FABRIX_RUN_DIR="$folder"
-"$fabrix" attach "$uri" --as fuse --name perf --cores "$cpu" --foreground --devid-file device >&2 &
+"$fabrix" attach "$uri" --as fuse --name perf --cores "$cpu" --foreground --devid-file device >/dev/null &
 begin() { until_works test -s device && read -r device <device; }
 end() {
     "$fabrix" detach perf --force
@@ -117,6 +117,7 @@ end() {
 const NBDFUSE: &str = r#"
 mkdir mount
 taskset --cpu-list "$cpu" nbdkit -f -U "$folder/socket" memory 1G >&2 &
+served=$!
 begin() {
     until_works test -S socket || return
     taskset --cpu-list "$cpu" nbdfuse mount/disk --unix "$folder/socket" >&2 &
@@ -125,7 +126,7 @@ begin() {
 end() {
     [ -z "$device" ] || losetup --detach "$device"
     umount mount
-    kill $(jobs -p) 2>/dev/null
+    kill "$served"
     wait
     rm -f socket
     rmdir mount

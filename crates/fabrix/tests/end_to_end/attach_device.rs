@@ -32,7 +32,7 @@ impl Served {
         let uri = uri.expect("an address").to_owned();
         let (listen, _) = uri
             .rsplit_once("/nqn")
-            .or(uri.rsplit_once("/iqn"))
+            .or_else(|| uri.rsplit_once("/iqn"))
             .expect("a name");
         Self {
             listen: listen.to_owned(),

@@ -118,7 +118,9 @@ fn fio_verifies_a_file_system_whose_target_is_killed_meanwhile() {
         let listen = format!("{protocol}://127.0.0.1:0");
         let mut serve = Serve::start(&[&disk, "--listen", &listen]);
         let export = &serve.json["exports"][0];
-        let uri = export["uri"].as_str().or(export["iscsi_uri"].as_str());
+        let uri = export["uri"]
+            .as_str()
+            .or_else(|| export["iscsi_uri"].as_str());
         let uri = uri.expect("an address").to_owned();
         let place = Place::new();
         let device = place.attach(&[&uri, "--as", "fuse", "--name", "one"]);

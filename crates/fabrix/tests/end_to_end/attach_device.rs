@@ -1,5 +1,5 @@
-//! Disks attached as block devices, and as files over FUSE, where the machine has them: what they hold, and what becomes
-//! of them and of their users when the target, the disk or the process behind them goes.
+//! Disks attached as block devices, and as files over FUSE, where the machine has them: what they hold, and what
+//! becomes of them and of their users when the target, the disk or the process behind them goes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

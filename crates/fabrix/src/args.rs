@@ -182,7 +182,7 @@ pub(crate) struct RemoteArgs {
     /// CRC32C over all data
     #[arg(short = 'G', long)]
     pub(crate) data_digest: bool,
-    /// I/O queues per connection of a job
+    /// I/O queues of a connection
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) nr_io_queues: u16,
@@ -268,7 +268,7 @@ pub(crate) enum FrontEnd {
 
 /// Arguments of `attach`.
 #[derive(Args)]
-#[command(after_help = DISKS_HELP)]
+#[command(after_help = format!("{ATTACHED_HELP}\n\n{DISKS_HELP}"))]
 pub(crate) struct AttachArgs {
     /// The disk, as a URI
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
@@ -684,6 +684,14 @@ Start here:
   fabrix demo                                   what this machine does, as a report
   fabrix serve ram:1G --run 'fabrix bench $uri' serve and measure in one line
   fabrix doctor                                 what would make it faster";
+
+const ATTACHED_HELP: &str = "\
+It prints what can be opened from now on, and a process of its own keeps it:
+  fabrix list; fabrix top         what is attached, and what it does
+  mkfs.ext4 /dev/loop0 && mount /dev/loop0 /mnt
+  umount /mnt && fabrix detach NAME|/dev/loop0
+  fabrix detach NAME --force      at once, also when its target is gone: what is in progress fails
+As root the first choice is a block device, else a file, else a socket: `fabrix doctor` says what this machine has.";
 
 pub(crate) const DISKS_HELP: &str = "\
 Disks:

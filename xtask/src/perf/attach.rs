@@ -1,5 +1,5 @@
-//! A disk as a block device of this machine: ours over FUSE and a loop device, nbdkit's memory by nbdfuse under another,
-//! and a file in memory under a third, each asked by the same fio.
+//! A disk as a block device of this machine: ours over FUSE and a loop device, nbdkit's memory by nbdfuse under
+//! another, and a file in memory under a third, each asked by the same fio.
 //!
 //! Each device is kept by a shell in a session of its own that waits for its standard input to end: when we have
 //! measured, have failed, or were ended by Ctrl-C, the kernel closes that, and the shell takes everything away again.
@@ -105,7 +105,7 @@ until_works() {
 /// The process that keeps our disk is our child, so that its processor time is counted as ours.
 const OURS: &str = r#"
 export FABRIX_RUN_DIR="$folder"
-"$fabrix" attach "$uri" --as fuse --name perf --cores "$cpu" --foreground --devid-file device >&2 &
+"$fabrix" attach "$uri" --as fuse --name perf --cores "$cpu" --foreground --devid-file device >/dev/null &
 begin() { until_works test -s device && read -r device <device; }
 end() {
     "$fabrix" detach perf --force
@@ -117,6 +117,7 @@ end() {
 const NBDFUSE: &str = r#"
 mkdir mount
 taskset --cpu-list "$cpu" nbdkit -f -U "$folder/socket" memory 1G >&2 &
+served=$!
 begin() {
     until_works test -S socket || return
     taskset --cpu-list "$cpu" nbdfuse mount/disk --unix "$folder/socket" >&2 &
@@ -125,7 +126,7 @@ begin() {
 end() {
     [ -z "$device" ] || losetup --detach "$device"
     umount mount
-    kill $(jobs -p) 2>/dev/null
+    kill "$served"
     wait
     rm -f socket
     rmdir mount

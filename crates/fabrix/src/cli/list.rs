@@ -48,29 +48,18 @@ fn state(records: &Records, found: &Found) -> Value {
 }
 
 fn table(all: &[Value]) -> String {
-    let mut text = line(
-        [
-            "id", "name", "device", "as", "size", "state", "since", "lost", "reads", "writes",
-            "uri",
-        ]
-        .map(str::to_owned),
-    );
-    for one in all {
-        let word = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
-        let requests = |key: &str| one[key]["requests"].as_u64().unwrap_or(0).to_string();
-        text.push_str(&line([
-            one["id"].to_string(),
-            word("name"),
-            word("device"),
-            word("as"),
-            fabrix_block::spec::Size(one["size_bytes"].as_u64().unwrap_or(0)).to_string(),
-            word("state"),
-            age(one["since"].as_u64().unwrap_or(0)),
-            one["reconnects"].as_u64().unwrap_or(0).to_string(),
-            requests("read"),
-            requests("write"),
-            word("uri"),
-        ]));
+    let mut rows = vec![HEADING.map(str::to_owned)];
+    rows.extend(all.iter().map(row));
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEADING.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let words = row.iter().zip(&widths);
+        let line: String = words
+            .map(|(word, width)| format!("{word:<width$}  "))
+            .collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     if all.is_empty() {
         text.push_str("(nothing is attached)\n");
@@ -78,24 +67,51 @@ fn table(all: &[Value]) -> String {
     text
 }
 
-fn line(words: [String; 11]) -> String {
-    let [
-        id,
-        name,
-        device,
-        kind,
-        size,
-        state,
-        since,
-        lost,
-        reads,
-        writes,
-        uri,
-    ] = words;
-    format!(
-        "{id:<4} {name:<12} {device:<24} {kind:<6} {size:<9} {state:<12} {since:<6} {lost:<5} {reads:<9} {writes:<9} \
-         {uri}\n"
-    )
+const HEADING: [&str; 13] = [
+    "id",
+    "name",
+    "device",
+    "as",
+    "size",
+    "state",
+    "paths",
+    "since",
+    "lost",
+    "reads",
+    "writes",
+    "subsystem",
+    "uri",
+];
+
+fn row(one: &Value) -> [String; HEADING.len()] {
+    let word = |key: &str| one[key].as_str().unwrap_or("-").to_owned();
+    let requests = |key: &str| one[key]["requests"].as_u64().unwrap_or(0).to_string();
+    [
+        one["id"].to_string(),
+        word("name"),
+        word("device"),
+        word("as"),
+        fabrix_block::spec::Size(one["size_bytes"].as_u64().unwrap_or(0)).to_string(),
+        word("state"),
+        paths(&one["paths"]),
+        age(one["since"].as_u64().unwrap_or(0)),
+        one["reconnects"].as_u64().unwrap_or(0).to_string(),
+        requests("read"),
+        requests("write"),
+        word("subsystem"),
+        word("uri"),
+    ]
+}
+
+/// How many connections stand, of how many.
+fn paths(paths: &Value) -> String {
+    match paths.as_array().map_or(&[][..], Vec::as_slice) {
+        [] => "-".to_owned(),
+        all => {
+            let stands = all.iter().filter(|path| path["state"] == "connected");
+            format!("{}/{}", stands.count(), all.len())
+        }
+    }
 }
 
 /// How long ago a time was, in its largest unit.
@@ -107,5 +123,29 @@ fn age(since: u64) -> String {
         60..3600 => format!("{}m", seconds / 60),
         3600..86_400 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_moves_the_columns_and_says_how_many_paths_stand() {
+        let path = |state: &str| json!({ "state": state });
+        let one = json!({
+            "id": 1, "name": "one", "device": "/run/user/1000/fabrix/a-long-name.disk", "as": "file",
+            "size_bytes": 1 << 30, "state": "reconnecting", "since": 0, "uri": "nvme+tcp://h", "subsystem": "nqn.x",
+            "paths": [path("connected"), path("reconnecting")], "read": { "requests": 7 },
+        });
+        let two = json!({ "id": 2, "name": "two", "device": "/dev/loop0", "as": "fuse", "uri": "ram:1M" });
+        let text = table(&[one, two]);
+        let lines: Vec<&str> = text.lines().collect();
+        let column = |word: &str| lines[0].find(&format!(" {word}")).expect("a column") + 1;
+        assert!(lines[1][column("paths")..].starts_with("1/2 "), "{text}");
+        assert!(lines[1][column("reads")..].starts_with("7 "), "{text}");
+        assert!(lines[1].ends_with("  nqn.x      nvme+tcp://h"), "{text}");
+        assert!(lines[2][column("paths")..].starts_with("- "), "{text}");
+        assert!(lines[2][column("uri")..].starts_with("ram:1M"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! Disks attached as block devices, and as files over FUSE, where the machine has them: what they hold, and what becomes
-//! of them and of their users when the target, the disk or the process behind them goes.
+//! Disks attached as block devices, and as files over FUSE, where the machine has them: what they hold, and what
+//! becomes of them and of their users when the target, the disk or the process behind them goes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ impl Served {
         let uri = uri.expect("an address").to_owned();
         let (listen, _) = uri
             .rsplit_once("/nqn")
-            .or(uri.rsplit_once("/iqn"))
+            .or_else(|| uri.rsplit_once("/iqn"))
             .expect("a name");
         Self {
             listen: listen.to_owned(),

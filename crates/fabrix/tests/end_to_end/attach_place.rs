@@ -90,8 +90,8 @@ impl Drop for Place {
     }
 }
 
-/// Whether block devices can be made here; says why not. Where root tests and the kernel has what it takes, a failure to
-/// make one is no reason.
+/// Whether block devices can be made here; says why not. Where root tests and the kernel has what it takes, a failure
+/// to make one is no reason.
 pub(super) fn has_block_devices(test: &str) -> bool {
     has(test, &["/dev/fuse", "/dev/loop-control"], may_mount())
 }

@@ -1,5 +1,5 @@
-//! Other programs on attached disks: those that speak NBD on its socket, and fio on a file system under which the target
-//! is killed. What the machine does not have is skipped.
+//! Other programs on attached disks: those that speak NBD on its socket, and fio on a file system under which the
+//! target is killed. What the machine does not have is skipped.
 
 use std::fs;
 use std::path::Path;
@@ -118,7 +118,9 @@ fn fio_verifies_a_file_system_whose_target_is_killed_meanwhile() {
         let listen = format!("{protocol}://127.0.0.1:0");
         let mut serve = Serve::start(&[&disk, "--listen", &listen]);
         let export = &serve.json["exports"][0];
-        let uri = export["uri"].as_str().or(export["iscsi_uri"].as_str());
+        let uri = export["uri"]
+            .as_str()
+            .or_else(|| export["iscsi_uri"].as_str());
         let uri = uri.expect("an address").to_owned();
         let place = Place::new();
         let device = place.attach(&[&uri, "--as", "fuse", "--name", "one"]);

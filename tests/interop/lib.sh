@@ -57,6 +57,40 @@ wait_for() {
     done
 }
 
+# hangs PROCESS: it waits for something, and nothing can interrupt it.
+hangs() {
+    status=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    # Its name, in parentheses, may have anything in it.
+    status=${status##*) }
+    [ "${status%% *}" = D ]
+}
+
+# Nobody in this machine does. To be waited for: who writes to a disk does so for a moment.
+nobody_hangs() {
+    for process in /proc/[0-9]*; do
+        not hangs "${process#/proc/}" || return 1
+    done
+}
+
+# users_hang DISK: somebody reads it, somebody writes through the cache, and neither has an answer: $users.
+users_hang() {
+    dd if="$1" of=/dev/null bs=4096 count=1 skip=99 iflag=direct 2>/dev/null &
+    users=$!
+    dd if=/dev/zero of="$1" bs=4096 count=1 seek=999 conv=fsync,notrunc 2>/dev/null &
+    users="$users $!"
+    for user in $users; do
+        wait_for 30 hangs "$user"
+    done
+}
+
+# users_are_told: those of users_hang have been told that it failed, and nobody hangs any more.
+users_are_told() {
+    for user in $users; do
+        ! wait "$user" || fail "a user of a disk that is gone heard of no error"
+    done
+    wait_for 30 nobody_hangs
+}
+
 # Starts `fabrix serve` with these words, and waits until it listens. Its process is $target.
 serve() {
     : >/tmp/serve.out

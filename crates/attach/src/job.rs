@@ -2,6 +2,8 @@
 //!
 //! Knows operations and blocks; does not know where bytes lie, nor who asked.
 
+use std::time::Duration;
+
 use fabrix_block::{Deallocate, Geometry, Operation, Status};
 use fabrix_rt::errno;
 
@@ -109,6 +111,10 @@ pub(crate) fn errno_of(status: Status) -> Option<i32> {
     })
 }
 
+/// Pieces of one request that a disk answers at once before others have their turn.
+pub(crate) const PIECES_AT_ONCE: usize = 32;
+/// How soon a busy disk is asked again, when no ending of our own will wake us.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(1);
 /// Zeroes and holes go to the disk in pieces of so many blocks: others have their turn in between.
 const PIECE_BLOCKS: u64 = 1 << 21;
 

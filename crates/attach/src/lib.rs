@@ -15,12 +15,14 @@ pub mod nbd;
 pub mod ublk;
 pub mod vhost;
 
+use std::any::Any;
 use std::fmt;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use fabrix_rt::{Remote, Shard};
+use fabrix_block::{Device, OpenError};
+use fabrix_rt::{Remote, Shard, TaskId};
 
-/// Why a front end could not begin: a sentence.
+/// Why a front end could not begin, or not go on with another size: a sentence.
 #[derive(Debug)]
 pub struct BeginError(pub String);
 
@@ -42,6 +44,26 @@ pub enum Told {
     Over,
     /// A client broke the rules and was cut off; the sentence says how.
     Violation(String),
+}
+
+/// The same disk in another size, and who waits to hear whether it was taken.
+struct Resize {
+    disk: Arc<dyn Device>,
+    tell: mpsc::SyncSender<Result<(), OpenError>>,
+}
+
+/// Has a task go on with the same disk in another size, and waits until it does. Never to be called on its shard.
+fn resize<T: Any + Send>(
+    (remote, task): (&Remote, TaskId),
+    disk: Arc<dyn Device>,
+    order: impl FnOnce(Resize) -> T,
+) -> Result<(), BeginError> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let order = Box::new(order(Resize { disk, tell }));
+    let lost = || BeginError("it is being detached, or is too busy for another size".to_owned());
+    remote.send(task, order).map_err(|_| lost())?;
+    let taken = told.recv().map_err(|_| lost())?;
+    taken.map_err(|error| BeginError(error.to_string()))
 }
 
 /// Runs something on a shard and waits for what it gives. Never to be called on that shard.

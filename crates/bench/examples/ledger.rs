@@ -5,8 +5,8 @@
 //! ledger check DISK LEDGER
 //! ```
 //! It writes until the time is over, or until FILE is there. The ledger lies where the disk's power does not reach. It
-//! has a line for each step: `try LBA SEQUENCE` before a write, `ack LBA SEQUENCE` once it is acknowledged, `flush` once
-//! a flush is, and `found LBA SEQUENCE` for what a check has read after the power came back. What was acknowledged
+//! has a line for each step: `try LBA SEQUENCE` before a write, `ack LBA SEQUENCE` once it is acknowledged, `flush`
+//! once a flush is, and `found LBA SEQUENCE` for what a check has read after the power came back. What was acknowledged
 //! before the last acknowledged flush must be there; of what came later, the disk may have any write that was tried, or
 //! what was there before; never anything else.
 //!

@@ -149,14 +149,21 @@ impl Job {
         }
     }
 
-    /// Memory of the buffers of one job, in bytes: one per request in flight and direction.
+    /// Memory of the buffers of one job, in bytes: one for each read in flight; one for all writes, or when verifying
+    /// one for each.
     pub fn buffer_bytes(&self) -> u64 {
         let percent = self.percent_read();
-        let read = u64::from(percent > 0 || self.verify);
-        let write = u64::from(percent < 100);
+        let depth = u64::from(self.iodepth);
         let longest = |sizes: Sizes<'_>| u64::from(sizes.longest_bytes());
-        let each = read * longest(self.sizes(false)) + write * longest(self.sizes(true));
-        u64::from(self.iodepth) * each
+        let mut bytes = 0;
+        if percent > 0 || self.verify {
+            bytes += depth * longest(self.sizes(false));
+        }
+        if percent < 100 {
+            let buffers = if self.verify { depth } else { 1 };
+            bytes += buffers * longest(self.sizes(true));
+        }
+        bytes
     }
 
     fn refuse<T>(&self, sentence: &str) -> Result<T, JobError> {

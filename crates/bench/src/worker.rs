@@ -104,7 +104,7 @@ pub(crate) struct Destination {
 struct Slot {
     /// What reads are received into.
     read: Option<Buf>,
-    /// What writes are sent from; filled once, or stamped each time when verifying.
+    /// What a write is sent from: the worker's source, or when verifying one of its own that is stamped each time.
     write: Option<Buf>,
     access: Access,
     meant_ns: u64,
@@ -121,6 +121,9 @@ pub(crate) struct Worker {
     verifier: Option<Verifier>,
     copy: Option<Copy>,
     slots: Vec<Slot>,
+    /// What all writes that are not verified are sent from. One buffer of the longest write stays in the processor's
+    /// cache, as the data of a program does that has just made it; one for each slot would be fetched from memory.
+    source: Option<Buf>,
     /// Slots without a request, the one that has been waiting longest first.
     idle: VecDeque<u32>,
     /// The slot whose request the disk had no room for.
@@ -171,9 +174,7 @@ impl Worker {
     ) -> Result<Self, String> {
         let job = &setup.job;
         let seed = mix(job.seed ^ u64::from(setup.index));
-        let slots = (0..job.iodepth).map(|slot| new_slot(shard, job, seed ^ u64::from(slot)));
-        let slots: Option<Vec<Slot>> = slots.collect();
-        let slots = slots.ok_or_else(|| {
+        let (source, slots) = take_buffers(shard, job, seed).ok_or_else(|| {
             let bytes = job.buffer_bytes();
             format!(
                 "job {} cannot have its {bytes} bytes of buffers; lower iodepth or bs",
@@ -190,6 +191,7 @@ impl Worker {
                 .then(|| Verifier::new(setup.region, setup.block_bytes, setup.run)),
             copy: None,
             slots,
+            source,
             idle: (0..job.iodepth).collect(),
             parked: None,
             in_flight: 0,
@@ -301,14 +303,14 @@ impl Worker {
             replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));
             return;
         }
+        let Some(verifier) = &mut self.verifier else {
+            slot.write.clone_from(&self.source);
+            return;
+        };
         // A disk may still be sending what it has answered already: such a buffer can be sent again, not changed.
-        let stamps = self.verifier.is_some();
-        replace_unless(
-            &mut slot.write,
-            |buf| !stamps || buf.is_unique(),
-            || filled(shard, longest, meant_ns),
-        );
-        if let (Some(verifier), Some(buf)) = (&mut self.verifier, &mut slot.write) {
+        let another = || shard.take_buf(longest);
+        replace_unless(&mut slot.write, Buf::is_unique, another);
+        if let Some(buf) = &mut slot.write {
             verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
         }
     }
@@ -513,13 +515,22 @@ fn clock_ns() -> u64 {
     Nanos::now().0
 }
 
+/// The source of writes that are not verified, if there are any, and the slots; `None` without the memory.
+fn take_buffers(shard: &mut Shard, job: &Job, seed: u64) -> Option<(Option<Buf>, Vec<Slot>)> {
+    let source = match job.percent_read() < 100 && !job.verify {
+        true => Some(filled(shard, longest(job, true), seed)?),
+        false => None,
+    };
+    let slots = (0..job.iodepth).map(|slot| new_slot(shard, job, seed ^ u64::from(slot)));
+    Some((source, slots.collect::<Option<_>>()?))
+}
+
 fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
-    let percent = job.percent_read();
     let mut slot = Slot::default();
-    if percent > 0 || job.verify {
+    if job.percent_read() > 0 || job.verify {
         slot.read = Some(shard.take_buf(longest(job, false))?);
     }
-    if percent < 100 {
+    if job.percent_read() < 100 && job.verify {
         slot.write = Some(filled(shard, longest(job, true), seed)?);
     }
     Some(slot)

@@ -395,8 +395,10 @@ pub(crate) struct InsertArgs {
     #[arg(value_name = "HostNQN")]
     pub(crate) host: String,
     /// I/O queues
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) num_io_queues: Option<u16>,
     /// Entries of each
+    #[arg(value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub(crate) io_queue_depth: Option<u16>,
 }
 

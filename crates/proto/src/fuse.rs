@@ -2,9 +2,17 @@
 //!
 //! Every message is whole: one read of /dev/fuse, one write. Integers are in the machine's own order, for both ends are
 //! this machine. The kernel is trusted to be the kernel, and still no message of it can do more than be refused.
+//! Here is what it asks; `fuse/layout.rs` has the structures, `fuse/answer.rs` what it is told.
 //! Source: include/uapi/linux/fuse.h of the Linux kernel, protocol 7.31 and later.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+mod answer;
+mod layout;
+
+use zerocopy::FromBytes;
+
+pub use self::answer::{ANSWER_BYTES_MAX, Facts, attributes, head, init, opened, statfs, written};
+pub use self::layout::InHeader;
+use self::layout::{Fallocate, InitIn, OutHeader, SetAttributes, Transfer};
 
 /// The node of the file itself: the root of its file system, which is no folder.
 pub const FILE_NODE: u64 = 1;
@@ -14,149 +22,6 @@ pub const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<Transfer>(
 pub const MESSAGE_BYTES_MIN: usize = 8192;
 /// Bytes before the data of an answer.
 pub const OUT_HEADER_BYTES: usize = size_of::<OutHeader>();
-
-/// What every message of the kernel begins with. 40 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct InHeader {
-    /// Bytes of the whole message.
-    pub length: u32,
-    /// What is asked.
-    pub opcode: u32,
-    /// Comes back with the answer.
-    pub unique: u64,
-    /// Of which file.
-    pub node: u64,
-    /// By whom: user, group, process.
-    pub who: [u32; 3],
-    /// Bytes of extensions, in units of eight.
-    pub extensions: u16,
-    padding: u16,
-}
-const _: () = assert!(size_of::<InHeader>() == 40);
-
-/// What every answer begins with. 16 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct OutHeader {
-    length: u32,
-    error: i32,
-    unique: u64,
-}
-const _: () = assert!(size_of::<OutHeader>() == 16);
-
-/// FUSE_READ and FUSE_WRITE. 40 bytes; a write's data follows.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Transfer {
-    handle: u64,
-    offset: u64,
-    bytes: u32,
-    transfer_flags: u32,
-    lock_owner: u64,
-    flags: u32,
-    padding: u32,
-}
-const _: () = assert!(size_of::<Transfer>() == 40);
-
-/// FUSE_FALLOCATE. 32 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Fallocate {
-    handle: u64,
-    offset: u64,
-    bytes: u64,
-    mode: u32,
-    padding: u32,
-}
-const _: () = assert!(size_of::<Fallocate>() == 32);
-
-/// FUSE_SETATTR, as far as it matters here: of 88 bytes the first 24.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct SetAttributes {
-    valid: u32,
-    padding: u32,
-    handle: u64,
-    size: u64,
-}
-
-/// FUSE_INIT, the fields of every kernel. 16 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct InitIn {
-    major: u32,
-    minor: u32,
-    max_readahead: u32,
-    flags: u32,
-}
-
-/// The answer to FUSE_INIT. 64 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct InitOut {
-    major: u32,
-    minor: u32,
-    max_readahead: u32,
-    flags: u32,
-    max_background: u16,
-    congestion_threshold: u16,
-    max_write: u32,
-    time_granularity_ns: u32,
-    max_pages: u16,
-    map_alignment: u16,
-    flags2: u32,
-    unused: [u32; 7],
-}
-const _: () = assert!(size_of::<InitOut>() == 64);
-
-/// The answer to FUSE_GETATTR and FUSE_SETATTR. 104 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct AttributesOut {
-    valid_s: u64,
-    valid_ns: u32,
-    dummy: u32,
-    inode: u64,
-    size: u64,
-    sectors: u64,
-    times_s: [u64; 3],
-    times_ns: [u32; 3],
-    mode: u32,
-    links: u32,
-    user: u32,
-    group: u32,
-    device: u32,
-    block_bytes: u32,
-    flags: u32,
-}
-const _: () = assert!(size_of::<AttributesOut>() == 104);
-
-/// The answer to FUSE_OPEN. 16 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct OpenOut {
-    handle: u64,
-    flags: u32,
-    backing: u32,
-}
-
-/// The answer to FUSE_STATFS. 80 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct StatFsOut {
-    blocks: u64,
-    free: u64,
-    available: u64,
-    files: u64,
-    files_free: u64,
-    block_bytes: u32,
-    name_bytes: u32,
-    fragment_bytes: u32,
-    padding: u32,
-    spare: [u32; 6],
-}
-const _: () = assert!(size_of::<StatFsOut>() == 80);
 
 /// What the kernel asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,123 +168,6 @@ fn body_of(opcode: u32, body: &[u8]) -> Option<Asked> {
     })
 }
 
-/// What the kernel is told of the file.
-#[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// What is best read and written at once, and the unit of holes.
-    pub block_bytes: u32,
-    /// Nobody may write.
-    pub read_only: bool,
-    /// Whose it is: user, group.
-    pub owner: (u32, u32),
-}
-
-/// The longest answer without data.
-pub const ANSWER_BYTES_MAX: usize = OUT_HEADER_BYTES + size_of::<AttributesOut>();
-
-/// The head of an answer with so many bytes behind it; `error` is zero or a negative errno.
-#[must_use]
-pub fn head(unique: u64, error: i32, bytes: usize) -> [u8; OUT_HEADER_BYTES] {
-    let length = u32::try_from(OUT_HEADER_BYTES + bytes).unwrap_or(u32::MAX);
-    zerocopy::transmute!(OutHeader {
-        length,
-        error,
-        unique,
-    })
-}
-
-/// The answer to [`Asked::Init`]: requests of at most `max_bytes`, `background` of them at once. None: the kernel
-/// speaks another protocol.
-#[must_use]
-pub fn init(
-    asked: (u32, u32, u32),
-    readahead: u32,
-    max_bytes: u32,
-    background: u16,
-) -> Option<[u8; 64]> {
-    let (major, minor, flags) = asked;
-    if major != MAJOR || minor < MINOR_MIN {
-        return None;
-    }
-    let out = InitOut {
-        major: MAJOR,
-        minor: MINOR,
-        max_readahead: readahead,
-        flags: flags & (ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES),
-        max_background: background,
-        congestion_threshold: background,
-        max_write: max_bytes,
-        time_granularity_ns: 1,
-        max_pages: u16::try_from(max_bytes / 4096).unwrap_or(u16::MAX),
-        map_alignment: 0,
-        flags2: 0,
-        unused: [0; 7],
-    };
-    Some(zerocopy::transmute!(out))
-}
-
-/// The answer to [`Asked::Attributes`] and [`Asked::Change`]. Nothing of it may be kept: the size may change.
-#[must_use]
-pub fn attributes(facts: &Facts) -> [u8; 104] {
-    let mode = if facts.read_only {
-        0o100_400
-    } else {
-        0o100_600
-    };
-    zerocopy::transmute!(AttributesOut {
-        valid_s: 0,
-        valid_ns: 0,
-        dummy: 0,
-        inode: FILE_NODE,
-        size: facts.bytes,
-        sectors: facts.bytes / 512,
-        times_s: [0; 3],
-        times_ns: [0; 3],
-        mode,
-        links: 1,
-        user: facts.owner.0,
-        group: facts.owner.1,
-        device: 0,
-        block_bytes: facts.block_bytes,
-        flags: 0,
-    })
-}
-
-/// The answer to [`Asked::Open`]: past the page cache, writes side by side.
-#[must_use]
-pub fn opened() -> [u8; 16] {
-    zerocopy::transmute!(OpenOut {
-        handle: 0,
-        flags: FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES,
-        backing: 0,
-    })
-}
-
-/// The answer to a write of so many bytes.
-#[must_use]
-pub fn written(bytes: u32) -> [u8; 8] {
-    zerocopy::transmute!([bytes, 0])
-}
-
-/// The answer to [`Asked::StatFs`].
-#[must_use]
-pub fn statfs(facts: &Facts) -> [u8; 80] {
-    zerocopy::transmute!(StatFsOut {
-        blocks: facts.bytes / u64::from(facts.block_bytes.max(1)),
-        free: 0,
-        available: 0,
-        files: 1,
-        files_free: 0,
-        block_bytes: facts.block_bytes,
-        name_bytes: 255,
-        fragment_bytes: facts.block_bytes,
-        padding: 0,
-        spare: [0; 6],
-    })
-}
-
 mod opcode {
     pub(super) const FORGET: u32 = 2;
     pub(super) const GETATTR: u32 = 3;
@@ -438,16 +186,6 @@ mod opcode {
     pub(super) const FALLOCATE: u32 = 43;
 }
 
-const MAJOR: u32 = 7;
-const MINOR: u32 = 31;
-/// The first with a settable number of pages: Linux 4.20.
-const MINOR_MIN: u32 = 28;
-const ASYNC_READ: u32 = 1;
-const BIG_WRITES: u32 = 1 << 5;
-const ASYNC_DIO: u32 = 1 << 15;
-const MAX_PAGES: u32 = 1 << 22;
-const FOPEN_DIRECT_IO: u32 = 1;
-const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 /// Mode, user, group.
 const FATTR_OWNER_OR_MODE: u32 = 0b111;
 const FATTR_SIZE: u32 = 1 << 3;
@@ -457,9 +195,12 @@ const FALLOC_ZERO_RANGE: u32 = 16;
 
 #[cfg(test)]
 mod tests {
+    use super::answer::ASYNC_DIO;
+    use super::layout::InitOut;
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;
+    use zerocopy::IntoBytes;
 
     fn message(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
         let header = InHeader {

@@ -84,12 +84,15 @@ impl LoopDevice {
         })
     }
 
-    /// What the file under it is called; None: there is none.
-    pub fn name(&self) -> Option<String> {
-        let info = ioctl::status(open(&self.path, false).ok()?.as_fd()).ok()?;
+    /// What the file under it is called.
+    ///
+    /// Errors: there is none; or nobody answers for it any more, and the kernel does not even tell its name
+    /// (`NotConnected`, `ConnectionAborted`).
+    pub fn name(&self) -> io::Result<String> {
+        let info = ioctl::status(open(&self.path, false)?.as_fd())?;
         let end = info.file_name.iter().position(|byte| *byte == 0);
         let name = &info.file_name[..end.unwrap_or(info.file_name.len())];
-        Some(String::from_utf8_lossy(name).into_owned())
+        Ok(String::from_utf8_lossy(name).into_owned())
     }
 
     /// Writes back what the kernel holds and takes the file away, if nobody has claimed the device: no mount, no swap,

@@ -2,27 +2,29 @@
 //!
 //! A shard promises its tasks that their methods are never entered twice at once, that an ending
 //! comes exactly once, and that nothing comes for a task that was removed. Nothing here waits
-//! except the driver.
+//! except the driver. What a shard is made with, and why it could not be made, is in
+//! `shard/start.rs`.
+
+mod start;
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::mem;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::start::{ShardConfig, StartError};
+use self::start::{choose_driver, system};
 use crate::buf::Arena;
-use crate::driver::{Driver, Ending, EpollDriver, Submission, Until, UringDriver};
-use crate::engine::{self, Engine, Refused};
+use crate::driver::{Driver, Ending, Submission, Until};
+use crate::engine::{Engine, Refused};
 use crate::mailbox::{Mailbox, Message};
 use crate::region::{self, LocalRegion, ZEROES_BYTES};
-use crate::spin::Spin;
 use crate::tasks::Tasks;
 use crate::timer::Timers;
-use crate::{Buf, Completion, Lent, Nanos, Op, Remote, SpinPolicy, TaskId, TimerId, Token};
+use crate::{Buf, Completion, Lent, Nanos, Op, Remote, TaskId, TimerId, Token};
 
 /// Something that lives on a shard: a connection, a listener, a job.
 ///
@@ -46,51 +48,6 @@ pub trait Task {
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         let _ = (shard, message);
     }
-}
-
-/// What a shard is made with.
-#[derive(Clone, Copy, Debug)]
-pub struct ShardConfig {
-    /// Its number, for its owner's purposes.
-    pub id: usize,
-    /// The way into the kernel.
-    pub engine: Engine,
-    /// Most bytes of buffers; mapped when needed.
-    pub arena_bytes: usize,
-    /// When to spin instead of sleeping.
-    pub spin: SpinPolicy,
-    /// Operations that one system call submits; more in a turn cost more calls. Rounded up to a
-    /// power of two.
-    pub entries: u32,
-    /// Messages that may wait from other shards.
-    pub mailbox: usize,
-}
-
-impl Default for ShardConfig {
-    fn default() -> Self {
-        Self {
-            id: 0,
-            engine: Engine::Auto,
-            arena_bytes: 1 << 30,
-            spin: SpinPolicy::default(),
-            entries: 1024,
-            mailbox: 1024,
-        }
-    }
-}
-
-/// Why a shard could not be made.
-#[derive(Debug)]
-pub enum StartError {
-    /// io_uring was insisted on and is not to be had.
-    Refused(Refused),
-    /// The system had no more of something.
-    System {
-        /// What was being made.
-        what: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
 }
 
 /// How long a turn may wait when there is nothing to do.
@@ -417,50 +374,6 @@ impl fmt::Debug for Shard {
             self.operations_in_flight()
         )
     }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refused) => write!(f, "{refused}"),
-            Self::System { what, source } => write!(f, "making {what}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused(refused) => Some(refused),
-            Self::System { source, .. } => Some(source),
-        }
-    }
-}
-
-type Chosen = (Box<dyn Driver>, Engine, Option<Refused>);
-
-fn choose_driver(config: &ShardConfig, mailbox: &Mailbox) -> Result<Chosen, StartError> {
-    let spin = || Spin::new(config.spin);
-    let epoll = || -> Result<Box<dyn Driver>, StartError> {
-        let driver = EpollDriver::new(spin(), Arc::clone(mailbox.bell()));
-        Ok(Box::new(
-            driver.map_err(system("the epoll set of a shard"))?,
-        ))
-    };
-    if config.engine == Engine::Epoll {
-        return Ok((epoll()?, Engine::Epoll, None));
-    }
-    match UringDriver::new(config.entries, spin(), Arc::clone(mailbox.bell())) {
-        Ok(driver) => Ok((Box::new(driver), Engine::IoUring, None)),
-        Err(error) if config.engine == Engine::IoUring => {
-            Err(StartError::Refused(engine::explain(&error)))
-        }
-        Err(error) => Ok((epoll()?, Engine::Epoll, Some(engine::explain(&error)))),
-    }
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
-    move |source| StartError::System { what, source }
 }
 
 /// Where the mistake was made is where it should be seen, not in the driver a turn later.

@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
-use crate::Lent;
 use crate::sys::shared::SharedMapping;
+use crate::{Lent, sys};
 
 /// A range of a file, for reading and writing by all threads. Offsets outside are the caller's mistake and panic.
 #[derive(Debug)]
@@ -46,6 +46,13 @@ impl SharedMemory {
         )?;
         mapping.shorten(in_memory(bytes)?);
         Ok(Self { mapping })
+    }
+
+    /// A new file of so many zeroes, to be shared: its length stays, whoever has it.
+    ///
+    /// Errors: no descriptor or no memory is left.
+    pub fn new_file(bytes: u64) -> io::Result<File> {
+        sys::file::in_memory(bytes)
     }
 
     /// Bytes.
@@ -126,6 +133,16 @@ mod tests {
         let mut out = [0; 4];
         memory.read(4092, &mut out);
         assert_eq!(&out, b"lent");
+    }
+
+    #[test]
+    fn a_new_file_is_all_zeroes_and_keeps_its_length() {
+        let file = SharedMemory::new_file(5000).expect("a file");
+        let memory = SharedMemory::map(&file, 0, 5000).expect("all of it");
+        let mut out = [1; 8];
+        memory.read(4992, &mut out);
+        assert_eq!(out, [0; 8]);
+        assert!(file.set_len(100).is_err() && file.set_len(9000).is_err());
     }
 
     #[test]

@@ -3,9 +3,10 @@
 mod common;
 
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 use common::{Bench, pattern};
-use fabrix_rt::{Allocate, Engine, File, Op};
+use fabrix_rt::{Allocate, Engine, File, Op, Wait};
 
 on_both_drivers!(
     what_was_written_durably_is_read_back,
@@ -14,6 +15,7 @@ on_both_drivers!(
     an_offset_the_kernel_cannot_say_is_refused,
     a_file_that_cannot_be_written_says_so,
     a_command_that_a_device_does_not_know_is_refused,
+    many_reads_end_over_several_turns,
 );
 
 fn scratch() -> File {
@@ -59,6 +61,43 @@ fn what_was_written_durably_is_read_back(engine: Engine) {
         assert!(read.bytes()[7..10_007] == shared.bytes()[100..10_100]);
     }
 }
+
+/// Epoll has no batch to cut: it runs each read when it is begun.
+fn many_reads_end_over_several_turns(engine: Engine) {
+    for folder in [std::env::temp_dir(), "/dev/shm".into()] {
+        let mut bench = Bench::new(engine);
+        let file = File::from(tempfile::tempfile_in(folder).expect("a scratch file"));
+        file.file().set_len(4096).expect("room");
+        for slot in 0..READS {
+            let (file, buf) = (file.clone(), bench.buf(4096));
+            bench.start(
+                slot,
+                Op::Read {
+                    file,
+                    buf,
+                    start: 0,
+                    bytes: 4096,
+                    offset: 0,
+                },
+            );
+        }
+        let (mut ended, mut most) = (0, 0);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while ended < READS as usize {
+            assert!(Instant::now() < deadline, "only {ended} reads have ended");
+            bench.shard.turn(Wait::AtMost(Duration::from_secs(1)));
+            let now = bench.recorder.borrow().completions.len();
+            most = most.max(now - ended);
+            ended = now;
+        }
+        assert!(
+            most <= READS as usize / 2 || bench.shard.engine() == Engine::Epoll,
+            "{most} of {READS} reads ended in one turn"
+        );
+    }
+}
+
+const READS: u32 = 64;
 
 fn a_read_past_the_end_is_short(engine: Engine) {
     let mut bench = Bench::new(engine);

@@ -51,6 +51,9 @@ struct Access {
     channel: Option<SharedChannel>,
 }
 
+/// A disk as commands remember it: its namespace, and the version with which that was added.
+pub(crate) type DiskName = (u32, u64);
+
 /// One channel, used by all connections of a shard.
 pub(crate) type SharedChannel = Rc<RefCell<Box<dyn Channel>>>;
 
@@ -74,22 +77,36 @@ impl Channels {
         self.all.replace(next);
     }
 
-    /// Where namespace `nsid` stands in the list.
-    pub(crate) fn index(&self, nsid: u32) -> Option<usize> {
-        // Ids are dense from 1 unless somebody removed one: then they are still sorted.
+    /// The version with which the disk was added that is namespace `nsid` now; zero: there is none.
+    #[inline]
+    pub(crate) fn added(&self, nsid: u32) -> u64 {
         let all = self.all.borrow();
-        let guess = usize::try_from(nsid.checked_sub(1)?).ok()?;
-        match all.get(guess) {
-            Some(access) if access.entry.export.nsid == nsid => Some(guess),
-            _ => all
-                .binary_search_by_key(&nsid, |access| access.entry.export.nsid)
-                .ok(),
-        }
+        position(&all, nsid).map_or(0, |at| all[at].entry.added)
     }
 
-    /// The version with which the namespace at `index` was added.
-    pub(crate) fn added(&self, index: usize) -> u64 {
-        self.all.borrow()[index].entry.added
+    /// Where a disk stands in the list, if it is still there.
+    pub(crate) fn find(&self, (nsid, added): DiskName) -> Option<usize> {
+        let all = self.all.borrow();
+        position(&all, nsid).filter(|at| all[*at].entry.added == added)
+    }
+
+    /// The channel to a disk, for a request that wants `extent` of it; None: it has not been opened yet.
+    ///
+    /// # Errors
+    /// The request must not reach that disk.
+    #[inline]
+    pub(crate) fn ready(
+        &self,
+        (nsid, added): DiskName,
+        extent: Option<(u64, u32)>,
+    ) -> Result<Option<Ref<'_, SharedChannel>>, Unreached> {
+        let all = self.all.borrow();
+        let found = position(&all, nsid).filter(|at| all[*at].entry.added == added);
+        let at = found.ok_or(Unreached::Gone)?;
+        if extent.is_some_and(|(lba, blocks)| !all[at].contains(lba, blocks)) {
+            return Err(Unreached::OutOfRange);
+        }
+        Ok(Ref::filter_map(all, |all| all[at].channel.as_ref()).ok())
     }
 
     /// How many blocks the disk at `index` has.
@@ -109,30 +126,39 @@ impl Channels {
         entries.map(Entry::state).collect()
     }
 
-    /// Whether the disk at `index` has these blocks.
-    pub(crate) fn contains(&self, index: usize, lba: u64, blocks: u32) -> bool {
-        lba.checked_add(u64::from(blocks))
-            .is_some_and(|end| end <= self.all.borrow()[index].blocks)
-    }
-
-    /// The shard's channel to the disk at `index`.
+    /// Opens the disk at `index` for this shard.
     ///
     /// # Errors
-    /// The disk cannot be opened from this shard.
-    pub(crate) fn get(
-        &self,
-        shard: &mut Shard,
-        index: usize,
-    ) -> Result<Ref<'_, SharedChannel>, OpenError> {
-        if self.all.borrow()[index].channel.is_none() {
-            let device = Arc::clone(&self.all.borrow()[index].entry.export.device);
-            let channel = device.open(shard)?;
-            self.all.borrow_mut()[index].channel = Some(Rc::new(RefCell::new(channel)));
-        }
-        Ok(Ref::map(self.all.borrow(), |all| {
-            all[index].channel.as_ref().expect("opened above")
-        }))
+    /// It cannot be opened.
+    pub(crate) fn open(&self, shard: &mut Shard, index: usize) -> Result<(), OpenError> {
+        let device = Arc::clone(&self.all.borrow()[index].entry.export.device);
+        let channel = device.open(shard)?;
+        self.all.borrow_mut()[index].channel = Some(Rc::new(RefCell::new(channel)));
+        Ok(())
     }
+}
+
+/// Where namespace `nsid` stands. Ids are dense from 1 unless somebody removed one: then they are still sorted.
+#[inline]
+fn position(all: &[Access], nsid: u32) -> Option<usize> {
+    let guess = usize::try_from(nsid.checked_sub(1)?).ok()?;
+    match all.get(guess) {
+        Some(access) if access.entry.export.nsid == nsid => Some(guess),
+        _ => all
+            .binary_search_by_key(&nsid, |access| access.entry.export.nsid)
+            .ok(),
+    }
+}
+
+/// Why a request does not reach its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreached {
+    /// It is not there any more; what is there under its id is another one.
+    Gone,
+    /// It has no such blocks now.
+    OutOfRange,
+    /// It does not open from this shard.
+    NotReady,
 }
 
 impl Access {
@@ -142,6 +168,12 @@ impl Access {
             entry: entry.clone(),
             channel: None,
         }
+    }
+
+    /// Whether the disk has these blocks.
+    fn contains(&self, lba: u64, blocks: u32) -> bool {
+        lba.checked_add(u64::from(blocks))
+            .is_some_and(|end| end <= self.blocks)
     }
 
     fn is_same(&self, other: &Self) -> bool {

@@ -10,6 +10,7 @@
 
 mod change;
 mod counters;
+mod desk;
 mod disk;
 mod export;
 mod iscsi;

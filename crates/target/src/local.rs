@@ -10,7 +10,7 @@
 //! connections which the steward tells, or after, and then finds the new one.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -22,12 +22,12 @@ use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
 use crate::disk::DiskState;
-use crate::export::{Channels, Entry};
+use crate::export::{Channels, DiskName, Entry, SharedChannel, Unreached};
 use crate::iscsi::Units;
 use crate::nvme::Snapshot;
 use crate::registry::Place;
 use crate::strangers::Stranger;
-use crate::{Protocol, Shared, iscsi, nvme};
+use crate::{Notice, Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
 pub(crate) struct Local {
@@ -98,6 +98,41 @@ impl Local {
         let announced = self.announced.borrow();
         let entries = announced.offer.entries.iter();
         entries.map(Entry::state).collect()
+    }
+
+    /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and how many. A flush
+    /// wants none.
+    ///
+    /// A command was checked when it came, and its disk may have changed since: it may be gone, its id may be another
+    /// disk's, and it may have become smaller. Every request of every command passes here, so here that is seen.
+    ///
+    /// # Errors
+    /// The request must not, or cannot, reach that disk. An operator is told of a disk that does not open.
+    #[inline]
+    pub(crate) fn reach(
+        &self,
+        shard: &mut Shard,
+        name: DiskName,
+        extent: Option<(u64, u32)>,
+    ) -> Result<Ref<'_, SharedChannel>, Unreached> {
+        if let Some(channel) = self.channels.ready(name, extent)? {
+            return Ok(channel);
+        }
+        self.open(shard, name)?;
+        self.channels
+            .ready(name, extent)?
+            .ok_or(Unreached::NotReady)
+    }
+
+    /// The first request for a disk on this shard.
+    #[cold]
+    fn open(&self, shard: &mut Shard, name: DiskName) -> Result<(), Unreached> {
+        let index = self.channels.find(name).ok_or(Unreached::Gone)?;
+        self.channels.open(shard, index).map_err(|error| {
+            let (nsid, why) = (name.0, error.to_string());
+            self.shared.notice(&Notice::Disk { nsid, why });
+            Unreached::NotReady
+        })
     }
 
     /// A connection lives here from now on. Its port has counted it.

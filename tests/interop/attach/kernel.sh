@@ -18,6 +18,9 @@ refused fabrix attach nvme+tcp://$ADDRESS:$PORT/nqn.2026-01.io.fabrix:other --as
 contains "the refusal" "$refusal" "nqn.2026-01.io.fabrix:other"
 disk=$(fabrix attach $uri --as kernel --name one -i 2 -k 5 -c 1 -l -1 --persist)
 [ -b "$disk" ] || fail "$disk is no block device"
+# One attempt: who had a ring of io_uring before is interrupted in the first one.
+is "how often the kernel has tried to connect" "$(dmesg | grep -c 'I/O fail on reconnect')" 1
+refused sh -c "dmesg | grep 'failed to connect'"
 is "the number of controllers" "$(ls /sys/class/nvme | wc -l)" 1
 contains "the list" "$(fabrix list)" one "$disk" kernel 32M attached
 refused fabrix attach $uri --as kernel --name one

@@ -1,10 +1,12 @@
-# A virtual machine of QEMU finds our disk as vhost-user-blk, verifies it with fio, discards, and installs itself on it;
-# another QEMU then starts from there, with its root file system on our disk, and finds every byte.
+# A virtual machine of QEMU finds our disk as vhost-user-blk, verifies it with fio, discards; our process is killed with
+# -9 three times under a verified load, and started again: nothing is lost, and the machine sees nothing of it; it sees
+# the disk grow; and it installs itself on it: another QEMU then starts from there, with its root file system on our disk,
+# and finds every byte.
 # modules: virtio_pci virtio_blk ext4 crc32c_generic
 # tools: fio mkfs.ext4 fsck.ext4 mount fstrim blkdiscard cmp
-# attached: file:disk,size=768M
+# attached: file:disk,size=768M,inject=delay:3ms:write
 # boots: 2
-# seconds: 240
+# seconds: 420
 
 zeroes() {
     cmp -n "$3" -i "$2":0 "$1" /dev/zero
@@ -45,6 +47,43 @@ zeroes $disk $((64 << 20)) $((4 << 20))
 blkdiscard -z -o $((68 << 20)) -l $((4 << 20)) $disk
 zeroes $disk $((68 << 20)) $((4 << 20))
 not zeroes $disk $((72 << 20)) 4096
+
+# Killed while requests are in progress: the machine reconnects, and what was in progress is carried out again.
+written() {
+    read -r _ _ _ _ count _ </sys/block/vda/stat
+    echo "$count"
+}
+has_written_more_than() {
+    [ "$(written)" -gt "$1" ]
+}
+# Nothing ends: nobody is there.
+stands_still() {
+    before=$(written)
+    sleep 0.3
+    [ "$(written)" = "$before" ]
+}
+fio --name=killed --filename=$disk --direct=1 --ioengine=libaio --iodepth=32 --rw=randwrite --bsrange=4k-64k \
+    --offset=128M --size=256M --verify=crc32c --verify_fatal=1 --output=/tmp/killed.out &
+load=$!
+for round in 1 2 3; do
+    wait_for 60 has_written_more_than $(($(written) + 200))
+    echo "@@outside kill"
+    wait_for 60 stands_still
+    kill -0 $load || fail "nobody writes any more in round $round"
+done
+wait $load || fail "$(cat /tmp/killed.out)"
+echo "killed three times under a verified load"
+
+bigger=$((832 << 20))
+has_grown() {
+    [ "$(blockdev --getsize64 $disk)" = $bigger ]
+}
+echo "@@outside grow $bigger"
+wait_for 60 has_grown
+dd if=/dev/urandom of=/tmp/end bs=1M count=8
+dd if=/tmp/end of=$disk bs=1M seek=824 oflag=direct conv=notrunc
+cmp -i $((824 << 20)):0 $disk /tmp/end
+echo "the machine sees $(blockdev --getsize64 $disk) bytes"
 
 mkfs.ext4 -q $disk
 mount $disk /mnt

@@ -3,6 +3,7 @@
 //! Knows QEMU's words and the lines of `init.sh`; does not know what the script does. A machine that is silent for too
 //! long is ended.
 
+use super::attached::Attached;
 use super::packages::Kernel;
 use crate::process::command;
 use std::io::{BufRead, BufReader};
@@ -52,9 +53,14 @@ const SHARED_MEMORY: [&str; 4] = [
 /// The serial line carries what the script prints: the kernel is silent there unless it dies.
 const KERNEL_WORDS: &str = "console=ttyS0 loglevel=0 panic=-1 mitigations=off random.trust_cpu=on";
 
-/// Boots the machine with this first file system, and with the disk that is served on a socket, if there is one; waits
-/// until it ends, or has taken too long.
-pub(super) fn run(kernel: &Kernel, image: &Path, disk: Option<&Path>, limit: Duration) -> Outcome {
+/// Boots the machine with this first file system, and with the disk that is attached, if there is one; waits until it
+/// ends, or has taken too long, and does meanwhile what it asks for.
+pub(super) fn run(
+    kernel: &Kernel,
+    image: &Path,
+    mut disk: Option<&mut Attached>,
+    limit: Duration,
+) -> Outcome {
     let started = Instant::now();
     let mut qemu = command("qemu-system-x86_64");
     qemu.args(MACHINE)
@@ -62,9 +68,10 @@ pub(super) fn run(kernel: &Kernel, image: &Path, disk: Option<&Path>, limit: Dur
         .arg(kernel.image())
         .arg("-initrd")
         .arg(image);
-    match disk {
-        Some(socket) => {
-            let socket = format!("socket,id=disk,path={}", socket.display());
+    match &disk {
+        Some(disk) => {
+            let socket = disk.socket();
+            let socket = format!("socket,id=disk,reconnect=1,path={}", socket.display());
             qemu.args(SHARED_MEMORY)
                 .args(["-chardev", &socket])
                 .args(["-device", "vhost-user-blk-pci,chardev=disk"])
@@ -91,7 +98,13 @@ pub(super) fn run(kernel: &Kernel, image: &Path, disk: Option<&Path>, limit: Dur
     let until = started + limit;
     let in_time = loop {
         match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(line) => heard.line(line),
+            Ok(line) => {
+                let asked = heard.line(line);
+                if let Some(Err(failure)) = asked.map(|asked| obey(disk.as_deref_mut(), &asked)) {
+                    heard.refused = Some(failure);
+                    break true;
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => break true,
             Err(RecvTimeoutError::Timeout) => break false,
         }
@@ -101,6 +114,13 @@ pub(super) fn run(kernel: &Kernel, image: &Path, disk: Option<&Path>, limit: Dur
     let _status = child.wait();
     let late = format!("it did not end within {} s", limit.as_secs());
     heard.outcome((!in_time).then_some(late), started.elapsed())
+}
+
+fn obey(disk: Option<&mut Attached>, asked: &str) -> Result<(), String> {
+    match disk {
+        Some(disk) => disk.obey(asked),
+        None => Err(format!("`{asked}`: this guest has no disk of ours")),
+    }
 }
 
 /// Both outputs of the program, line by line; the channel closes when both have ended.
@@ -131,10 +151,13 @@ struct Heard {
     complaints: Vec<String>,
     kernel: Vec<String>,
     result: Option<String>,
+    /// Why something that it asked for was not done.
+    refused: Option<String>,
 }
 
 impl Heard {
-    fn line(&mut self, line: String) {
+    /// Takes a line. What is to be done outside of the guest, if the line asks for that.
+    fn line(&mut self, line: String) -> Option<String> {
         // The firmware clears the screen without ending its line.
         let line = match line.find("@@") {
             Some(at) => line[at..].to_owned(),
@@ -149,13 +172,17 @@ impl Heard {
             self.complaints.push(complaint.to_owned());
         } else if let Some(said) = line.strip_prefix("@@dmesg ") {
             self.kernel.push(said.to_owned());
+        } else if let Some(asked) = line.strip_prefix("@@outside ") {
+            return Some(asked.to_owned());
         } else if line != "@@end" {
             self.output.push(line);
         }
+        None
     }
 
     fn outcome(self, late: Option<String>, time: Duration) -> Outcome {
         let failure = match self.result.as_deref() {
+            _ if self.refused.is_some() => self.refused,
             Some("0") if self.complaints.is_empty() => None,
             Some("0") => Some("the kernel complained".to_owned()),
             Some(code) => Some(format!("the script ended with {code}")),
@@ -178,7 +205,9 @@ mod tests {
 
     fn outcome(lines: &[&str]) -> Outcome {
         let mut heard = Heard::default();
-        lines.iter().for_each(|line| heard.line((*line).to_owned()));
+        for line in lines {
+            assert_eq!(heard.line((*line).to_owned()), None);
+        }
         heard.outcome(None, Duration::ZERO)
     }
 
@@ -192,6 +221,14 @@ mod tests {
         let outcome = outcome(&["@@log <4>nvme nvme0: duplicate IDs", "@@result 0", "@@end"]);
         assert!(outcome.failure.is_some());
         assert_eq!(outcome.output, ["kernel: <4>nvme nvme0: duplicate IDs"]);
+    }
+
+    #[test]
+    fn what_a_guest_asks_for_is_no_output() {
+        let mut heard = Heard::default();
+        let asked = heard.line("@@outside grow 10".to_owned());
+        assert_eq!(asked.as_deref(), Some("grow 10"));
+        assert!(heard.output.is_empty());
     }
 
     #[test]

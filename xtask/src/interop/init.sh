@@ -1,6 +1,7 @@
 #!/usr/bin/busybox sh
 # The first program of a guest: sets up what every Linux has, runs the script, says how it ended, and ends the machine.
-# Lines that begin with "@@" are for the harness: "@@begin", "@@result N", "@@log LINE" for each complaint of the kernel, "@@end".
+# Lines that begin with "@@" are for the harness: "@@begin", "@@result N", "@@log LINE" for each complaint of the kernel,
+# "@@end"; and "@@outside WORDS" of a script, for what is to happen to the disk that the guest has from outside.
 export PATH=/usr/bin:/usr/busybox HOME=/tmp
 /usr/bin/busybox mkdir -p /usr/busybox
 /usr/bin/busybox --install -s /usr/busybox

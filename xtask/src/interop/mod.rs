@@ -16,7 +16,7 @@ use crate::process::{cargo, command, output, root, run as run_program};
 use attached::Attached;
 use guest::Outcome;
 use packages::Kernel;
-use script::Script;
+use script::{Choice, Script};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,8 +121,8 @@ pub(crate) fn run_scripts(options: &Options) -> Result<Counts, String> {
 
 /// Everything that the guests share.
 struct Bench {
-    /// For the scripts that need no other, and for those that need the newer kernel; None: there are no such scripts.
-    boots: [Option<Boot>; 2],
+    /// For each kernel, in the order of [`Choice::ALL`]; None: no script runs on it.
+    boots: [Option<Boot>; Choice::ALL.len()],
     folder: PathBuf,
     tools: Vec<String>,
 }
@@ -142,21 +142,26 @@ impl Bench {
         fs::create_dir_all(&folder)
             .map_err(|error| format!("cannot write {}: {error}", folder.display()))?;
         let programs = programs(&folder)?;
-        let boot = |on_newer: bool| -> Result<Option<Boot>, String> {
-            let of_these = |script: &&Script| script.on_newer == on_newer;
+        let boot = |choice: Choice| -> Result<Option<Boot>, String> {
+            let of_these = |script: &&Script| script.kernel == choice;
             let scripts: Vec<&Script> = scripts.iter().filter(of_these).collect();
             if scripts.is_empty() {
                 return Ok(None);
             }
-            let kernel = match on_newer {
-                false => packages::kernel(&folder.join("kernel"))?,
-                true => packages::newer_kernel(&folder.join("newer-kernel"))?,
+            let kernel = match choice {
+                Choice::Own => packages::kernel(&folder.join("kernel"))?,
+                Choice::Newer => packages::newer_kernel(&folder.join("newer-kernel"))?,
+                Choice::Newest => packages::newest_kernel(&folder.join("newest-kernel"))?,
             };
             let base = image::base(&kernel, &scripts, &tools, &programs)?;
             Ok(Some(Boot { kernel, base }))
         };
         Ok(Self {
-            boots: [boot(false)?, boot(true)?],
+            boots: [
+                boot(Choice::Own)?,
+                boot(Choice::Newer)?,
+                boot(Choice::Newest)?,
+            ],
             folder,
             tools,
         })
@@ -194,7 +199,7 @@ impl Bench {
         // Two runs in one tree do not meet.
         let name = format!("image-{}-{index}.cpio", std::process::id());
         let image = self.folder.join(name);
-        let boot = self.boots[usize::from(script.on_newer)].as_ref();
+        let boot = self.boots[script.kernel as usize].as_ref();
         let boot = boot.expect("there is one for each kind of script");
         let mut bytes = boot.base.clone();
         bytes.extend_from_slice(&image::overlay(script, library));
@@ -223,13 +228,12 @@ impl Bench {
         let limit = Duration::from_secs(script.seconds);
         let program = self.folder.join("fabrix");
         let disk = script.attached.as_deref();
-        let disk = disk
+        let mut disk = disk
             .map(|uri| Attached::start(&program, uri, index))
             .transpose()?;
-        let socket = disk.as_ref().map(Attached::socket);
         let mut whole = Outcome::default();
         for _ in 0..script.boots {
-            let outcome = guest::run(kernel, image, socket.as_deref(), limit);
+            let outcome = guest::run(kernel, image, disk.as_mut(), limit);
             whole.time += outcome.time;
             whole.output = outcome.output;
             whole.failure = outcome.failure;

@@ -26,6 +26,10 @@ const TOOLS: &[Tool] = &[
     ("blkdiscard", "util-linux"),
     ("fstrim", "util-linux"),
     ("mount", "mount"),
+    ("losetup", "mount"),
+    ("setsid", "util-linux"),
+    ("nbdkit", "nbdkit"),
+    ("nbdfuse", "libnbd-bin"),
     ("ip", "iproute2"),
     ("ss", "iproute2"),
     ("tc", "iproute2"),
@@ -81,7 +85,12 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn image(&self) -> PathBuf {
-        self.folder.join(format!("boot/vmlinuz-{}", self.release))
+        let boot = self.folder.join(format!("boot/vmlinuz-{}", self.release));
+        match boot.exists() {
+            true => boot,
+            // From 6.19 on it lies beside its modules.
+            false => self.modules().join("vmlinuz"),
+        }
     }
 
     pub(super) fn modules(&self) -> PathBuf {
@@ -196,12 +205,28 @@ pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
     kernel_from(folder, &[])
 }
 
-/// The kernel of the distribution's backports, in the same way. Where the machine gets its packages is not changed:
-/// apt is told of the backports for this alone, in a folder of its own.
+/// The kernel of the distribution's backports, in the same way.
 ///
 /// # Errors
 /// A sentence: this machine's packages come from nowhere that has backports, or it cannot be had.
 pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
+    kernel_of_backports(folder, None)
+}
+
+/// The kernel of the backports of the newest stable release, in the same way.
+///
+/// # Errors
+/// As for [`newer_kernel`].
+pub(super) fn newest_kernel(folder: &Path) -> Result<Kernel, String> {
+    kernel_of_backports(folder, Some(NEWEST))
+}
+
+/// Debian's newest stable release.
+const NEWEST: &str = "trixie";
+
+/// Where the machine gets its packages is not changed: apt is told of the backports for this alone, in a folder of its
+/// own. `release`: None for this machine's own.
+fn kernel_of_backports(folder: &Path, release: Option<&str>) -> Result<Kernel, String> {
     if let Some(kernel) = unpacked(folder) {
         return Ok(kernel);
     }
@@ -211,7 +236,7 @@ pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
         fs::create_dir_all(private.join(needed)).map_err(cannot)?;
     }
     let list = private.join("backports.list");
-    fs::write(&list, backports()?).map_err(cannot)?;
+    fs::write(&list, backports(release)?).map_err(cannot)?;
     let place = |key: &str, name: &str| format!("{key}={}", private.join(name).display());
     let options = [
         place("Dir::Etc::sourcelist", "backports.list"),
@@ -222,8 +247,8 @@ pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
     kernel_from(folder, &options)
 }
 
-/// The line that names the backports of this machine's distribution: where its own packages are, they are too.
-fn backports() -> Result<String, String> {
+/// The line that names the backports of a release: they are where this machine's own packages are.
+fn backports(release: Option<&str>) -> Result<String, String> {
     let mut targets = command("apt-get");
     targets.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)"]);
     let targets = output(targets.arg("Created-By: Packages"))?;
@@ -243,7 +268,8 @@ fn backports() -> Result<String, String> {
         true => format!("[signed-by={KEYRING}] "),
         false => String::new(),
     };
-    Ok(format!("deb {signed}{place} {name}-backports main\n"))
+    let release = release.unwrap_or(name);
+    Ok(format!("deb {signed}{place} {release}-backports main\n"))
 }
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -258,12 +284,12 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
         }
         command
     };
-    let package = match newest_kernel(with_options(command("apt-cache"))) {
+    let package = match newest_package(with_options(command("apt-cache"))) {
         Ok(package) => package,
         // Without lists nothing is found; as root we can have some.
         Err(_) => {
             run(with_options(apt("update")).arg("-qq"))?;
-            newest_kernel(with_options(command("apt-cache")))?
+            newest_package(with_options(command("apt-cache")))?
         }
     };
     println!("unpacking {package}");
@@ -271,8 +297,10 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     let _there_was_none = fs::remove_dir_all(&fresh);
     let cannot = |error| format!("cannot write {}: {error}", fresh.display());
     fs::create_dir_all(&fresh).map_err(cannot)?;
+    let depends = output(with_options(command("apt-cache")).args(["depends", &package]))?;
     let mut download = with_options(apt("download"));
-    run(download.args(["-qq", &package]).current_dir(&fresh))?;
+    download.args(["-qq", &package]).args(parts(&depends));
+    run(download.current_dir(&fresh))?;
     let mut unpack = command("sh");
     unpack.current_dir(&fresh).args(["-c", UNPACK]);
     run(&mut unpack)?;
@@ -283,10 +311,25 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     Ok(kernel)
 }
 
-/// The package is one file in the folder where this runs.
-const UNPACK: &str = "dpkg-deb -x ./*.deb . && rm ./*.deb";
+/// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in. From 6.19 on it is empty
+/// itself.
+fn parts(depends: &str) -> Vec<&str> {
+    let names = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names
+        .filter(|name| PARTS.iter().any(|part| name.starts_with(part)))
+        .collect()
+}
 
-fn newest_kernel(mut cache: std::process::Command) -> Result<String, String> {
+const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
+
+/// The packages are all that is in the folder where this runs.
+const UNPACK: &str =
+    "for package in ./*.deb; do dpkg-deb -x $package . && rm $package || exit 1; done
+    [ -d lib ] || mv usr/lib lib";
+
+fn newest_package(mut cache: std::process::Command) -> Result<String, String> {
     if !works(command("apt-cache").arg("--version")) {
         return Err("the guest's kernel is a Debian package: apt is needed".to_owned());
     }
@@ -319,4 +362,19 @@ pub(super) fn versions(packages: &[&str]) -> String {
         .args(packages);
     let listed = output(&mut query).unwrap_or_default();
     listed.trim_end_matches(", ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_in_several_packages_is_fetched_whole() {
+        let depends = "linux-image-7.3.4-amd64\n  PreDepends: linux-base\n |Depends: dracut\n  \
+                       Depends: linux-base-7.3.4-amd64\n  Depends: linux-binary-7.3.4-amd64\n  \
+                       Depends: linux-modules-7.3.4-amd64\n";
+        let expected =
+            ["base", "binary", "modules"].map(|part| format!("linux-{part}-7.3.4-amd64"));
+        assert_eq!(parts(depends), expected);
+    }
 }

@@ -12,15 +12,34 @@
 //! # boots: 2
 //! ```
 //! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
-//! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks: a
-//! download of a hundred megabytes, so such a script is not `core`.
+//! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks, and
+//! `kernel: newest` on the newest that Debian offers for a stable release: downloads of a hundred megabytes each, so
+//! such a script is not `core`.
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
 //! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached`
 //! is a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it
-//! can. `boots` machines run the script, one after the other, with the same disk.
+//! can. `boots` machines run the script, one after the other, with the same disk. A script that prints
+//! `@@outside kill` has the process that serves the disk killed with -9 and another one started; after
+//! `@@outside grow BYTES` the disk's file has that length.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// On which of Debian's kernels a script runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// That of this distribution.
+    #[default]
+    Own,
+    /// That of its backports.
+    Newer,
+    /// The newest of any stable release's backports.
+    Newest,
+}
+
+impl Choice {
+    pub(super) const ALL: [Self; 3] = [Self::Own, Self::Newer, Self::Newest];
+}
 
 /// One script, to be run in a guest of its own.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,8 +54,8 @@ pub(super) struct Script {
     pub(super) tools: Vec<String>,
     /// Whether `cargo xtask test` runs it.
     pub(super) is_core: bool,
-    /// Whether it needs the newer kernel.
-    pub(super) on_newer: bool,
+    /// On which kernel it runs.
+    pub(super) kernel: Choice,
     /// It hangs if it takes longer than this.
     pub(super) seconds: u64,
     /// Patterns (extended regular expressions) of what the kernel may complain about.
@@ -109,8 +128,8 @@ fn parse(name: &str, text: &str) -> Result<Script, String> {
     if script.shows.is_empty() {
         return Err("its first line must say what it shows: `# ...`".to_owned());
     }
-    if script.is_core && script.on_newer {
-        return Err("`kernel: newer` is too much of a download for `run: core`".to_owned());
+    if script.is_core && script.kernel != Choice::Own {
+        return Err("another kernel is too much of a download for `run: core`".to_owned());
     }
     Ok(script)
 }
@@ -125,10 +144,11 @@ impl Script {
             Some(("run", other)) => {
                 return Err(format!("`run: {other}`: write `run: core`, or nothing"));
             }
-            Some(("kernel", "newer")) => self.on_newer = true,
+            Some(("kernel", "newer")) => self.kernel = Choice::Newer,
+            Some(("kernel", "newest")) => self.kernel = Choice::Newest,
             Some(("kernel", other)) => {
                 return Err(format!(
-                    "`kernel: {other}`: write `kernel: newer`, or nothing"
+                    "`kernel: {other}`: write `kernel: newer`, `kernel: newest`, or nothing"
                 ));
             }
             Some(("seconds", number)) => {
@@ -201,9 +221,11 @@ true
     }
 
     #[test]
-    fn a_script_on_the_newer_kernel_is_not_core() {
-        let newer = parse("x", "# It shows.\n# kernel: newer\n").expect("well formed");
-        assert!(newer.on_newer);
-        assert!(parse("x", "# It shows.\n# kernel: newer\n# run: core\n").is_err());
+    fn a_script_on_another_kernel_is_not_core() {
+        for (word, kernel) in [("newer", Choice::Newer), ("newest", Choice::Newest)] {
+            let head = format!("# It shows.\n# kernel: {word}\n");
+            assert_eq!(parse("x", &head).expect("well formed").kernel, kernel);
+            assert!(parse("x", &format!("{head}# run: core\n")).is_err());
+        }
     }
 }

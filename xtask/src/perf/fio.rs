@@ -17,10 +17,15 @@ pub(super) fn need() -> Result<(), String> {
 /// Reads or writes the file directly, as many requests in flight as over the network.
 pub(super) fn measure(side: &Side, programs: &Programs, seconds: u32) -> Result<Measured, String> {
     let path = programs.path(side.disk).ok_or("this disk is no file")?;
+    measure_at(side, &path.to_string_lossy(), seconds)
+}
+
+/// The same for any file or block device.
+pub(super) fn measure_at(side: &Side, path: &str, seconds: u32) -> Result<Measured, String> {
     let run = |engine: &str| {
         let mut fio = command("fio");
         fio.args(["--name=perf", "--direct=1", "--time_based", "--ramp_time=1"]);
-        fio.arg(format!("--filename={}", path.display()));
+        fio.arg(format!("--filename={path}"));
         fio.arg(format!("--ioengine={engine}"));
         fio.arg(format!("--rw={}", side.access.fio()));
         fio.arg(format!("--bs={}", side.block_bytes));

@@ -20,6 +20,8 @@ pub(super) struct Watch {
 pub(super) struct Noise {
     steal: f64,
     foreign: f64,
+    /// What of that other programs took, without threads of the kernel.
+    programs: f64,
 }
 
 impl Watch {
@@ -52,7 +54,13 @@ impl Noise {
                 &start.measuring,
             ),
             foreign: share(foreign, &end.all, &start.all),
+            programs: share(since(end.programs, start.programs), &end.all, &start.all),
         }
+    }
+
+    /// What threads of the kernel took was taken for us: only other programs have disturbed.
+    pub(super) fn leave_the_kernel_out(&mut self) {
+        self.foreign = self.programs;
     }
 
     /// Why the measurement does not count, if it does not.
@@ -89,8 +97,9 @@ struct Snapshot {
     measuring: CpuTimes,
     /// What we and the programs that we waited for have used.
     ours: u64,
-    /// What all other processes have used, with those that they waited for.
+    /// What all other processes have used, with those that they waited for; and without threads of the kernel.
     others: u64,
+    programs: u64,
 }
 
 /// Sums of clock ticks.
@@ -106,11 +115,13 @@ impl Snapshot {
     fn take(cpus: &[usize]) -> Result<Self, String> {
         let stat = read("/proc/stat")?;
         let measuring = |name: &str| cpus.iter().any(|cpu| name == format!("cpu{cpu}"));
+        let (others, programs) = other_processes()?;
         Ok(Self {
             all: sum_cpus(&stat, |name| name == "cpu"),
             measuring: sum_cpus(&stat, measuring),
             ours: process_ticks(&read("/proc/self/stat")?).unwrap_or(0),
-            others: other_processes()?,
+            others,
+            programs,
         })
     }
 }
@@ -153,7 +164,14 @@ fn process_ticks(stat: &str) -> Option<u64> {
     )
 }
 
-fn other_processes() -> Result<u64, String> {
+/// Whether this is a thread of the kernel: all of them come from number 2, `kthreadd`.
+fn is_the_kernels(stat: &str) -> bool {
+    let parent = stat.rsplit_once(')').map(|(_, fields)| fields);
+    parent.and_then(|fields| fields.split_whitespace().nth(1)) == Some("2")
+}
+
+/// What all processes but ours have used, and what those of them that are no threads of the kernel have.
+fn other_processes() -> Result<(u64, u64), String> {
     let entries = fs::read_dir("/proc").map_err(|error| format!("cannot list /proc: {error}"))?;
     let own = std::process::id().to_string();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -161,7 +179,13 @@ fn other_processes() -> Result<u64, String> {
         names.filter(|name| name.starts_with(|c: char| c.is_ascii_digit()) && *name != own);
     // A process that has just ended is no error; its parent has its time.
     let stats = others.filter_map(|name| fs::read_to_string(format!("/proc/{name}/stat")).ok());
-    Ok(stats.filter_map(|stat| process_ticks(&stat)).sum())
+    let mut sums = (0, 0);
+    for stat in stats {
+        let ticks = process_ticks(&stat).unwrap_or(0);
+        sums.0 += ticks;
+        sums.1 += if is_the_kernels(&stat) { 0 } else { ticks };
+    }
+    Ok(sums)
 }
 
 /// Processor time of a running process in nanoseconds, all its threads together.
@@ -256,6 +280,7 @@ mod tests {
             measuring: times(),
             ours,
             others,
+            programs: 0,
         }
     }
 
@@ -278,6 +303,21 @@ mod tests {
         let stat = "7 (a) b) R 1 1 1 0 -1 0 0 0 0 0 10 20 3 4 20 0 1 0";
         assert_eq!(process_ticks(stat), Some(37));
         assert_eq!(process_ticks("nothing"), None);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_disturb_unless_they_work_for_us() {
+        assert!(is_the_kernels("9 (kworker/0:1) I 2 0 0 0 -1 0"));
+        assert!(!is_the_kernels("9 (a) 2) S 1 2 2 0 -1 0"));
+        let mut end = snapshot(900, 0, 1000, 800, 100);
+        let mut noise = Noise::between(&snapshot(0, 0, 0, 0, 0), &end);
+        assert!(noise.spoils().is_some());
+        noise.leave_the_kernel_out();
+        assert_eq!(noise.spoils(), None);
+        end.programs = 50;
+        let mut noise = Noise::between(&snapshot(0, 0, 0, 0, 0), &end);
+        noise.leave_the_kernel_out();
+        assert!(noise.spoils().is_some());
     }
 
     #[test]

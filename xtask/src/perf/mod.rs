@@ -6,6 +6,7 @@
 //! results stay below `target/perf/`.
 
 mod against;
+mod attach;
 mod beside;
 mod connections;
 mod fabrix;
@@ -214,7 +215,10 @@ fn measure_pair(
 ) -> Result<Pair, String> {
     let watch = Watch::start(&CPUS)?;
     let (figure, sides) = row.load.measure(index, seconds, programs)?;
-    let noise = watch.end()?;
+    let mut noise = watch.end()?;
+    if row.load.is_the_kernels() {
+        noise.leave_the_kernel_out();
+    }
     let spoiled = noise.spoils().filter(|_| row.load.needs_quiet());
     Ok(Pair {
         sides,

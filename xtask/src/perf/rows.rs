@@ -29,6 +29,7 @@ pub(super) enum Group {
     Fair,
     Many,
     Iscsi,
+    Attach,
     Spdk,
 }
 
@@ -210,6 +211,20 @@ pub(super) const ROWS: &[Row] = &[
     iscsi_host("iscsi-host-4k-randread-32", BASE),
     iscsi_host("iscsi-host-4k-randwrite-32", writes(BASE)),
     iscsi_host("iscsi-host-128k-randread-8", LARGE),
+    attached("attach-nbdfuse-4k-randread-32", BASE, Server::NbdFuse, 2.0),
+    attached(
+        "attach-nbdfuse-4k-randwrite-32",
+        writes(BASE),
+        Server::NbdFuse,
+        2.0,
+    ),
+    attached("attach-loop-4k-randread-32", BASE, Server::LocalLoop, 0.20),
+    attached(
+        "attach-loop-4k-randwrite-32",
+        writes(BASE),
+        Server::LocalLoop,
+        0.20,
+    ),
     spdk(
         "spdk-host-4k-randread-32",
         Side {
@@ -421,6 +436,25 @@ const fn iscsi_host(name: &'static str, side: Side) -> Row {
     )
 }
 
+/// fio on a block device: our remote disk's, and another.
+const fn attached(name: &'static str, side: Side, other: Server, at_least: f64) -> Row {
+    let ours = Side {
+        server: Server::Attached,
+        client: Client::Fio,
+        ..side
+    };
+    let theirs = Side {
+        server: other,
+        ..ours
+    };
+    row(
+        name,
+        Group::Attach,
+        against(ours, theirs, Number::Iops),
+        Goal::AtLeast(at_least),
+    )
+}
+
 const fn spdk(name: &'static str, side: Side) -> Row {
     let both = Side {
         server: Server::Spdk,
@@ -448,6 +482,7 @@ impl Group {
             Self::Fair => "fair",
             Self::Many => "many",
             Self::Iscsi => "iscsi",
+            Self::Attach => "attach",
             Self::Spdk => "spdk",
         }
     }
@@ -481,6 +516,11 @@ impl Load {
             Self::Connections { .. } => asked.min(3),
             Self::Sides { .. } => asked,
         }
+    }
+
+    /// Whether threads of the kernel do what is measured: a loop device's work is theirs.
+    pub(super) fn is_the_kernels(self) -> bool {
+        matches!(self, Self::Sides { ours, .. } if ours.server.is_device())
     }
 
     /// Whether other programs change the figure: what a process itself used is counted, whoever else ran.

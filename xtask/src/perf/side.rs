@@ -5,7 +5,7 @@
 //! measured: a polling target left running takes half of the other's.
 
 use super::fabrix::Target;
-use super::{Programs, fio, iscsi, spdk};
+use super::{Programs, attach, fio, iscsi, spdk};
 use crate::process::{command, output};
 use serde_json::Value;
 
@@ -39,8 +39,21 @@ pub(super) enum Server {
     BareSockets,
     Tgt,
     Spdk,
+    /// A block device of this machine: ours attached over FUSE, served by ours over NVMe/TCP.
+    Attached,
+    /// Another: nbdfuse's, served by nbdkit.
+    NbdFuse,
+    /// And one that is a file in memory, with nothing but the kernel in between.
+    LocalLoop,
     /// The file is read where it lies.
     Nobody,
+}
+
+impl Server {
+    /// Whether what is asked is a block device that we have made, whose work threads of the kernel do.
+    pub(super) fn is_device(self) -> bool {
+        matches!(self, Self::Attached | Self::NbdFuse | Self::LocalLoop)
+    }
 }
 
 /// Who asks.
@@ -106,6 +119,7 @@ impl Side {
         match (self.server, self.client) {
             (Server::Spdk, _) | (_, Client::SpdkPerf) => spdk::Spdk::find().map(|_| ()),
             (Server::Tgt, _) => iscsi::need_tgt(),
+            (server, _) if server.is_device() => attach::need(server),
             (_, Client::IscsiPerf) => iscsi::need_iscsi_perf(),
             (_, Client::IscsiBench) => programs.reaches_iscsi(),
             (_, Client::Fio) => fio::need(),
@@ -127,6 +141,9 @@ impl Side {
                 super::fabrix::bench(&programs.fabrix, &disk, self, &runtime(seconds))
             }
             (Server::Nobody, _) => fio::measure(self, programs, seconds),
+            (Server::Attached | Server::NbdFuse | Server::LocalLoop, _) => {
+                attach::measure(self, programs, seconds)
+            }
             (Server::Tgt, _) => iscsi::measure_tgt(self, programs, seconds),
             (Server::Fabrix, Client::IscsiPerf) => iscsi::measure_ours(self, programs, seconds),
             (Server::Fabrix, Client::SpdkPerf) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fabrix_block::Device;
 use fabrix_rt::{Remote, TaskId};
 
-use crate::{BeginError, Tell, on_shard};
+use crate::{BeginError, Tell, on_shard, resize};
 use server::{Order, Server};
 
 /// A disk that is served as a file.
@@ -45,9 +45,12 @@ impl FuseFile {
         })
     }
 
-    /// The disk has another size. Whoever looks at the file from now on sees it.
-    pub fn resized(&self, disk: Arc<dyn Device>) {
-        let _it_is_over = self.remote.send(self.task, Box::new(Order::Resized(disk)));
+    /// The disk has another size. Whoever looks at the file when this has returned sees it.
+    ///
+    /// # Errors
+    /// The disk cannot be opened again, so its old size stays; or it is over.
+    pub fn resized(&self, disk: Arc<dyn Device>) -> Result<(), BeginError> {
+        resize((&self.remote, self.task), disk, Order::Resized)
     }
 
     /// From now on everything fails at once, what is in progress included: nobody waits for this disk any more.

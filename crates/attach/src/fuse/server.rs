@@ -1,25 +1,25 @@
-//! What the kernel asks of the file, and how its requests reach the disk.
+//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are answered `answers`.
 //!
 //! One message is waited for; when it has come, those behind it are taken at once until there is none. Answers leave
 //! together at the end of the turn, a read's data from where the disk has it.
 
 mod answers;
+mod disk;
 mod plan;
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use fabrix_block::{Device, Geometry, Payload, Request, Status, Submit};
+use fabrix_block::Device;
 use fabrix_proto::fuse::{self, Asked};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 
 use crate::job::Job;
 use crate::lane::Lane;
-use crate::{BeginError, Tell, Told};
-use plan::{Reply, plan};
+use crate::{BeginError, Resize, Tell, Told};
+use plan::Reply;
 
 const TAKE: u32 = 0;
 const GIVE: u32 = 1;
@@ -35,14 +35,10 @@ const BACKGROUND: u16 = 192;
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Messages taken at once: then others have their turn.
 const MESSAGES_AT_ONCE: usize = 64;
-/// Pieces of one request that a disk answers at once before others have their turn.
-const PIECES_AT_ONCE: usize = 32;
-/// How soon a busy disk is asked again, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// What is told to a server.
 pub(super) enum Order {
-    Resized(Arc<dyn Device>),
+    Resized(Resize),
     Fail,
 }
 
@@ -54,6 +50,16 @@ enum Work {
     AtDisk(Call),
     /// The disk was busy; a write's data is kept.
     Stalled(Call, Option<Buf>),
+}
+
+/// What a message leaves behind.
+enum Left {
+    /// Itself.
+    Message(Buf),
+    /// Nothing: its data is still needed.
+    Nothing,
+    /// The kernel has gone.
+    Kernel,
 }
 
 /// One request of the kernel.
@@ -71,8 +77,9 @@ pub(super) struct Server {
     lane: Lane,
     owner: (u32, u32),
     tell: Tell,
-    /// Where messages are received; None while the kernel has it.
+    /// Where messages are received; None while the kernel has it, or there is no memory for one.
     message: Option<Buf>,
+    has_no_memory: bool,
     transfer_bytes: u32,
     work: Vec<Work>,
     free: Vec<u16>,
@@ -110,6 +117,7 @@ impl Server {
             owner,
             tell,
             message: Some(message),
+            has_no_memory: false,
             transfer_bytes,
             work: (0..SLOTS).map(|_| Work::Nothing).collect(),
             free: (0..SLOTS).rev().collect(),
@@ -127,6 +135,13 @@ impl Server {
     fn await_message(&mut self, shard: &mut Shard) {
         if self.over || self.free.is_empty() {
             return;
+        }
+        if self.has_no_memory {
+            self.message = shard.take_buf(self.message_bytes());
+            self.has_no_memory = self.message.is_none();
+            if self.has_no_memory {
+                return self.arrange_retry(shard);
+            }
         }
         if let Some(buf) = self.message.take() {
             let bytes = buf.len();
@@ -148,8 +163,15 @@ impl Server {
         loop {
             match usize::try_from(result) {
                 Ok(bytes) => match self.message(shard, buf, bytes) {
-                    Some(back) => buf = back,
-                    None => return self.end(shard),
+                    Left::Message(back) => buf = back,
+                    Left::Nothing => match shard.take_buf(self.message_bytes()) {
+                        Some(fresh) => buf = fresh,
+                        None => {
+                            self.has_no_memory = true;
+                            return self.await_message(shard);
+                        }
+                    },
+                    Left::Kernel => return self.end(shard),
                 },
                 Err(_) if is_passing(-result) => {}
                 Err(_) => return self.end(shard),
@@ -169,10 +191,10 @@ impl Server {
         self.await_message(shard);
     }
 
-    /// Gives the buffer back, or another one in its place. None: no memory, or the end.
-    fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> Option<Buf> {
+    /// Carries out what the kernel asks, or begins to.
+    fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> Left {
         let Some((unique, asked)) = fuse::parse(&buf.bytes()[..bytes]) else {
-            return Some(buf);
+            return Left::Message(buf);
         };
         let geometry = self.lane.geometry().clone();
         match asked {
@@ -203,178 +225,19 @@ impl Server {
             Asked::StatFs => self.answer(shard, unique, &fuse::statfs(&self.facts(&geometry))),
             Asked::Close => self.answer(shard, unique, &[]),
             Asked::Unanswered => {}
-            Asked::Destroy => return None,
+            Asked::Destroy => return Left::Kernel,
             Asked::Unknown => self.refuse(shard, unique, errno::ENOSYS),
             Asked::Broken => self.refuse(shard, unique, errno::EINVAL),
             Asked::Read { .. } | Asked::Write { .. } | Asked::Sync | Asked::Zero { .. } => {
-                return self.io(shard, unique, asked, &geometry, buf);
+                let back = self.io(shard, unique, asked, &geometry, buf);
+                return back.map_or(Left::Nothing, Left::Message);
             }
         }
-        Some(buf)
-    }
-
-    /// What concerns the disk.
-    fn io(
-        &mut self,
-        shard: &mut Shard,
-        unique: u64,
-        asked: Asked,
-        geometry: &Geometry,
-        buf: Buf,
-    ) -> Option<Buf> {
-        let planned = if self.failing {
-            Err(errno::EIO)
-        } else {
-            plan(asked, geometry, self.transfer_bytes)
-        };
-        match planned {
-            Err(errno) => self.refuse(shard, unique, errno),
-            Ok(None) => self.answer(shard, unique, &[]),
-            Ok(Some((job, reply))) => {
-                let call = Call {
-                    unique,
-                    job,
-                    reply,
-                    answered: false,
-                };
-                let slot = self.free.pop()?; // no message is taken without a free slot
-                let data = match asked {
-                    Asked::Write { .. } => Some(buf),
-                    _ => return self.run(shard, slot, call, None).map_or(Some(buf), Some),
-                };
-                let back = self.run(shard, slot, call, data);
-                return back.or_else(|| shard.take_buf(self.message_bytes()));
-            }
-        }
-        Some(buf)
+        Left::Message(buf)
     }
 
     fn message_bytes(&self) -> usize {
         (self.transfer_bytes as usize + fuse::WRITE_HEAD_BYTES).max(fuse::MESSAGE_BYTES_MIN)
-    }
-
-    /// Goes on with a call until the disk takes its time, or it has ended. Gives the message back when its data is
-    /// needed no more.
-    fn run(
-        &mut self,
-        shard: &mut Shard,
-        slot: u16,
-        mut call: Call,
-        mut data: Option<Buf>,
-    ) -> Option<Buf> {
-        if !call.job.fits(&self.lane.geometry()) {
-            self.finish(shard, slot, &call, Status::OutOfRange, Loan::None);
-            return data;
-        }
-        for _ in 0..PIECES_AT_ONCE {
-            let (operation, lba, blocks) = call.job.next();
-            let payload = match &data {
-                _ if call.job.reads() => Payload::Lend,
-                Some(buf) if call.job.writes() => {
-                    let bytes = blocks as usize * self.lane.geometry().block_bytes as usize;
-                    Payload::Borrowed(&buf.bytes()[fuse::WRITE_HEAD_BYTES..][..bytes])
-                }
-                _ => Payload::None,
-            };
-            let token = self.token(DISK_SLOTS + u32::from(slot));
-            let request = Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token,
-            };
-            let (status, loan) = match self.lane.submit(shard, request) {
-                Submit::Done(status, loan) => (status, loan),
-                Submit::Pending => {
-                    self.work[usize::from(slot)] = Work::AtDisk(call);
-                    return data;
-                }
-                Submit::Busy(_) => {
-                    self.stalled += 1;
-                    self.arrange_retry(shard);
-                    let kept = if call.job.writes() { data.take() } else { None };
-                    self.work[usize::from(slot)] = Work::Stalled(call, kept);
-                    return data;
-                }
-            };
-            if let Some(status) = call.job.ended(status) {
-                self.finish(shard, slot, &call, status, loan);
-                return data;
-            }
-        }
-        self.stalled += 1;
-        self.arrange_retry(shard);
-        self.work[usize::from(slot)] = Work::Stalled(call, None);
-        data
-    }
-
-    fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot");
-        let work = std::mem::take(&mut self.work[usize::from(slot)]);
-        let Work::AtDisk(mut call) = work else {
-            return debug_assert!(false, "an ending for a slot that asked for none");
-        };
-        match call.job.ended(Status::from_result(completion.result)) {
-            Some(status) => self.finish(shard, slot, &call, status, completion.loan),
-            None => {
-                self.run(shard, slot, call, None);
-            }
-        }
-        self.leave_or_go_on(shard);
-    }
-
-    /// Asks the disk again for all that it was too busy for.
-    fn retry(&mut self, shard: &mut Shard) {
-        for slot in 0..SLOTS {
-            if self.stalled == 0 {
-                break;
-            }
-            let work = &mut self.work[usize::from(slot)];
-            if !matches!(work, Work::Stalled(..)) {
-                continue;
-            }
-            if let Work::Stalled(call, kept) = std::mem::take(work) {
-                self.stalled -= 1;
-                let before = self.stalled;
-                self.run(shard, slot, call, kept);
-                if self.stalled > before {
-                    break; // it is still busy
-                }
-            }
-        }
-        self.leave_or_go_on(shard);
-    }
-
-    fn arrange_retry(&mut self, shard: &mut Shard) {
-        if !self.retrying {
-            self.retrying = true;
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(self.token(RETRY), at);
-        }
-    }
-
-    /// Everything in progress is answered now, with an error.
-    fn fail(&mut self, shard: &mut Shard) {
-        self.failing = true;
-        for slot in 0..SLOTS {
-            let unique = match &mut self.work[usize::from(slot)] {
-                Work::AtDisk(call) if !call.answered => {
-                    call.answered = true;
-                    call.unique
-                }
-                Work::Stalled(call, _) => {
-                    let unique = call.unique;
-                    self.work[usize::from(slot)] = Work::Nothing;
-                    self.stalled -= 1;
-                    self.free.push(slot);
-                    unique
-                }
-                _ => continue,
-            };
-            self.refuse(shard, unique, errno::EIO);
-        }
-        self.leave_or_go_on(shard);
     }
 
     fn token(&self, slot: u32) -> Token {
@@ -431,8 +294,9 @@ impl Task for Server {
             return debug_assert!(false, "a server is told orders only");
         };
         match *order {
-            // A disk that cannot be opened again keeps its old size.
-            Order::Resized(disk) => drop(self.lane.replace(shard, disk)),
+            Order::Resized(Resize { disk, tell }) => {
+                let _nobody_waits = tell.send(self.lane.replace(shard, disk));
+            }
             Order::Fail => self.fail(shard),
         }
     }

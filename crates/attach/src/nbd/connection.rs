@@ -1,20 +1,21 @@
-//! One client: its requests become requests of the disk, and their endings its answers.
+//! One client, from its greeting to its end. How its requests become requests of the disk, and their endings its answers,
+//! is `disk`.
+
+mod disk;
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fabrix_block::{Payload, Request, Status, Submit};
 use fabrix_proto::Slot;
-use fabrix_proto::nbd::server::{Command, Event, Server};
-use fabrix_proto::nbd::spec::Error;
-use fabrix_rt::{Buf, Completion, Loan, Shard, Socket, Task, TaskId, TimerId, Token};
-use fabrix_transport::{Ended, Held, Stream, StreamSlots};
+use fabrix_proto::nbd::server::{Event, Server};
+use fabrix_rt::{Buf, Completion, Shard, Socket, Task, TaskId, TimerId, Token};
+use fabrix_transport::{Ended, Stream, StreamSlots};
 
 use super::{Common, News};
 use crate::Told;
-use crate::job::{Ask, Job};
+use crate::job::Job;
 
 const STREAM: StreamSlots = StreamSlots {
     receive: 0,
@@ -29,14 +30,8 @@ const DISK_SLOTS: u32 = 16;
 const SLOTS: u16 = 128;
 /// How long a client may take to say what it wants.
 const NEGOTIATION: Duration = Duration::from_secs(10);
-/// How soon a busy disk is asked again, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
-/// Writes that are not longer are handed to the disk where they were received.
-const INLINE_BYTES_MAX: u32 = 8 << 10;
 /// Events taken at once: then others have their turn.
 const EVENTS_AT_ONCE: usize = 128;
-/// Pieces of one request that a disk answers at once before others have their turn.
-const PIECES_AT_ONCE: usize = 32;
 
 /// What is in a slot.
 #[derive(Default)]
@@ -49,14 +44,6 @@ enum Work {
     AtDisk(Job),
     /// The disk was busy; a write's data is kept.
     Stalled(Job, Option<Buf>),
-}
-
-/// Where a write's data lies.
-enum Source {
-    None,
-    /// In the receive buffer; a buffer to keep it in, if it must be kept and one is there.
-    InPlace(Option<Buf>),
-    Kept(Buf),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,168 +159,6 @@ impl Connection {
         }
     }
 
-    fn command(
-        &mut self,
-        shard: &mut Shard,
-        slot: Slot,
-        command: Command,
-        offset: u64,
-        bytes: u32,
-    ) {
-        if bytes == 0 && command != Command::Flush {
-            let (machine, mut out) = self.stream.speak();
-            return machine.succeed_empty(slot, &mut out);
-        }
-        let ask = match command {
-            Command::Read => Ask::Read,
-            Command::Write { durable } => Ask::Write { durable },
-            Command::Flush => Ask::Flush,
-            Command::Trim { durable } => Ask::Trim { durable },
-            Command::WriteZeroes { may_trim, durable } => Ask::Zeroes {
-                deallocate: may_trim,
-                durable,
-            },
-        };
-        let block = u64::from(self.common.lane.geometry().block_bytes);
-        let job = Job::new(ask, offset / block, u64::from(bytes) / block);
-        if !job.writes() {
-            return self.run(shard, slot, job, Source::None);
-        }
-        if bytes > INLINE_BYTES_MAX
-            && let Some(buf) = shard.take_buf(bytes as usize)
-        {
-            self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
-        }
-        self.set(slot, Work::Receiving(job));
-    }
-
-    fn data(&mut self, shard: &mut Shard, slot: Slot) {
-        let source = match self.stream.release(slot) {
-            Held::Buf(buf, _) => Source::Kept(buf),
-            Held::Stayed(buf) => Source::InPlace(Some(buf)),
-            _ => Source::InPlace(None),
-        };
-        if let Work::Receiving(job) = self.take(slot) {
-            self.run(shard, slot, job, source);
-        }
-    }
-
-    /// Goes on with a job until the disk takes its time, or it has ended.
-    fn run(&mut self, shard: &mut Shard, slot: Slot, mut job: Job, source: Source) {
-        if !job.fits(&self.common.lane.geometry()) {
-            return self.finish(slot, job, Status::OutOfRange, Loan::None);
-        }
-        let mut source = source;
-        for _ in 0..PIECES_AT_ONCE {
-            let (operation, lba, blocks) = job.next();
-            let (payload, spare) = match std::mem::replace(&mut source, Source::None) {
-                _ if job.reads() => (Payload::Lend, None),
-                Source::None => (Payload::None, None),
-                Source::InPlace(spare) => (Payload::Borrowed(self.stream.in_place()), spare),
-                Source::Kept(buf) => (Payload::Owned(buf), None),
-            };
-            let request = Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token: Token {
-                    task: self.task,
-                    slot: DISK_SLOTS + u32::from(slot.0),
-                },
-            };
-            let (status, loan) = match self.common.lane.submit(shard, request) {
-                Submit::Done(status, loan) => (status, loan),
-                Submit::Pending => {
-                    self.at_disk += 1;
-                    return self.set(slot, Work::AtDisk(job));
-                }
-                Submit::Busy(request) => {
-                    let kept = keep(shard, request.payload, spare);
-                    return match kept {
-                        Ok(kept) => self.stall(slot, job, kept),
-                        Err(status) => self.finish(slot, job, status, Loan::None),
-                    };
-                }
-            };
-            if let Some(status) = job.ended(status) {
-                return self.finish(slot, job, status, loan);
-            }
-        }
-        self.stall(slot, job, None);
-    }
-
-    fn stall(&mut self, slot: Slot, job: Job, kept: Option<Buf>) {
-        self.stalled += 1;
-        self.set(slot, Work::Stalled(job, kept));
-    }
-
-    fn finish(&mut self, slot: Slot, job: Job, status: Status, loan: Loan) {
-        let error = error(status);
-        let held = match loan {
-            Loan::Lent(lent) => Held::Lent(lent),
-            Loan::Buf(buf) => Held::Buf(buf, 0),
-            _ => Held::Nothing,
-        };
-        let has_data = !matches!(held, Held::Nothing);
-        if job.reads() && has_data {
-            self.stream.hold(slot, held);
-        }
-        let (machine, mut out) = self.stream.speak();
-        match error {
-            None if job.reads() && has_data => machine.succeed(slot, 0, &mut out),
-            None if job.reads() => machine.fail(slot, Error::Io, &mut out),
-            None => machine.succeed_empty(slot, &mut out),
-            Some(error) => machine.fail(slot, error, &mut out),
-        }
-        self.stream.release(slot);
-    }
-
-    fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
-        let Work::AtDisk(mut job) = self.take(slot) else {
-            return debug_assert!(false, "an ending for a slot that asked for none");
-        };
-        self.at_disk -= 1;
-        match job.ended(Status::from_result(completion.result)) {
-            Some(status) => self.finish(slot, job, status, completion.loan),
-            None => self.run(shard, slot, job, Source::None),
-        }
-    }
-
-    /// Asks the disk again for all that it was too busy for.
-    fn retry(&mut self, shard: &mut Shard) {
-        for index in 0..SLOTS {
-            if self.stalled == 0 {
-                return;
-            }
-            let slot = Slot(index);
-            match self.take(slot) {
-                Work::Stalled(job, kept) => {
-                    self.stalled -= 1;
-                    let before = self.stalled;
-                    self.run(shard, slot, job, kept.map_or(Source::None, Source::Kept));
-                    if self.stalled > before {
-                        return; // it is still busy
-                    }
-                }
-                other => self.set(slot, other),
-            }
-        }
-    }
-
-    fn arrange_retry(&mut self, shard: &mut Shard) {
-        if self.stalled > 0 && !self.retrying {
-            self.retrying = true;
-            let token = Token {
-                task: self.task,
-                slot: RETRY,
-            };
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(token, at);
-        }
-    }
-
     fn ended(&mut self, shard: &mut Shard, ended: &Ended) {
         if let Ended::Violation(violation) = ended {
             (self.common.tell)(Told::Violation(violation.sentence().to_owned()));
@@ -440,40 +265,4 @@ impl Task for Connection {
             Err(_) => debug_assert!(false, "a client is told news only"),
         }
     }
-}
-
-/// Keeps a write's data while its disk is busy.
-fn keep(
-    shard: &mut Shard,
-    payload: Payload<'_>,
-    spare: Option<Buf>,
-) -> Result<Option<Buf>, Status> {
-    match payload {
-        Payload::Borrowed(bytes) => {
-            let buf = spare.or_else(|| shard.take_buf(bytes.len()));
-            let mut buf = buf.ok_or(Status::NotReady)?;
-            buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-            Ok(Some(buf))
-        }
-        Payload::Owned(buf) => Ok(Some(buf)),
-        Payload::None | Payload::Lend => Ok(None),
-    }
-}
-
-/// What a client is told of a status; None: it was carried out.
-fn error(status: Status) -> Option<Error> {
-    Some(match status {
-        Status::Ok => return None,
-        Status::OutOfRange => Error::Invalid,
-        Status::Unsupported => Error::NotSupported,
-        Status::ReadOnly => Error::NotPermitted,
-        Status::NoSpace => Error::NoSpace,
-        Status::NotReady
-        | Status::MediaRead
-        | Status::MediaWrite
-        | Status::CompareFailed
-        | Status::Aborted
-        | Status::Degraded
-        | Status::Internal => Error::Io,
-    })
 }

@@ -13,13 +13,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabrix_block::{Device, Geometry};
+use fabrix_block::{Device, Geometry, OpenError};
 use fabrix_proto::nbd::server::Export;
 use fabrix_rt::{Completion, Listener, Loan, Op, Remote, Shard, Socket, Task, TaskId, Token};
 
 use crate::job::trims;
 use crate::lane::Lane;
-use crate::{BeginError, Tell, Told, on_shard};
+use crate::{BeginError, Resize, Tell, Told, on_shard, resize};
 use connection::Connection;
 
 /// A disk that is served on a socket.
@@ -39,7 +39,7 @@ pub struct NbdPeers {
 
 /// What is told to a port.
 enum Order {
-    Resized(Arc<dyn Device>),
+    Resized(Resize),
     Close,
 }
 
@@ -72,11 +72,12 @@ impl NbdSocket {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// Clients that come from now on see this size; those that are there keep theirs.
-    pub fn resized(&self, device: Arc<dyn Device>) {
-        let _it_is_over = self
-            .remote
-            .send(self.task, Box::new(Order::Resized(device)));
+    /// Clients that come when this has returned see this size; those that are there keep theirs.
+    ///
+    /// # Errors
+    /// The disk cannot be opened again, so its old size stays; or it is over.
+    pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
+        resize((&self.remote, self.task), device, Order::Resized)
     }
 
     /// Takes no more clients and lets those that are there go; [`Told::Over`] follows.
@@ -108,11 +109,14 @@ impl NbdPeers {
         })
     }
 
-    /// The disk has another size.
-    pub fn resized(&self, device: Arc<dyn Device>) {
-        let _it_is_over = self
-            .remote
-            .send(self.task, Box::new(Order::Resized(device)));
+    /// The disk has another size, which is served when this has returned.
+    ///
+    /// # Errors
+    /// The disk cannot be opened again, so its old size stays; or it is over.
+    pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
+        resize((&self.remote, self.task), device, Order::Resized)?;
+        // What the other ends' tasks were told of it lies before this in the mailbox.
+        on_shard(&self.remote, |_| ())
     }
 }
 
@@ -245,16 +249,15 @@ impl Port {
     }
 
     /// Whoever is connected keeps the size that he was told, but for the kernel, which takes another one.
-    fn resized(&self, shard: &mut Shard, device: Arc<dyn Device>) {
+    fn resized(&self, shard: &mut Shard, device: Arc<dyn Device>) -> Result<(), OpenError> {
         let fresh = export(&*device);
         let bytes = fresh.bytes;
-        if self.common.lane.replace(shard, device).is_err() {
-            return;
-        }
+        self.common.lane.replace(shard, device)?;
         self.common.export.replace(fresh);
         if self.listener.is_none() {
             self.common.tell_clients(shard, || News::Resized(bytes));
         }
+        Ok(())
     }
 }
 
@@ -288,7 +291,9 @@ impl Task for Port {
             return debug_assert!(false, "a port is told orders only");
         };
         match *order {
-            Order::Resized(device) => self.resized(shard, device),
+            Order::Resized(Resize { disk, tell }) => {
+                let _nobody_waits = tell.send(self.resized(shard, disk));
+            }
             Order::Close => {
                 self.listener.iter().for_each(Listener::shutdown);
                 self.common.closing.set(true);

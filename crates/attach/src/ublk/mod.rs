@@ -7,18 +7,20 @@
 //! A device outlives the process that serves it: its users wait, and whoever takes it over is asked again what the dead
 //! one had not answered. So each device carries a mark, made of its name, by which its own is found again.
 
+mod control;
+mod request;
 mod server;
 #[cfg(test)]
 mod tests;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::ublk::spec::{self, DeviceInfo, Facts, Parameters};
@@ -27,6 +29,7 @@ use fabrix_rt::{Engine, Remote, TaskId, errno};
 
 use crate::job::trims;
 use crate::{BeginError, Tell, on_shard};
+use control::{control, features, no_driver, ours, recover, remove, said};
 use server::{Begin, Order, Server};
 
 /// Requests in progress.
@@ -236,24 +239,6 @@ impl UblkDisk {
     }
 }
 
-/// Stops and deletes a device. What was deleted meanwhile is deleted. `close` lets go of what we hold of it ourselves,
-/// for a kernel that cannot delete it before.
-fn remove(control: &mut Control, number: u32, close: impl FnOnce()) -> io::Result<()> {
-    let gone = |error: &io::Error| error.raw_os_error() == Some(errno::ENODEV);
-    let done = |result: io::Result<u32>| match result {
-        Err(error) if !gone(&error) => Err(error),
-        _ => Ok(()),
-    };
-    done(control.ask(spec::STOP_DEV, number, 0, &mut []))?;
-    match control.ask(spec::DEL_DEV_ASYNC, number, 0, &mut []) {
-        Err(error) if error.raw_os_error() == Some(errno::EOPNOTSUPP) => {
-            close();
-            done(control.ask(spec::DEL_DEV, number, 0, &mut []))
-        }
-        deleted => done(deleted),
-    }
-}
-
 /// Tells a fresh device what it is, serves it, and lets users see it.
 fn start(
     control: &mut Control,
@@ -271,26 +256,6 @@ fn start(
         let started = control.ask(spec::START_DEV, info.number, server, &mut []);
         started.map(drop).map_err(|error| said(&path, &error))
     })
-}
-
-/// Waits until the kernel has cleared up after a dead process, and announces another one.
-fn recover(control: &mut Control, info: &DeviceInfo, path: &Path) -> Result<(), BeginError> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match control.ask(spec::START_USER_RECOVERY, info.number, 0, &mut []) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < until => {
-                std::thread::sleep(LOOK_EVERY);
-            }
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                return Err(BeginError(format!(
-                    "{} cannot be taken over: another process serves it",
-                    path.display()
-                )));
-            }
-            Err(error) => return Err(said(path, &error)),
-        }
-    }
 }
 
 /// Serves a device on the shard; `go` tells the driver that it may ask.
@@ -340,54 +305,6 @@ fn serve(
     })
 }
 
-fn control() -> Result<Control, BeginError> {
-    Control::open(Path::new(spec::CONTROL_PATH)).map_err(|error| no_driver(&error))
-}
-
-fn no_driver(error: &io::Error) -> BeginError {
-    let fix = match error.kind() {
-        ErrorKind::NotFound => {
-            "load the module ublk_drv (Linux 6.5 or later with CONFIG_BLK_DEV_UBLK), or hand the device into the \
-             container"
-        }
-        ErrorKind::PermissionDenied => "it takes root, with CAP_SYS_ADMIN",
-        _ => "the kernel does not let us",
-    };
-    BeginError(format!("{}: {error}: {fix}", spec::CONTROL_PATH))
-}
-
-fn features(control: &mut Control) -> Result<u64, BeginError> {
-    let mut features = [0; size_of::<u64>()];
-    let asked = control.ask(spec::GET_FEATURES, 0, 0, &mut features);
-    let features = u64::from_ne_bytes(features);
-    match asked {
-        Ok(_) if features & NEEDED == NEEDED => Ok(features),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            Err(said(Path::new(spec::CONTROL_PATH), &error))
-        }
-        _ => Err(BeginError(
-            "the ublk of this kernel is too old: that of Linux 6.5 is needed".to_owned(),
-        )),
-    }
-}
-
-/// The device at `path`, if it was made with this mark.
-fn ours(control: &mut Control, path: &Path, mark: u64) -> Result<DeviceInfo, BeginError> {
-    let number = path
-        .to_str()
-        .and_then(|path| path.strip_prefix(BLOCK_DEVICE));
-    let number = number.and_then(|number| number.parse::<u32>().ok());
-    let number = number.ok_or_else(|| BeginError("it is no ublk device".to_owned()))?;
-    let mut bytes = [0; DeviceInfo::BYTES];
-    let asked = control.ask(spec::GET_DEV_INFO, number, 0, &mut bytes);
-    asked.map_err(|error| said(path, &error))?;
-    let info = DeviceInfo::parse(bytes);
-    if info.mark != mark {
-        return Err(BeginError("it belongs to another program now".to_owned()));
-    }
-    Ok(info)
-}
-
 /// What users of the device are told of a disk.
 fn facts(geometry: &Geometry) -> Result<Facts, BeginError> {
     let transfer = geometry.max_transfer_bytes.min(TRANSFER_BYTES_MAX);
@@ -409,10 +326,6 @@ fn facts(geometry: &Geometry) -> Result<Facts, BeginError> {
 
 fn block_device(number: u32) -> PathBuf {
     PathBuf::from(format!("{BLOCK_DEVICE}{number}"))
-}
-
-fn said(path: &Path, error: &io::Error) -> BeginError {
-    BeginError(format!("{}: {error}", path.display()))
 }
 
 const BLOCK_DEVICE: &str = "/dev/ublkb";

@@ -14,14 +14,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use fabrix_block::{Device, Geometry, Operation, Payload, Request, Status, Submit};
+use fabrix_block::{Device, Operation, Payload, Request, Status, Submit};
 use fabrix_proto::ublk::queue::{Came, Command, Queue};
-use fabrix_proto::ublk::spec::{self, Asked, Descriptor};
+use fabrix_proto::ublk::spec::{self, Descriptor};
 use fabrix_rt::device::{DevicePages, page_bytes};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 
-use super::super::job::{Ask, Job, errno_of, trims};
-use super::super::lane::Lane;
+use super::request::{Call, plan};
+use crate::job::errno_of;
+use crate::lane::Lane;
 use crate::{BeginError, Tell, Told};
 
 /// Slots: the commands of the tags, the endings of the disk for them, and the timer.
@@ -61,13 +62,6 @@ enum Work {
     AtDisk(Call),
     /// The disk was busy; a write's data is kept.
     Stalled(Call, Option<Buf>),
-}
-
-/// One request of the kernel.
-struct Call {
-    job: Job,
-    /// What is moved, and what the kernel is told was moved.
-    bytes: u32,
 }
 
 /// The character device, as long as the driver wants anything of us.
@@ -374,49 +368,4 @@ impl Task for Server {
             Order::Fail => self.fail(shard),
         }
     }
-}
-
-/// What a request means for the disk; None: nothing is to be done. An error is an errno.
-fn plan(
-    descriptor: &Descriptor,
-    geometry: &Geometry,
-    transfer_bytes: u32,
-) -> Result<Option<Call>, i32> {
-    let ask = match descriptor.asked() {
-        Asked::Read => Ask::Read,
-        Asked::Write { durable } => Ask::Write { durable },
-        Asked::Flush => Ask::Flush,
-        Asked::Discard => Ask::Trim { durable: false },
-        Asked::WriteZeroes {
-            deallocate,
-            durable,
-        } => Ask::Zeroes {
-            deallocate: deallocate && trims(geometry),
-            durable,
-        },
-        Asked::Unknown => return Err(errno::EOPNOTSUPP),
-    };
-    if ask == Ask::Flush {
-        let job = Job::new(ask, 0, 0);
-        return Ok(Some(Call { job, bytes: 0 }));
-    }
-    if geometry.read_only && ask != Ask::Read {
-        return Err(errno::EROFS);
-    }
-    let (offset, bytes) = descriptor.range().ok_or(errno::EINVAL)?;
-    let block = u64::from(geometry.block_bytes);
-    if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
-        return Err(errno::EINVAL);
-    }
-    let moves = matches!(ask, Ask::Read | Ask::Write { .. });
-    if moves && bytes > u64::from(transfer_bytes) {
-        return Err(errno::EINVAL);
-    }
-    if bytes == 0 {
-        return Ok(None);
-    }
-    let job = Job::new(ask, offset / block, bytes / block);
-    let moved = if moves { bytes } else { 0 };
-    let bytes = u32::try_from(moved).map_err(|_| errno::EINVAL)?;
-    Ok(Some(Call { job, bytes }))
 }

@@ -9,10 +9,14 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fabrix_block::ram::RamDisk;
-use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, Request, Submit};
+use fabrix_block::{
+    Channel, Device, Geometry, Identity, OpenError, Operation, Payload, Request, Submit,
+};
 use fabrix_proto::ublk::spec;
+use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::driver::{Driver, Ending, Submission, Until};
 use fabrix_rt::{
     Completion, HugePages, Loan, Nanos, Op, Shard, ShardConfig, TaskId, Token, Wait, errno,
@@ -20,6 +24,10 @@ use fabrix_rt::{
 
 use super::server::{Begin, Order, Server};
 use crate::Told;
+
+/// The only one of this crate's own tests.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const DEPTH: u16 = 4;
 const TRANSFER_BYTES: u32 = 64 << 10;
@@ -63,8 +71,11 @@ impl Driver for FakeDriver {
                 "one command for a tag"
             );
         }
-        for (tag, result) in std::mem::take(&mut kernel.ending) {
-            let token = kernel.waiting.remove(&tag).expect("its command waits");
+        let Kernel {
+            waiting, ending, ..
+        } = &mut *kernel;
+        for (tag, result) in ending.drain(..) {
+            let token = waiting.remove(&tag).expect("its command waits");
             let loan = Loan::None;
             endings.push((token, Completion { result, loan }));
         }
@@ -287,14 +298,38 @@ fn a_refused_command_is_remembered() {
     assert_eq!(bench.told.try_recv(), Ok(Told::Over));
 }
 
+#[test]
+fn a_disk_of_another_size_is_served_to_its_new_end() {
+    let mut bench = Bench::ram(small());
+    assert_eq!(bench.ask(0, READ, 2047, 1), Some(512));
+    assert_eq!(bench.ask(0, READ, 2048, 1), Some(-errno::EINVAL));
+    for blocks in [4096, 1024] {
+        let identity = Identity::derive("ram", "ram", "RAM");
+        let disk = RamDisk::new(Geometry::new(512, blocks), HugePages::No, identity);
+        let order = Box::new(Order::Resized(disk.expect("memory")));
+        assert!(bench.shard.remote().send(bench.task, order).is_ok());
+        bench.turn();
+        assert_eq!(bench.ask(0, READ, blocks - 1, 1), Some(512));
+        assert_eq!(bench.ask(0, READ, blocks, 1), Some(-errno::EINVAL));
+    }
+}
+
 /// A disk that takes its time: until the test says so.
 struct Slow {
     geometry: Geometry,
     identity: Identity,
-    asked: Arc<Mutex<Vec<Token>>>,
+    asked: Arc<Mutex<Vec<AtDisk>>>,
 }
 
-struct SlowChannel(Arc<Mutex<Vec<Token>>>);
+/// What it was asked, with the first byte of a write.
+#[derive(Clone, Copy)]
+struct AtDisk {
+    token: Token,
+    operation: Operation,
+    byte: Option<u8>,
+}
+
+struct SlowChannel(Arc<Mutex<Vec<AtDisk>>>);
 
 impl Device for Slow {
     fn geometry(&self) -> &Geometry {
@@ -316,12 +351,19 @@ impl Channel for SlowChannel {
         if asked.len() == 2 {
             return Submit::Busy(request);
         }
-        asked.push(request.token);
+        asked.push(AtDisk {
+            token: request.token,
+            operation: request.operation,
+            byte: match &request.payload {
+                Payload::Owned(data) => data.bytes().first().copied(),
+                _ => None,
+            },
+        });
         Submit::Pending
     }
 }
 
-fn slow() -> (Bench, Arc<Mutex<Vec<Token>>>) {
+fn slow() -> (Bench, Arc<Mutex<Vec<AtDisk>>>) {
     let asked = Arc::default();
     let disk = Slow {
         geometry: small(),
@@ -345,26 +387,42 @@ fn a_disk_that_takes_its_time_answers_the_tag_that_asked() {
     let (mut bench, asked) = slow();
     assert_eq!(bench.ask(0, WRITE, 0, 8), None);
     assert_eq!(bench.ask(2, WRITE, 8, 1), None);
-    let tokens = asked.lock().expect("nobody panics with it").clone();
-    written(&mut bench, tokens[1]);
-    written(&mut bench, tokens[0]);
+    let at_disk = asked.lock().expect("nobody panics with it").clone();
+    written(&mut bench, at_disk[1].token);
+    written(&mut bench, at_disk[0].token);
     assert_eq!(bench.kernel.borrow().answers, [(2, 512), (0, 4096)]);
+}
+
+#[test]
+fn a_disk_that_gives_no_space_back_is_not_asked_to() {
+    let (mut bench, asked) = slow();
+    assert_eq!(bench.ask(0, ZEROES, 0, 8), None);
+    let at_disk = asked.lock().expect("nobody panics with it")[0];
+    let zeroes = Operation::WriteZeroes {
+        deallocate: false,
+        durable: false,
+    };
+    assert_eq!(at_disk.operation, zeroes);
+    assert_eq!(bench.ask(1, ZEROES, 0, 0), Some(0), "of nothing");
 }
 
 #[test]
 fn a_busy_disk_is_asked_again_with_the_same_data() {
     let (mut bench, asked) = slow();
-    for tag in 0..3 {
+    for (tag, byte) in (0..3).zip([7, 8, 9]) {
+        bench.put(tag, &[byte; 4096]);
         assert_eq!(bench.ask(tag, WRITE, 0, 8), None);
+        bench.put(tag, &[0; 4096]);
     }
     let first = asked.lock().expect("nobody panics with it").remove(0);
-    written(&mut bench, first);
+    written(&mut bench, first.token);
     // The timer of the retry: it comes by itself, however long that takes on a busy machine.
     while asked.lock().expect("nobody panics with it").len() < 2 {
         bench.shard.turn(Wait::Never);
     }
     let last = asked.lock().expect("nobody panics with it")[1];
-    written(&mut bench, last);
+    assert_eq!((first.byte, last.byte), (Some(7), Some(9)));
+    written(&mut bench, last.token);
     assert_eq!(bench.kernel.borrow().answers, [(0, 4096), (2, 4096)]);
 }
 
@@ -388,17 +446,51 @@ fn by_force_everything_fails_at_once_and_the_end_waits_for_the_disk_alone() {
         Some(-errno::EIO),
         "and so does what comes"
     );
+    // What the disk had no room for is not brought to it any more, though it has room now and the timer goes off.
+    let at_disk = std::mem::take(&mut *asked.lock().expect("nobody panics with it"));
+    let until = Instant::now() + Duration::from_millis(20);
+    while Instant::now() < until {
+        bench.turn();
+    }
+    assert!(asked.lock().expect("nobody panics with it").is_empty());
     bench.stop();
     assert_eq!(bench.closed.try_recv(), Ok(()));
     assert!(
         bench.told.try_recv().is_err(),
         "the disk still has two requests"
     );
-    let tokens = asked.lock().expect("nobody panics with it").clone();
-    for token in tokens {
-        written(&mut bench, token);
+    for at_disk in at_disk {
+        written(&mut bench, at_disk.token);
     }
     assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+}
+
+#[test]
+fn nothing_is_allocated_for_a_request() {
+    let mut bench = Bench::ram(small());
+    bench.put(0, &[7; 8192]);
+    let at_once = allocations_of(allocations, || {
+        for _ in 0..100 {
+            assert_eq!(bench.ask(0, WRITE, 100, 16), Some(8192));
+            assert_eq!(bench.ask(3, READ, 104, 8), Some(4096));
+            assert_eq!(bench.ask(1, FLUSH, 0, 0), Some(0));
+            bench.kernel.borrow_mut().answers.clear();
+        }
+    });
+    assert_eq!(at_once, 0, "allocations for 300 requests");
+    let (mut bench, asked) = slow();
+    let later = allocations_of(allocations, || {
+        for _ in 0..100 {
+            assert_eq!(bench.ask(0, WRITE, 0, 8), None);
+            let first = asked.lock().expect("nobody panics with it").remove(0);
+            written(&mut bench, first.token);
+            bench.kernel.borrow_mut().answers.clear();
+        }
+    });
+    assert_eq!(
+        later, 0,
+        "allocations for 100 requests that took their time"
+    );
 }
 
 #[test]

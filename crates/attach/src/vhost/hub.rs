@@ -13,6 +13,7 @@ use fabrix_proto::virtio::blk::ID_BYTES;
 use fabrix_proto::virtio::vhost_user::{QUEUES_MAX, Start};
 use fabrix_rt::{Completion, File, Loan, Shard, Task, TaskId, Token, descriptors};
 
+use super::inflight::Inflight;
 use super::memory::GuestMemory;
 use super::ring::Ring;
 use crate::lane::Lane;
@@ -23,6 +24,8 @@ pub(super) enum Order {
     /// A connection begins. Who breaks the rules is cut off at this socket.
     Join(UnixStream),
     Memory(Arc<GuestMemory>),
+    /// What is in progress is recorded here, in queues that begin from now on.
+    Inflight(Arc<Inflight>),
     Start(usize, Start, std::fs::File),
     Stop(usize),
     Enable(usize, bool),
@@ -54,6 +57,7 @@ pub(super) struct Common {
     pub(super) lane: Lane,
     hub: TaskId,
     memory: RefCell<Option<Arc<GuestMemory>>>,
+    inflight: RefCell<Option<Arc<Inflight>>>,
     calls: RefCell<[Option<File>; QUEUES_MAX]>,
     identity: [u8; ID_BYTES],
     writeback: Cell<bool>,
@@ -72,6 +76,10 @@ pub(super) struct Common {
 impl Common {
     pub(super) fn memory(&self) -> Option<Arc<GuestMemory>> {
         self.memory.borrow().clone()
+    }
+
+    pub(super) fn inflight(&self) -> Option<Arc<Inflight>> {
+        self.inflight.borrow().clone()
     }
 
     pub(super) fn identity(&self) -> &[u8; ID_BYTES] {
@@ -149,6 +157,7 @@ impl Hub {
                 lane,
                 hub: task,
                 memory: RefCell::new(None),
+                inflight: RefCell::new(None),
                 calls: RefCell::default(),
                 identity,
                 writeback: Cell::new(true),
@@ -183,6 +192,7 @@ impl Hub {
                 common.socket.replace(Some(socket));
             }
             Order::Memory(memory) => drop(common.memory.replace(Some(memory))),
+            Order::Inflight(record) => drop(common.inflight.replace(Some(record))),
             Order::Start(index, start, kick) => {
                 let begun = Ring::begin(shard, common, index, &start, kick)?;
                 self.rings[index] = Some(begun);
@@ -195,6 +205,10 @@ impl Hub {
             }
             Order::Call(index, counter) => {
                 common.calls.borrow_mut()[index] = counter.map(File::from);
+                // Whoever gave something back last may have died before it called.
+                if self.rings[index].is_some() {
+                    common.call(index);
+                }
             }
             Order::Writeback(on) => common.writeback.set(on),
             Order::Leave => self.leave(shard),
@@ -223,6 +237,7 @@ impl Hub {
         let common = &self.common;
         common.calls.replace(Default::default());
         drop(common.memory.take());
+        drop(common.inflight.take());
         drop(common.socket.take());
         common.writeback.set(true);
         common.is_broken.set(false);

@@ -4,6 +4,7 @@
 //! (`hub`, `ring`). Two guests at once on one disk would destroy it, so a second one is turned away.
 
 mod hub;
+mod inflight;
 mod memory;
 mod request;
 mod ring;
@@ -19,9 +20,9 @@ use std::time::Duration;
 
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::virtio::blk::Facts;
-use fabrix_proto::virtio::vhost_user::QUEUES_MAX;
+use fabrix_proto::virtio::vhost_user::{QUEUES_MAX, config_changed};
 use fabrix_rt::net::is_over;
-use fabrix_rt::{Listener, Remote, TaskId};
+use fabrix_rt::{Listener, Remote, TaskId, descriptors};
 
 use crate::job::trims;
 use crate::{BeginError, Tell, Told, on_shard};
@@ -40,6 +41,8 @@ pub struct VhostSocket {
 struct Desk {
     remote: Remote,
     hub: TaskId,
+    /// By what requests in progress are told from those of other disks.
+    disk: inflight::Disk,
     state: Mutex<State>,
     /// Told when a monitor has left.
     left: Condvar,
@@ -49,6 +52,8 @@ struct Desk {
 struct State {
     facts: Facts,
     connected: Option<UnixStream>,
+    /// Where the monitor that is connected hears of changes, if it wants to. Writing there does not wait.
+    channel: Option<UnixStream>,
     closing: bool,
 }
 
@@ -70,13 +75,16 @@ impl VhostSocket {
         let facts = facts(device.geometry());
         let of_shard = Arc::clone(&tell);
         let told: Tell = Box::new(move |told| lock(&of_shard)(told));
+        let disk = inflight::of(device.identity());
         let hub = on_shard(remote, move |shard| Hub::open(shard, device, told))??;
         let desk = Arc::new(Desk {
             remote: remote.clone(),
             hub,
+            disk,
             state: Mutex::new(State {
                 facts,
                 connected: None,
+                channel: None,
                 closing: false,
             }),
             left: Condvar::new(),
@@ -97,10 +105,21 @@ impl VhostSocket {
         self.desk.state().connected.is_some()
     }
 
-    /// The disk has another size: whoever connects from now on sees it.
-    pub fn resized(&self, device: Arc<dyn Device>) {
-        self.desk.state().facts = facts(device.geometry());
-        let _it_keeps_its_size = self.desk.ask(Order::Resized(device));
+    /// Goes on with the same disk in another size, and tells the machine that has it, if its monitor wants to hear.
+    ///
+    /// # Errors
+    /// The disk cannot be opened in its new size: it keeps the old one.
+    pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
+        let facts = facts(device.geometry());
+        let taken = self.desk.ask(Order::Resized(device));
+        taken.map_err(|Cut(sentence)| BeginError(sentence))?;
+        let mut state = self.desk.state();
+        state.facts = facts;
+        if let Some(channel) = &state.channel {
+            // One that is full is not read: what lies there says the same.
+            let _told_already = descriptors::send(channel, &config_changed(), &[]);
+        }
+        Ok(())
     }
 
     /// Takes no more machines and cuts off the one that is there; [`Told::Over`] follows.
@@ -130,6 +149,23 @@ impl Desk {
         self.remote.send(self.hub, asked).map_err(|_| lost())?;
         let done = answered.recv().map_err(|_| lost())?;
         done.map_err(|sentence| Cut(sentence.to_owned()))
+    }
+
+    /// Whoever is connected is told of changes at this socket.
+    fn tell_at(&self, channel: UnixStream) -> io::Result<()> {
+        // What is no socket has no other end.
+        channel.peer_addr()?;
+        channel.set_nonblocking(true)?;
+        self.state().channel = Some(channel);
+        Ok(())
+    }
+
+    /// Nobody is connected any more.
+    fn vacate(&self) {
+        let mut state = self.state();
+        (state.connected, state.channel) = (None, None);
+        drop(state);
+        self.left.notify_all();
     }
 
     /// Waits until who has gone has left nothing behind. None: somebody is there, or it is over.
@@ -176,21 +212,19 @@ fn welcome(stream: UnixStream, desk: &Arc<Desk>, tell: &SharedTell) {
     let (Ok(to_cut), Ok(to_end)) = (stream.try_clone(), stream.try_clone()) else {
         return turned_away("no descriptor is free for it");
     };
-    let facts = state.facts;
     state.connected = Some(to_end);
     drop(state);
     let (of_thread, told) = (Arc::clone(desk), Arc::clone(tell));
     let spawned = thread::Builder::new()
         .name("vhost-user guest".to_owned())
         .spawn(move || {
-            if let Err(Cut(sentence)) = serve(&stream, to_cut, &of_thread, &facts) {
+            if let Err(Cut(sentence)) = serve(&stream, to_cut, &of_thread) {
                 lock(&told)(Told::Violation(sentence));
             }
-            of_thread.state().connected = None;
-            of_thread.left.notify_all();
+            of_thread.vacate();
         });
     if spawned.is_err() {
-        desk.state().connected = None;
+        desk.vacate();
         turned_away("no thread is to be had for it");
     }
 }

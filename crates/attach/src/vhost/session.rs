@@ -4,33 +4,30 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use fabrix_proto::Violation;
-use fabrix_proto::virtio::blk;
-use fabrix_proto::virtio::feature;
 use fabrix_proto::virtio::vhost_user::{
-    BODY_BYTES_MAX, DESCRIPTORS_MAX, Event, HEAD_BYTES, Session,
+    BODY_BYTES_MAX, DESCRIPTORS_MAX, Event, HEAD_BYTES, Record, Region, Session,
 };
+use fabrix_proto::virtio::{Broken, blk, feature};
+use fabrix_rt::SharedMemory;
 use fabrix_rt::descriptors::{self, counter};
 use zerocopy::IntoBytes;
 
 use super::Desk;
 use super::hub::Order;
+use super::inflight::Inflight;
 use super::memory::GuestMemory;
 
 /// Why a connection ended before its time: a sentence for the log.
 pub(super) struct Cut(pub(super) String);
 
 /// Serves one monitor until it leaves; then nothing of its guest is left on the shard. `to_cut` is the same stream.
-pub(super) fn serve(
-    stream: &UnixStream,
-    to_cut: UnixStream,
-    desk: &Desk,
-    facts: &blk::Facts,
-) -> Result<(), Cut> {
+pub(super) fn serve(stream: &UnixStream, to_cut: UnixStream, desk: &Desk) -> Result<(), Cut> {
+    let facts = desk.state().facts;
     let offered = facts.features()
         | feature::VERSION_1
         | feature::INDIRECT_DESCRIPTORS
@@ -75,6 +72,9 @@ impl Connection<'_> {
         if bytes > 0 && !read(self.stream, &mut body[..bytes], &mut files)? {
             return Err(Cut::from(io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
+        // The disk may have another size since the last message.
+        let facts = self.desk.state().facts;
+        self.session.describe(facts.config().as_bytes());
         let event = self.session.message(&head, &body[..bytes], files.len())?;
         let answer = match self.carry_out(event, files)? {
             Some(answer) => Some(answer),
@@ -84,6 +84,31 @@ impl Connection<'_> {
             (&*self.stream).write_all(&answer)?;
         }
         Ok(true)
+    }
+
+    /// Sends an answer with a file beside it.
+    fn answer_with(&self, answer: &[u8], file: &File) -> Result<(), Cut> {
+        let sent = descriptors::send(self.stream, answer, &[file.as_fd()])?;
+        Ok((&*self.stream).write_all(&answer[sent..])?)
+    }
+
+    /// Takes over the record of what is in progress, which outlives this process.
+    fn record(&self, record: &Record, files: Vec<OwnedFd>) -> Result<(), Cut> {
+        // Its addresses are places in it.
+        let all = Region {
+            guest: 0,
+            bytes: record.bytes,
+            user: 0,
+            offset: record.offset,
+        };
+        let mapped = GuestMemory::map(&[all], files);
+        let memory =
+            mapped.map_err(|error| Cut(format!("the record of requests in progress: {error}")))?;
+        let shape = record.shape;
+        let record = Inflight::open(memory, shape, &self.desk.disk);
+        let record = record.map_err(|Broken(sentence)| Cut(sentence.to_owned()))?;
+        let record = Arc::new(record);
+        self.desk.ask(Order::Inflight(record)).map(drop)
     }
 
     /// Does what a message asks for; some have an answer of their own.
@@ -116,6 +141,17 @@ impl Connection<'_> {
             Event::Writeback => {
                 self.desk.ask(Order::Writeback(self.is_writeback()))?;
             }
+            Event::Channel => {
+                let channel = files.into_iter().next().map(UnixStream::from);
+                let heard = channel.map_or(Ok(()), |channel| self.desk.tell_at(channel));
+                heard.map_err(|error| Cut(format!("where changes are to be told: {error}")))?;
+            }
+            Event::NewRecord(bytes, answer) => {
+                let made = SharedMemory::new_file(bytes);
+                let file = made.map_err(|error| Cut(format!("no record can be made: {error}")))?;
+                self.answer_with(&answer, &file)?;
+            }
+            Event::Record(record) => self.record(&record, files)?,
         }
         Ok(None)
     }

@@ -1,12 +1,18 @@
 //! Reads the text of a disk. Only what the grammar of [`super`] allows is let through; every error is one
 //! sentence that begins with the disk it is about, so that in an array of arrays the wrong member is named.
+//!
+//! Here are the kinds of disks; `parse/remote.rs` reads addresses, `parse/options.rs` what stands behind, and
+//! `parse/inject.rs` the faults that can be asked for.
 
-use std::net::Ipv6Addr;
-use std::time::Duration;
+mod inject;
+mod options;
+mod remote;
 
+use self::options::{Options, unescape};
+use self::remote::remote;
 use super::{
-    Account, CHUNK_BYTES, Common, DEFAULT_CHUNK_BYTES, DURATION_UNITS, Disk, Effect, Inject,
-    MEMBERS_MAX, On, Remote, Spec, SpecError, is_plain_path, parse_size, without_secrets,
+    CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path,
+    parse_size, without_secrets,
 };
 
 pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
@@ -179,331 +185,12 @@ fn chunk(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("chunk `{text}` is not a power of two from 4k to 16M"))
 }
 
-fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec, String> {
-    if !is_scheme(scheme) {
-        return Err(format!("`{scheme}` is not a protocol; write {KINDS}"));
-    }
-    let (address, query) = address.split_once('?').unwrap_or((address, ""));
-    let mut options = Options::read(rest)?;
-    options.read_query(query)?;
-    let (authority, path) = address.split_once('/').unwrap_or((address, ""));
-    let (account, authority) = account(scheme, authority)?;
-    let (host, port) = host_and_port(authority)?;
-    let (nqn, nsid) = path.split_once('/').unwrap_or((path, ""));
-    let nqn = if nqn.is_empty() {
-        None
-    } else {
-        Some(percent_decode(nqn)?)
-    };
-    if nqn.is_none() && !nsid.is_empty() {
-        return Err(format!(
-            "`/{path}` has a number and no name; write /NAME/NUMBER"
-        ));
-    }
-    let nsid = if nsid.is_empty() {
-        None
-    } else {
-        Some(namespace(scheme, nsid)?)
-    };
-    let common = options.take_common(false)?;
-    let options = options.rest()?;
-    let remote = Remote {
-        scheme: scheme.to_ascii_lowercase(),
-        account,
-        host,
-        port,
-        nqn,
-        nsid,
-        options,
-    };
-    Ok(Spec {
-        disk: Disk::Remote(remote),
-        common,
-    })
-}
-
-/// `USER%SECRET@`, as libiscsi writes it, where a protocol has it; what is left is the machine.
-fn account<'a>(scheme: &str, authority: &'a str) -> Result<(Option<Account>, &'a str), String> {
-    let Some((account, machine)) = authority.rsplit_once('@') else {
-        return Ok((None, authority));
-    };
-    if !scheme.eq_ignore_ascii_case("iscsi") {
-        return Err(format!(
-            "`{machine}`: an address of {scheme} has no user; `@` is not the name or address of a machine"
-        ));
-    }
-    let (user, secret) = match account.split_once('%') {
-        Some((user, secret)) => (
-            user,
-            Some(percent_decode(secret).map_err(|_| "in a secret, a % is written %25".to_owned())?),
-        ),
-        None => (account, None),
-    };
-    let is_user_byte = |c: u8| is_host_byte(c) || b":+~".contains(&c);
-    if user.is_empty() || !user.bytes().all(is_user_byte) {
-        return Err(format!("`{user}` is not the name of a user"));
-    }
-    let user = user.to_owned();
-    Ok((Some(Account { user, secret }), machine))
-}
-
-fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
-    if let Some(bracketed) = authority.strip_prefix('[') {
-        let (host, rest) = bracketed
-            .split_once(']')
-            .ok_or_else(|| format!("`{authority}` lacks the closing `]`"))?;
-        let address = host
-            .split_once('%')
-            .map_or(host, |(address, _zone)| address);
-        let is_zone_byte = |c: u8| is_host_byte(c) || b":%".contains(&c);
-        if address.parse::<Ipv6Addr>().is_err() || !host.bytes().all(is_zone_byte) {
-            return Err(format!("`{host}` is not an IPv6 address"));
-        }
-        let port = (!rest.is_empty()).then(|| rest.strip_prefix(':').unwrap_or(rest));
-        return Ok((host.to_owned(), port.map(port_number).transpose()?));
-    }
-    let (host, port) = match authority.split_once(':') {
-        Some((_, port)) if port.contains(':') => {
-            return Err(format!("an IPv6 address stands in brackets: [{authority}]"));
-        }
-        Some((host, port)) => (host, Some(port)),
-        None => (authority, None),
-    };
-    if host.is_empty() || !host.bytes().all(is_host_byte) {
-        return Err(format!("`{host}` is not the name or address of a machine"));
-    }
-    Ok((host.to_owned(), port.map(port_number).transpose()?))
-}
-
-fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
-}
-
-fn port_number(text: &str) -> Result<u16, String> {
-    let number = if text.bytes().all(|c| c.is_ascii_digit()) {
-        text.parse().unwrap_or(0)
-    } else {
-        0
-    };
-    if number == 0 {
-        Err(format!("`{text}` is not a port; write 1 to 65535"))
-    } else {
-        Ok(number)
-    }
-}
-
-/// Namespaces count from 1 (0 and the last number mean none and all); LUNs count from 0.
-fn namespace(scheme: &str, text: &str) -> Result<u32, String> {
-    let number = if text.bytes().all(|c| c.is_ascii_digit()) {
-        text.parse::<u32>().ok()
-    } else {
-        None
-    };
-    let nvme = scheme.to_ascii_lowercase().starts_with("nvme");
-    number
-        .filter(|number| !nvme || (1..u32::MAX).contains(number))
-        .ok_or_else(|| format!("`{text}` is not the number of a namespace or LUN"))
-}
-
 fn disk_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err(format!(
             "`{text}`: a disk has at least one block; write 512M or 1G"
         )),
         bytes => Ok(bytes),
-    }
-}
-
-/// What follows the first part: `key` or `key=value`, taken out one by one until none is left.
-struct Options<'a> {
-    /// The value is still escaped. None: a bare key.
-    given: Vec<(&'a str, Option<&'a str>)>,
-}
-
-impl<'a> Options<'a> {
-    fn read(parts: &[&'a str]) -> Result<Self, String> {
-        let mut options = Self { given: Vec::new() };
-        for part in parts {
-            options.push(part)?;
-        }
-        Ok(options)
-    }
-
-    fn read_query(&mut self, query: &'a str) -> Result<(), String> {
-        query
-            .split('&')
-            .filter(|part| !part.is_empty())
-            .try_for_each(|part| self.push(part))
-    }
-
-    fn push(&mut self, part: &'a str) -> Result<(), String> {
-        let (key, value) = part
-            .split_once('=')
-            .map_or((part, None), |(key, value)| (key, Some(value)));
-        if key.is_empty()
-            || !key
-                .bytes()
-                .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c))
-        {
-            return Err(format!("`{part}` is not an option; write key=value"));
-        }
-        if key != "inject" && self.given.iter().any(|(other, _)| *other == key) {
-            return Err(format!("`{key}` is given twice"));
-        }
-        self.given.push((key, value));
-        Ok(())
-    }
-
-    fn take_raw(&mut self, key: &str) -> Option<Option<&'a str>> {
-        let index = self.given.iter().position(|(other, _)| *other == key)?;
-        Some(self.given.remove(index).1)
-    }
-
-    /// The value of an option that must have one.
-    fn take(&mut self, key: &str) -> Option<Result<String, String>> {
-        let value = self.take_raw(key)?.filter(|value| !value.is_empty());
-        Some(
-            value
-                .ok_or_else(|| format!("`{key}` needs a value: {key}=..."))
-                .and_then(unescape),
-        )
-    }
-
-    /// `key`, `key=on`, `key=off`.
-    fn switch(&mut self, key: &str) -> Result<Option<bool>, String> {
-        match self.take_raw(key) {
-            None => Ok(None),
-            Some(None | Some("on")) => Ok(Some(true)),
-            Some(Some("off")) => Ok(Some(false)),
-            Some(Some(value)) => Err(format!("`{key}={value}`: write {key}=on or {key}=off")),
-        }
-    }
-
-    /// The options of every disk, and then nothing may be left.
-    fn common(mut self, with_block: bool) -> Result<Common, String> {
-        let common = self.take_common(with_block)?;
-        match self.given.first() {
-            Some((key, _)) => Err(format!(
-                "`{key}` is not an option of this disk; see `fabrix serve --help` for those that are"
-            )),
-            None => Ok(common),
-        }
-    }
-
-    fn take_common(&mut self, with_block: bool) -> Result<Common, String> {
-        let name = self.take("name").transpose()?;
-        if name
-            .as_ref()
-            .is_some_and(|name| name.len() > NAME_BYTES_MAX || name.contains(char::is_control))
-        {
-            return Err(format!("a name has 1 to {NAME_BYTES_MAX} printable bytes"));
-        }
-        let read_only = self.switch("ro")?.unwrap_or(false);
-        let block_bytes = self
-            .take("block")
-            .map(|text| block("block", &text?, with_block))
-            .transpose()?;
-        let physical_block_bytes = self
-            .take("physical")
-            .map(|text| block("physical", &text?, with_block))
-            .transpose()?;
-        if let (Some(block), Some(physical)) = (block_bytes, physical_block_bytes)
-            && physical < block
-        {
-            return Err(format!(
-                "`physical={physical}` is less than the block of {block} bytes"
-            ));
-        }
-        let mut inject = Vec::new();
-        while let Some(text) = self.take("inject") {
-            inject.push(injected(&text?)?);
-        }
-        Ok(Common {
-            name,
-            read_only,
-            block_bytes,
-            physical_block_bytes,
-            inject,
-        })
-    }
-
-    fn rest(self) -> Result<Vec<(String, String)>, String> {
-        let option = |(key, value): (&str, Option<&str>)| {
-            Ok((key.to_owned(), unescape(value.unwrap_or_default())?))
-        };
-        self.given.into_iter().map(option).collect()
-    }
-}
-
-/// The value of `key`, which is `block` or `physical`.
-fn block(key: &str, text: &str, allowed: bool) -> Result<u32, String> {
-    match text {
-        _ if !allowed => Err(format!(
-            "`{key}` belongs to the disks below, this one takes theirs"
-        )),
-        "512" => Ok(512),
-        "4096" | "4k" | "4K" => Ok(4096),
-        _ => Err(format!("`{key}={text}`: a block has 512 or 4096 bytes")),
-    }
-}
-
-fn injected(text: &str) -> Result<Inject, String> {
-    let wrong = || {
-        format!(
-            "`inject={text}`: write error:0.1% or error:5 (the fifth) or delay:5ms, then :read, \
-             :write, :flush or :zeroes if not all are meant"
-        )
-    };
-    let mut words = text.split(':');
-    let effect = match (words.next(), words.next()) {
-        (Some("error"), Some(error)) => match error.strip_suffix('%') {
-            Some(rate) => Effect::ErrorRate {
-                ppm: percent(rate).ok_or_else(wrong)?,
-            },
-            None => Effect::ErrorNth(number(error).filter(|nth| *nth > 0).ok_or_else(wrong)?),
-        },
-        (Some("delay"), Some(delay)) => Effect::Delay(duration(delay).ok_or_else(wrong)?),
-        _ => return Err(wrong()),
-    };
-    let on = match words.next() {
-        None => On::Any,
-        Some("read") => On::Read,
-        Some("write") => On::Write,
-        Some("flush") => On::Flush,
-        Some("zeroes") => On::Zeroes,
-        Some(_) => return Err(wrong()),
-    };
-    if words.next().is_some() {
-        Err(wrong())
-    } else {
-        Ok(Inject { effect, on })
-    }
-}
-
-/// Up to 100 with up to four decimals, as parts per million.
-fn percent(text: &str) -> Option<u32> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    if decimals.is_empty() || decimals.len() > 4 {
-        return None;
-    }
-    let whole = number(whole).filter(|whole| *whole <= 100)?;
-    let ppm = whole * 10_000 + number(&format!("{decimals:0<4}"))?;
-    u32::try_from(ppm).ok().filter(|ppm| *ppm <= 1_000_000)
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (count, name) = text.split_at(digits);
-    let (nanos, _) = DURATION_UNITS.into_iter().find(|(_, unit)| *unit == name)?;
-    let nanos = number(count)?.checked_mul(nanos)?;
-    (nanos <= DELAY_NANOS_MAX).then(|| Duration::from_nanos(nanos))
-}
-
-fn number(text: &str) -> Option<u64> {
-    if text.bytes().all(|c| c.is_ascii_digit()) {
-        text.parse().ok()
-    } else {
-        None
     }
 }
 
@@ -533,54 +220,9 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-fn unescape(text: &str) -> Result<String, String> {
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => plain.push(
-                chars
-                    .next()
-                    .ok_or_else(|| format!("`{text}` ends with a backslash"))?,
-            ),
-            c => plain.push(c),
-        }
-    }
-    Ok(plain)
-}
-
-fn percent_decode(text: &str) -> Result<String, String> {
-    let wrong =
-        || format!("`{text}`: after a % two hexadecimal digits of a UTF-8 byte are expected");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, tail @ ..] = rest {
-        if *byte == b'%' {
-            let digits = tail
-                .get(..2)
-                .and_then(|digits| std::str::from_utf8(digits).ok())
-                .ok_or_else(wrong)?;
-            let digits =
-                Some(digits).filter(|digits| digits.bytes().all(|c| c.is_ascii_hexdigit()));
-            bytes.push(u8::from_str_radix(digits.ok_or_else(wrong)?, 16).map_err(|_| wrong())?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*byte);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
-}
-
 /// What can be written, for those who wrote something else.
 const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]] or \
      iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]";
 
 /// Arrays in arrays: enough for any sense, and little enough for any stack.
 const DEPTH_MAX: usize = 4;
-
-/// The longest name of a disk.
-const NAME_BYTES_MAX: usize = 64;
-
-/// The longest delay that can be injected: one minute.
-const DELAY_NANOS_MAX: u64 = 60_000_000_000;

@@ -17,16 +17,29 @@ pub(crate) struct Client {
     path: PathBuf,
     /// Who should answer there.
     who: &'static str,
+    patience: Duration,
 }
 
 /// A change may open a disk that is far away.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// What is known is told at once.
+const PATIENCE_OF_LOOKS: Duration = Duration::from_secs(10);
 /// No answer is longer: a thousand exports take about 500 KiB.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 impl Client {
     pub(crate) fn new(path: PathBuf, who: &'static str) -> Self {
-        Self { path, who }
+        Self {
+            path,
+            who,
+            patience: PATIENCE,
+        }
+    }
+
+    /// The same for who only looks: a process that has been stopped keeps nobody waiting for long.
+    pub(crate) fn that_looks(mut self) -> Self {
+        self.patience = PATIENCE_OF_LOOKS;
+        self
     }
 
     /// Sends a request, and gives what was answered if it was done.
@@ -55,8 +68,8 @@ impl Client {
 
     fn exchange(&self, method: &str, path: &str, body: &Value) -> io::Result<Vec<u8>> {
         let mut stream = UnixStream::connect(&self.path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(self.patience))?;
+        stream.set_write_timeout(Some(self.patience))?;
         let body = body.to_string();
         let head = format!(
             "{method} {path} HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",

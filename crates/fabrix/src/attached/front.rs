@@ -2,9 +2,8 @@
 //!
 //! Everything here runs on a control thread and may wait for the kernel; the shard that answers the kernel is another.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +14,12 @@ use fabrix_attach::ublk::{self, UblkDisk};
 use fabrix_attach::vhost::VhostSocket;
 use fabrix_attach::{BeginError, Tell};
 use fabrix_block::Device;
-use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
+use fabrix_rt::Remote;
+use fabrix_rt::loop_device::LoopDevice;
 use fabrix_rt::mounts::{self, Unmount};
 use fabrix_rt::nbd_device::NbdDevice;
-use fabrix_rt::{Engine, Remote, process};
 
+use super::kernel_fuse::{begin_file, begin_loop, end_loop, is_left};
 use super::kernel_nbd;
 use super::records::{Claim, Record};
 use super::takeover::FRONT_END;
@@ -46,108 +46,6 @@ pub(crate) enum Front {
     NbdSocket { socket: NbdSocket, path: PathBuf },
     /// A socket for virtual machines.
     Vhost { socket: VhostSocket, path: PathBuf },
-}
-
-/// Which front end it will be, and why, where the user has not said.
-pub(crate) fn choose(
-    wanted: FrontEnd,
-    socket: bool,
-    engine: Engine,
-) -> Result<(FrontEnd, Option<String>), Failure> {
-    let takes_socket = matches!(
-        wanted,
-        FrontEnd::Auto | FrontEnd::NbdSocket | FrontEnd::VhostUser
-    );
-    if socket && !takes_socket {
-        let sentence = "--socket is for --as nbd-socket and --as vhost-user";
-        return Err(Failure::usage(sentence));
-    }
-    match wanted {
-        FrontEnd::Auto if socket => Ok((FrontEnd::NbdSocket, None)),
-        FrontEnd::Auto => Ok(best(engine)),
-        FrontEnd::Nbd | FrontEnd::Fuse if !process::is_root() => Err(Failure::usage(
-            "a block device needs root; as this user, --as file gives a file and --as nbd-socket a socket",
-        )),
-        FrontEnd::Ublk => match ublk::available(engine) {
-            Err(why) => Err(Failure::usage(format!(
-                "there is no ublk here: {why}; --as fuse gives a block device too"
-            ))),
-            Ok(()) => Ok((wanted, None)),
-        },
-        FrontEnd::Nbd => match NbdDevice::available() {
-            Err(error) => Err(kernel_nbd::refused(&error)),
-            Ok(()) => Ok((wanted, None)),
-        },
-        FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
-            Err(error) => Err(no_fuse(&error)),
-            Ok(()) => Ok((wanted, None)),
-        },
-        FrontEnd::NbdSocket | FrontEnd::VhostUser => Ok((wanted, None)),
-        FrontEnd::Kernel => Err(Failure::usage(
-            "--as kernel leaves nothing running: leave out --foreground",
-        )),
-    }
-}
-
-/// Whether there is FUSE. Who is not root asks a helper that is, so it need not be his to open.
-fn has_fuse() -> io::Result<()> {
-    match process::is_root() {
-        true => mounts::open_fuse().map(drop),
-        false => fs::metadata("/dev/fuse").map(drop),
-    }
-}
-
-/// The best that can be had; why, where that is no block device.
-fn best(engine: Engine) -> (FrontEnd, Option<String>) {
-    if ublk_is_here(engine) {
-        return (FrontEnd::Ublk, None);
-    }
-    if kernel_nbd::is_here() {
-        return (FrontEnd::Nbd, None);
-    }
-    if let Err(error) = has_fuse() {
-        let why = format!("as an NBD socket, because /dev/fuse: {error}");
-        return (FrontEnd::NbdSocket, Some(why));
-    }
-    if !process::is_root() {
-        let why = "as a file, because a block device needs root".to_owned();
-        return (FrontEnd::File, Some(why));
-    }
-    match File::open("/dev/loop-control") {
-        Ok(_) => (FrontEnd::Fuse, None),
-        Err(error) => {
-            let why = format!("as a file, because /dev/loop-control: {error}");
-            (FrontEnd::File, Some(why))
-        }
-    }
-}
-
-/// Whether devices of ublk can be had here, and seen: each is new, so /dev must be the kernel's own. In most containers
-/// it is a copy.
-fn ublk_is_here(engine: Engine) -> bool {
-    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    process::is_root() && ublk::available(engine).is_ok() && shows_new_devices(&mounts())
-}
-
-/// Whether devices that the kernel makes appear in /dev. `mounts`: /proc/self/mountinfo, see proc_pid_mountinfo(5).
-fn shows_new_devices(mounts: &str) -> bool {
-    let over_dev = |line: &&str| line.split(' ').nth(4) == Some("/dev");
-    // The last one covers those before.
-    let last = mounts.lines().rfind(over_dev);
-    last.is_some_and(|line| line.contains(" - devtmpfs "))
-}
-
-fn no_fuse(error: &io::Error) -> Failure {
-    let fix = match error.kind() {
-        ErrorKind::NotFound => {
-            "load the module fuse, or hand the device into the container (--device /dev/fuse)"
-        }
-        ErrorKind::PermissionDenied => "it is not yours to open",
-        _ => "the kernel has no FUSE",
-    };
-    Failure::usage(format!(
-        "/dev/fuse: {error}: {fix}; --as nbd-socket works without it"
-    ))
 }
 
 impl Front {
@@ -224,7 +122,7 @@ impl Front {
         match self {
             Self::Ublk(device) => Ok(device.resized(disk)?),
             Self::Loop { file, device, look } => {
-                file.resized(Arc::clone(disk));
+                file.resized(Arc::clone(disk))?;
                 let look = look.lock().unwrap_or_else(PoisonError::into_inner);
                 let look = look
                     .as_ref()
@@ -233,25 +131,16 @@ impl Front {
                 let taken = look.metadata().and_then(|_| device.take_over_size());
                 taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
             }
-            Self::File { file, .. } => {
-                file.resized(Arc::clone(disk));
-                Ok(())
-            }
+            Self::File { file, .. } => Ok(file.resized(Arc::clone(disk))?),
             Self::Nbd { peers, device } => {
                 // First who answers, then who asks; a disk that has become smaller the same: what is behind its end
                 // fails either way.
-                peers.resized(Arc::clone(disk));
+                peers.resized(Arc::clone(disk))?;
                 let taken = device.resize(disk.geometry().bytes());
                 taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
             }
-            Self::NbdSocket { socket, .. } => {
-                socket.resized(Arc::clone(disk));
-                Ok(())
-            }
-            Self::Vhost { socket, .. } => {
-                socket.resized(Arc::clone(disk));
-                Ok(())
-            }
+            Self::NbdSocket { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
+            Self::Vhost { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
         }
     }
 
@@ -342,99 +231,8 @@ fn listen(
     Ok((listener, path))
 }
 
-/// Serves the disk as a file, mounted at `place`.
-fn begin_file(
-    place: &Path,
-    remote: &Remote,
-    disk: &Arc<dyn Device>,
-    tell: Tell,
-) -> Result<FuseFile, Failure> {
-    let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
-    let made = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(place);
-    let made = made.and_then(|file| file.metadata()).map_err(cannot)?;
-    let owner = (made.uid(), made.gid());
-    let begin = |device: File| {
-        let begun = FuseFile::begin(remote, Arc::clone(disk), device, owner, tell);
-        begun.inspect_err(|_| {
-            let _stays_in_sight = mounts::unmount(place, Unmount::Lazily);
-        })
-    };
-    if process::is_root() {
-        let device = mounts::open_fuse().map_err(|error| no_fuse(&error))?;
-        let mounted = mounts::mount_fuse_file(&device, place, "");
-        mounted.map_err(|error| {
-            Failure::io(format!(
-                "mounting at {}: {error}; that needs CAP_SYS_ADMIN",
-                place.display()
-            ))
-        })?;
-        return Ok(begin(device)?);
-    }
-    let device = mounts::mount_fuse_file_by_helper(place, "").map_err(|error| {
-        let sentence = format!(
-            "fusermount3: {error}; it comes with the package fuse3, and --as nbd-socket works without it"
-        );
-        Failure::usage(sentence)
-    })?;
-    Ok(begin(device)?)
-}
-
-/// Puts the file at `place` under a loop device.
-fn begin_loop(
-    name: &str,
-    place: &Path,
-    disk: &Arc<dyn Device>,
-) -> Result<(LoopDevice, File), Failure> {
-    let geometry = disk.geometry();
-    let file = OpenOptions::new()
-        .read(true)
-        .write(!geometry.read_only)
-        .open(place)
-        .map_err(|error| Failure::io(format!("{}: {error}", place.display())))?;
-    let options = LoopOptions {
-        block_bytes: geometry.block_bytes,
-        read_only: geometry.read_only,
-        name: loop_name(name),
-    };
-    let device = LoopDevice::attach(&file, &options).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Failure::usage(format!(
-            "there is no loop device here ({error}): load the module loop, or use --as file"
-        )),
-        ErrorKind::PermissionDenied => Failure::usage(format!(
-            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and \
-             --as nbd-socket work without it"
-        )),
-        _ => Failure::io(format!("the loop driver says: {error}")),
-    })?;
-    let look = OpenOptions::new()
-        .read(true)
-        .custom_flags(O_PATH)
-        .open(place)
-        .map_err(|error| Failure::io(format!("{}: {error}", place.display())))?;
-    Ok((device, look))
-}
-
-fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> {
-    let ended = if force {
-        device.detach_by_force()
-    } else {
-        device.detach()
-    };
-    match ended {
-        Ok(()) => Ok(()),
-        // Somebody else has taken the file from under it: that is what was wanted.
-        Err(error) if is_empty(&error) => Ok(()),
-        Err(error) => Err(not_ended(device.path(), &error)),
-    }
-}
-
 /// Why a block device is still there.
-fn not_ended(path: &Path, error: &io::Error) -> Failure {
+pub(super) fn not_ended(path: &Path, error: &io::Error) -> Failure {
     if error.kind() != ErrorKind::ResourceBusy {
         return Failure::io(format!("{}: {error}", path.display()));
     }
@@ -448,10 +246,6 @@ fn not_ended(path: &Path, error: &io::Error) -> Failure {
             &format!("it is mounted at {place}; unmount that first"),
         ),
     }
-}
-
-fn is_empty(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
 }
 
 pub(super) fn in_use(path: &Path, how: &str) -> Failure {
@@ -485,7 +279,7 @@ pub(crate) fn clear_away(record: &Record, place: &Path) {
         let _somebody_else_did = ublk::clear_away(&record.device, ublk::mark(&record.name));
     }
     let device = LoopDevice::at(&record.device);
-    if record.front_end == "fuse" && device.name() == Some(loop_name(&record.name)) {
+    if record.front_end == "fuse" && is_left(&device, &record.name) {
         let _somebody_else_did = device.detach_by_force();
     }
     let nbd = NbdDevice::at(&record.device).filter(|nbd| nbd.owner() == Some(record.pid));
@@ -499,32 +293,8 @@ pub(crate) fn clear_away(record: &Record, place: &Path) {
     let _nothing_is_mounted = mounts::unmount(place, Unmount::Lazily);
 }
 
-fn loop_name(name: &str) -> String {
-    format!("fabrix:{name}")
-}
-
 impl From<BeginError> for Failure {
     fn from(error: BeginError) -> Self {
         Self::io(error)
-    }
-}
-
-/// Not opened: closing it would ask the shard, and nobody closes politely who is killed.
-const O_PATH: i32 = fabrix_rt::errno::O_PATH;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OWN: &str = "24 1 0:22 / /dev rw,nosuid shared:2 - devtmpfs udev rw,size=4k\n";
-    const COPY: &str = "90 80 0:51 / /dev rw,nosuid - tmpfs tmpfs rw,size=64k,mode=755\n";
-    const BELOW: &str = "91 90 0:52 / /dev/pts rw - devpts devpts rw\n";
-
-    #[test]
-    fn new_devices_are_seen_where_dev_is_the_kernels() {
-        assert!(shows_new_devices(&[OWN, BELOW].concat()));
-        assert!(!shows_new_devices(&[COPY, BELOW].concat()));
-        assert!(!shows_new_devices(&[OWN, COPY].concat()));
-        assert!(!shows_new_devices(BELOW));
     }
 }

@@ -3,6 +3,7 @@
 //! The main thread waits; a shard of its own moves data; the control socket answers on a third thread.
 
 use std::fs::File;
+use std::os::unix::process::parent_id;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::front::{Front, choose};
+use super::choose::choose;
+use super::front::Front;
 use super::kernel;
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
@@ -53,11 +55,11 @@ pub(crate) enum News {
 /// How often `--wait` tries to reach the target.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached, once; in the background
-/// the process then lets go of its terminal.
+/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached, once. With a `caller`,
+/// the process that waits for that, it goes to the background then, and gives up when the caller goes before.
 pub(crate) fn hold(
     args: &AttachArgs,
-    in_background: bool,
+    caller: Option<u32>,
     ready: impl FnOnce(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let records = Records::open()?;
@@ -72,7 +74,7 @@ pub(crate) fn hold(
     claim.keep(left.is_some());
     let (tell, told) = channel();
     let paths = Arc::<Paths>::default();
-    let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()))?);
+    let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()), caller)?);
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     if let Some(why) = why {
         say(format_args!("{}: attached {why}", claim.name));
@@ -106,7 +108,7 @@ pub(crate) fn hold(
         front,
         tell: Mutex::new(tell),
     });
-    let kept = keep((args, in_background), &held, &claim, &told, ready);
+    let kept = keep((args, caller.is_some()), &held, &claim, &told, ready);
     // What is over needs no shard any more; what has failed on the way is let go with everything that waits for it.
     if kept.is_err() {
         let _already_over = held.front.end(true);
@@ -156,8 +158,13 @@ fn keep(
     }
 }
 
-/// Opens the disk; with `--wait` as soon as it can be reached.
-fn open(args: &AttachArgs, claim: &Claim, watch: Watch) -> Result<Arc<dyn Device>, Failure> {
+/// Opens the disk; with `--wait` as soon as it can be reached, if somebody still waits for that.
+fn open(
+    args: &AttachArgs,
+    claim: &Claim,
+    watch: Watch,
+    caller: Option<u32>,
+) -> Result<Arc<dyn Device>, Failure> {
     let opener = Opener::new(
         &args.remote,
         args.engine.engine,
@@ -172,6 +179,9 @@ fn open(args: &AttachArgs, claim: &Claim, watch: Watch) -> Result<Arc<dyn Device
                     say(format_args!("{failure}; waiting for it"));
                 }
                 std::thread::sleep(TRY_EVERY);
+                if caller.is_some_and(|caller| caller != parent_id()) {
+                    return Err(failure);
+                }
             }
             opened => return opened,
         }

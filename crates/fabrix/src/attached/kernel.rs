@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use fabrix_block::spec::{Disk, Remote, without_secrets};
@@ -41,7 +42,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     let opener = Opener::new(&args.remote, args.engine.engine, &scope)?;
     let disk = opener.open(&args.uri, 0, args.read_only)?;
     let (remote, address) = place(&*disk)?;
-    let controller = connect(&words(args, opener.options(), &remote, address))?;
+    let controller = connect_undisturbed(&words(args, opener.options(), &remote, address))?;
     let nsid = remote.nsid.unwrap_or(1);
     let nqn = remote.nqn.unwrap_or_default();
     let found = wait_for_disk(&nqn, nsid);
@@ -165,6 +166,17 @@ fn uuid(id: [u8; 16]) -> String {
     .join("-")
 }
 
+/// Asks for a controller on a thread of its own, which has no ring. The kernel interrupts whoever had one, some time
+/// after it was closed; then its host gives a connection up halfway, complains, and makes another.
+fn connect_undisturbed(words: &str) -> Result<String, Failure> {
+    let asked = thread::scope(|scope| scope.spawn(|| connect(words)).join());
+    asked.unwrap_or_else(|_| {
+        Err(Failure::io(
+            "asking the kernel for a controller has panicked",
+        ))
+    })
+}
+
 /// Asks for a controller, and gives its name.
 /// Source: the kernel's drivers/nvme/host/fabrics.c, what it takes and gives.
 fn connect(words: &str) -> Result<String, Failure> {
@@ -209,7 +221,7 @@ fn wait_for_disk(nqn: &str, nsid: u32) -> Result<PathBuf, Failure> {
                 "the kernel is connected and shows no disk for namespace {nsid}; `dmesg` says why"
             )));
         }
-        std::thread::sleep(LOOK_EVERY);
+        thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` that its process holds locked as long
-//! as it lives, `NAME.sock` where it answers, `NAME.log` with what it says.
+//! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` with its number, that its process holds
+//! locked as long as it lives, `NAME.sock` where it answers, `NAME.log` with what it says.
 //!
 //! A record whose lock is free is stale: its process has died. Knows files; does not know disks.
 
@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fabrix_rt::process::is_root;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,10 @@ pub(crate) struct Found {
     pub(crate) record: Record,
     pub(crate) alive: bool,
 }
+
+/// How long somebody may look whether a lock is free.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKS_MAX: usize = 50;
 
 /// The folder.
 pub(crate) struct Records {
@@ -144,12 +149,12 @@ impl Records {
         let everything = self.lock_file("lock").map_err(cannot)?;
         everything.lock().map_err(cannot)?; // freed when this function is over
         let others = self.all()?;
-        let id = (1..).find(|id| {
-            others
-                .iter()
-                .all(|other| other.record.id != *id || Some(other.record.name.as_str()) == name)
-        });
-        let id = id.unwrap_or(0);
+        let of_others = others
+            .iter()
+            .filter(|other| Some(other.record.name.as_str()) != name)
+            .map(|other| other.record.id);
+        let numbers: Vec<u32> = of_others.chain(self.beginning()?).collect();
+        let id = (1..).find(|id| !numbers.contains(id)).unwrap_or(0);
         let taken = |name: &str| {
             others.iter().any(|other| other.record.name == name) || self.is_locked(name)
         };
@@ -160,8 +165,8 @@ impl Records {
                 .find(|name| !taken(name))
                 .unwrap_or_default(),
         };
-        let lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
-        match lock.try_lock() {
+        let mut lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
+        match take(&lock) {
             Ok(())
                 if !others
                     .iter()
@@ -178,6 +183,8 @@ impl Records {
         {
             super::front::clear_away(&stale.record, &self.mount_point(&name));
         }
+        let noted = lock.set_len(0).and_then(|()| write!(lock, "{id}"));
+        noted.map_err(cannot)?;
         Ok(Claim {
             id,
             name,
@@ -199,10 +206,25 @@ impl Records {
 
     /// Whether the process of an attachment lives.
     pub(crate) fn is_locked(&self, name: &str) -> bool {
-        let Ok(lock) = File::open(self.folder.join(format!("{name}.lock"))) else {
-            return false;
-        };
-        matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+        File::open(self.folder.join(format!("{name}.lock"))).is_ok_and(|lock| is_taken(&lock))
+    }
+
+    /// The numbers of those whose process lives, whether it has a record yet or not.
+    fn beginning(&self) -> Result<Vec<u32>, Failure> {
+        let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(cannot)? {
+            let path = entry.map_err(cannot)?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "lock")
+                && File::open(&path).is_ok_and(|lock| is_taken(&lock))
+                && let Ok(text) = fs::read_to_string(&path)
+            {
+                numbers.extend(text.parse::<u32>());
+            }
+        }
+        Ok(numbers)
     }
 
     fn lock_file(&self, name: &str) -> std::io::Result<File> {
@@ -213,6 +235,22 @@ impl Records {
             .mode(0o600)
             .open(self.folder.join(name))
     }
+}
+
+/// Whether somebody holds a lock for good. Others who ask the same do not see each other.
+fn is_taken(lock: &File) -> bool {
+    matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Takes a lock for good. Whoever looks whether it is free has it for a moment, which is waited for.
+fn take(lock: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOOKS_MAX {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            done => return done,
+        }
+    }
+    lock.try_lock()
 }
 
 impl Claim {
@@ -247,5 +285,46 @@ impl Drop for Claim {
         for extension in ["json", "json.new", "log", "disk"] {
             let _was_not_there = fs::remove_file(self.path(extension));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> (tempfile::TempDir, Records) {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().to_owned();
+        (place, Records { folder })
+    }
+
+    #[test]
+    fn those_that_begin_at_once_get_numbers_and_names_of_their_own() {
+        let (_place, records) = records();
+        let one = records.claim(None).expect("a name");
+        let two = records.claim(None).expect("another");
+        let named = records.claim(Some("named")).expect("a third");
+        let all = [&one, &two, &named].map(|claim| (claim.id, claim.name.clone()));
+        let wanted = [(1, "disk1"), (2, "disk2"), (3, "named")];
+        assert_eq!(all, wanted.map(|(id, name)| (id, name.to_owned())));
+        drop(one);
+        let next = records.claim(Some("next")).expect("a fourth");
+        assert_eq!(next.id, 1, "a number that was given back");
+        assert!(records.claim(Some("named")).is_err());
+    }
+
+    #[test]
+    fn who_looks_takes_nobodys_name_and_sees_nobody_who_looks() {
+        let (_place, records) = records();
+        drop(records.claim(Some("one")).expect("a name"));
+        let path = records.folder.join("one.lock");
+        let looking = File::open(&path).expect("its lock");
+        looking.lock_shared().expect("nobody has it");
+        assert!(!records.is_locked("one"), "another look is no owner");
+        let ends = std::thread::spawn(move || drop(looking));
+        let claim = records.claim(Some("one"));
+        ends.join().expect("it has looked");
+        assert!(claim.is_ok());
+        assert!(records.is_locked("one"));
     }
 }

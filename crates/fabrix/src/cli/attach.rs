@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::parent_id;
 use std::process::{Command, ExitCode, Stdio};
 
 use fabrix_block::spec::without_secrets;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
             announce(args, now)?;
             persist(args, now, &words).map(drop)
         };
-        hold(args, false, ready)?;
+        hold(args, None, ready)?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = launch(&words)?;
@@ -190,6 +191,7 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
 
 /// The process that stays: tells in one line what has become of it.
 pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
+    let caller = parent_id();
     let mut told = Vec::new();
     let read = std::io::stdin()
         .lock()
@@ -206,7 +208,7 @@ pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
     };
     fabrix_rt::process::new_session().map_err(Failure::io)?;
     let mut told = false;
-    let held = hold(&args, true, |now| {
+    let held = hold(&args, Some(caller), |now| {
         told = true;
         print(&format!("{now}\n"))
     });

@@ -34,7 +34,8 @@ fn state(records: &Records, found: &Found) -> Value {
     let client = Client::new(
         records.socket(&found.record.name),
         "the process of this attachment",
-    );
+    )
+    .that_looks();
     let told = match found.alive {
         true => client.ask("GET", attachment::ATTACHMENT, &json!({})).ok(),
         false => None,

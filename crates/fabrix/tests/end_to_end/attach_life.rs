@@ -3,27 +3,12 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::time::{Duration, Instant};
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use super::attach::{Place, begin_nbd, has_block_devices, shell};
-use super::harness::{BOUND, Serve, path_in, scratch};
-
-/// Waits until the one attachment is as wanted.
-#[track_caller]
-fn until(place: &Place, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + BOUND;
-    loop {
-        let all = place.list();
-        if let Some(one) = all.first().filter(|one| wanted(one)) {
-            return one.clone();
-        }
-        assert!(Instant::now() < end, "never {what}: {all:?}");
-        std::thread::yield_now();
-    }
-}
+use super::attach_place::{Place, begin_nbd, has_programs, until};
+use super::harness::{Running, Serve, path_in, scratch};
 
 /// Who connects to `listener` first.
 fn peer(listener: TcpListener) -> std::thread::JoinHandle<String> {
@@ -254,11 +239,28 @@ fn declared_disks_come_back_and_one_that_cannot_does_not_keep_the_others_away() 
         .run(&["attach", "--declared", "--name", "one"])
         .exits(2)
         .says(&["one.toml"]);
-    let unit = place.run(&["attach", "--unit"]);
-    assert!(
-        unit.stdout.contains("attach --declared --name %i"),
-        "{unit}"
-    );
+}
+
+#[test]
+fn the_unit_of_systemd_is_one_that_systemd_takes_and_never_takes_away_what_it_did_not_bring() {
+    let unit = Place::new().run(&["attach", "--unit"]);
+    let program = env!("CARGO_BIN_EXE_fabrix");
+    let start = format!("ExecStart={program} attach --declared --name %i\n");
+    assert!(unit.exits(0).stdout.contains(&start), "{unit}");
+    // Where the disk is there already, nothing is started, and systemd would stop that nothing at once.
+    assert!(!unit.stdout.contains("\nExecStop="), "{unit}");
+    let name = "the_unit_of_systemd_is_one_that_systemd_takes";
+    if !has_programs(name, &["systemd-analyze"]) {
+        return;
+    }
+    let folder = scratch();
+    let file = path_in(&folder, "fabrix-attach@one.service");
+    fs::write(&file, &unit.stdout).expect("a file");
+    let mut analyze = std::process::Command::new("systemd-analyze");
+    let verified = Running::spawn(analyze.args(["verify", "--man=no", &file])).expect("it is here");
+    let verified = verified.ended();
+    verified.exits(0);
+    assert!(!verified.stderr.contains("fabrix-attach"), "{verified}");
 }
 
 #[test]
@@ -318,154 +320,27 @@ fn top_shows_what_attachments_and_exports_do_between_two_looks() {
             let iops = row["read_iops"].as_f64().expect("a number");
             let bytes = row["read_bytes_per_s"].as_f64().expect("a number");
             assert!((bytes - iops * 4096.0).abs() < 1.0, "{row:#}");
-            iops > 0.0
+            let [p50, p99] = ["p50", "p99"].map(|share| row["latency_ns"][share].as_u64());
+            let works = iops > 0.0;
+            assert!(p50.is_some() && p50 <= p99, "{row:#}");
+            // What a disk of memory answers at once takes no time that is counted.
+            let waits = works && kind == "attachment";
+            assert!(!waits || p50 > Some(0), "{row:#}");
+            assert!(!waits || row["queue_depth"].as_f64() > Some(0.0), "{row:#}");
+            assert_eq!(row["reconnects"], 0);
+            works
         };
         assert!(tables.iter().any(busy), "{tables:#?}");
     }
     let plain = place.run(&["top", "-n", "1", "-i", "50ms"]);
-    assert!(
-        plain.stdout.contains("one") && !plain.stdout.contains('\x1b'),
-        "{plain}"
-    );
+    for word in ["one", "r/s", "wMB/s", "depth", "p50 us", "p99 us", "reconn"] {
+        assert!(plain.stdout.contains(word), "{plain}");
+    }
+    assert!(!plain.stdout.contains('\x1b'), "{plain}");
     place
         .run(&["top", "-n", "1", "--api", "unix:/no/such"])
         .exits(3)
         .says(&["/no/such"]);
-}
-
-#[test]
-fn fsync_is_a_flush_of_the_disk() {
-    let name = "fsync_is_a_flush_of_the_disk";
-    if !has_block_devices(name) {
-        return;
-    }
-    for front in ["file", "fuse"] {
-        let place = Place::new();
-        let path = place.attach(&["ram:16M", "--as", front]);
-        let flushes = || {
-            place.list()[0]["flush"]["requests"]
-                .as_u64()
-                .expect("a number")
-        };
-        let file = fs::File::options()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .expect("it opens");
-        file.write_all_at(&[7; 4096], 4096).expect("a block");
-        let before = flushes();
-        file.sync_all().expect("it is on the medium");
-        assert!(flushes() > before, "{front}");
-        assert_eq!(
-            place.list()[0]["write"]["bytes"].as_u64(),
-            Some(4096),
-            "{front}"
-        );
-    }
-}
-
-#[test]
-fn a_file_system_outlives_a_target_that_is_killed_under_it() {
-    let name = "a_file_system_outlives_a_target_that_is_killed_under_it";
-    if !has_block_devices(name) {
-        return;
-    }
-    let folder = scratch();
-    let disk = format!("file:{},size=64M", path_in(&folder, "disk"));
-    let mut serve = Serve::start(&[&disk]);
-    let port = serve.port();
-    let place = Place::new();
-    let device = place.attach(&[&serve.uri(0), "--as", "fuse", "--name", "one"]);
-    let (device, at) = (device.display().to_string(), path_in(&folder, "at"));
-    fs::create_dir(&at).expect("a folder");
-    if !shell(&format!("mkfs.ext4 -q {device} && mount {device} {at}")) {
-        return println!("SKIPPED: {name}: no ext4 here");
-    }
-    let write = |round: u8| {
-        let path = format!("{at}/{round}");
-        std::thread::spawn(move || {
-            let data: Vec<u8> = (0..1 << 20)
-                .map(|at: u32| at.to_le_bytes()[1] ^ round)
-                .collect();
-            let file = fs::File::create(&path).expect("a file");
-            file.write_all_at(&data, 0).expect("a mebibyte");
-            file.sync_all().expect("it is on the medium");
-            data
-        })
-    };
-    let mut written = Vec::new();
-    for round in 0..3 {
-        let writer = write(round);
-        serve.process.kill();
-        serve = Serve::start_again(&[&disk], port);
-        written.push(writer.join().expect("it was written"));
-    }
-    let unmounts = shell(&format!(
-        "umount {at} && e2fsck -fn {device} >&2 && mount {device} {at}"
-    ));
-    let back: Vec<_> = (0..3)
-        .map(|round| fs::read(format!("{at}/{round}")).ok())
-        .collect();
-    let unmounts = shell(&format!("umount {at}")) && unmounts;
-    assert!(unmounts, "the file system is whole");
-    assert!(
-        back.iter()
-            .zip(&written)
-            .all(|(back, data)| back.as_ref() == Some(data))
-    );
-    assert!(place.list()[0]["reconnects"].as_u64() > Some(0));
-    place.run(&["detach", "one"]).exits(0);
-}
-
-#[test]
-fn who_may_not_have_a_block_device_is_told_what_he_may_have() {
-    let place = Place::new();
-    fs::set_permissions(place.folder(), PermissionsExt::from_mode(0o777)).expect("it is ours");
-    let device = place.run_as_nobody(&["attach", "null:1M", "--as", "fuse"]);
-    let Ok(device) = device else {
-        return println!("SKIPPED: who_may_not_have_a_block_device: the program is not nobody's");
-    };
-    device
-        .exits(2)
-        .says(&["needs root", "--as file", "--as nbd"]);
-    let socket =
-        place.run_as_nobody(&["attach", "null:1M", "--as", "nbd-socket", "--name", "mine"]);
-    socket.expect("it can be started").exits(0);
-    place
-        .run_as_nobody(&["detach", "mine"])
-        .expect("it can be started")
-        .exits(0);
-}
-
-#[test]
-fn another_service_and_silence_are_told_apart_from_a_target() {
-    let place = Place::new();
-    // A port that is full accepts nobody, and one that was just freed refuses.
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = free.local_addr().expect("its address");
-    drop(free);
-    let began = Instant::now();
-    place
-        .run(&[
-            "attach",
-            &format!("iscsi://{address}/iqn.2026-01.io.fabrix:disks"),
-            "--as",
-            "nbd-socket",
-        ])
-        .exits(3)
-        .says(&["nothing listens there"]);
-    assert!(began.elapsed() < Duration::from_secs(30));
-    let serve = Serve::start(&["ram:16M"]);
-    let wrong = format!("iscsi://{}/iqn.2026-01.io.fabrix:disks", serve.address());
-    place
-        .run(&["attach", &wrong, "--as", "nbd-socket"])
-        .exits(3)
-        .says(&[&serve.address()]);
-    place
-        .run(&["attach", &wrong, "--as", "nbd-socket", "-i", "2"])
-        .exits(2)
-        .says(&["one connection"]);
-    assert!(place.list().is_empty());
 }
 
 #[test]

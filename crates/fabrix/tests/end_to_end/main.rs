@@ -5,7 +5,11 @@
 //! topic, so that it is linked once.
 
 mod attach;
+mod attach_device;
 mod attach_life;
+mod attach_place;
+mod attach_programs;
+mod attach_wrong;
 mod bench;
 mod control;
 mod demo;

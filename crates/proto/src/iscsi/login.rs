@@ -5,11 +5,13 @@
 //! what it must it asks once more ([`Step::Proved`]): only then may an older session be ended for the new one. It
 //! builds the text of a response; the numbers of the PDU are the machine's.
 //!
-//! `login/leading.rs` reads who wants in, `login/security.rs` follows the authentication.
+//! `login/leading.rs` reads who wants in, `login/operational.rs` what both sides agree on, `login/security.rs` follows
+//! the authentication.
 //!
 //! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
 
 mod leading;
+mod operational;
 mod security;
 
 use core::mem;
@@ -19,11 +21,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub use self::leading::{Leading, NAME_BYTES_MAX, name};
-use self::security::{Given, Security};
+use self::security::Security;
 use super::auth::ChapPolicy;
-use super::keys::{Key, Negotiation, Parameters, Purpose, Reply, Wishes};
+use super::keys::{Key, Negotiation, Parameters, Wishes};
 use super::pdu::{CONTINUE, FINAL, LoginRequest, LoginStatus};
-use super::text::{Pair, TextBuffer, TextWriter, pairs};
+use super::text::{TextBuffer, TextWriter};
 
 /// What the owner says to who wants to log in.
 #[derive(Clone, Debug)]
@@ -327,80 +329,6 @@ impl Login {
         }
         self.responses += 1;
         Ok(self.finish(stage, &grant, out))
-    }
-
-    /// What the target says of itself: its portal group at first, its segment size once the stage is there.
-    fn declare(&mut self, stage: Stage, portal_group_tag: u16, out: &mut TextWriter) {
-        let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
-        if self.responses == 0 && !discovery {
-            out.pair(Key::TargetPortalGroupTag.name(), portal_group_tag);
-        }
-        if stage == Stage::Operational && !self.declared {
-            self.declared = true;
-            let bytes = self.negotiation.declare_segment_bytes();
-            out.pair(Key::MaxRecvDataSegmentLength.name(), bytes);
-        }
-    }
-
-    /// Agrees on what can be agreed on, and returns what concerns the authentication.
-    ///
-    /// MaxBurstLength goes first, because FirstBurstLength must not be above it.
-    fn take_pairs<'a>(
-        &mut self,
-        stage: Stage,
-        text: &'a [u8],
-        out: &mut TextWriter,
-    ) -> Result<Given<'a>, Refusal> {
-        let mut given = Given::default();
-        let is_burst = |pair: &Pair<'_>| pair.key == Key::MaxBurstLength.name();
-        for first_round in [true, false] {
-            for pair in pairs(text) {
-                let pair = pair.map_err(|error| Refusal::initiator_error(error.sentence()))?;
-                if is_burst(&pair) == first_round {
-                    self.take_pair(stage, pair, &mut given, out)?;
-                }
-            }
-        }
-        Ok(given)
-    }
-
-    fn take_pair<'a>(
-        &mut self,
-        stage: Stage,
-        pair: Pair<'a>,
-        given: &mut Given<'a>,
-        out: &mut TextWriter,
-    ) -> Result<(), Refusal> {
-        let Some(key) = Key::parse(pair.key) else {
-            out.pair(pair.key, Reply::NotUnderstood);
-            return Ok(());
-        };
-        if self.seen & key.bit() != 0 {
-            return Err(Refusal::initiator_error("a key came twice"));
-        }
-        self.seen |= key.bit();
-        match key.purpose() {
-            Purpose::Leading if self.responses == 0 => {}
-            Purpose::Security if stage == Stage::Security => given.put(key, pair.value),
-            Purpose::Leading | Purpose::Security => {
-                let sentence = "a key that may not come in this stage";
-                return Err(Refusal::initiator_error(sentence));
-            }
-            Purpose::Operational if stage == Stage::Operational => self.agree(key, pair.value, out),
-            Purpose::Declared => self.agree(key, pair.value, out),
-            Purpose::Operational | Purpose::FullFeature | Purpose::Targets => {
-                out.pair(key.name(), Reply::Reject);
-            }
-        }
-        Ok(())
-    }
-
-    fn agree(&mut self, key: Key, value: &str, out: &mut TextWriter) {
-        let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
-        let reply = self.negotiation.agree(key, value, discovery);
-        if reply != Reply::None {
-            out.pair(key.name(), reply);
-        }
     }
 
     /// Goes to the next stage if the initiator wants to and may.

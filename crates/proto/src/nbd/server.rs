@@ -4,7 +4,11 @@
 //! NBD gives a server no way to say "not so fast": when all slots are taken ([`Server::is_full`]) the owner takes no
 //! further event until it has answered one. A request that cannot be carried out is answered with its error here, its
 //! data skipped; what makes the stream unreadable (a wrong magic, a write longer than anybody is allowed) ends the
-//! connection. Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
+//! connection. Which requests can be carried out is in `server/check.rs`, how they are answered in `server/reply.rs`.
+//! Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
+
+mod check;
+mod reply;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,8 +17,7 @@ use zerocopy::FromBytes;
 
 use super::options::{Chosen, Next, answer, greet, too_long};
 use super::spec::{
-    CHUNK_MAGIC, Error, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC,
-    Request, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, flag,
+    FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC, Request, command, flag,
 };
 use crate::{Breach, Machine, Sink, Slot, Violation, Want};
 
@@ -196,63 +199,6 @@ impl Server {
         )
     }
 
-    /// A request was carried out; a read's data lies in its slot from `start` on. The slot is free then.
-    pub fn succeed<S: Sink>(&mut self, slot: Slot, start: u32, out: &mut S) {
-        let Some(progress) = self.take(slot) else {
-            return;
-        };
-        if !progress.reads {
-            return simple(progress.cookie, 0, out);
-        }
-        if self.chosen.structured {
-            let bytes = progress.bytes.saturating_add(8);
-            head(
-                progress.cookie,
-                (chunk::DONE, chunk::OFFSET_DATA),
-                bytes,
-                out,
-            );
-            out.bytes(&progress.offset.to_be_bytes());
-        } else {
-            simple(progress.cookie, 0, out);
-        }
-        out.payload(slot, start, progress.bytes, false);
-    }
-
-    /// A request that asks for nothing was carried out. The slot is free then.
-    pub fn succeed_empty<S: Sink>(&mut self, slot: Slot, out: &mut S) {
-        if let Some(progress) = self.take(slot) {
-            self.nothing(progress, out);
-        }
-    }
-
-    /// A request was not carried out. The slot is free then.
-    pub fn fail<S: Sink>(&mut self, slot: Slot, error: Error, out: &mut S) {
-        if let Some(progress) = self.take(slot) {
-            self.refuse(progress.cookie, progress.reads, error, out);
-        }
-    }
-
-    fn nothing<S: Sink>(&self, progress: Progress, out: &mut S) {
-        if progress.reads && self.chosen.structured {
-            head(progress.cookie, (chunk::DONE, chunk::NONE), 0, out);
-        } else {
-            simple(progress.cookie, 0, out);
-        }
-    }
-
-    /// Reads are answered in chunks once that was agreed upon; everything else may be answered simply.
-    fn refuse<S: Sink>(&self, cookie: [u8; 8], reads: bool, error: Error, out: &mut S) {
-        let number = error as u32;
-        if reads && self.chosen.structured {
-            head(cookie, (chunk::DONE, chunk::ERROR), 6, out);
-            out.bytes(&number.to_be_bytes());
-            out.bytes(&0_u16.to_be_bytes());
-        } else {
-            simple(cookie, number, out);
-        }
-    }
-
     fn take(&mut self, slot: Slot) -> Option<Progress> {
         let progress = self.slots.get_mut(usize::from(slot.0))?.take()?;
         self.free.push(slot.0);
@@ -317,66 +263,6 @@ impl Server {
             command,
             offset,
             bytes,
-        }
-    }
-
-    /// What a request asks for, or why not.
-    fn check(&self, request: &Request) -> Result<Command, Error> {
-        let (flags, export) = (request.flags.get(), &self.export);
-        let allowed = |extra: u16| match flags & !(command_flag::FUA | extra) {
-            0 => Ok(()),
-            _ => Err(Error::Invalid),
-        };
-        let durable = flags & command_flag::FUA != 0;
-        let (command, longest) = match request.kind.get() {
-            command::READ => {
-                allowed(command_flag::DF)?;
-                (Command::Read, export.most_bytes)
-            }
-            command::WRITE => {
-                allowed(0)?;
-                (Command::Write { durable }, export.most_bytes)
-            }
-            command::FLUSH => {
-                allowed(0)?;
-                return match (request.offset.get(), request.length.get()) {
-                    (0, 0) => Ok(Command::Flush),
-                    _ => Err(Error::Invalid),
-                };
-            }
-            command::TRIM if export.trims => {
-                allowed(0)?;
-                (Command::Trim { durable }, u32::MAX)
-            }
-            command::WRITE_ZEROES => {
-                allowed(command_flag::NO_HOLE)?;
-                let may_trim = flags & command_flag::NO_HOLE == 0;
-                (Command::WriteZeroes { may_trim, durable }, u32::MAX)
-            }
-            _ => return Err(Error::Invalid),
-        };
-        if export.read_only && command != Command::Read {
-            return Err(Error::NotPermitted);
-        }
-        self.check_range(request, command, longest)?;
-        Ok(command)
-    }
-
-    fn check_range(&self, request: &Request, command: Command, longest: u32) -> Result<(), Error> {
-        let (offset, length) = (request.offset.get(), request.length.get());
-        let block = u64::from(self.export.block_bytes);
-        if length > longest
-            || !offset.is_multiple_of(block)
-            || !u64::from(length).is_multiple_of(block)
-        {
-            return Err(Error::Invalid);
-        }
-        match offset.checked_add(length.into()) {
-            Some(end) if end <= self.export.bytes => Ok(()),
-            _ if matches!(command, Command::Write { .. } | Command::WriteZeroes { .. }) => {
-                Err(Error::NoSpace)
-            }
-            _ => Err(Error::Invalid),
         }
     }
 
@@ -500,25 +386,6 @@ impl Machine for Server {
     fn terminate<S: Sink>(&mut self, _violation: &Violation, _out: &mut S) {
         self.state = State::Over;
     }
-}
-
-fn simple<S: Sink>(cookie: [u8; 8], error: u32, out: &mut S) {
-    let mut reply = [0; 16];
-    reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
-    reply[4..8].copy_from_slice(&error.to_be_bytes());
-    reply[8..].copy_from_slice(&cookie);
-    out.bytes(&reply);
-}
-
-/// The head of a chunk with so many bytes behind it.
-fn head<S: Sink>(cookie: [u8; 8], (flags, kind): (u16, u16), bytes: u32, out: &mut S) {
-    let mut head = [0; 20];
-    head[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
-    head[4..6].copy_from_slice(&flags.to_be_bytes());
-    head[6..8].copy_from_slice(&kind.to_be_bytes());
-    head[8..16].copy_from_slice(&cookie);
-    head[16..].copy_from_slice(&bytes.to_be_bytes());
-    out.bytes(&head);
 }
 
 pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;

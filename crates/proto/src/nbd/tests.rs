@@ -1,6 +1,6 @@
 //! A client's bytes against the server's machine: what is answered, what is refused, what ends the connection.
 
-use super::super::spec::{info, option, reply};
+use super::super::spec::{Error, SIMPLE_REPLY_MAGIC, info, option, reply};
 use super::*;
 use alloc::vec;
 use proptest::prelude::*;

@@ -1,15 +1,14 @@
 //! I/O commands: from a submission entry to a typed command and back. Every zero-based field ends here.
 //!
 //! Parsing checks all that can be checked without the data: reserved bits, the namespace, the range, the limits.
-//! What passes is safe to hand to a disk. It does not see data, except the range list of Dataset Management, and
-//! does not know what becomes of a command.
+//! What passes is safe to hand to a disk. It does not see data, except the range list of Dataset Management
+//! (`command/dataset.rs`), and does not know what becomes of a command. The way back is in `command/build.rs`.
 //! Source: NVM Command Set Specification 1.x, chapter "Commands".
 
-use core::mem::offset_of;
+mod build;
+mod dataset;
 
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+pub use self::dataset::{DatasetRange, ranges};
 use super::reservation::ReservationCommand;
 use super::spec::{Direction, Opcode, Status, SubmissionEntry};
 use super::subsystem::{Authorized, Namespace};
@@ -341,149 +340,6 @@ impl IoCommand {
             Self::Reservation(command) => command.data_bytes(),
         }
     }
-}
-
-/// One range of Dataset Management, 16 bytes.
-///
-/// Source: NVM Command Set Specification 1.x, "Dataset Management – Range Definition".
-#[repr(C)]
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-pub struct DatasetRange {
-    /// Context attributes: hints.
-    pub attributes: U32,
-    /// Length in blocks.
-    pub blocks: U32,
-    /// First block.
-    pub lba: U64,
-}
-const _: () = assert!(
-    size_of::<DatasetRange>() == 16
-        && offset_of!(DatasetRange, blocks) == 4
-        && offset_of!(DatasetRange, lba) == 8
-);
-
-impl DatasetRange {
-    /// A range without hints.
-    #[must_use]
-    pub const fn new(lba: u64, blocks: u32) -> Self {
-        Self {
-            attributes: U32::ZERO,
-            blocks: U32::new(blocks),
-            lba: U64::new(lba),
-        }
-    }
-}
-
-/// The ranges of a Dataset Management command as `(lba, blocks)`, empty ones left out.
-///
-/// `data` may be longer than `count` ranges; what follows them is not looked at. Every range is checked before the
-/// first is returned, so that a refused command has done nothing.
-///
-/// # Errors
-/// Data SGL Length Invalid when `data` is too short, LBA Out of Range when a range leaves the namespace.
-pub fn ranges<'d>(
-    data: &'d [u8],
-    count: u16,
-    namespace: &Namespace,
-) -> Result<impl Iterator<Item = (u64, u32)> + use<'d>, Status> {
-    let (ranges, _) = <[DatasetRange]>::ref_from_prefix_with_elems(data, usize::from(count))
-        .map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
-    let inside =
-        |range: &DatasetRange| namespace.contains(range.lba.get(), range.blocks.get().into());
-    if !ranges.iter().all(inside) {
-        return Err(Status::LBA_OUT_OF_RANGE);
-    }
-    let pairs = ranges
-        .iter()
-        .map(|range| (range.lba.get(), range.blocks.get()));
-    Ok(pairs.filter(|(_, blocks)| *blocks != 0))
-}
-
-/// The commands a host sends. The transport fills in the SGL and the command id.
-impl SubmissionEntry {
-    fn blocks_command(opcode: Opcode, nsid: u32, lba: u64, blocks: u32, bits: u32) -> Self {
-        debug_assert!(
-            (1..=65536).contains(&blocks),
-            "a command covers 1 to 65536 blocks"
-        );
-        let mut entry = Self::new(opcode.0);
-        entry.nsid = U32::new(nsid);
-        let [low, high] = zerocopy::transmute!(U64::new(lba));
-        (entry.cdw10, entry.cdw11) = (low, high);
-        entry.cdw12 = U32::new(blocks.wrapping_sub(1) & CDW12_BLOCKS | bits);
-        entry
-    }
-
-    /// Read `blocks` (1 to 65536) from `lba`.
-    #[must_use]
-    pub fn read(nsid: u32, lba: u64, blocks: u32) -> Self {
-        Self::blocks_command(Opcode::READ, nsid, lba, blocks, 0)
-    }
-
-    /// Write `blocks` (1 to 65536) from `lba`; with `fua` durable before the answer.
-    #[must_use]
-    pub fn write(nsid: u32, lba: u64, blocks: u32, fua: bool) -> Self {
-        Self::blocks_command(Opcode::WRITE, nsid, lba, blocks, flag(fua, CDW12_FUA))
-    }
-
-    /// Compare `blocks` (1 to 65536) from `lba` with the data.
-    #[must_use]
-    pub fn compare(nsid: u32, lba: u64, blocks: u32) -> Self {
-        Self::blocks_command(Opcode::COMPARE, nsid, lba, blocks, 0)
-    }
-
-    /// Verify `blocks` (1 to 65536) from `lba`.
-    #[must_use]
-    pub fn verify(nsid: u32, lba: u64, blocks: u32) -> Self {
-        Self::blocks_command(Opcode::VERIFY, nsid, lba, blocks, 0)
-    }
-
-    /// Write zeroes to `blocks` (1 to 65536) from `lba`, deallocating them if wanted and possible.
-    #[must_use]
-    pub fn write_zeroes(nsid: u32, lba: u64, blocks: u32, deallocate: bool, fua: bool) -> Self {
-        let bits = flag(deallocate, CDW12_DEALLOCATE) | flag(fua, CDW12_FUA);
-        Self::blocks_command(Opcode::WRITE_ZEROES, nsid, lba, blocks, bits)
-    }
-
-    /// Make all acknowledged writes of the namespace durable.
-    #[must_use]
-    pub fn flush(nsid: u32) -> Self {
-        let mut entry = Self::new(Opcode::FLUSH.0);
-        entry.nsid = U32::new(nsid);
-        entry
-    }
-
-    /// Dataset Management over `ranges` (1 to 256) [`DatasetRange`]s sent as data.
-    #[must_use]
-    pub fn dataset_management(nsid: u32, ranges: u16, deallocate: bool) -> Self {
-        debug_assert!(
-            (1..=256).contains(&ranges),
-            "a command names 1 to 256 ranges"
-        );
-        let mut entry = Self::new(Opcode::DATASET_MANAGEMENT.0);
-        entry.nsid = U32::new(nsid);
-        entry.cdw10 = U32::new(u32::from(ranges.wrapping_sub(1) & 0xFF));
-        entry.cdw11 = U32::new(flag(deallocate, DSM_DEALLOCATE));
-        entry
-    }
-
-    /// The same command as half of a fused pair.
-    #[must_use]
-    pub fn fused(mut self, fuse: Fuse) -> Self {
-        let bits = match fuse {
-            Fuse::Normal => 0,
-            Fuse::First => 1,
-            Fuse::Second => 2,
-        };
-        self.flags = self.flags & !0b11 | bits;
-        self
-    }
-}
-
-const fn flag(set: bool, bit: u32) -> u32 {
-    if set { bit } else { 0 }
 }
 
 /// PSDT 01b: SGLs, contiguous metadata.

@@ -2,24 +2,27 @@
 //!
 //! A pure state machine. [`Bringup::next`] says which command to send or how long to wait; [`Bringup::answered`] takes
 //! each answer. One command is outstanding at a time. It knows neither the transport nor the clock; a command that is
-//! never answered is the caller's to give up. The mirror of `nvme::bringup`; what the answers hold is read in
-//! `bringup/facts.rs`.
+//! never answered is the caller's to give up. The mirror of `nvme::bringup`; the questions are in
+//! `bringup/question.rs`, what the answers hold is read in `bringup/facts.rs`, and why there is no disk is said in
+//! `bringup/error.rs`.
 //!
 //! A page that a disk does not have is no reason to refuse it: it promises less then.
 //!
 //! Source: SPC-4 and SBC-3, the commands named; SAM-5, "Status codes".
 
+mod error;
 mod facts;
-
-use core::fmt;
+mod question;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-pub use facts::{Names, UnitFacts};
+pub use self::error::BringupError;
+pub use self::facts::{Names, UnitFacts};
+use self::question::Question;
 
 use super::additional::AdditionalSense;
-use super::cdb::build::{self, Cdb};
+use super::cdb::build::Cdb;
 use super::pages::capacity::{LUN_MAX, parse_lun};
 use super::pages::vital;
 use super::sense::{Sense, SenseKey};
@@ -56,85 +59,6 @@ pub struct Answer<'a> {
     pub sense: Option<Sense>,
     /// What came.
     pub data: &'a [u8],
-}
-
-/// Why there is no disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BringupError {
-    /// The target has no logical unit of this number.
-    NoUnit(u16),
-    /// It has one, and it is no disk: its peripheral device type.
-    NotADisk(u16, u8),
-    /// The target has no disk at all.
-    NoDisk,
-    /// Another initiator has reserved it.
-    Reserved(u16),
-    /// A command that every disk has did not end well.
-    Failed {
-        /// Which.
-        what: &'static str,
-        /// How.
-        status: Status,
-        /// Why.
-        sense: Option<Sense>,
-    },
-    /// An answer that cannot be.
-    Broken(&'static str),
-}
-
-impl fmt::Display for BringupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoUnit(lun) => write!(
-                f,
-                "the target has no LUN {lun}; leave the number away to take its first disk"
-            ),
-            Self::NotADisk(lun, kind) => write!(
-                f,
-                "LUN {lun} is no disk (peripheral device type {kind:02X}h); leave the number away to take the first"
-            ),
-            Self::NoDisk => f.write_str("the target shows no disk to this initiator"),
-            Self::Reserved(lun) => write!(
-                f,
-                "LUN {lun} is reserved by another initiator: release it there"
-            ),
-            Self::Failed {
-                what,
-                status,
-                sense: Some(sense),
-            } => write!(
-                f,
-                "the target answered {what} with status {:02X}h, {}",
-                status.0, sense.code
-            ),
-            Self::Failed { what, status, .. } => {
-                write!(
-                    f,
-                    "the target answered {what} with status {:02X}h",
-                    status.0
-                )
-            }
-            Self::Broken(sentence) => f.write_str(sentence),
-        }
-    }
-}
-
-impl core::error::Error for BringupError {}
-
-/// The questions, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
-    Luns,
-    Inquiry,
-    Ready,
-    Capacity,
-    Pages,
-    Serial,
-    Names,
-    Limits,
-    Provisioning,
-    Mode,
-    Nothing,
 }
 
 /// The bring-up of one logical unit.
@@ -328,63 +252,6 @@ impl Bringup {
     }
 }
 
-impl Question {
-    const fn after(self) -> Self {
-        match self {
-            Self::Luns => Self::Inquiry,
-            Self::Inquiry => Self::Ready,
-            Self::Ready => Self::Capacity,
-            Self::Capacity => Self::Pages,
-            Self::Pages => Self::Serial,
-            Self::Serial => Self::Names,
-            Self::Names => Self::Limits,
-            Self::Limits => Self::Provisioning,
-            Self::Provisioning => Self::Mode,
-            Self::Mode | Self::Nothing => Self::Nothing,
-        }
-    }
-
-    /// The page of vital product data that it is about, if that must be listed.
-    const fn page(self) -> Option<u8> {
-        match self {
-            Self::Serial => Some(vital::SERIAL_NUMBER),
-            Self::Names => Some(vital::DEVICE_IDENTIFICATION),
-            Self::Limits => Some(vital::BLOCK_LIMITS),
-            Self::Provisioning => Some(vital::PROVISIONING),
-            _ => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Luns => "REPORT LUNS",
-            Self::Ready => "TEST UNIT READY",
-            Self::Capacity => "READ CAPACITY(16)",
-            Self::Mode => "MODE SENSE(6)",
-            _ => "INQUIRY",
-        }
-    }
-
-    fn command(self) -> Option<(Cdb, u32)> {
-        Some(match self {
-            Self::Luns => (build::report_luns(LUNS_BYTES), LUNS_BYTES),
-            Self::Inquiry => (build::inquiry(None, INQUIRY_BYTES), INQUIRY_BYTES.into()),
-            Self::Ready => (build::test_unit_ready(), 0),
-            Self::Capacity => (build::read_capacity(CAPACITY_BYTES), CAPACITY_BYTES),
-            Self::Pages => page_command(vital::SUPPORTED_PAGES),
-            Self::Serial | Self::Names | Self::Limits | Self::Provisioning => {
-                page_command(self.page()?)
-            }
-            Self::Mode => (build::mode_sense(CACHING, MODE_BYTES), MODE_BYTES.into()),
-            Self::Nothing => return None,
-        })
-    }
-}
-
-fn page_command(code: u8) -> (Cdb, u32) {
-    (build::inquiry(Some(code), PAGE_BYTES), PAGE_BYTES.into())
-}
-
 /// What a page holds behind its header; nothing when it is another page.
 fn page(data: &[u8], code: u8) -> &[u8] {
     let Some((&[_, found, high, low], rest)) = data.split_first_chunk::<4>() else {
@@ -427,13 +294,6 @@ fn is_no_unit(sense: Option<Sense>) -> bool {
 
 /// The peripheral device type of a disk.
 const DISK: u8 = 0;
-/// The mode page of the cache.
-const CACHING: u8 = 0x08;
-const LUNS_BYTES: u32 = 4096;
-const INQUIRY_BYTES: u16 = 96;
-const PAGE_BYTES: u16 = 1024;
-const CAPACITY_BYTES: u32 = 32;
-const MODE_BYTES: u8 = 64;
 /// Logical units that are looked at for one that is a disk.
 const CANDIDATES_MAX: usize = 256;
 /// Unit attentions before something is wrong.

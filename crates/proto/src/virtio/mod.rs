@@ -5,6 +5,7 @@
 //! everything is read once, into our own, and checked there. Source: Virtual I/O Device (VIRTIO) 1.2.
 
 pub mod blk;
+pub mod inflight;
 pub mod queue;
 #[cfg(test)]
 mod testing;

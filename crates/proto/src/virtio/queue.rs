@@ -144,6 +144,36 @@ impl Queue {
         self.next
     }
 
+    /// How many descriptors it has.
+    #[must_use]
+    pub fn size(&self) -> u16 {
+        self.layout.size
+    }
+
+    /// How far the used ring is filled.
+    #[must_use]
+    pub fn used(&self) -> u16 {
+        self.used
+    }
+
+    /// Goes on behind so many requests that were taken before, and not given back: [`Queue::take_again`].
+    pub fn go_on_behind(&mut self, taken: u16) {
+        self.next = self.used.wrapping_add(taken);
+    }
+
+    /// Takes a request that was taken before, and not given back: in `chain` what it consists of.
+    ///
+    /// Errors: the chain cannot be walked.
+    pub fn take_again(
+        &self,
+        memory: &impl Memory,
+        head: u16,
+        chain: &mut Chain,
+    ) -> Result<(), Broken> {
+        chain.clear();
+        self.walk(memory, head, chain)
+    }
+
     /// Takes the next request, if there is one: its head, by which it is given back, and in `chain` what it consists
     /// of.
     ///

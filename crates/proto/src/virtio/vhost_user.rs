@@ -4,115 +4,28 @@
 //! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer.
 //! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
 
+mod queues;
+mod spec;
+
 use alloc::vec::Vec;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::queue::{Layout, SIZE_MAX};
-use crate::{Breach, Violation};
+use queues::Ring;
+use spec::{
+    BACKEND_CONFIG_CHANGE, CONFIG_BYTES_MAX, Inflight, NEED_REPLY, PAGE_BYTES, REPLY, VERSION,
+    VERSION_MASK, config_range, early, exactly, is_sane, number, one_descriptor, overlap, reply,
+    ring_with_descriptor, short, state, wrong,
+};
+pub use spec::{
+    BODY_BYTES_MAX, DESCRIPTORS_MAX, HEAD_BYTES, Head, OFFERED, PROTOCOL_FEATURES, QUEUES_MAX,
+    REGIONS_MAX, Region, protocol, request,
+};
 
-/// Bytes of a message's head.
-pub const HEAD_BYTES: usize = size_of::<Head>();
-/// The longest body that is accepted: eight regions of memory, or the space of a device.
-pub const BODY_BYTES_MAX: usize = 512;
-/// Most descriptors beside a message.
-pub const DESCRIPTORS_MAX: usize = REGIONS_MAX;
-/// Most queues.
-pub const QUEUES_MAX: usize = 16;
-/// Most regions of memory.
-pub const REGIONS_MAX: usize = 8;
-
-/// What every message begins with. 12 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Head {
-    /// What it is: [`request`].
-    pub request: u32,
-    /// Version, and whether it is an answer or wants one.
-    pub flags: u32,
-    /// Bytes of the body.
-    pub bytes: u32,
-}
-const _: () = assert!(size_of::<Head>() == 12);
-
-const VERSION: u32 = 1;
-const VERSION_MASK: u32 = 3;
-const REPLY: u32 = 1 << 2;
-const NEED_REPLY: u32 = 1 << 3;
-
-/// What a monitor says.
-pub mod request {
-    #![expect(missing_docs, reason = "the names are the standard's own")]
-    pub const GET_FEATURES: u32 = 1;
-    pub const SET_FEATURES: u32 = 2;
-    pub const SET_OWNER: u32 = 3;
-    pub const RESET_OWNER: u32 = 4;
-    pub const SET_MEM_TABLE: u32 = 5;
-    pub const SET_VRING_NUM: u32 = 8;
-    pub const SET_VRING_ADDR: u32 = 9;
-    pub const SET_VRING_BASE: u32 = 10;
-    pub const GET_VRING_BASE: u32 = 11;
-    pub const SET_VRING_KICK: u32 = 12;
-    pub const SET_VRING_CALL: u32 = 13;
-    pub const SET_VRING_ERR: u32 = 14;
-    pub const GET_PROTOCOL_FEATURES: u32 = 15;
-    pub const SET_PROTOCOL_FEATURES: u32 = 16;
-    pub const GET_QUEUE_NUM: u32 = 17;
-    pub const SET_VRING_ENABLE: u32 = 18;
-    pub const GET_CONFIG: u32 = 24;
-    pub const SET_CONFIG: u32 = 25;
-}
-
-/// The feature bit that says that there are protocol features.
-pub const PROTOCOL_FEATURES: u64 = 1 << 30;
-
-/// What is offered: several queues, answers when asked for, the space of the device.
-pub const OFFERED: u64 = protocol::MQ | protocol::REPLY_ACK | protocol::CONFIG;
-
-/// Protocol features.
-pub mod protocol {
-    #![expect(missing_docs, reason = "the names are the standard's own")]
-    pub const MQ: u64 = 1 << 0;
-    pub const REPLY_ACK: u64 = 1 << 3;
-    pub const CONFIG: u64 = 1 << 9;
-}
-
-/// A region of the guest's memory. 32 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Region {
-    /// Where the guest has it.
-    pub guest: u64,
-    /// How many bytes.
-    pub bytes: u64,
-    /// Where the monitor has it.
-    pub user: u64,
-    /// Where it begins in the file beside the message.
-    pub offset: u64,
-}
-const _: () = assert!(size_of::<Region>() == 32);
-
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-struct RingState {
-    index: u32,
-    value: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
-struct RingAddresses {
-    index: u32,
-    flags: u32,
-    descriptors: u64,
-    used: u64,
-    available: u64,
-    log: u64,
-}
-const _: () = assert!(size_of::<RingAddresses>() == 40);
-
-/// In the number of a queue: no descriptor comes with it.
-const NO_DESCRIPTOR: u64 = 1 << 8;
+use super::blk::WRITEBACK_AT;
+use super::inflight::Shape;
+use super::queue::Layout;
+use crate::Violation;
 
 /// How a queue is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,15 +59,41 @@ pub enum Event {
     Call(usize),
     /// Look at [`Session::writeback`] again.
     Writeback,
+    /// The descriptor that came with the message is a socket, where the monitor hears what the back end has to say:
+    /// [`config_changed`].
+    Channel,
+    /// Make a file of so many zeroes, and send this with it: it is the whole answer.
+    NewRecord(u64, Vec<u8>),
+    /// What is in progress is recorded in the file that came with the message.
+    Record(Record),
 }
 
-#[derive(Clone, Copy, Default)]
-struct Ring {
-    size: u16,
-    addresses: Option<(u64, u64, u64)>,
-    next: u16,
-    started: bool,
-    enabled: bool,
+/// Where the record of what is in progress lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose it is.
+    pub shape: Shape,
+    /// Where it begins in its file: at a page.
+    pub offset: u64,
+    /// How much of it is there: all regions, and perhaps what is behind them.
+    pub bytes: u64,
+}
+
+impl Event {
+    /// Whether the message has an answer of its own.
+    fn has_answer(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Stop(_) | Self::NewRecord(..))
+    }
+}
+
+/// What is said at the monitor's other socket when the device's space has changed. No answer is asked for.
+#[must_use]
+pub fn config_changed() -> [u8; HEAD_BYTES] {
+    zerocopy::transmute!(Head {
+        request: BACKEND_CONFIG_CHANGE,
+        flags: VERSION,
+        bytes: 0,
+    })
 }
 
 /// One connection with a monitor.
@@ -184,6 +123,16 @@ impl Session {
         }
     }
 
+    /// The device's space is this from now on, but for what the guest has set.
+    pub fn describe(&mut self, config: &[u8]) {
+        let set = self.config.get(WRITEBACK_AT).copied();
+        self.config.clear();
+        self.config.extend_from_slice(config);
+        if let (Some(field), Some(set)) = (self.config.get_mut(WRITEBACK_AT), set) {
+            *field = set;
+        }
+    }
+
     /// What the guest has taken of the features that were offered.
     #[must_use]
     pub fn features(&self) -> u64 {
@@ -193,7 +142,7 @@ impl Session {
     /// Whether writes may stay in a cache until a flush, as the guest has set it.
     #[must_use]
     pub fn writeback(&self) -> bool {
-        self.config.get(super::blk::WRITEBACK_AT) == Some(&1)
+        self.config.get(WRITEBACK_AT) == Some(&1)
     }
 
     /// How many bytes of body follow a head.
@@ -230,7 +179,7 @@ impl Session {
         let wanted = acknowledges && head.flags & NEED_REPLY != 0;
         self.pending = wanted.then_some(head.request);
         let event = self.dispatch(head.request, body, descriptors)?;
-        if matches!(event, Event::Answer(_) | Event::Stop(_)) {
+        if event.has_answer() {
             self.pending = None;
         }
         Ok(event)
@@ -258,6 +207,8 @@ impl Session {
                 | request::SET_VRING_KICK
                 | request::SET_VRING_CALL
                 | request::SET_VRING_ERR
+                | request::SET_BACKEND_REQ_FD
+                | request::SET_INFLIGHT_FD
         );
         if descriptors > 0 && !takes_descriptors {
             return Err(wrong(
@@ -287,6 +238,12 @@ impl Session {
             }
             request::GET_CONFIG => self.get_config(body),
             request::SET_CONFIG => self.set_config(body),
+            request::SET_BACKEND_REQ_FD => {
+                exactly(body, 0)?;
+                one_descriptor(descriptors).map(|()| Event::Channel)
+            }
+            request::GET_INFLIGHT_FD => new_record(body),
+            request::SET_INFLIGHT_FD => self.record(body, descriptors),
             other => Err(wrong(
                 "a message of a kind that was not offered",
                 other.into(),
@@ -347,91 +304,6 @@ impl Session {
         Ok(Event::Memory(regions))
     }
 
-    fn size(&mut self, state: RingState) -> Result<Event, Violation> {
-        let ring = self.idle(state.index)?;
-        match u16::try_from(state.value) {
-            Ok(size) if size.is_power_of_two() && size <= SIZE_MAX => ring.size = size,
-            _ => {
-                let sentence = "the size of a queue is not a power of two up to 1024";
-                return Err(wrong(sentence, state.value.into()));
-            }
-        }
-        Ok(Event::Nothing)
-    }
-
-    fn base(&mut self, state: RingState) -> Result<Event, Violation> {
-        let ring = self.idle(state.index)?;
-        ring.next = u16::try_from(state.value)
-            .map_err(|_| wrong("a queue begins behind its last entry", state.value.into()))?;
-        Ok(Event::Nothing)
-    }
-
-    fn addresses(&mut self, body: &[u8]) -> Result<Event, Violation> {
-        let asked = RingAddresses::read_from_bytes(body).map_err(|_| short())?;
-        let ring = self.idle(asked.index)?;
-        ring.addresses = Some((asked.descriptors, asked.available, asked.used));
-        Ok(Event::Nothing)
-    }
-
-    fn kick(&mut self, body: u64, descriptors: usize) -> Result<Event, Violation> {
-        let index = ring_with_descriptor(body, descriptors)?;
-        if descriptors == 0 {
-            return Err(wrong(
-                "a queue without a descriptor to be kicked by is not served",
-                body,
-            ));
-        }
-        let event_index = self.features & super::feature::EVENT_INDEX != 0;
-        let agreed = self.features & PROTOCOL_FEATURES != 0;
-        let ring = self.rings[index];
-        if ring.started {
-            return Err(early("a queue is started that runs"));
-        }
-        let (descriptors, available, used) = ring
-            .addresses
-            .ok_or_else(|| early("a queue is started whose addresses are not known"))?;
-        if ring.size == 0 {
-            return Err(early("a queue is started whose size is not known"));
-        }
-        let (descriptor_bytes, available_bytes, used_bytes) = Layout::bytes(ring.size);
-        let layout = Layout {
-            size: ring.size,
-            descriptors: self.guest_address(descriptors, descriptor_bytes)?,
-            available: self.guest_address(available, available_bytes)?,
-            used: self.guest_address(used, used_bytes)?,
-        };
-        self.rings[index].started = true;
-        let start = Start {
-            layout,
-            next: ring.next,
-            event_index,
-            enabled: ring.enabled || !agreed,
-        };
-        Ok(Event::Start(index, start))
-    }
-
-    fn stop(&mut self, state: RingState) -> Result<Event, Violation> {
-        let index = ring_index(state.index.into())?;
-        let ring = self.rings[index];
-        match ring.started {
-            true => Ok(Event::Stop(index)),
-            // It never ran: it would begin where it was told to.
-            false => Ok(Event::Answer(self.stopped(index, ring.next))),
-        }
-    }
-
-    fn enable(&mut self, state: RingState) -> Result<Event, Violation> {
-        let index = ring_index(state.index.into())?;
-        if state.value > 1 {
-            return Err(wrong(
-                "a queue is neither enabled nor disabled",
-                state.value.into(),
-            ));
-        }
-        self.rings[index].enabled = state.value == 1;
-        Ok(Event::Enable(index, state.value == 1))
-    }
-
     /// Both ways: offset, bytes and flags, then the bytes. A range that is not there is answered with no bytes at all.
     fn get_config(&self, body: &[u8]) -> Result<Event, Violation> {
         let (offset, bytes) = config_range(body)?;
@@ -450,7 +322,7 @@ impl Session {
     fn set_config(&mut self, body: &[u8]) -> Result<Event, Violation> {
         let (offset, bytes) = config_range(body)?;
         let value = body[12..].first().copied().unwrap_or_default();
-        if offset != super::blk::WRITEBACK_AT || bytes != 1 || value > 1 {
+        if offset != WRITEBACK_AT || bytes != 1 || value > 1 {
             return Err(wrong(
                 "a field of the device is set that cannot be set",
                 offset as u64,
@@ -462,116 +334,34 @@ impl Session {
         Ok(Event::Writeback)
     }
 
-    /// A queue that does not run.
-    fn idle(&mut self, index: u32) -> Result<&mut Ring, Violation> {
-        let ring = &mut self.rings[ring_index(index.into())?];
-        match ring.started {
-            true => Err(early("a queue is changed while it runs")),
-            false => Ok(ring),
+    /// The record of what is in progress, as [`new_record`] was answered.
+    fn record(&self, body: &[u8], descriptors: usize) -> Result<Event, Violation> {
+        let (told, shape) = Inflight::read(body)?;
+        one_descriptor(descriptors)?;
+        if self.rings.iter().any(|ring| ring.started) {
+            return Err(early("a record comes while queues run"));
         }
-    }
-
-    /// Where the guest has what the monitor has at `user`, all of it in one region.
-    fn guest_address(&self, user: u64, bytes: u64) -> Result<u64, Violation> {
-        let inside = |region: &&Region| {
-            user.checked_sub(region.user)
-                .is_some_and(|at| at <= region.bytes && bytes <= region.bytes - at)
-        };
-        let region = self.regions.iter().find(inside);
-        let region =
-            region.ok_or_else(|| wrong("a queue does not lie in the guest's memory", user))?;
-        Ok(region.guest + (user - region.user))
-    }
-}
-
-fn is_sane(region: &Region) -> bool {
-    region.bytes > 0
-        && region.guest.is_multiple_of(PAGE_BYTES)
-        && region.offset.is_multiple_of(PAGE_BYTES)
-        && region.guest.checked_add(region.bytes).is_some()
-        && region.user.checked_add(region.bytes).is_some()
-        && region.offset.checked_add(region.bytes).is_some()
-}
-
-fn overlap(regions: &[Region]) -> bool {
-    let apart =
-        |a: &Region, b: &Region| a.guest + a.bytes <= b.guest || b.guest + b.bytes <= a.guest;
-    let others = |at: usize| regions[..at].iter();
-    (0..regions.len()).any(|at| !others(at).all(|other| apart(other, &regions[at])))
-}
-
-fn config_range(body: &[u8]) -> Result<(usize, usize), Violation> {
-    let (head, rest) = body.split_at_checked(12).ok_or_else(short)?;
-    let field =
-        |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let (offset, bytes) = (field(0) as usize, field(4) as usize);
-    if rest.len() != bytes {
-        return Err(wrong(
-            "a part of the device's space has not the length that it says",
-            bytes as u64,
-        ));
-    }
-    Ok((offset, bytes))
-}
-
-fn ring_with_descriptor(body: u64, descriptors: usize) -> Result<usize, Violation> {
-    let expected = usize::from(body & NO_DESCRIPTOR == 0);
-    if body & !(NO_DESCRIPTOR | 0xff) != 0 || descriptors != expected {
-        return Err(wrong(
-            "a queue comes with more or fewer descriptors than it says",
-            body,
-        ));
-    }
-    ring_index(body & 0xff)
-}
-
-fn ring_index(index: u64) -> Result<usize, Violation> {
-    match usize::try_from(index) {
-        Ok(ring) if ring < QUEUES_MAX => Ok(ring),
-        _ => Err(wrong("there is no queue of this number", index)),
+        if told.bytes < shape.bytes() || !told.offset.is_multiple_of(PAGE_BYTES) {
+            return Err(wrong(
+                "a record is too short for its queues, or begins within a page",
+                told.bytes,
+            ));
+        }
+        Ok(Event::Record(Record {
+            shape,
+            offset: told.offset,
+            bytes: told.bytes.min(shape.whole_bytes()),
+        }))
     }
 }
 
-fn state(body: &[u8]) -> Result<RingState, Violation> {
-    RingState::read_from_bytes(body).map_err(|_| short())
+/// Both ways the same, with how long the record is; it is to begin where its file does.
+fn new_record(body: &[u8]) -> Result<Event, Violation> {
+    let (mut told, shape) = Inflight::read(body)?;
+    (told.bytes, told.offset) = (shape.whole_bytes(), 0);
+    let answer = reply(request::GET_INFLIGHT_FD, told.as_bytes());
+    Ok(Event::NewRecord(told.bytes, answer))
 }
-
-fn number(body: &[u8]) -> Result<u64, Violation> {
-    body.try_into().map(u64::from_ne_bytes).map_err(|_| short())
-}
-
-fn exactly(body: &[u8], bytes: usize) -> Result<(), Violation> {
-    match body.len() == bytes {
-        true => Ok(()),
-        false => Err(short()),
-    }
-}
-
-fn reply(request: u32, body: &[u8]) -> Vec<u8> {
-    let head = Head {
-        request,
-        flags: VERSION | REPLY,
-        bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
-    };
-    [head.as_bytes(), body].concat()
-}
-
-fn wrong(sentence: &'static str, found: u64) -> Violation {
-    Violation::new(Breach::HeaderField, 0, sentence).found(found)
-}
-
-fn early(sentence: &'static str) -> Violation {
-    Violation::new(Breach::Sequence, 0, sentence)
-}
-
-fn short() -> Violation {
-    let sentence = "a message is longer or shorter than its kind is";
-    Violation::new(Breach::HeaderField, 8, sentence)
-}
-
-const PAGE_BYTES: u64 = 4096;
-/// What vhost-user allows the space of a device to have.
-const CONFIG_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ mod abuse;
 mod chap;
 mod control;
 mod data;
+mod data_wrong;
 mod golden;
 mod host;
 mod hostile;

@@ -3,6 +3,7 @@
 //! Policy only: when to enter the kernel, when to spin, what to do with short sends and a full
 //! ring. Ownership of what is in progress, and all raw memory, is `sys/uring.rs`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct UringDriver {
     bell: Arc<Bell>,
     /// Did not fit, or must be sent on: goes first in the next turn.
     again: Vec<Submission>,
+    /// Of files in memory: run in place, a bite in each turn.
+    copies: VecDeque<Submission>,
     /// Receives that are not in the ring as long as the shard spins.
     warm: Warm,
     /// Tasks that are gone and whose operations could not all be cancelled yet.
@@ -37,6 +40,7 @@ impl UringDriver {
             spin,
             bell,
             again: Vec::with_capacity(entries as usize),
+            copies: VecDeque::with_capacity(entries as usize),
             warm: Warm::new(),
             forgotten: Vec::new(),
         })
@@ -54,11 +58,13 @@ impl Driver for UringDriver {
         self.forgotten.retain(|task| !self.ring.cancel(*task));
         let window = self.spin.window();
         self.queue(submissions, endings, !window.is_zero());
+        self.copy(endings);
         self.reap(endings);
         self.warm.attempt(endings, &mut self.again);
         let may_wait = |this: &Self, endings: &Vec<Ending>| {
             endings.is_empty()
                 && this.again.is_empty()
+                && this.copies.is_empty()
                 && until != Until::Now
                 && !this.bell.is_rung()
         };
@@ -85,7 +91,7 @@ impl Driver for UringDriver {
     }
 
     fn in_flight(&self) -> usize {
-        self.ring.in_flight() + self.again.len() + self.warm.len()
+        self.ring.in_flight() + self.again.len() + self.copies.len() + self.warm.len()
     }
 }
 
@@ -189,12 +195,17 @@ impl UringDriver {
                     Tried::Ended(completion) => endings.push((token, completion)),
                     Tried::WouldWait(op) => self.push(token, op, endings),
                 },
-                mut op if is_a_copy(&op) => {
-                    let result = run_on_file(&mut op);
-                    endings.push((token, ended(result, op)));
-                }
+                op if is_a_copy(&op) => self.copies.push_back((token, op)),
                 op => self.push(token, op, endings),
             }
+        }
+    }
+
+    /// Runs a bite of what only copies.
+    fn copy(&mut self, endings: &mut Vec<Ending>) {
+        for (token, mut op) in self.copies.drain(..self.copies.len().min(BITE)) {
+            let result = run_on_file(&mut op);
+            endings.push((token, ended(result, op)));
         }
     }
 
@@ -223,9 +234,12 @@ impl UringDriver {
         }
     }
 
-    /// Takes all completions. Short sends go on; everything else is an ending.
+    /// Takes the completions, of files no more than a bite. Short sends go on; everything else is an ending.
     fn reap(&mut self, endings: &mut Vec<Ending>) {
-        while let Some(reaped) = self.ring.reap() {
+        let mut room = BITE;
+        while room > 0
+            && let Some(reaped) = self.ring.reap()
+        {
             if let Reaped::Ended {
                 token,
                 op,
@@ -233,6 +247,9 @@ impl UringDriver {
                 accepted,
             } = reaped
             {
+                if matches!(op, Op::Read { .. } | Op::Write { .. }) {
+                    room -= 1;
+                }
                 match settle(op, result, accepted) {
                     Settled::Ended(completion) => endings.push((token, completion)),
                     Settled::GoOn(op) => self.again.push((token, op)),
@@ -282,6 +299,9 @@ fn send_so_far(op: Op) -> Settled {
     }
 }
 
+/// So many endings of files are handed back in one turn. What they cause begins before the next ones are looked at: else
+/// a disk, the shard and whoever waits for its answers would work one after the other, all of a batch each.
+const BITE: usize = 8;
 /// So many operations of a turn are begun by hand: more are cheaper together, in one call.
 const FEW: usize = 4;
 /// Reading the clock costs as much as several looks.

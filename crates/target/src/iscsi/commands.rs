@@ -20,9 +20,10 @@ use fabrix_proto::scsi::unit::{
 };
 
 use super::desk::Desk;
-use super::job::{Job, Source};
+use super::job::Job;
 use super::session::{Session, Work, number};
 use super::units::TARGET_PORT;
+use crate::desk::Data;
 use crate::disk::{Asked, Errand};
 
 impl Session {
@@ -96,27 +97,20 @@ impl Session {
         transfer: Transfer,
     ) {
         match transfer {
-            Transfer::Inline { .. } => self.list(desk, slot, at, command, &Source::InPlace),
+            Transfer::Inline { .. } => self.list(desk, slot, at, command, &Data::InPlace),
             Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
                 let name = self.units.list[at].name();
                 self.set(slot, Work::FetchingList(name, command));
             }
             Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
             Transfer::None | Transfer::Send { .. } => {
-                self.list(desk, slot, at, command, &Source::None);
+                self.list(desk, slot, at, command, &Data::None);
             }
         }
     }
 
     /// A command's parameter list is here.
-    fn list(
-        &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
-        at: usize,
-        command: Command,
-        data: &Source,
-    ) {
+    fn list(&mut self, desk: &mut Desk<'_>, slot: Slot, at: usize, command: Command, data: &Data) {
         let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
         seat.refresh(&self.me);
         let view = View {
@@ -136,7 +130,7 @@ impl Session {
             Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
             Outcome::Disk(operation) => {
                 let job = Job::new(&self.units.list[at], at, operation, moved);
-                self.run(desk, slot, job, Source::None);
+                self.run(desk, slot, job, Data::None);
             }
             Outcome::Copy(list) => self.copy(desk, slot, at, &list, moved),
             other => self.change(desk, slot, at, other, moved),
@@ -154,8 +148,7 @@ impl Session {
     ) {
         let unit = &self.units.list[at];
         let channels = &desk.local.channels;
-        let same = |at: &usize| channels.added(*at) == unit.added;
-        let Some(index) = channels.index(unit.nsid).filter(same) else {
+        let Some(index) = channels.find(unit.name()) else {
             return self.fail(desk, slot, Some(at), Failure::Gone);
         };
         let mut runs: Vec<LbaRun> = Vec::new();
@@ -250,8 +243,8 @@ impl Session {
                 self.set(slot, Work::Fetching(job));
             }
             Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
-            Transfer::Inline { .. } => self.run(desk, slot, job, Source::InPlace),
-            Transfer::None | Transfer::Send { .. } => self.run(desk, slot, job, Source::None),
+            Transfer::Inline { .. } => self.run(desk, slot, job, Data::InPlace),
+            Transfer::None | Transfer::Send { .. } => self.run(desk, slot, job, Data::None),
         }
     }
 

@@ -12,14 +12,15 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::rc::Rc;
 
+use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::target::{Event, Target, TargetLimits};
-use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::{Completion, Shard, Socket, Task};
 use fabrix_transport::{Stream, pass};
 
-use super::desk::{DISK_SLOTS, Desk};
+use super::desk::Desk;
 use super::session::Session;
 use crate::Notice;
+use crate::desk::command_slot;
 use crate::disk::Stop;
 use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
@@ -192,7 +193,7 @@ impl Connection {
     }
 
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
+        let slot = command_slot(slot);
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.disk_answered(&mut desk, slot, completion);
         }

@@ -16,10 +16,11 @@ use fabrix_proto::scsi::sense::{Sense, SenseKey};
 use fabrix_proto::scsi::unit::{Answer, Failure};
 
 use super::desk::Desk;
+use super::job::Job;
 use super::job::copying::{Copying, Route};
-use super::job::{Job, Source};
 use super::session::{Session, Work};
 use super::units::UnitName;
+use crate::desk::Data;
 
 /// What became of the copies that ended last, each with the logical unit that was asked for it.
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl Session {
         if job.made.is_none() {
             return self.fail(desk, slot, Some(at), Failure::Busy);
         }
-        self.run(desk, slot, job, Source::None);
+        self.run(desk, slot, job, Data::None);
     }
 
     /// The ways that the blocks go; segments of no blocks are none.

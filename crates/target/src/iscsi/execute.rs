@@ -4,12 +4,14 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::unit::Failure;
-use fabrix_rt::{Buf, Loan, Token};
+use fabrix_rt::{Buf, Loan};
 use fabrix_transport::Held;
 
-use super::desk::{DISK_SLOTS, Desk, copy};
-use super::job::{Ask, End, Job, Moves, Source};
+use super::desk::Desk;
+use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
+use super::status::unreached;
+use crate::desk::{Data, copy};
 
 /// How the disk took a request.
 enum Taken {
@@ -22,8 +24,8 @@ enum Taken {
 impl Session {
     /// Goes on with a job until its disk takes its time, or it has ended. A job of many requests whose disk answers
     /// each of them at once pauses, so that others have their turn.
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Source) {
-        let in_place = matches!(data, Source::InPlace);
+    pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Data) {
+        let in_place = matches!(data, Data::InPlace);
         if !job.prepare(desk, data) {
             return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
         }
@@ -82,25 +84,19 @@ impl Session {
 }
 
 /// Hands a request to the disk of a job.
-///
-/// The command was checked when it came, and its disk may have changed since: it may be gone, its number may be another
-/// disk's, and it may have become smaller. Every request passes here, so here that is seen.
 fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bool) -> Taken {
     let Ask {
-        disk: (nsid, added),
+        disk,
         operation,
         extent,
         bytes,
         moves,
     } = ask;
-    let channels = &desk.local.channels;
-    let same = |at: &usize| channels.added(*at) == added;
-    let Some(index) = channels.index(nsid).filter(same) else {
-        return Taken::Failed(Failure::Gone);
+    let wanted = (operation != Operation::Flush).then_some((extent.lba, extent.blocks));
+    let channel = match desk.local.reach(desk.shard, disk, wanted) {
+        Ok(channel) => channel,
+        Err(why) => return Taken::Failed(unreached(why)),
     };
-    if operation != Operation::Flush && !channels.contains(index, extent.lba, extent.blocks) {
-        return Taken::Failed(Failure::OutOfRange);
-    }
     let payload = match moves {
         Moves::Nothing => Payload::None,
         Moves::Read => Payload::Lend,
@@ -116,20 +112,7 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
         }
         Moves::Data => owned(job.data.as_ref()),
     };
-    let channel = match channels.get(desk.shard, index) {
-        Ok(channel) => channel,
-        Err(error) => {
-            desk.local.shared.notice(&crate::Notice::Disk {
-                nsid,
-                why: error.to_string(),
-            });
-            return Taken::Failed(Failure::Busy);
-        }
-    };
-    let token = Token {
-        task: desk.task,
-        slot: DISK_SLOTS + u32::from(slot.0),
-    };
+    let token = desk.token(slot);
     let request = Request {
         operation,
         lba: extent.lba,

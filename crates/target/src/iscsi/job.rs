@@ -13,30 +13,11 @@ use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::{Buf, Loan};
 
-use super::desk::{Desk, copy};
+use super::desk::Desk;
 use super::units::{Unit, UnitName};
 use crate::counters::Counters;
+use crate::desk::{Data, copy};
 use copying::Copying;
-
-/// Where a command's data lies.
-pub(super) enum Source {
-    /// In the receive buffer, for this moment.
-    InPlace,
-    /// In a buffer of its own.
-    Kept(Buf),
-    /// Nowhere: there is none, or the job has it.
-    None,
-}
-
-impl Source {
-    pub(super) fn bytes<'a>(&'a self, desk: &'a Desk<'_>) -> &'a [u8] {
-        match self {
-            Self::InPlace => desk.stream.in_place(),
-            Self::Kept(buf) => buf.bytes(),
-            Self::None => &[],
-        }
-    }
-}
 
 /// A command at work.
 pub(super) struct Job {
@@ -204,14 +185,14 @@ impl Job {
     }
 
     /// Prepares what is used more than once. False: there is no memory for it.
-    pub(super) fn prepare(&mut self, desk: &mut Desk<'_>, data: Source) -> bool {
+    pub(super) fn prepare(&mut self, desk: &mut Desk<'_>, data: Data) -> bool {
         match data {
-            Source::None => return true,
-            Source::Kept(buf) => self.data = Some(buf),
-            Source::InPlace if matches!(self.task, Task::Disk(DiskOperation::Write { .. })) => {
+            Data::None => return true,
+            Data::Kept(buf) => self.data = Some(buf),
+            Data::InPlace if matches!(self.task, Task::Disk(DiskOperation::Write { .. })) => {
                 return true;
             }
-            Source::InPlace => {
+            Data::InPlace => {
                 self.data = copy(desk.shard, desk.stream.in_place());
                 if self.data.is_none() {
                     return false;

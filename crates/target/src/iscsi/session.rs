@@ -21,10 +21,11 @@ use fabrix_rt::Completion;
 use fabrix_transport::Held;
 
 use super::copy::Copies;
-use super::desk::{Desk, copy};
-use super::job::{Job, Source};
+use super::desk::Desk;
+use super::job::Job;
 use super::management::Managing;
 use super::units::{TARGET_PORT, Unit, UnitName, Units};
+use crate::desk::{Data, copy};
 use crate::disk::{Errand, Member, Role, Seat, Trouble};
 use crate::registry::Place;
 
@@ -219,7 +220,7 @@ impl Session {
                 let status = DiskStatus::from_result(completion.result);
                 match job.ended(desk, status, completion.loan) {
                     Some(end) => self.finish(desk, slot, &job, end),
-                    None => self.run(desk, slot, job, Source::None),
+                    None => self.run(desk, slot, job, Data::None),
                 }
             }
             Work::Aborted(None) => self.let_go(desk, slot),
@@ -239,7 +240,7 @@ impl Session {
             };
             let waiting = self.stalled.len();
             match self.take(slot) {
-                Work::Stalled(job) => self.run(desk, slot, job, Source::None),
+                Work::Stalled(job) => self.run(desk, slot, job, Data::None),
                 other => self.set(slot, other),
             }
             if self.stalled.len() > waiting {

@@ -3,6 +3,8 @@
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::scsi::unit::Failure;
 
+use crate::export::Unreached;
+
 /// How an operation failed; none if it did not.
 pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
     Some(match status {
@@ -18,4 +20,13 @@ pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {
         DiskStatus::Aborted => Failure::Aborted,
         DiskStatus::Unsupported | DiskStatus::Internal => Failure::Internal,
     })
+}
+
+/// How a request fails that does not reach its disk.
+pub(super) const fn unreached(why: Unreached) -> Failure {
+    match why {
+        Unreached::Gone => Failure::Gone,
+        Unreached::OutOfRange => Failure::OutOfRange,
+        Unreached::NotReady => Failure::Busy,
+    }
 }

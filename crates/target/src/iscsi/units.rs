@@ -13,7 +13,7 @@ use fabrix_proto::scsi::pages::{
 
 use crate::SubsystemConfig;
 use crate::disk::{DiskState, Seat};
-use crate::export::Entry;
+use crate::export::{DiskName, Entry};
 
 /// TargetPortalGroupTag: there is one group.
 pub(super) const PORTAL_GROUP_TAG: u16 = 1;
@@ -31,8 +31,8 @@ pub(crate) struct Units {
     pub(super) luns: Vec<u16>,
 }
 
-/// A logical unit, whatever stands where in the list: its namespace, and the version with which it was added.
-pub(super) type UnitName = (u32, u64);
+/// A logical unit, whatever stands where in the list: by its disk.
+pub(super) type UnitName = DiskName;
 
 /// One logical unit.
 pub(super) struct Unit {

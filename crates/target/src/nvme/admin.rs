@@ -1,31 +1,32 @@
 //! An admin queue: the controller of `proto`, its held requests, and the data its commands move.
 //!
-//! Knows which admin command waits for data; what commands mean is in `fabrix_proto::nvme::controller`. Stopping the
-//! I/O queues is the connection's part: this file only says that it is time.
+//! Knows which admin command waits for data; what commands mean is in `fabrix_proto::nvme::controller`, and what the
+//! queue hears of disks in `disks`. Stopping the I/O queues is the connection's part: this file only says that it is
+//! time.
+
+mod disks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_proto::nvme::admin::{AdminCommand, NSID_ALL};
+use fabrix_proto::nvme::admin::AdminCommand;
 use fabrix_proto::nvme::command::IoLimits;
 use fabrix_proto::nvme::controller::{
     Controller, ControllerLimits, Outcome, Quiesce, Surroundings,
 };
 use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::identify::Cns;
-use fabrix_proto::nvme::spec::{AdminOpcode, CompletionEntry, Status, SubmissionEntry};
+use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::Authorized;
 use fabrix_proto::nvme::tcp::target::Transfer;
-use fabrix_proto::scsi::attention::Attention;
-use fabrix_proto::scsi::reservation::{Notice as ReservationNotice, Request};
 use fabrix_proto::{Nanos, Slot};
+use fabrix_rt::Buf;
 use fabrix_transport::Held;
 
 use super::SubsystemConfig;
-use super::execute::Data;
-use super::io::Desk;
-use super::reserve::seats;
-use crate::disk::{Asked, DiskState, Errand, Member, Seat};
+use super::desk::Desk;
+use crate::desk::Data;
+use crate::disk::{DiskState, Errand, Member, Seat};
 
 /// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of a write, no R2T and
 /// no waiting for it. It needs no more memory than R2Ts do, which are sent as soon as a write comes.
@@ -103,94 +104,6 @@ impl Admin {
         };
         admin.take_seats(states);
         admin
-    }
-
-    /// The host is told of reservations of these disks from now on.
-    fn take_seats(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
-        let discovers = self.view.is_discovery();
-        let states = states.into_iter().filter(|_| !discovers);
-        let mut seats: Vec<_> = seats(states.collect());
-        for (_, seat) in &mut seats {
-            seat.refresh(&self.me);
-        }
-        let stays = |old: &Seat| {
-            let mut all = seats.iter();
-            all.any(|(_, seat)| Arc::ptr_eq(&seat.state, &old.state))
-        };
-        for (_, gone) in self.seats.iter_mut().filter(|(_, seat)| !stays(seat)) {
-            gone.leave(&self.me);
-        }
-        self.seats = seats;
-    }
-
-    /// The connection is over: disks forget it.
-    pub(crate) fn leave(&mut self) {
-        for (_, seat) in &mut self.seats {
-            seat.leave(&self.me);
-        }
-    }
-
-    /// Takes what happened to reservations, for the log page and the event that announces it.
-    pub(crate) fn hear(&mut self, desk: &mut Desk<'_>) {
-        for (nsid, seat) in &mut self.seats {
-            seat.refresh(&self.me);
-            while let Some(attention) = seat.attentions.take() {
-                if let Some(notice) = notice(attention) {
-                    self.controller.reservation_notice(*nsid, notice);
-                }
-            }
-        }
-        self.tell_events(desk);
-    }
-
-    /// Whether commands wait for changes: somebody must call [`run_errands`](Self::run_errands).
-    pub(crate) fn has_errands(&self) -> bool {
-        !self.persisting.is_empty()
-    }
-
-    /// Looks again at what takes more than one turn, and answers what is over.
-    pub(crate) fn run_errands(&mut self, desk: &mut Desk<'_>) {
-        self.persisting.retain_mut(|(slot, errands)| {
-            let mut failed = false;
-            errands.retain_mut(|errand| match errand.poll() {
-                Some(outcome) => {
-                    failed |= outcome.is_err();
-                    false
-                }
-                None => true,
-            });
-            if failed {
-                desk.answer(*slot, Status::INTERNAL_ERROR);
-            } else if errands.is_empty() {
-                desk.answer(*slot, Status::SUCCESS);
-            }
-            !failed && !errands.is_empty()
-        });
-    }
-
-    /// Makes reservations outlive the power, or not.
-    fn persist(&mut self, desk: &mut Desk<'_>, slot: Slot, nsid: u32, persist: bool) {
-        let meant = |(of, seat): &&(u32, Seat)| {
-            *of == nsid || nsid == NSID_ALL && (seat.state.stores() || !persist)
-        };
-        let errand = |(_, seat): &(u32, Seat)| {
-            Errand::reserve(
-                &seat.state,
-                &self.me,
-                Asked::Request(Request::Persist(persist)),
-            )
-        };
-        let errands = self.seats.iter().filter(meant).map(errand).collect();
-        self.persisting.push((slot, errands));
-        self.run_errands(desk);
-    }
-
-    /// What the Reservation Persistence feature says of the namespace that a command names.
-    fn persistence(&self, entry: &SubmissionEntry) -> Option<bool> {
-        let asked = entry.admin_opcode() == AdminOpcode::GET_FEATURES;
-        let seat = self.seats.iter().filter(|_| asked);
-        let mut seat = seat.filter(|(nsid, _)| *nsid == entry.nsid.get());
-        seat.next().map(|(_, seat)| seat.state.persists())
     }
 
     /// The controller's id.
@@ -276,6 +189,7 @@ impl Admin {
         self.execute(desk, slot, &entry, &data, bytes)
     }
 
+    /// Carries a command out: `data_bytes` of `data` are the host's.
     fn execute(
         &mut self,
         desk: &mut Desk<'_>,
@@ -315,7 +229,18 @@ impl Admin {
         let outcome = self
             .controller
             .execute(slot, entry, &around, data_in, page.bytes_mut());
-        let after = match outcome {
+        let after = self.carry_out(desk, slot, outcome, page);
+        self.tell_events(desk);
+        if self.controller.check_keep_alive(now) {
+            After::Expired
+        } else {
+            after
+        }
+    }
+
+    /// Does what the controller says that a command comes to; `page` is what it has written.
+    fn carry_out(&mut self, desk: &mut Desk<'_>, slot: Slot, outcome: Outcome, page: Buf) -> After {
+        match outcome {
             Outcome::Complete {
                 status,
                 result,
@@ -325,47 +250,29 @@ impl Admin {
                     desk.stream.hold(slot, Held::Buf(page, 0));
                 }
                 desk.complete(slot, CompletionEntry::new(status, result), data_bytes);
-                After::Nothing
             }
-            Outcome::Held => After::Nothing,
-            Outcome::Persist { nsid, persist } => {
-                self.persist(desk, slot, nsid, persist);
-                After::Nothing
-            }
+            Outcome::Held => {}
+            Outcome::Persist { nsid, persist } => self.persist(desk, slot, nsid, persist),
             Outcome::Time { seconds } => {
-                let until = desk.shard.now() + Duration::from_secs(seconds.into());
-                let until = if seconds == 0 {
-                    fabrix_rt::Nanos(0)
-                } else {
-                    until
-                };
-                desk.local.shared.time_until(until);
+                desk.local.shared.time_until(timed_until(desk, seconds));
                 desk.answer(slot, Status::SUCCESS);
-                After::Nothing
             }
             Outcome::Aborted { held } => {
                 desk.answer(held, Status::ABORT_REQUESTED);
                 desk.answer(slot, Status::SUCCESS);
-                After::Nothing
             }
-            Outcome::Quiesce(kind) => {
+            // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not been
+            // told to flush was not promised: the standard leaves that to the host's own flushes.
+            Outcome::Quiesce(Quiesce::Reset | Quiesce::Shutdown) => {
                 desk.answer(slot, Status::SUCCESS);
                 self.quiescing = true;
                 while let Some(held) = self.controller.release_held() {
                     desk.answer(held, Status::ABORT_REQUESTED);
                 }
-                // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not
-                // been told to flush was not promised: the standard leaves that to the host's own flushes.
-                let (Quiesce::Reset | Quiesce::Shutdown) = kind;
-                After::Quiesce
+                return After::Quiesce;
             }
-        };
-        self.tell_events(desk);
-        if self.controller.check_keep_alive(now) {
-            After::Expired
-        } else {
-            after
         }
+        After::Nothing
     }
 
     /// Takes the view of what is announced now, and tells the host what is different.
@@ -434,14 +341,12 @@ fn changed<'a>(old: &'a Authorized, new: &'a Authorized) -> impl Iterator<Item =
     all.map(|namespace| namespace.nsid).filter(differ)
 }
 
-/// What a host is told of a condition, if it is one for hosts.
-const fn notice(attention: Attention) -> Option<ReservationNotice> {
-    Some(match attention {
-        Attention::RegistrationsPreempted => ReservationNotice::RegistrationPreempted,
-        Attention::ReservationsReleased => ReservationNotice::ReservationReleased,
-        Attention::ReservationsPreempted => ReservationNotice::ReservationPreempted,
-        _ => return None,
-    })
+/// When commands that are timed from now on for so long are timed no more; zero seconds: at once.
+fn timed_until(desk: &Desk<'_>, seconds: u32) -> fabrix_rt::Nanos {
+    match seconds {
+        0 => fabrix_rt::Nanos(0),
+        _ => desk.shard.now() + Duration::from_secs(seconds.into()),
+    }
 }
 
 /// Whether a command asks for the structure that says whether there is a volatile cache (VWC).

@@ -1,43 +1,41 @@
 //! One connection of a host, from accept to the last byte.
 //!
-//! Knows the life of a connection: unknown until its Connect command, then an admin or an I/O queue, then ending.
-//! What commands mean is in `admin` and `io`. An unknown peer has a deadline, a small buffer, and no disk.
+//! Knows the life of a connection: unknown until its Connect command (`connect`), then an admin or an I/O queue, then
+//! ending (`ending`); `news` is what connections tell each other meanwhile. What commands mean is in `admin` and `io`.
+//! An unknown peer has a deadline, a small buffer, and no disk.
+
+mod connect;
+mod ending;
+mod news;
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
-use fabrix_proto::nvme::fabrics::{Connect, ConnectRefusal, FabricsCommand};
-use fabrix_proto::nvme::reservation;
+use fabrix_proto::nvme::fabrics::FabricsCommand;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
-use fabrix_proto::nvme::subsystem::Refused;
 use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
 use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::{Completion, Shard, Socket, Task};
-use fabrix_transport::{Ended, Stream, pass};
+use fabrix_transport::{Stream, pass};
 
-use super::DISCOVERY_PORT;
-use super::admin::{Admin, After};
-use super::io::{DISK_SLOTS, Desk, IoQueue, Owner};
-use super::subsystems::discovery_address;
-use crate::Notice;
-use crate::disk::{Member, Role as MemberRole, Stop};
-use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
+use super::admin::{Admin, After, IN_CAPSULE_BYTES};
+use super::desk::Desk;
+use super::io::IoQueue;
+use crate::desk::command_slot;
+use crate::disk::Stop;
+use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
-use crate::registry::{HostName, JoinError, Place};
+use crate::registry::Place;
 use crate::strangers::Stranger;
+use news::TELL;
 
-/// The connection's timer: tell others what their mailboxes had no room for.
-const TELL: u32 = OWN_SLOTS;
-
-/// How soon a connection is told again something for which its shard's mailbox had no room.
-const TELL_AFTER: Duration = Duration::from_millis(10);
-
+/// What a connection is.
 enum Role {
     /// Nobody yet: only Connect may come.
     Unknown {
+        /// The Connect whose data is being fetched.
         connecting: Option<SubmissionEntry>,
     },
     Admin(Box<Admin>),
@@ -76,7 +74,7 @@ impl Connection {
         let limits = TargetLimits {
             max_slots: slots,
             max_data_bytes: config.max_transfer_bytes,
-            in_capsule_bytes: super::admin::IN_CAPSULE_BYTES,
+            in_capsule_bytes: IN_CAPSULE_BYTES,
             ..TargetLimits::default()
         };
         let machine = Target::new(limits, pass::crc32c);
@@ -132,23 +130,11 @@ impl Connection {
             }
             Event::Fetched { slot, intact } => self.fetched(shard, slot, intact),
             Event::Released { slot } => drop(self.stream.release(slot)),
-            Event::Goodbye => {
-                let why = self.stream.machine().goodbye();
-                let what = why.map_or_else(String::new, |why| {
-                    format!(
-                        "the host ended it: status {}, field offset {}",
-                        why.status, why.information
-                    )
-                });
-                self.local.shared.notice(&Notice::Violation {
-                    peer: self.peer,
-                    what,
-                });
-                self.end(shard);
-            }
+            Event::Goodbye => self.goodbye(shard),
         }
     }
 
+    /// A command has come.
     fn command(
         &mut self,
         shard: &mut Shard,
@@ -157,16 +143,10 @@ impl Connection {
         transfer: Transfer,
         intact: bool,
     ) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        if self.life.phase == Phase::Draining {
-            return desk.answer(slot, Status::ABORTED_SQ_DELETION);
-        }
-        match &mut self.role {
+        let draining = self.life.phase == Phase::Draining;
+        let (role, mut desk) = self.at_work(shard);
+        match role {
+            _ if draining => desk.answer(slot, Status::ABORTED_SQ_DELETION),
             Role::Io { queue, .. } if !entry.is_fabrics() => {
                 queue.command(&mut desk, slot, entry, transfer, intact)
             }
@@ -178,193 +158,26 @@ impl Connection {
                 let after = admin.command(&mut desk, slot, entry, transfer);
                 self.after_admin(shard, after);
             }
-            Role::Unknown { connecting } => {
-                if connecting.is_some()
-                    || !matches!(FabricsCommand::parse(entry), Ok(FabricsCommand::Connect))
-                {
-                    return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR);
-                }
-                match transfer {
-                    Transfer::Inline { .. } => {
-                        let data = self.stream.in_place().to_vec();
-                        self.connect(shard, slot, entry, &data);
-                    }
-                    Transfer::Fetch { bytes }
-                        if bytes <= CONNECT_BYTES_MOST && desk.fetch(slot, bytes) =>
-                    {
-                        *connecting = Some(*entry);
-                    }
-                    _ => desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID),
-                }
-            }
+            Role::Unknown { .. } => self.stranger_asks(shard, slot, entry, transfer),
         }
     }
 
+    /// The data that a slot asked for is here.
     fn fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        match &mut self.role {
+        let (role, mut desk) = self.at_work(shard);
+        match role {
             Role::Io { queue, .. } => queue.fetched(&mut desk, slot, intact),
             Role::Admin(admin) => {
                 let after = admin.fetched(&mut desk, slot, intact);
                 self.after_admin(shard, after);
             }
-            Role::Unknown { connecting } => {
-                let data = desk.fetched(slot);
-                let data = data.bytes(&desk).to_vec();
-                match connecting.take() {
-                    Some(entry) if intact => {
-                        let bytes = (entry.sgl.length.get() as usize).min(data.len());
-                        self.connect(shard, slot, &entry, &data[..bytes]);
-                    }
-                    _ => desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR),
-                }
-            }
+            Role::Unknown { .. } => self.connect_fetched(shard, slot, intact),
         }
-    }
-
-    /// The host says who it is.
-    fn connect(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry, data: &[u8]) {
-        match self.introduce(shard, entry, data) {
-            Ok(controller) => {
-                let mut desk = Desk {
-                    shard,
-                    stream: &mut self.stream,
-                    local: &self.local,
-                    task: self.life.task,
-                };
-                desk.complete(slot, Connect::accepted(controller), 0);
-                self.watch(shard);
-            }
-            Err(refusal) => {
-                let why = refusal.to_string();
-                self.local.shared.notice(&Notice::Refused {
-                    peer: self.peer,
-                    why,
-                });
-                let mut desk = Desk {
-                    shard,
-                    stream: &mut self.stream,
-                    local: &self.local,
-                    task: self.life.task,
-                };
-                desk.complete(slot, refusal.completion(), 0);
-            }
-        }
-    }
-
-    fn introduce(
-        &mut self,
-        shard: &Shard,
-        entry: &SubmissionEntry,
-        data: &[u8],
-    ) -> Result<u16, ConnectRefusal> {
-        let shared = &self.local.shared;
-        let connect = Connect::parse(entry, data, shared.subsystem.config.max_queue_entries)?;
-        let inventory = if connect.is_admin() {
-            self.local.announced()
-        } else {
-            self.local.served()
-        };
-        let view = inventory.authorize(&connect.subsystem, &connect.host)?;
-        let address = self.stream.socket().local_addr();
-        if address
-            .as_ref()
-            .is_ok_and(|address| address.port() == DISCOVERY_PORT)
-            && !view.is_discovery()
-        {
-            return Err(Refused::UnknownSubsystem.into());
-        }
-        let view = match address {
-            Ok(address) => view.reached_at(discovery_address(address.ip())),
-            Err(_) => view,
-        };
-        let host = HostName {
-            nqn: connect.host.as_str().to_owned(),
-            id: connect.host_id,
-        };
-        let subsystem = connect.subsystem.as_str();
-        let member = Member {
-            place: self.local.place(self.life.task),
-            nexus: reservation::nexus(connect.host_id),
-            role: if connect.is_admin() {
-                MemberRole::Controller
-            } else {
-                MemberRole::Queue
-            },
-        };
-        let controller = if connect.is_admin() {
-            let most_queues = if view.is_discovery() {
-                0
-            } else {
-                shared.subsystem.config.max_io_queues
-            };
-            let place = member.place.clone();
-            let admitted = shared.registry.admit(host, subsystem, most_queues, place);
-            let controller = admitted.ok_or(ConnectRefusal::status(
-                Status::CONNECT_CONTROLLER_BUSY,
-                "there are as many controllers as allowed",
-            ))?;
-            let admin = Admin::new(
-                controller,
-                &connect,
-                view,
-                &shared.subsystem.config,
-                (member, self.local.disks()),
-                Nanos(shard.now().0),
-            );
-            self.role = Role::Admin(Box::new(admin));
-            shared.notice(&Notice::Connected {
-                host: connect.host.to_string(),
-                controller,
-                peer: self.peer,
-            });
-            controller
-        } else {
-            let place = member.place.clone();
-            let (controller, qid) = (connect.controller_id, connect.queue_id);
-            shared
-                .registry
-                .join(controller, &host, subsystem, qid, place)
-                .map_err(join_refusal)?;
-            let limits = super::admin::io_limits(&shared.subsystem.config);
-            let queue = IoQueue::new(
-                view,
-                limits,
-                Owner {
-                    name: (controller, qid),
-                    host_id: connect.host_id,
-                    me: member,
-                },
-                self.local.channels.states(),
-                usize::from(shared.subsystem.config.max_queue_entries),
-            );
-            self.role = Role::Io {
-                queue: Box::new(queue),
-                controller,
-                qid,
-            };
-            controller
-        };
-        let (machine, _) = self.stream.speak();
-        self.stranger = None;
-        machine.set_queue(connect.is_admin(), connect.queue_entries);
-        machine.set_flow_control(!connect.disable_sq_flow_control);
-        Ok(controller)
     }
 
     /// Fabrics commands of an I/O queue: it may leave, and no more.
     fn io_fabrics(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
+        let (_, mut desk) = self.at_work(shard);
         match FabricsCommand::parse(entry) {
             Ok(FabricsCommand::Disconnect) => {
                 desk.answer(slot, Status::SUCCESS);
@@ -396,28 +209,6 @@ impl Connection {
         self.watch(shard);
     }
 
-    /// The host was silent for too long: all queues of its controller end.
-    fn expire(&mut self, shard: &mut Shard) {
-        self.retire(shard, "its keep-alive expired");
-        self.end(shard);
-    }
-
-    /// Tells other connections something; those whose mailbox is full are told soon.
-    fn tell(&mut self, shard: &mut Shard, places: impl IntoIterator<Item = Place>, told: Told) {
-        self.untold
-            .extend(places.into_iter().map(|place| (place, told)));
-        self.tell_again(shard);
-    }
-
-    fn tell_again(&mut self, shard: &mut Shard) {
-        self.untold
-            .retain(|(place, told)| place.shard.send(place.task, Box::new(*told)).is_err());
-        if !self.untold.is_empty() {
-            let at = shard.now() + TELL_AFTER;
-            self.life.set_timer(shard, TELL, at);
-        }
-    }
-
     /// Sets the deadline that the connection's role asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
         if self.life.phase != Phase::Open {
@@ -433,188 +224,21 @@ impl Connection {
         }
     }
 
-    /// Nothing more comes from the stream.
-    fn ended(&mut self, shard: &mut Shard, ended: Ended) {
-        match ended {
-            Ended::Closed | Ended::Socket(_) => self.end(shard),
-            Ended::Violation(violation) => {
-                self.local.shared.notice(&Notice::Violation {
-                    peer: self.peer,
-                    what: violation.to_string(),
-                });
-                self.part(shard);
-            }
-        }
-    }
-
-    /// Lets the goodbye out and drops what still comes.
-    fn part(&mut self, shard: &mut Shard) {
-        self.life.phase = Phase::Parting;
-        self.stream.discard();
-        self.retire(shard, "it broke the protocol");
-        self.await_parting(shard);
-        shard.flush_later(self.life.task);
-    }
-
-    /// From now on the peer has to do its part in time.
-    fn await_parting(&mut self, shard: &mut Shard) {
-        let at = shard.now() + self.local.shared.deadlines.parting;
-        self.life.set_deadline(shard, at);
-    }
-
-    /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
-    fn drain(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Open {
-            return;
-        }
-        self.life.phase = Phase::Draining;
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
+    /// The deadline of a connection that is not ending has passed: the keep-alive's, or a stranger's.
+    fn overdue(&mut self, shard: &mut Shard) {
         match &mut self.role {
-            Role::Io { queue, .. } => queue.drain(&mut desk),
-            Role::Admin(admin) if self.local.shared.registry.quiesce(admin.id()).is_some() => {
-                admin.queues_are_ending();
-            }
-            Role::Admin(_) | Role::Unknown { .. } => {}
+            Role::Admin(admin) => match admin.expired(Nanos(shard.now().0)) {
+                true => self.expire(shard),
+                false => self.watch(shard),
+            },
+            Role::Unknown { .. } => self.silent(shard),
+            Role::Io { .. } => self.end(shard),
         }
-        self.await_parting(shard);
-        shard.flush_later(self.life.task);
-    }
-
-    /// Whether a draining connection has commands that it began and has not answered.
-    fn is_busy(&self) -> bool {
-        match &self.role {
-            Role::Io { .. } => self.stream.machine().slots_in_use() > 0,
-            Role::Admin(admin) => admin.is_busy(),
-            Role::Unknown { .. } => false,
-        }
-    }
-
-    /// Whether what a draining connection waits for is not its host's part.
-    fn waits_for_others(&self) -> bool {
-        match &self.role {
-            Role::Io { queue, .. } => {
-                queue.at_disk() > 0 || queue.is_stalled() || queue.has_errands()
-            }
-            Role::Admin(admin) => admin.has_ending_queues() || admin.has_errands(),
-            Role::Unknown { .. } => false,
-        }
-    }
-
-    /// Closes; the task goes when the kernel and the disks have given back what is theirs.
-    fn end(&mut self, shard: &mut Shard) {
-        if self.life.phase < Phase::Ending {
-            self.life.phase = Phase::Ending;
-            self.stream.close();
-            if let Role::Io { queue, .. } = &mut self.role {
-                queue.give_up();
-            }
-            self.retire(shard, "the connection ended");
-        }
-        self.leave_when_quiet(shard);
-    }
-
-    /// The controller of an admin connection goes with it.
-    fn retire(&mut self, shard: &mut Shard, why: &str) {
-        if let Role::Admin(admin) = &mut self.role
-            && admin.retire()
-        {
-            let (host, controller, why) = (admin.host().to_string(), admin.id(), why.to_owned());
-            let queues = self.local.shared.registry.dismiss(controller);
-            self.tell(shard, queues, Told::Close);
-            self.local.shared.notice(&Notice::Disconnected {
-                host,
-                controller,
-                why,
-            });
-        }
-    }
-
-    /// An I/O queue sees what its shard serves now. One whose host may no more be here ends with its controller, and
-    /// at once.
-    fn serve(&mut self, shard: &mut Shard) {
-        if let Role::Io { queue, .. } = &mut self.role
-            && queue
-                .refresh(&self.local.served(), self.local.channels.states())
-                .is_err()
-        {
-            self.end(shard);
-        }
-    }
-
-    /// An admin queue sees what is announced now, and tells its host what has changed. One that cannot go on ends.
-    fn announce(&mut self, shard: &mut Shard) {
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        let outcome = match &mut self.role {
-            Role::Admin(admin) if self.life.phase == Phase::Open => admin.refresh(&mut desk),
-            Role::Admin(_) | Role::Io { .. } | Role::Unknown { .. } => return,
-        };
-        match outcome {
-            Ok(()) => shard.flush_later(self.life.task),
-            Err(why) => {
-                self.retire(shard, &why);
-                self.end(shard);
-            }
-        }
-    }
-
-    fn at_disk(&self) -> usize {
-        match &self.role {
-            Role::Io { queue, .. } => queue.at_disk(),
-            Role::Unknown { .. } | Role::Admin(_) => 0,
-        }
-    }
-
-    fn leave_when_quiet(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
-            return;
-        }
-        if let Role::Admin(admin) = &mut self.role {
-            admin.leave();
-        }
-        if let Role::Io {
-            controller,
-            qid,
-            ref mut queue,
-        } = self.role
-        {
-            queue.leave();
-            // Once: after this the queue id may be another connection's.
-            self.role = Role::Unknown { connecting: None };
-            let admin = self
-                .local
-                .shared
-                .registry
-                .leave(controller, qid, self.life.task);
-            self.tell(shard, admin, Told::Quiesced);
-        }
-        if !self.untold.is_empty() {
-            return;
-        }
-        self.life.phase = Phase::Gone;
-        self.life.clear_deadline(shard);
-        self.local.left(self.life.task);
-        shard.remove(self.life.task);
     }
 
     fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"));
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        if let Role::Io { queue, .. } = &mut self.role {
+        let slot = command_slot(slot);
+        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.disk_answered(&mut desk, slot, completion);
         }
         if self.life.phase == Phase::Draining {
@@ -628,13 +252,7 @@ impl Connection {
         if self.life.phase >= Phase::Ending {
             return;
         }
-        let mut desk = Desk {
-            shard,
-            stream: &mut self.stream,
-            local: &self.local,
-            task: self.life.task,
-        };
-        if let Role::Io { queue, .. } = &mut self.role {
+        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.retry(&mut desk);
         }
         shard.flush_later(self.life.task);
@@ -654,25 +272,19 @@ impl Connection {
         shard.flush_later(self.life.task);
     }
 
-    /// Another connection wants commands of this one to end.
-    fn stop(&mut self, shard: &mut Shard, stop: Stop) {
-        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
-            queue.stop(&mut desk, stop);
+    /// Sets the timers for what no ending of the connection's own will wake it for.
+    fn look_again(&mut self, shard: &mut Shard) {
+        let (is_stalled, has_errands) = match &self.role {
+            Role::Io { queue, .. } => (queue.is_stalled(), queue.has_errands()),
+            Role::Admin(admin) => (false, admin.has_errands()),
+            Role::Unknown { .. } => (false, false),
+        };
+        if is_stalled {
+            self.life.retry_soon(shard);
         }
-        if self.life.phase < Phase::Ending {
-            shard.flush_later(self.life.task);
+        if has_errands {
+            self.life.look_again_soon(shard);
         }
-    }
-
-    /// Something happened to a disk of which the host is to be told.
-    fn noticed(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Open {
-            return;
-        }
-        if let (Role::Admin(admin), mut desk) = self.at_work(shard) {
-            admin.hear(&mut desk);
-        }
-        shard.flush_later(self.life.task);
     }
 
     /// What the connection is, and what it works with.
@@ -712,34 +324,17 @@ impl Task for Connection {
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
         self.life.passed(slot);
         match slot {
-            RETRY => return self.retry(shard),
-            ERRANDS => return self.run_errands(shard),
+            RETRY => self.retry(shard),
+            ERRANDS => self.run_errands(shard),
             TELL => {
                 self.tell_again(shard);
-                return self.leave_when_quiet(shard);
+                self.leave_when_quiet(shard);
             }
-            _ => {}
-        }
-        if self.life.phase == Phase::Draining && self.waits_for_others() {
-            return self.await_parting(shard);
-        }
-        match &mut self.role {
-            Role::Admin(admin) if self.life.phase == Phase::Open => {
-                if admin.expired(Nanos(shard.now().0)) {
-                    self.expire(shard);
-                } else {
-                    self.watch(shard);
-                }
-            }
-            Role::Unknown { .. } if self.life.phase == Phase::Open => {
-                let why = "it did not say who it is in time".to_owned();
-                self.local.shared.notice(&Notice::Refused {
-                    peer: self.peer,
-                    why,
-                });
-                self.end(shard);
-            }
-            _ => self.end(shard),
+            _ => match self.life.phase {
+                Phase::Open => self.overdue(shard),
+                Phase::Draining if self.waits_for_others() => self.await_parting(shard),
+                _ => self.end(shard),
+            },
         }
     }
 
@@ -756,17 +351,7 @@ impl Task for Connection {
         if self.has_more && !self.stream.backlogged() {
             shard.flush_later(self.life.task);
         }
-        let (is_stalled, has_errands) = match &self.role {
-            Role::Io { queue, .. } => (queue.is_stalled(), queue.has_errands()),
-            Role::Admin(admin) => (false, admin.has_errands()),
-            Role::Unknown { .. } => (false, false),
-        };
-        if is_stalled {
-            self.life.retry_soon(shard);
-        }
-        if has_errands {
-            self.life.look_again_soon(shard);
-        }
+        self.look_again(shard);
         if self.life.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
             self.end(shard);
         }
@@ -780,12 +365,7 @@ impl Task for Connection {
         match message.downcast_ref() {
             Some(Told::Drain) => self.drain(shard),
             Some(Told::Close) => self.end(shard),
-            Some(Told::Quiesced) => {
-                if let Role::Admin(admin) = &mut self.role {
-                    admin.quiesced();
-                    shard.flush_later(self.life.task);
-                }
-            }
+            Some(Told::Quiesced) => self.quiesced(shard),
             Some(Told::Served) => self.serve(shard),
             Some(Told::Announced) => self.announce(shard),
             Some(Told::Noticed) => self.noticed(shard),
@@ -793,21 +373,3 @@ impl Task for Connection {
         }
     }
 }
-
-fn join_refusal(error: JoinError) -> ConnectRefusal {
-    match error {
-        JoinError::UnknownController => {
-            ConnectRefusal::controller_id("the host has no such controller")
-        }
-        JoinError::NotReady => ConnectRefusal::status(
-            Status::COMMAND_SEQUENCE_ERROR,
-            "the controller is not enabled",
-        ),
-        JoinError::QueueId => {
-            ConnectRefusal::queue_id("the queue id is in use, or was not granted")
-        }
-    }
-}
-
-/// The data of Connect is 1024 bytes; more is not fetched for a stranger.
-const CONNECT_BYTES_MOST: u32 = 1024;

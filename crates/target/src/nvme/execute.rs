@@ -7,33 +7,14 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
-use fabrix_rt::{Buf, Loan, Nanos, Token};
+use fabrix_rt::{Buf, Loan, Nanos};
 use fabrix_transport::Held;
 use zerocopy::FromBytes;
 
-use super::io::{DISK_SLOTS, Desk, IoQueue, Wanted, Work};
-use super::status::nvme_status;
-
-/// Where a command's data lies when it is executed.
-pub(crate) enum Data {
-    /// It came with the capsule and lies in the receive buffer.
-    InPlace,
-    /// It was fetched, or kept.
-    Kept(Buf),
-    /// There is none.
-    None,
-}
-
-impl Data {
-    /// The data where it lies.
-    pub(crate) fn bytes<'a>(&'a self, desk: &'a Desk<'_>) -> &'a [u8] {
-        match self {
-            Self::InPlace => desk.stream.in_place(),
-            Self::Kept(buf) => buf.bytes(),
-            Self::None => &[],
-        }
-    }
-}
+use super::desk::Desk;
+use super::io::{IoQueue, Wanted, Work};
+use super::status::{nvme_status, unreached};
+use crate::desk::{Data, copy};
 
 /// How the disk took a request.
 pub(crate) enum Taken {
@@ -46,10 +27,6 @@ pub(crate) enum Taken {
 }
 
 /// Hands a request to the disk of a command's namespace.
-///
-/// The command was checked when it came, and the namespace may have changed since: it may be gone, its id may be
-/// another disk's, and the disk may have become smaller. Every request of every command passes here, so here that is
-/// seen.
 pub(crate) fn submit(
     desk: &mut Desk<'_>,
     slot: Slot,
@@ -58,29 +35,13 @@ pub(crate) fn submit(
     (lba, blocks): (u64, u32),
     data: Data,
 ) -> Taken {
-    let channels = &desk.local.channels;
-    let nsid = wanted.nsid;
-    let same = |at: &usize| channels.added(*at) == wanted.added;
-    let Some(index) = channels.index(nsid).filter(same) else {
-        return Taken::Refused(Status::INVALID_NAMESPACE);
-    };
-    if operation != Operation::Flush && !channels.contains(index, lba, blocks) {
-        return Taken::Refused(Status::LBA_OUT_OF_RANGE);
-    }
-    let channel = match channels.get(desk.shard, index) {
+    let extent = (operation != Operation::Flush).then_some((lba, blocks));
+    let name = (wanted.nsid, wanted.added);
+    let channel = match desk.local.reach(desk.shard, name, extent) {
         Ok(channel) => channel,
-        Err(error) => {
-            desk.local.shared.notice(&crate::Notice::Disk {
-                nsid,
-                why: error.to_string(),
-            });
-            return Taken::Refused(Status::NAMESPACE_NOT_READY);
-        }
+        Err(why) => return Taken::Refused(unreached(why)),
     };
-    let token = Token {
-        task: desk.task,
-        slot: DISK_SLOTS + u32::from(slot.0),
-    };
+    let token = desk.token(slot);
     let payload = match data {
         Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
         Data::Kept(buf) => Payload::Owned(buf),
@@ -112,11 +73,8 @@ pub(crate) fn submit(
         Submit::Pending => Taken::Pending,
         Submit::Busy(request) => match request.payload {
             Payload::Owned(buf) => Taken::Busy(Some(buf)),
-            Payload::Borrowed(bytes) => match desk.shard.take_buf(bytes.len()) {
-                Some(mut buf) => {
-                    buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-                    Taken::Busy(Some(buf))
-                }
+            Payload::Borrowed(bytes) => match copy(desk.shard, bytes) {
+                Some(buf) => Taken::Busy(Some(buf)),
                 None => Taken::Refused(Status::NAMESPACE_NOT_READY),
             },
             Payload::None | Payload::Lend => Taken::Busy(None),
@@ -289,16 +247,23 @@ impl IoQueue {
         }
     }
 
-    /// Reads piece after piece, and drops what was read.
+    /// Reads piece after piece, and drops what was read. What is left waits when the disk has no room for the next
+    /// piece, and when it has answered so many at once that others should have their turn.
     fn verify(
         &mut self,
         desk: &mut Desk<'_>,
         slot: Slot,
-        wanted: Wanted,
+        mut wanted: Wanted,
         (mut lba, mut blocks): (u64, u32),
     ) {
         let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
+        let mut pieces_left = PIECES_PER_TURN;
         while blocks > 0 {
+            wanted.command = IoCommand::Verify { lba, blocks };
+            if pieces_left == 0 {
+                return self.stall(slot, Work::Paused(wanted));
+            }
+            pieces_left -= 1;
             let piece = blocks.min(most);
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
@@ -417,21 +382,7 @@ fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
     }
 }
 
-impl Data {
-    /// The data in a buffer of its own; None when there is none, or no memory for it.
-    pub(crate) fn keep(self, desk: &mut Desk<'_>) -> Option<Buf> {
-        match self {
-            Self::Kept(buf) => Some(buf),
-            Self::None => None,
-            Self::InPlace => {
-                let bytes = desk.stream.in_place();
-                let mut buf = desk.shard.take_buf(bytes.len().max(1))?;
-                buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-                Some(buf)
-            }
-        }
-    }
-}
-
 /// Verify reads so much at a time.
 const VERIFY_BYTES: u32 = 128 << 10;
+/// How many pieces of one command are read at once before it pauses: 4 MiB of Verify.
+const PIECES_PER_TURN: u32 = 32;

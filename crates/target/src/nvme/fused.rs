@@ -13,10 +13,12 @@ use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_rt::Buf;
 
-use super::execute::{Data, Taken, submit};
-use super::io::{Desk, IoQueue, Wanted, Work};
+use super::desk::Desk;
+use super::execute::{Taken, submit};
+use super::io::{IoQueue, Wanted, Work};
 use super::status::nvme_status;
 use super::subsystems::MOST_COMPARE_BLOCKS;
+use crate::desk::Data;
 
 impl IoQueue {
     /// A half of a pair has come, or something else where a second half was expected.

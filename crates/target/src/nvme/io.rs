@@ -11,80 +11,16 @@ use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
 use fabrix_proto::nvme::log_page::ErrorRecord;
-use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
+use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::{Authorized, Inventory, Refused};
-use fabrix_proto::nvme::tcp::target::{Target, Transfer};
-use fabrix_rt::{Buf, Completion, Shard, TaskId};
-use fabrix_transport::{Held, Stream};
+use fabrix_proto::nvme::tcp::target::Transfer;
+use fabrix_rt::{Buf, Completion};
 
-use super::execute::Data;
+use super::desk::Desk;
 use super::reserve::{Stopping, seats};
 use super::status::nvme_status;
+use crate::desk::Data;
 use crate::disk::{DiskState, Errand, Member, Seat};
-use crate::local::Local;
-
-/// Slots of the connection's task from here on are disk requests of the command slot that is added.
-pub(crate) const DISK_SLOTS: u32 = 16;
-
-/// What the queue works with during one call.
-pub(crate) struct Desk<'a> {
-    pub(crate) shard: &'a mut Shard,
-    pub(crate) stream: &'a mut Stream<Target>,
-    pub(crate) local: &'a Local,
-    pub(crate) task: TaskId,
-}
-
-impl Desk<'_> {
-    /// Answers a slot without data.
-    pub(crate) fn answer(&mut self, slot: Slot, status: Status) {
-        self.answer_with(slot, status, Held::Nothing, 0);
-    }
-
-    /// Answers a slot with `bytes` of what `held` holds.
-    pub(crate) fn answer_with(&mut self, slot: Slot, status: Status, held: Held, bytes: u32) {
-        if bytes > 0 {
-            self.stream.hold(slot, held);
-        }
-        let counters = self.local.counters();
-        if counters.are_timed(self.shard.now()) && !self.stream.machine().is_admin() {
-            counters.answered();
-        }
-        self.complete(slot, CompletionEntry::new(status, 0), bytes);
-    }
-
-    /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
-    pub(crate) fn complete(&mut self, slot: Slot, entry: CompletionEntry, bytes: u32) {
-        let (machine, mut out) = self.stream.speak();
-        if machine.answer(slot, entry, bytes, &mut out) {
-            let _sent_or_unwanted = self.stream.release(slot);
-        }
-    }
-
-    /// Makes room for a write's data and asks the host for it.
-    pub(crate) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
-        let Some(buf) = self.shard.take_buf(bytes as usize) else {
-            return false;
-        };
-        self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
-        let (machine, mut out) = self.stream.speak();
-        machine.fetch(slot, &mut out);
-        true
-    }
-
-    /// The data that a slot has fetched.
-    pub(crate) fn fetched(&mut self, slot: Slot) -> Data {
-        match self.stream.release(slot) {
-            Held::Buf(buf, _) => Data::Kept(buf),
-            Held::Stayed(_) => Data::InPlace,
-            Held::Nothing | Held::Awaited(..) | Held::Lent(_) => Data::None,
-        }
-    }
-
-    /// True when what is sent must not change on the way: digests are computed over it.
-    pub(crate) fn copies_reads(&self) -> bool {
-        self.stream.machine().digests().data
-    }
-}
 
 /// A command and what is needed to carry it out.
 #[derive(Clone, Copy)]
@@ -113,6 +49,8 @@ pub(crate) enum Work {
     Fetching(Wanted),
     /// The disk, which had no room for the request; the data, if any, is kept here.
     Stalled(Wanted, Option<Buf>),
+    /// The turn of others: its disk answers at once.
+    Paused(Wanted),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(Wanted),
     /// The disk, whose data goes to the host.
@@ -284,11 +222,10 @@ impl IoQueue {
             }
         };
         let nsid = request.namespace.nsid;
-        let channels = &desk.local.channels;
         let wanted = Wanted {
             command_id: entry.command_id.get(),
             nsid,
-            added: channels.index(nsid).map_or(0, |at| channels.added(at)),
+            added: desk.local.channels.added(nsid),
             block_bytes: request.namespace.block_bytes,
             command: request.command,
         };
@@ -426,6 +363,11 @@ impl IoQueue {
             match self.take(slot) {
                 Work::Stalled(wanted, data) => {
                     self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
+                }
+                Work::Paused(wanted) => {
+                    // It goes to the end of the line if it pauses again: nobody waits for it.
+                    self.execute(desk, slot, wanted, Data::None);
+                    continue;
                 }
                 Work::Half { wanted, data, mate } => {
                     self.set(slot, Work::Half { wanted, data, mate });

@@ -5,6 +5,7 @@
 
 mod admin;
 mod connection;
+mod desk;
 mod execute;
 mod fused;
 mod io;

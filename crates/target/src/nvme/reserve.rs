@@ -12,8 +12,9 @@ use fabrix_proto::nvme::reservation::{
 use fabrix_proto::nvme::spec::Status;
 use fabrix_transport::Held;
 
-use super::execute::Data;
-use super::io::{Desk, IoQueue, Wanted, Work};
+use super::desk::Desk;
+use super::io::{IoQueue, Wanted, Work};
+use crate::desk::Data;
 use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
@@ -147,7 +148,7 @@ impl IoQueue {
     fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot) -> bool {
         let first = match self.take(slot) {
             Work::Idle => return false,
-            Work::Fetching(_) | Work::Stalled(..) | Work::Half { .. } => {
+            Work::Fetching(_) | Work::Stalled(..) | Work::Paused(_) | Work::Half { .. } => {
                 if self.expecting == Some(slot) {
                     self.expecting = None;
                 }

@@ -3,6 +3,8 @@
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::spec::Status;
 
+use crate::export::Unreached;
+
 /// What a host is told about how a request of a disk ended.
 ///
 /// Do Not Retry is set where the same command would fail the same way. Source: NVM Express Base Specification 2.x,
@@ -22,5 +24,14 @@ pub(crate) const fn nvme_status(status: DiskStatus) -> Status {
         DiskStatus::NotReady => Status::NAMESPACE_NOT_READY,
         DiskStatus::Aborted => Status::COMMAND_INTERRUPTED,
         DiskStatus::Internal => Status::INTERNAL_ERROR,
+    }
+}
+
+/// What a host is told of a request that does not reach its disk.
+pub(crate) const fn unreached(why: Unreached) -> Status {
+    match why {
+        Unreached::Gone => Status::INVALID_NAMESPACE,
+        Unreached::OutOfRange => Status::LBA_OUT_OF_RANGE,
+        Unreached::NotReady => Status::NAMESPACE_NOT_READY,
     }
 }

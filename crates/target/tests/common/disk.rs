@@ -118,6 +118,11 @@ impl TestDisk {
         self.orders.wait(|state| state.refused > 0);
     }
 
+    /// How many requests were told that there is no room.
+    pub fn refused(&self) -> usize {
+        self.orders.state().refused
+    }
+
     /// How many requests are kept now.
     pub fn kept(&self) -> usize {
         self.orders.state().kept

@@ -1,4 +1,4 @@
-//! Why the figures of a command may be wrong: other programs, the hypervisor, heat, the page cache, the generator itself.
+//! Why the figures of a command may be wrong: other programs, the hypervisor, heat, the page cache, the generator.
 //!
 //! Collected while it measures, each reason once, and told at the end.
 

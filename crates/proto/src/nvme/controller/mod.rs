@@ -13,6 +13,7 @@
 //! structures independent of a command set, the limits of CNS 06h) is answered to those who ask all the same.
 //! Source: NVM Express Base Specification 2.x; NVMe over Fabrics, "Controller Initialization".
 
+mod command;
 mod events;
 mod feature;
 mod identify;
@@ -24,7 +25,7 @@ use alloc::vec::Vec;
 
 use super::admin::{AdminCommand, NSID_ALL};
 use super::command::IoLimits;
-use super::fabrics::{CONNECT_DATA_BYTES, Connect, FabricsCommand};
+use super::fabrics::{CONNECT_DATA_BYTES, Connect};
 use super::features::{Kept, Timestamp};
 use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
 use super::nqn::Nqn;
@@ -35,7 +36,7 @@ use crate::scsi::reservation::Notice;
 use crate::{Nanos, Slot};
 use events::Events;
 use keep_alive::KeepAlive;
-use properties::{Change, Properties};
+use properties::Properties;
 
 pub use events::ASYNC_EVENTS_MAX;
 pub use keep_alive::{DISCOVERY_TIMEOUT_MS, GRANULARITY_MS};
@@ -291,121 +292,6 @@ impl Controller {
         outcome.unwrap_or_else(Outcome::failed)
     }
 
-    fn fabrics(&mut self, entry: &SubmissionEntry, now: Nanos) -> Result<Outcome, Status> {
-        match FabricsCommand::parse(entry)? {
-            FabricsCommand::Connect => Err(Status::COMMAND_SEQUENCE_ERROR),
-            FabricsCommand::Disconnect => Err(Status::INVALID_QUEUE_TYPE),
-            FabricsCommand::PropertyGet { property, bytes } => {
-                self.properties.get(property, bytes).map(Outcome::result)
-            }
-            FabricsCommand::PropertySet {
-                property,
-                bytes,
-                value,
-            } => Ok(match self.properties.set(property, bytes, value)? {
-                Change::None => Outcome::result(0),
-                Change::Reset => {
-                    self.reset(now);
-                    Outcome::Quiesce(Quiesce::Reset)
-                }
-                Change::Shutdown => Outcome::Quiesce(Quiesce::Shutdown),
-            }),
-        }
-    }
-
-    /// What CC.EN going to zero puts back; the association and its keep-alive timer stay.
-    fn reset(&mut self, now: Nanos) {
-        self.events.reset();
-        self.kept = Kept::default();
-        self.masks.clear();
-        self.timestamp = Timestamp::reset(now);
-    }
-
-    fn admin(
-        &mut self,
-        slot: Slot,
-        entry: &SubmissionEntry,
-        around: &Surroundings<'_>,
-        data_in: &[u8],
-        page: &mut [u8],
-    ) -> Result<Outcome, Status> {
-        if !self.properties.takes_commands() {
-            return Err(Status::COMMAND_SEQUENCE_ERROR);
-        }
-        let command = AdminCommand::parse(entry)?;
-        if !self.knows(&command) {
-            return Err(Status::INVALID_OPCODE);
-        }
-        let page = self.part_of(page, entry)?;
-        match command {
-            AdminCommand::Identify(identify) => self.identify(&identify, around.view, page),
-            AdminCommand::GetLogPage(log) => self.get_log_page(&log, around, page),
-            AdminCommand::GetFeatures {
-                feature,
-                select,
-                nsid,
-                argument,
-            } => self.get_feature((feature, select), nsid, argument, around, page),
-            AdminCommand::SetFeatures { save: true, .. } => Err(Status::FEATURE_NOT_SAVEABLE),
-            AdminCommand::SetFeatures {
-                feature,
-                nsid,
-                value,
-                ..
-            } => self.set_feature(feature, nsid, value, around, data_in),
-            AdminCommand::Abort {
-                queue_id,
-                command_id,
-            } => Ok(self.abort(queue_id, command_id)),
-            AdminCommand::AsyncEventRequest => {
-                self.events.hold(slot, entry.command_id.get())?;
-                Ok(Outcome::Held)
-            }
-            AdminCommand::KeepAlive => {
-                self.keep_alive.renew(around.now);
-                Ok(Outcome::result(0))
-            }
-        }
-    }
-
-    /// A discovery controller has few commands; events only while a keep-alive holds the association.
-    fn knows(&self, command: &AdminCommand) -> bool {
-        match (self.kind, command) {
-            (Kind::Io, _) => true,
-            (Kind::Discovery, AdminCommand::AsyncEventRequest) => self.keep_alive.is_asked_for(),
-            (Kind::Discovery, AdminCommand::Abort { .. }) => false,
-            (Kind::Discovery, _) => true,
-        }
-    }
-
-    /// The part of `page` that the command fills.
-    fn part_of<'p>(
-        &self,
-        page: &'p mut [u8],
-        entry: &SubmissionEntry,
-    ) -> Result<&'p mut [u8], Status> {
-        let bytes = match entry.direction() {
-            super::spec::Direction::ControllerToHost => self.transfer_bytes(entry)?,
-            _ => 0,
-        };
-        usize::try_from(bytes)
-            .ok()
-            .and_then(|bytes| page.get_mut(..bytes))
-            .ok_or(Status::INTERNAL_ERROR)
-    }
-
-    /// Only what is held here can be aborted; an I/O command runs to its end, and the answer says so.
-    fn abort(&mut self, queue_id: u16, command_id: u16) -> Outcome {
-        let held = if queue_id == 0 {
-            self.events.take(command_id)
-        } else {
-            None
-        };
-        held.map_or(Outcome::result(NOT_ABORTED), |held| Outcome::Aborted {
-            held,
-        })
-    }
-
     /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is complete.
     pub fn quiesced(&mut self) {
         self.properties.quiesced();
@@ -469,9 +355,6 @@ impl Controller {
         self.errors.push(record);
     }
 }
-
-/// Dword 0 of Abort: the command was not aborted.
-const NOT_ABORTED: u64 = 1;
 
 /// Whether a namespace id stands for the whole controller.
 const fn means_controller(nsid: u32) -> bool {

@@ -143,7 +143,7 @@ impl UnitFacts {
         let skip = MODE_HEADER_BYTES + data.get(3).map_or(0, |bytes| usize::from(*bytes));
         let page = data.get(skip..).unwrap_or(&[]);
         self.write_cache = match page {
-            [code, _, bits, ..] if code & 0x3F == super::CACHING => bits & WCE != 0,
+            [code, _, bits, ..] if code & 0x3F == super::question::CACHING => bits & WCE != 0,
             _ => true,
         };
     }

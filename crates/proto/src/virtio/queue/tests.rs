@@ -148,6 +148,29 @@ fn a_layout_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn what_was_in_progress_is_taken_again_and_what_is_new_comes_behind_it() {
+    let memory = Ram::new(4096);
+    for head in [2, 6] {
+        describe(&memory, 0, head, (1024 + u64::from(head), 16, 0, 0));
+    }
+    // Two were given back, one is in progress, one is new.
+    assert!(memory.store(258, 2));
+    offer(&memory, 2, 6);
+    offer(&memory, 3, 2);
+    let mut queue = queue(&memory, false);
+    assert_eq!(queue.used(), 2);
+    queue.go_on_behind(1);
+    let mut chain = Chain::default();
+    queue
+        .take_again(&memory, 6, &mut chain)
+        .expect("it is a chain");
+    assert_eq!(chain.readable[0].address, 1030);
+    assert_eq!(queue.take(&memory, &mut chain), Ok(Some(2)));
+    assert_eq!(queue.take(&memory, &mut chain), Ok(None));
+    assert!(queue.take_again(&memory, 8, &mut chain).is_err());
+}
+
+#[test]
 fn a_guest_is_called_as_its_flags_say() {
     let memory = Ram::new(4096);
     let mut queue = queue(&memory, false);

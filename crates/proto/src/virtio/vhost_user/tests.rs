@@ -6,6 +6,8 @@ use super::*;
 
 use alloc::vec;
 
+use zerocopy::IntoBytes;
+
 const OFFER: u64 = feature::VERSION_1 | feature::EVENT_INDEX | blk::feature::FLUSH;
 const REGION: Region = Region {
     guest: 0x1000,
@@ -118,7 +120,7 @@ fn what_is_offered_is_told_and_nothing_else_is_taken() {
         let taken = say(&mut session, kind, &u64::to_ne_bytes(bits), 0);
         assert!(taken.expect_err("not offered").contains("not offered"));
     }
-    let unknown = say(&mut session, 31, &[0; 20], 0);
+    let unknown = say(&mut session, 33, &[0; 20], 0);
     assert!(unknown.expect_err("not offered").contains("not offered"));
 }
 
@@ -166,6 +168,77 @@ fn the_space_of_the_device_is_read_and_its_one_field_set() {
 }
 
 #[test]
+fn what_a_guest_has_set_outlives_another_size() {
+    let mut session = Session::new(OFFER, &[0; 60]);
+    let set = [&pair(32, 1)[..], &[0; 4], &[1]].concat();
+    say(&mut session, ask::SET_CONFIG, &set, 0).expect("it may be set");
+    session.describe(&[5; 60]);
+    let range = |data: &[u8]| [&pair(31, 2)[..], &[0; 4], data].concat();
+    let told = say(&mut session, ask::GET_CONFIG, &range(&[0; 2]), 0);
+    let expected = reply(ask::GET_CONFIG, &range(&[5, 1]));
+    assert_eq!(told, Ok(Event::Answer(expected)));
+}
+
+fn record(bytes: u64, offset: u64, queues: u16, entries: u16) -> Vec<u8> {
+    let shape = [queues.to_ne_bytes(), entries.to_ne_bytes(), [0; 2], [0; 2]];
+    [
+        &bytes.to_ne_bytes()[..],
+        &offset.to_ne_bytes(),
+        shape.as_flattened(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_record_is_made_once_and_handed_over_again() {
+    let mut session = prepared();
+    let shape = Shape {
+        queues: 2,
+        entries: 128,
+    };
+    let bytes = shape.whole_bytes();
+    let made = say(&mut session, ask::GET_INFLIGHT_FD, &record(9, 9, 2, 128), 0);
+    let answer = reply(ask::GET_INFLIGHT_FD, &record(bytes, 0, 2, 128));
+    assert_eq!(made, Ok(Event::NewRecord(bytes, answer)));
+    for (told, expected) in [
+        (bytes, bytes),
+        (shape.bytes(), shape.bytes()),
+        (1 << 40, bytes),
+    ] {
+        let offset = 8192;
+        let taken = say(
+            &mut session,
+            ask::SET_INFLIGHT_FD,
+            &record(told, offset, 2, 128),
+            1,
+        );
+        let expected = Record {
+            shape,
+            offset,
+            bytes: expected,
+        };
+        assert_eq!(taken, Ok(Event::Record(expected)));
+    }
+    say(&mut session, ask::SET_VRING_KICK, &0_u64.to_ne_bytes(), 1).expect("it is prepared");
+    let late = say(
+        &mut session,
+        ask::SET_INFLIGHT_FD,
+        &record(bytes, 0, 2, 128),
+        1,
+    );
+    assert_eq!(late, Err("a record comes while queues run"));
+}
+
+#[test]
+fn a_monitor_that_is_told_of_changes_says_where() {
+    let mut session = session();
+    let said = say(&mut session, ask::SET_BACKEND_REQ_FD, &[], 1);
+    assert_eq!(said, Ok(Event::Channel));
+    let numbers = [2_u32, 1, 0].map(u32::to_ne_bytes);
+    assert_eq!(config_changed(), numbers.as_flattened());
+}
+
+#[test]
 fn what_is_wrong_or_comes_too_early_is_a_sentence() {
     let kick = 0_u64.to_ne_bytes();
     let far = Region {
@@ -177,7 +250,12 @@ fn what_is_wrong_or_comes_too_early_is_a_sentence() {
         ..REGION
     };
     let nine = vec![REGION; 9];
-    let cases: [(u32, Vec<u8>, usize, &str); 18] = [
+    let enough = Shape {
+        queues: 2,
+        entries: 128,
+    }
+    .bytes();
+    let cases: [(u32, Vec<u8>, usize, &str); 27] = [
         (
             ask::SET_VRING_KICK,
             kick.to_vec(),
@@ -224,6 +302,50 @@ fn what_is_wrong_or_comes_too_early_is_a_sentence() {
             table(&[far]),
             1,
             "behind the last address",
+        ),
+        (ask::SET_BACKEND_REQ_FD, vec![], 0, "brings none"),
+        (ask::SET_BACKEND_REQ_FD, vec![], 2, "or several"),
+        (
+            ask::GET_INFLIGHT_FD,
+            record(0, 0, 0, 128),
+            0,
+            "no queues have",
+        ),
+        (
+            ask::GET_INFLIGHT_FD,
+            record(0, 0, 17, 128),
+            0,
+            "no queues have",
+        ),
+        (
+            ask::GET_INFLIGHT_FD,
+            record(0, 0, 1, 100),
+            0,
+            "no queues have",
+        ),
+        (
+            ask::GET_INFLIGHT_FD,
+            record(0, 0, 1, 2048),
+            0,
+            "no queues have",
+        ),
+        (
+            ask::SET_INFLIGHT_FD,
+            record(enough, 0, 2, 128),
+            0,
+            "brings none",
+        ),
+        (
+            ask::SET_INFLIGHT_FD,
+            record(enough - 1, 0, 2, 128),
+            1,
+            "too short",
+        ),
+        (
+            ask::SET_INFLIGHT_FD,
+            record(enough, 64, 2, 128),
+            1,
+            "within a page",
         ),
         (ask::SET_MEM_TABLE, table(&[crooked]), 1, "no whole pages"),
     ];

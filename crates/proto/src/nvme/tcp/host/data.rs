@@ -8,7 +8,8 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Command, Direction, Event, Host, Reading};
+use super::slots::{Command, Direction};
+use super::{Event, Host, Reading};
 use crate::nvme::spec::{CompletionEntry, Status};
 use crate::nvme::tcp::pdu::{
     CommonHeader, DataHeader, FLAG_LAST, FLAG_SUCCESS, MIN_MAX_H2C_BYTES, PduType, R2tHeader,
@@ -89,7 +90,7 @@ impl Host {
         intact: bool,
         completes: bool,
     ) -> Option<Event> {
-        let command = self.command_at(slot);
+        let command = self.slots.at(slot);
         command.moved += bytes;
         command.intact &= intact;
         if !completes {
@@ -169,9 +170,10 @@ impl Host {
         otherwise: &'static str,
     ) -> Result<(Slot, &mut Command), Fault> {
         let slot = self
+            .slots
             .find(command_id)
             .ok_or_else(|| Fault::sequence(command_id, otherwise))?;
-        Ok((slot, self.command_at(slot)))
+        Ok((slot, self.slots.at(slot)))
     }
 }
 

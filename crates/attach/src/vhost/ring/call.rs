@@ -1,0 +1,258 @@
+//! One request of a guest on its way: to the disk in as many pieces as that takes, and back.
+
+use fabrix_block::{Payload, Request, Status, Submit};
+use fabrix_proto::virtio::blk::{Answer, ID_BYTES};
+use fabrix_proto::virtio::queue::Chain;
+use fabrix_proto::virtio::{Broken, Segment, gather, pieces, scatter, total};
+use fabrix_rt::{Buf, Loan, Shard};
+
+use super::super::memory::GuestMemory;
+use super::super::request::{Plan, plan};
+use super::{DISK_SLOTS, Ring};
+use crate::job::{Ask, Job};
+
+/// Pieces of one request that a disk answers at once before others have their turn.
+const PIECES_AT_ONCE: usize = 32;
+
+/// One request in progress; its chain's memory is used again.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) chain: Chain,
+    pub(super) call: Option<Call>,
+    /// The disk, or memory, was too busy for it.
+    pub(super) stalled: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    head: u16,
+    job: Job,
+    /// What comes behind this job: the next block, and how many bytes are left.
+    next: (u64, u64),
+    ask: Ask,
+    /// How many bytes of data were moved by jobs that have ended.
+    moved: u64,
+    /// How many bytes this job moves.
+    piece: usize,
+}
+
+impl Ring {
+    pub(super) fn request(
+        &mut self,
+        shard: &mut Shard,
+        memory: &GuestMemory,
+        slot: u16,
+        head: u16,
+    ) -> Result<(), Broken> {
+        let chain = &self.slots[usize::from(slot)].chain;
+        let durable = !self.common.is_writeback();
+        let plan = plan(memory, chain, &self.common.lane.geometry(), durable)?;
+        let call = |job, ask, next| Call {
+            head,
+            job,
+            next,
+            ask,
+            moved: 0,
+            piece: 0,
+        };
+        match plan {
+            Plan::Data { ask, lba, bytes } => {
+                // The first job is none: `advance` makes them all.
+                let mut call = call(Job::new(ask, lba, 0), ask, (lba, bytes));
+                self.advance(&mut call);
+                self.run(shard, memory, slot, call)
+            }
+            Plan::Job(job) => self.run(shard, memory, slot, call(job, Ask::Flush, (0, 0))),
+            Plan::Identity => {
+                let room = usize::try_from(total(&chain.writable) - 1).unwrap_or(usize::MAX);
+                let identity = self.common.identity();
+                let told = &identity[..room.min(ID_BYTES)];
+                if !scatter(memory, &chain.writable, 0, told) {
+                    return Err(GONE);
+                }
+                self.finish(memory, slot, head, Answer::Ok, told.len() as u64)
+            }
+            Plan::Nothing => self.finish(memory, slot, head, Answer::Ok, 0),
+            Plan::Wrong => self.finish(memory, slot, head, Answer::IoError, 0),
+            Plan::Unsupported => self.finish(memory, slot, head, Answer::Unsupported, 0),
+        }
+    }
+
+    /// Makes the next job of a call that moves data, no longer than the disk moves at once.
+    fn advance(&self, call: &mut Call) {
+        let geometry = self.common.lane.geometry();
+        let block = u64::from(geometry.block_bytes);
+        let most = u64::from(geometry.max_transfer_bytes) / block * block;
+        let (lba, left) = call.next;
+        let bytes = left.min(most);
+        call.job = Job::new(call.ask, lba, bytes / block);
+        call.piece = usize::try_from(bytes).unwrap_or(usize::MAX);
+        call.next = (lba + bytes / block, left - bytes);
+    }
+
+    /// Goes on with a call until the disk takes its time, or it has ended.
+    pub(super) fn run(
+        &mut self,
+        shard: &mut Shard,
+        memory: &GuestMemory,
+        slot: u16,
+        mut call: Call,
+    ) -> Result<(), Broken> {
+        for _ in 0..PIECES_AT_ONCE {
+            if !call.job.fits(&self.common.lane.geometry()) {
+                return self.end(memory, slot, &call, Status::OutOfRange);
+            }
+            let (operation, lba, blocks) = call.job.next();
+            let payload = if call.job.reads() {
+                Payload::Lend
+            } else if call.job.writes() {
+                match self.copied(shard, memory, slot, &call)? {
+                    Some(buf) => Payload::Owned(buf),
+                    None => {
+                        self.stall(shard, slot, call);
+                        return Ok(());
+                    }
+                }
+            } else {
+                Payload::None
+            };
+            let request = Request {
+                operation,
+                lba,
+                blocks,
+                payload,
+                token: self.token(DISK_SLOTS + u32::from(slot)),
+            };
+            let (status, loan) = match self.common.lane.submit(shard, request) {
+                Submit::Done(status, loan) => (status, loan),
+                Submit::Pending => {
+                    self.keep(slot, call);
+                    return Ok(());
+                }
+                // A write's data is copied again then: the guest has not been told anything about it.
+                Submit::Busy(_) => {
+                    self.stall(shard, slot, call);
+                    return Ok(());
+                }
+            };
+            if self.ended(memory, slot, &mut call, status, &loan)? {
+                return Ok(());
+            }
+        }
+        self.stall(shard, slot, call);
+        Ok(())
+    }
+
+    /// A write's data, in a buffer of ours. None: there is none free.
+    fn copied(
+        &self,
+        shard: &mut Shard,
+        memory: &GuestMemory,
+        slot: u16,
+        call: &Call,
+    ) -> Result<Option<Buf>, Broken> {
+        let Some(mut buf) = shard.take_buf(call.piece) else {
+            return Ok(None);
+        };
+        let skip = HEAD_BYTES + call.moved;
+        let segments = &self.slots[usize::from(slot)].chain.readable;
+        match gather(memory, segments, skip, buf.bytes_mut()) {
+            true => Ok(Some(buf)),
+            false => Err(GONE),
+        }
+    }
+
+    /// A request of the disk has ended. True: the call has, too.
+    pub(super) fn ended(
+        &mut self,
+        memory: &GuestMemory,
+        slot: u16,
+        call: &mut Call,
+        status: Status,
+        loan: &Loan,
+    ) -> Result<bool, Broken> {
+        let mut status = status;
+        if status.is_ok() && call.job.reads() {
+            let segments = &self.slots[usize::from(slot)].chain.writable;
+            match deliver(memory, segments, call.moved, call.piece, loan) {
+                Some(true) => {}
+                Some(false) => return Err(GONE),
+                None => status = Status::Internal,
+            }
+        }
+        match call.job.ended(status) {
+            None => Ok(false),
+            Some(status) if status.is_ok() && call.next.1 > 0 => {
+                call.moved += call.piece as u64;
+                self.advance(call);
+                Ok(false)
+            }
+            Some(status) => {
+                call.moved += call.piece as u64;
+                self.end(memory, slot, call, status)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn end(
+        &mut self,
+        memory: &GuestMemory,
+        slot: u16,
+        call: &Call,
+        status: Status,
+    ) -> Result<(), Broken> {
+        let answer = match status {
+            Status::Ok => Answer::Ok,
+            Status::Unsupported => Answer::Unsupported,
+            _ => Answer::IoError,
+        };
+        let read = if call.job.reads() { call.moved } else { 0 };
+        self.finish(memory, slot, call.head, answer, read)
+    }
+
+    /// Answers a request: its last byte says how it went.
+    fn finish(
+        &mut self,
+        memory: &GuestMemory,
+        slot: u16,
+        head: u16,
+        answer: Answer,
+        read: u64,
+    ) -> Result<(), Broken> {
+        let segments = &self.slots[usize::from(slot)].chain.writable;
+        let last = total(segments) - 1;
+        self.free.push(slot);
+        if !scatter(memory, segments, last, &[answer as u8]) {
+            return Err(GONE);
+        }
+        // How many bytes were written, which counts only where it is all of them.
+        let written = u32::try_from(read + 1).unwrap_or(u32::MAX);
+        self.give(memory, head, written)
+    }
+}
+
+/// Copies what a disk gave into a guest's memory. None: the disk gave nothing; false: the memory is not there.
+fn deliver(
+    memory: &GuestMemory,
+    segments: &[Segment],
+    skip: u64,
+    bytes: usize,
+    loan: &Loan,
+) -> Option<bool> {
+    match loan {
+        Loan::Buf(buf) => {
+            let source = buf.bytes().get(..bytes)?;
+            Some(scatter(memory, segments, skip, source))
+        }
+        Loan::Lent(lent) if lent.len() >= bytes => {
+            Some(pieces(segments, skip, bytes, |address, at, bytes| {
+                memory.write_lent(address, &lent.slice(at, bytes))
+            }))
+        }
+        _ => None,
+    }
+}
+
+const HEAD_BYTES: u64 = fabrix_proto::virtio::blk::HEAD_BYTES as u64;
+const GONE: Broken = Broken("a request's memory has gone");

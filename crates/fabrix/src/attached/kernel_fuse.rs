@@ -1,0 +1,156 @@
+//! A disk as a file over FUSE, and that file under a loop device.
+//!
+//! Mounts and sets up on a control thread: the kernel asks the shard meanwhile.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use fabrix_attach::Tell;
+use fabrix_attach::fuse::FuseFile;
+use fabrix_block::Device;
+use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
+use fabrix_rt::mounts::{self, Unmount};
+use fabrix_rt::{Remote, process};
+
+use super::front::not_ended;
+use crate::failure::Failure;
+
+/// Whether there is FUSE. Who is not root asks a helper that is, so it need not be his to open.
+pub(super) fn has_fuse() -> io::Result<()> {
+    match process::is_root() {
+        true => mounts::open_fuse().map(drop),
+        false => fs::metadata("/dev/fuse").map(drop),
+    }
+}
+
+/// Why there is no FUSE, and what helps.
+pub(super) fn no_fuse(error: &io::Error) -> Failure {
+    let fix = match error.kind() {
+        ErrorKind::NotFound => {
+            "load the module fuse, or hand the device into the container (--device /dev/fuse)"
+        }
+        ErrorKind::PermissionDenied => "it is not yours to open",
+        _ => "the kernel has no FUSE",
+    };
+    Failure::usage(format!(
+        "/dev/fuse: {error}: {fix}; --as nbd-socket works without it"
+    ))
+}
+
+/// Serves the disk as a file, mounted at `place`.
+pub(super) fn begin_file(
+    place: &Path,
+    remote: &Remote,
+    disk: &Arc<dyn Device>,
+    tell: Tell,
+) -> Result<FuseFile, Failure> {
+    let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
+    let made = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(place);
+    let made = made.and_then(|file| file.metadata()).map_err(cannot)?;
+    let owner = (made.uid(), made.gid());
+    let begin = |device: File| {
+        let begun = FuseFile::begin(remote, Arc::clone(disk), device, owner, tell);
+        begun.inspect_err(|_| {
+            let _stays_in_sight = mounts::unmount(place, Unmount::Lazily);
+        })
+    };
+    if process::is_root() {
+        let device = mounts::open_fuse().map_err(|error| no_fuse(&error))?;
+        let mounted = mounts::mount_fuse_file(&device, place, "");
+        mounted.map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => Failure::usage(
+                "a file over FUSE is mounted, and that needs CAP_SYS_ADMIN; --as nbd-socket works without it",
+            ),
+            _ => cannot(error),
+        })?;
+        return Ok(begin(device)?);
+    }
+    let device = mounts::mount_fuse_file_by_helper(place, "").map_err(|error| {
+        let sentence = format!(
+            "fusermount3: {error}; it comes with the package fuse3, and --as nbd-socket works without it"
+        );
+        Failure::usage(sentence)
+    })?;
+    Ok(begin(device)?)
+}
+
+/// Puts the file at `place` under a loop device. Gives the file besides, not opened: to look at its size.
+pub(super) fn begin_loop(
+    name: &str,
+    place: &Path,
+    disk: &Arc<dyn Device>,
+) -> Result<(LoopDevice, File), Failure> {
+    let geometry = disk.geometry();
+    let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(!geometry.read_only)
+        .open(place)
+        .map_err(cannot)?;
+    let options = LoopOptions {
+        block_bytes: geometry.block_bytes,
+        read_only: geometry.read_only,
+        name: loop_name(name),
+    };
+    let look = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_PATH)
+        .open(place)
+        .map_err(cannot)?;
+    let device = LoopDevice::attach(&file, &options).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::usage(format!(
+            "there is no loop device here ({error}): load the module loop, or use --as file"
+        )),
+        ErrorKind::PermissionDenied => Failure::usage(format!(
+            "a loop device is not to be had ({error}): in a container it must be allowed; --as file and \
+             --as nbd-socket work without it"
+        )),
+        _ => Failure::io(format!("the loop driver says: {error}")),
+    })?;
+    Ok((device, look))
+}
+
+/// Takes the file away from under a loop device: politely only when nobody has claimed it.
+pub(super) fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> {
+    let ended = if force {
+        device.detach_by_force()
+    } else {
+        device.detach()
+    };
+    match ended {
+        Ok(()) => Ok(()),
+        // Somebody else has taken the file from under it: that is what was wanted.
+        Err(error) if is_empty(&error) => Ok(()),
+        Err(error) => Err(not_ended(device.path(), &error)),
+    }
+}
+
+fn is_empty(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
+}
+
+/// Whether what is under a loop device was left there by the dead process of an attachment. A file that nobody answers
+/// for has no name any more; it is of no use to anybody, whosever it was.
+pub(super) fn is_left(device: &LoopDevice, name: &str) -> bool {
+    let gone = [ErrorKind::NotConnected, ErrorKind::ConnectionAborted];
+    match device.name() {
+        Ok(found) => found == loop_name(name),
+        Err(error) => gone.contains(&error.kind()),
+    }
+}
+
+/// What the file of an attachment is called under its loop device.
+fn loop_name(name: &str) -> String {
+    format!("fabrix:{name}")
+}
+
+/// Not opened: closing it would ask the shard, and nobody closes politely who is killed.
+const O_PATH: i32 = fabrix_rt::errno::O_PATH;

@@ -1,0 +1,109 @@
+//! Whether the controller is still there: keep-alives that it answers, and commands that it does not leave unanswered.
+//!
+//! A part of `session`.
+
+use std::time::Duration;
+
+use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
+use fabrix_proto::nvme::tcp::host::HostTransfer;
+use fabrix_rt::{Nanos, Shard};
+
+use super::Session;
+use crate::nvme::queue::{Carried, Queue};
+use crate::outage::State;
+use crate::timers::Timer;
+use crate::wire::is_overdue;
+use crate::{ConnectError, ConnectErrorKind};
+
+#[derive(Default)]
+pub(super) struct KeepAlive {
+    /// When the last one was sent, or the controller came up.
+    pub(super) sent_at: Nanos,
+    pub(super) is_answered: bool,
+}
+
+impl Session {
+    /// How often a keep-alive is sent; none when we want none, or the controller has none (KAS 0).
+    fn keep_alive_period(&self) -> Option<Duration> {
+        let period = self.plan.options.keep_alive / 2;
+        let has_one = self.facts.as_ref()?.controller.keep_alive_unit_ms.is_some();
+        (has_one && period >= Duration::from_micros(500)).then_some(period)
+    }
+
+    pub(super) fn arm_tick(&mut self, shard: &mut Shard) {
+        let timeout = self.plan.options.io_timeout;
+        let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
+        if let Some(period) = self.keep_alive_period().into_iter().chain(looks).min() {
+            self.life.set_timer(shard, Timer::Tick, period);
+        }
+    }
+
+    /// Time to look whether the controller still answers.
+    pub(super) fn tick(&mut self, shard: &mut Shard) {
+        if self.life.state != State::Live {
+            return;
+        }
+        if let Some(sentence) = self.silence(shard.now()) {
+            return self.lose(
+                shard,
+                ConnectError::new(ConnectErrorKind::Timeout, sentence),
+            );
+        }
+        let is_due = self
+            .keep_alive_period()
+            .is_some_and(|period| shard.now().since(self.keep_alive.sent_at) >= period);
+        if is_due && self.keep_alive.is_answered {
+            self.send_keep_alive(shard);
+        }
+        self.arm_tick(shard);
+    }
+
+    fn send_keep_alive(&mut self, shard: &mut Shard) {
+        let (now, mut entry) = (shard.now(), SubmissionEntry::keep_alive());
+        let admin = &mut self.queues[0];
+        if admin
+            .send(now, &mut entry, HostTransfer::None, None, Carried::Own)
+            .is_ok()
+        {
+            self.keep_alive = KeepAlive {
+                sent_at: now,
+                is_answered: false,
+            };
+            shard.flush_later(self.life.task);
+        }
+    }
+
+    pub(super) fn keep_alive_answered(&mut self, shard: &mut Shard, entry: &CompletionEntry) {
+        let status = entry.status();
+        if !status.is_success() {
+            let sentence = format!("the controller answered Keep Alive with {status}");
+            return self.lose(
+                shard,
+                ConnectError::new(ConnectErrorKind::Protocol, sentence),
+            );
+        }
+        self.keep_alive.is_answered = true;
+        self.life.has_lived();
+    }
+
+    /// What the controller should have answered by now.
+    fn silence(&self, now: Nanos) -> Option<String> {
+        let options = &self.plan.options;
+        let sent_at = (!self.keep_alive.is_answered).then_some(self.keep_alive.sent_at);
+        if is_overdue(now, sent_at, options.keep_alive) {
+            return Some(format!(
+                "no answer to Keep Alive for {:?}",
+                options.keep_alive
+            ));
+        }
+        let late = |queue: &Queue| is_overdue(now, queue.oldest(), options.io_timeout);
+        let index = self.queues.iter().skip(1).position(late)? + 1;
+        Some(format!(
+            "I/O connection {index}: no answer to a command for {:?}",
+            options.io_timeout
+        ))
+    }
+}
+
+/// Requests without an answer are looked for no more often.
+const SHORTEST_TICK: Duration = Duration::from_millis(1);

@@ -1,0 +1,89 @@
+//! Commands on their way out, with the data that may go unasked.
+//!
+//! Source: RFC 7143, sections 4.2.2.1, 11.3 and 11.7.
+
+use zerocopy::FromZeros;
+use zerocopy::byteorder::big_endian::U32;
+
+use super::{Initiator, Transfer};
+use crate::iscsi::framing;
+use crate::iscsi::pdu::{
+    COMMAND_READ, COMMAND_WRITE, FINAL, Lun, Opcode, ScsiCommand, TaskAttribute, U24,
+};
+use crate::iscsi::serial::precedes;
+use crate::{Sink, Slot};
+
+impl Initiator {
+    /// Sends a command and keeps it in `slot`, which must be free.
+    ///
+    /// `false`, and nothing sent: the session has not begun or is over, the slot is in use or does not exist, or the
+    /// target takes no command now; [`Event::WindowOpened`] follows then, or an ending of another task.
+    pub fn command<S: Sink>(
+        &mut self,
+        slot: Slot,
+        lun: Lun,
+        cdb: &[u8; 16],
+        transfer: Transfer,
+        out: &mut S,
+    ) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
+        if precedes(self.max_cmd_sn, self.cmd_sn) {
+            self.shut_out = true;
+            return false;
+        }
+        let Some(itt) = self.tasks.take(slot, transfer) else {
+            return false;
+        };
+        let (direction, bytes) = match transfer {
+            Transfer::Write { bytes } if bytes > 0 => (COMMAND_WRITE, bytes),
+            Transfer::Read { bytes } if bytes > 0 => (COMMAND_READ, bytes),
+            _ => (0, 0),
+        };
+        let (immediate, unasked) = match direction {
+            COMMAND_WRITE => self.unasked_bytes(bytes),
+            _ => (0, 0),
+        };
+        let mut header = ScsiCommand::new_zeroed();
+        header.opcode = Opcode::SCSI_COMMAND.0;
+        header.flags = direction | TaskAttribute::SIMPLE.0;
+        header.flags |= if unasked == immediate { FINAL } else { 0 };
+        header.data_bytes = U24::new(immediate);
+        header.lun = lun;
+        header.itt = U32::new(itt);
+        header.expected_bytes = U32::new(bytes);
+        header.cmd_sn = U32::new(self.next_cmd_sn());
+        header.exp_stat_sn = U32::new(self.exp_stat_sn);
+        header.cdb = *cdb;
+        framing::send_header(&header, self.digests(), self.crc32c, out);
+        if immediate > 0 {
+            out.payload(slot, 0, immediate, self.digests().data);
+        }
+        if unasked > immediate {
+            self.send_unsolicited(slot, itt, immediate, unasked, out);
+        }
+        self.tasks.at(slot).moved = unasked;
+        true
+    }
+
+    /// How much of a write goes with its command, and how much of it goes unasked altogether.
+    fn unasked_bytes(&self, bytes: u32) -> (u32, u32) {
+        let agreed = &self.parameters;
+        let first_burst = bytes.min(agreed.first_burst_bytes);
+        let immediate = match agreed.immediate_data {
+            true => first_burst.min(agreed.target_segment_bytes),
+            false => 0,
+        };
+        match agreed.initial_r2t {
+            true => (immediate, immediate),
+            false => (immediate, first_burst),
+        }
+    }
+
+    pub(super) fn next_cmd_sn(&mut self) -> u32 {
+        let cmd_sn = self.cmd_sn;
+        self.cmd_sn = cmd_sn.wrapping_add(1);
+        cmd_sn
+    }
+}

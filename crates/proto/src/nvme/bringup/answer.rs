@@ -1,0 +1,231 @@
+//! What comes of the answers of a bring-up: what was learned, and which phase is next.
+//!
+//! The controller is not trusted: an answer that contradicts an earlier one, or holds less than it must, ends the
+//! bring-up with a sentence.
+
+use alloc::format;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::facts::{Expected, connected_as, namespace_ids};
+use super::{
+    Bringup, BringupError, BringupErrorKind, Capabilities, ControllerFacts, NamespaceFacts, Phase,
+    Purpose,
+};
+use crate::Nanos;
+use crate::nvme::admin::granted_queues;
+use crate::nvme::identify::{
+    IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LIST_ENTRIES, NamespaceList,
+};
+use crate::nvme::spec::CompletionEntry;
+use crate::nvme::timing::TimingPage;
+
+impl Bringup {
+    /// Takes the answer to the command of this phase.
+    ///
+    /// # Errors
+    /// The controller cannot be used.
+    pub(super) fn take(
+        &mut self,
+        entry: &CompletionEntry,
+        data: &[u8],
+        now: Nanos,
+    ) -> Result<(), BringupError> {
+        if self.phase == (Phase::ReadTiming { is_set: false }) && !entry.status().is_success() {
+            self.phase = Phase::Ready;
+            return Ok(());
+        }
+        if !entry.status().is_success() {
+            return Err(match self.phase {
+                Phase::Connect | Phase::ConnectQueue { .. } => BringupError::connect(entry),
+                phase => BringupError::status(phase.name(), entry),
+            });
+        }
+        self.phase = match self.phase {
+            Phase::Connect => {
+                self.controller_id = connected_as(entry.dword0())?;
+                Phase::ReadCapabilities
+            }
+            Phase::ConnectQueue { queue_id, entries } => {
+                self.check_same_controller(connected_as(entry.dword0())?)?;
+                Phase::QueueReady { queue_id, entries }
+            }
+            Phase::ReadCapabilities => self.take_capabilities(entry.result.get())?,
+            Phase::ReadVersion => {
+                self.version = entry.dword0();
+                Phase::Enable
+            }
+            Phase::Enable => {
+                self.ready_by = now.plus_ms(self.capabilities.ready_timeout_ms);
+                Phase::ReadStatus { not_before: now }
+            }
+            Phase::ReadStatus { .. } => self.take_status(entry.dword0(), now)?,
+            Phase::IdentifyController => self.take_controller(page(data)?)?,
+            Phase::NumberOfQueues => {
+                let granted = granted_queues(entry.dword0()).min(self.queues_wanted().into());
+                self.queues = u16::try_from(granted).unwrap_or(1);
+                Phase::ListNamespaces { above: 0 }
+            }
+            Phase::ListNamespaces { above } => self.take_list(page(data)?, above)?,
+            Phase::IdentifyNamespace => self.take_namespace(page(data)?)?,
+            Phase::IdentifyDescriptors => self.take_descriptors(data)?,
+            Phase::ReadLog => self.take_log(data)?,
+            Phase::ReadTiming { is_set } => self.take_timing(page(data)?, is_set),
+            Phase::SetTiming => Phase::ReadTiming { is_set: true },
+            phase @ (Phase::Ready | Phase::QueueReady { .. } | Phase::Failed) => phase,
+        };
+        Ok(())
+    }
+
+    fn check_same_controller(&self, controller_id: u16) -> Result<(), BringupError> {
+        if controller_id == self.controller_id {
+            return Ok(());
+        }
+        Err(BringupError::broken(format!(
+            "an I/O queue for controller {} was connected to controller {controller_id}",
+            self.controller_id
+        )))
+    }
+
+    fn take_capabilities(&mut self, cap: u64) -> Result<Phase, BringupError> {
+        self.capabilities = Capabilities::parse(cap)?;
+        let usable = self.capabilities.nvm_command_set || self.capabilities.several_command_sets;
+        if !usable && self.config.purpose != Purpose::Discovery {
+            return Err(BringupError::unsupported(
+                "the controller does not support the NVM command set (CAP.CSS)",
+            ));
+        }
+        Ok(Phase::ReadVersion)
+    }
+
+    fn take_status(&self, csts: u32, now: Nanos) -> Result<Phase, BringupError> {
+        if csts & CSTS_FATAL != 0 {
+            return Err(BringupError::broken(
+                "the controller reports a fatal error (CSTS.CFS)",
+            ));
+        }
+        if csts & CSTS_READY != 0 {
+            return Ok(Phase::IdentifyController);
+        }
+        if now >= self.ready_by {
+            let sentence = format!(
+                "the controller did not become ready within {} ms",
+                self.capabilities.ready_timeout_ms
+            );
+            return Err(BringupError::new(BringupErrorKind::Timeout, sentence));
+        }
+        Ok(Phase::ReadStatus {
+            not_before: now.plus_ms(POLL_MS),
+        })
+    }
+
+    fn take_controller(&mut self, data: &IdentifyController) -> Result<Phase, BringupError> {
+        let io = self.config.purpose != Purpose::Discovery;
+        let expected = Expected {
+            controller_id: self.controller_id,
+            version: self.version,
+            capabilities: self.capabilities,
+            subsystem: io.then_some(&self.config.subsystem),
+        };
+        self.controller = Some(ControllerFacts::parse(data, &expected)?);
+        Ok(match self.config.purpose {
+            Purpose::Io { .. } => Phase::NumberOfQueues,
+            Purpose::Discovery => Phase::ReadLog,
+            Purpose::Timing { .. } => Phase::ReadTiming { is_set: false },
+        })
+    }
+
+    /// The wanted namespace is in the first list, or first in the list that begins there, or nowhere.
+    fn take_list(&mut self, list: &NamespaceList, above: u32) -> Result<Phase, BringupError> {
+        let max_nsid = self
+            .controller
+            .as_ref()
+            .map_or(0, |controller| controller.max_nsid);
+        let nsids = namespace_ids(list, above, max_nsid)?;
+        let wanted = match self.config.purpose {
+            Purpose::Io { nsid, .. } => nsid,
+            Purpose::Discovery | Purpose::Timing { .. } => None,
+        };
+        let found = match wanted {
+            None => nsids.first().copied(),
+            Some(nsid) => nsids.binary_search(&nsid).ok().map(|_| nsid),
+        };
+        let full = nsids.len() == LIST_ENTRIES;
+        if above == 0 {
+            self.nsids = nsids;
+        }
+        match (found, wanted) {
+            (Some(nsid), _) => {
+                self.nsid = nsid;
+                Ok(Phase::IdentifyNamespace)
+            }
+            (None, Some(nsid)) if above == 0 && full && nsid > 1 => {
+                Ok(Phase::ListNamespaces { above: nsid - 1 })
+            }
+            (None, Some(nsid)) => Err(BringupError::unsupported(format!(
+                "the subsystem has no namespace {nsid}, or does not show it to this host"
+            ))),
+            (None, None) => Err(BringupError::unsupported(
+                "the subsystem has no namespace, or shows none to this host",
+            )),
+        }
+    }
+
+    fn take_namespace(&mut self, data: &IdentifyNamespace) -> Result<Phase, BringupError> {
+        self.namespace = Some(NamespaceFacts::parse(self.nsid, data)?);
+        let has_descriptors = self.version >= VERSION_1_3;
+        Ok(if has_descriptors {
+            Phase::IdentifyDescriptors
+        } else {
+            Phase::Ready
+        })
+    }
+
+    fn take_descriptors(&mut self, data: &[u8]) -> Result<Phase, BringupError> {
+        let page: &[u8; IDENTIFY_BYTES] = page(data)?;
+        if let Some(namespace) = &mut self.namespace {
+            namespace.identify(page)?;
+        }
+        Ok(Phase::Ready)
+    }
+
+    fn take_log(&mut self, data: &[u8]) -> Result<Phase, BringupError> {
+        let expected = self
+            .discovery
+            .command()
+            .map_or(0, |(_, bytes)| bytes as usize);
+        if data.len() != expected {
+            return Err(short_data());
+        }
+        self.discovery.answered(data)?;
+        let more = self.discovery.command().is_some();
+        Ok(if more { Phase::ReadLog } else { Phase::Ready })
+    }
+
+    fn take_timing(&mut self, page: &TimingPage, is_set: bool) -> Phase {
+        self.timing = page.is_ours().then_some(*page);
+        if is_set || self.timing.is_none() {
+            Phase::Ready
+        } else {
+            Phase::SetTiming
+        }
+    }
+}
+
+/// The data as the structure it should be; a controller that sent less said nothing.
+fn page<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    data: &[u8],
+) -> Result<&T, BringupError> {
+    T::ref_from_bytes(data).map_err(|_| short_data())
+}
+
+fn short_data() -> BringupError {
+    BringupError::broken("the controller answered with success and less data than was asked for")
+}
+
+const CSTS_READY: u32 = 1 << 0;
+const CSTS_FATAL: u32 = 1 << 1;
+/// How often a controller that is not ready is asked again, in milliseconds.
+const POLL_MS: u64 = 10;
+/// From here on a namespace has identification descriptors.
+const VERSION_1_3: u32 = 0x0001_0300;

@@ -1,0 +1,67 @@
+//! The range list of Dataset Management: its layout, and the check of all ranges before the first is used.
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::nvme::spec::Status;
+use crate::nvme::subsystem::Namespace;
+
+/// One range of Dataset Management, 16 bytes.
+///
+/// Source: NVM Command Set Specification 1.x, "Dataset Management – Range Definition".
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct DatasetRange {
+    /// Context attributes: hints.
+    pub attributes: U32,
+    /// Length in blocks.
+    pub blocks: U32,
+    /// First block.
+    pub lba: U64,
+}
+const _: () = assert!(
+    size_of::<DatasetRange>() == 16
+        && offset_of!(DatasetRange, blocks) == 4
+        && offset_of!(DatasetRange, lba) == 8
+);
+
+impl DatasetRange {
+    /// A range without hints.
+    #[must_use]
+    pub const fn new(lba: u64, blocks: u32) -> Self {
+        Self {
+            attributes: U32::ZERO,
+            blocks: U32::new(blocks),
+            lba: U64::new(lba),
+        }
+    }
+}
+
+/// The ranges of a Dataset Management command as `(lba, blocks)`, empty ones left out.
+///
+/// `data` may be longer than `count` ranges; what follows them is not looked at. Every range is checked before the
+/// first is returned, so that a refused command has done nothing.
+///
+/// # Errors
+/// Data SGL Length Invalid when `data` is too short, LBA Out of Range when a range leaves the namespace.
+pub fn ranges<'d>(
+    data: &'d [u8],
+    count: u16,
+    namespace: &Namespace,
+) -> Result<impl Iterator<Item = (u64, u32)> + use<'d>, Status> {
+    let (ranges, _) = <[DatasetRange]>::ref_from_prefix_with_elems(data, usize::from(count))
+        .map_err(|_| Status::DATA_SGL_LENGTH_INVALID)?;
+    let inside =
+        |range: &DatasetRange| namespace.contains(range.lba.get(), range.blocks.get().into());
+    if !ranges.iter().all(inside) {
+        return Err(Status::LBA_OUT_OF_RANGE);
+    }
+    let pairs = ranges
+        .iter()
+        .map(|range| (range.lba.get(), range.blocks.get()));
+    Ok(pairs.filter(|(_, blocks)| *blocks != 0))
+}

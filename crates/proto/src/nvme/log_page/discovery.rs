@@ -1,0 +1,197 @@
+//! The discovery log (70h): what a host may connect to, and where.
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::Window;
+use crate::nvme::fabrics::CNTLID_DYNAMIC;
+use crate::nvme::identify::ascii;
+use crate::nvme::nqn::{Nqn, NqnError};
+use crate::nvme::subsystem::{
+    AddressFamily, Authorized, DiscoveryRecord, SecureChannel, Transport,
+};
+
+/// The head of the discovery log; records follow at offset 1024.
+///
+/// Source: NVM Express Base Specification 2.x, "Discovery Log Page".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct DiscoveryHeader {
+    /// GENCTR: changes whenever the page does.
+    pub generation: U64,
+    /// NUMREC.
+    pub records: U64,
+    /// RECFMT: zero.
+    pub record_format: U16,
+    reserved_18: [u8; 1006],
+}
+const _: () = assert!(
+    size_of::<DiscoveryHeader>() == 1024
+        && offset_of!(DiscoveryHeader, records) == 8
+        && offset_of!(DiscoveryHeader, record_format) == 16
+);
+
+/// One record of the discovery log, 1024 bytes.
+///
+/// Source: NVM Express Base Specification 2.x, "Discovery Log Page Entry".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct DiscoveryEntry {
+    /// TRTYPE: [`TRTYPE_RDMA`], [`TRTYPE_TCP`].
+    pub transport: u8,
+    /// ADRFAM: [`ADRFAM_IPV4`], [`ADRFAM_IPV6`].
+    pub address_family: u8,
+    /// SUBTYPE: [`SUBTYPE_REFERRAL`], [`SUBTYPE_NVM`], [`SUBTYPE_CURRENT`].
+    pub subtype: u8,
+    /// TREQ: bits 1:0 [`TREQ_SECURE_REQUIRED`] or not, bit 2 the host may turn off SQ flow control.
+    pub requirements: u8,
+    /// PORTID.
+    pub port_id: U16,
+    /// CNTLID: FFFFh, dynamic.
+    pub controller_id: U16,
+    /// ASQSZ: entries of the admin queue, at most.
+    pub admin_queue_entries: U16,
+    /// EFLAGS.
+    pub flags: U16,
+    reserved_12: [u8; 20],
+    /// TRSVCID: ASCII, padded with zeroes.
+    pub service: [u8; 32],
+    reserved_64: [u8; 192],
+    /// SUBNQN.
+    pub subsystem_nqn: [u8; 256],
+    /// TRADDR: ASCII, padded with zeroes.
+    pub address: [u8; 256],
+    /// TSAS: byte 0 is SECTYPE for TCP; queue pair type, provider and connection service for RDMA.
+    pub transport_specific: [u8; 256],
+}
+const _: () = assert!(
+    size_of::<DiscoveryEntry>() == 1024
+        && offset_of!(DiscoveryEntry, subtype) == 2
+        && offset_of!(DiscoveryEntry, requirements) == 3
+        && offset_of!(DiscoveryEntry, port_id) == 4
+        && offset_of!(DiscoveryEntry, controller_id) == 6
+        && offset_of!(DiscoveryEntry, admin_queue_entries) == 8
+        && offset_of!(DiscoveryEntry, flags) == 10
+        && offset_of!(DiscoveryEntry, service) == 32
+        && offset_of!(DiscoveryEntry, subsystem_nqn) == 256
+        && offset_of!(DiscoveryEntry, address) == 512
+        && offset_of!(DiscoveryEntry, transport_specific) == 768
+);
+
+/// TRTYPE of RDMA.
+pub const TRTYPE_RDMA: u8 = 1;
+/// TRTYPE of TCP.
+pub const TRTYPE_TCP: u8 = 3;
+/// ADRFAM of IPv4.
+pub const ADRFAM_IPV4: u8 = 1;
+/// ADRFAM of IPv6.
+pub const ADRFAM_IPV6: u8 = 2;
+/// SUBTYPE: a discovery service elsewhere.
+pub const SUBTYPE_REFERRAL: u8 = 1;
+/// SUBTYPE: a subsystem with namespaces.
+pub const SUBTYPE_NVM: u8 = 2;
+/// SUBTYPE: the discovery subsystem that is being asked.
+pub const SUBTYPE_CURRENT: u8 = 3;
+/// TREQ: a secure channel is required.
+pub const TREQ_SECURE_REQUIRED: u8 = 1;
+/// TREQ bit 2: the controller can do without SQ flow control.
+pub const TREQ_DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
+/// SECTYPE of TCP: TLS 1.3.
+pub const SECTYPE_TLS13: u8 = 2;
+
+/// Entries of the admin queue that we tell hosts (ASQSZ).
+const ADMIN_QUEUE_ENTRIES: u16 = 32;
+/// Bytes of the head and of each record.
+const DISCOVERY_RECORD_BYTES: u64 = 1024;
+/// RDMA: a reliable connected queue pair, no particular provider, the RDMA connection manager.
+const TSAS_RDMA: [u8; 3] = [1, 1, 1];
+
+impl DiscoveryEntry {
+    /// Lays out one record.
+    #[must_use]
+    pub fn new(record: &DiscoveryRecord<'_>) -> Self {
+        let listener = record.listener;
+        let mut entry = Self::new_zeroed();
+        entry.address_family = match record.address.family {
+            AddressFamily::Ipv4 => ADRFAM_IPV4,
+            AddressFamily::Ipv6 => ADRFAM_IPV6,
+        };
+        entry.transport = match listener.transport {
+            Transport::Rdma => TRTYPE_RDMA,
+            Transport::Tcp => TRTYPE_TCP,
+        };
+        if listener.transport == Transport::Rdma {
+            entry.transport_specific[..3].copy_from_slice(&TSAS_RDMA);
+        }
+        // "Not specified" for the channel, as the kernel's target says: nvme-cli has words for that pair only.
+        entry.requirements = TREQ_DISABLE_SQ_FLOW_CONTROL;
+        if listener.secure_channel == SecureChannel::Required {
+            entry.requirements = TREQ_DISABLE_SQ_FLOW_CONTROL | TREQ_SECURE_REQUIRED;
+            entry.transport_specific[0] = SECTYPE_TLS13;
+        }
+        entry.port_id = U16::new(listener.port_id);
+        entry.controller_id = U16::new(CNTLID_DYNAMIC);
+        entry.admin_queue_entries = U16::new(ADMIN_QUEUE_ENTRIES);
+        entry.subtype = if record.subsystem.is_some() {
+            SUBTYPE_NVM
+        } else {
+            SUBTYPE_REFERRAL
+        };
+        let nqn = record
+            .subsystem
+            .map_or_else(Nqn::discovery, |subsystem| subsystem.nqn.clone());
+        entry.subsystem_nqn = nqn.to_field();
+        fill(&mut entry.service, &listener.service);
+        fill(&mut entry.address, &record.address.text);
+        entry
+    }
+
+    /// The subsystem's name.
+    ///
+    /// # Errors
+    /// The field does not hold a name.
+    pub fn nqn(&self) -> Result<Nqn, NqnError> {
+        Nqn::from_field(&self.subsystem_nqn)
+    }
+
+    /// The address's text, without the padding; empty when it is not printable ASCII.
+    #[must_use]
+    pub fn address_text(&self) -> &str {
+        ascii(&self.address)
+    }
+
+    /// The service's text, without the padding; empty when it is not printable ASCII.
+    #[must_use]
+    pub fn service_text(&self) -> &str {
+        ascii(&self.service)
+    }
+}
+
+fn fill(field: &mut [u8], text: &str) {
+    for (to, from) in field.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+}
+
+/// Bytes of the discovery log a view shows.
+#[must_use]
+pub fn discovery_bytes(view: &Authorized) -> u64 {
+    DISCOVERY_RECORD_BYTES * (1 + view.discovery_records().count() as u64)
+}
+
+/// The discovery log (70h) as a view shows it; only the records within the window are laid out.
+pub fn discovery(window: &mut Window<'_>, view: &Authorized) {
+    let mut header = DiscoveryHeader::new_zeroed();
+    header.generation = U64::new(view.generation());
+    header.records = U64::new(view.discovery_records().count() as u64);
+    window.put(0, header.as_bytes());
+    let shown = window.records(DISCOVERY_RECORD_BYTES, DISCOVERY_RECORD_BYTES);
+    for (index, record) in (0..).zip(view.discovery_records()) {
+        if shown.contains(&index) {
+            let at = DISCOVERY_RECORD_BYTES * (index + 1);
+            window.put(at, DiscoveryEntry::new(&record).as_bytes());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Error Information (01h): the last commands that a disk failed.
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{TRTYPE_TCP, Window};
+use crate::nvme::spec::Status;
+
+/// One entry of Error Information (01h), 64 bytes.
+///
+/// Source: NVM Express Base Specification 2.x, "Error Information Log Entry Data Structure".
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct ErrorEntry {
+    /// Counts every error from one on; zero is an entry that was never used.
+    pub error_count: U64,
+    /// On which queue.
+    pub queue_id: U16,
+    /// Which command; FFFFh for none.
+    pub command_id: U16,
+    /// How it was answered, as in its completion.
+    pub status: U16,
+    /// The byte (7:0) and bit (10:8) of the command at fault, FFFFh for none.
+    pub parameter_location: U16,
+    /// First block at fault.
+    pub lba: U64,
+    /// Which namespace.
+    pub nsid: U32,
+    /// Vendor log page with more.
+    pub vendor_page: u8,
+    /// TRTYPE.
+    pub transport: u8,
+    reserved_30: [u8; 2],
+    /// Command specific.
+    pub command_specific: U64,
+    /// Transport specific.
+    pub transport_specific: U16,
+    reserved_42: [u8; 22],
+}
+const _: () = assert!(
+    size_of::<ErrorEntry>() == 64
+        && offset_of!(ErrorEntry, queue_id) == 8
+        && offset_of!(ErrorEntry, status) == 12
+        && offset_of!(ErrorEntry, lba) == 16
+        && offset_of!(ErrorEntry, nsid) == 24
+        && offset_of!(ErrorEntry, transport) == 29
+        && offset_of!(ErrorEntry, command_specific) == 32
+);
+
+/// Entries that are kept.
+pub const ERROR_ENTRIES: usize = 64;
+
+/// An error worth remembering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRecord {
+    /// On which queue.
+    pub queue_id: u16,
+    /// Which command.
+    pub command_id: u16,
+    /// How it was answered.
+    pub status: Status,
+    /// First block at fault, or zero.
+    pub lba: u64,
+    /// Which namespace, or zero.
+    pub nsid: u32,
+}
+
+/// The last errors, newest first when they are read.
+#[derive(Clone, Debug)]
+pub struct ErrorRing {
+    entries: [ErrorEntry; ERROR_ENTRIES],
+    count: u64,
+}
+
+impl Default for ErrorRing {
+    fn default() -> Self {
+        Self {
+            entries: FromZeros::new_zeroed(),
+            count: 0,
+        }
+    }
+}
+
+impl ErrorRing {
+    /// How many errors there have been.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Remembers an error; the oldest one gives way.
+    pub fn push(&mut self, record: &ErrorRecord) {
+        let index = Self::index(self.count);
+        self.count = self.count.saturating_add(1);
+        let mut entry = ErrorEntry::new_zeroed();
+        entry.error_count = U64::new(self.count);
+        entry.queue_id = U16::new(record.queue_id);
+        entry.command_id = U16::new(record.command_id);
+        entry.status = U16::new(record.status.to_field());
+        entry.parameter_location = U16::new(0xFFFF);
+        entry.lba = U64::new(record.lba);
+        entry.nsid = U32::new(record.nsid);
+        entry.transport = TRTYPE_TCP;
+        self.entries[index] = entry;
+    }
+
+    /// Bytes of the page.
+    pub const PAGE_BYTES: u64 = (ERROR_ENTRIES * size_of::<ErrorEntry>()) as u64;
+
+    /// Error Information (01h).
+    pub fn page(&self, window: &mut Window<'_>) {
+        let kept = self.count.min(ERROR_ENTRIES as u64);
+        for age in 0..kept {
+            let entry = &self.entries[Self::index(self.count - 1 - age)];
+            window.put(age * size_of::<ErrorEntry>() as u64, entry.as_bytes());
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of 64")]
+    const fn index(count: u64) -> usize {
+        (count % ERROR_ENTRIES as u64) as usize
+    }
+}

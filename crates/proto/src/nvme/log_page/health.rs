@@ -1,0 +1,99 @@
+//! SMART / Health Information (02h): what has been counted, and where a medium stands.
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::Window;
+
+/// What the health log counts, given by the caller in plain units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HealthCounters {
+    /// Bytes hosts have read.
+    pub read_bytes: u64,
+    /// Bytes hosts have written.
+    pub written_bytes: u64,
+    /// Read commands (with compares) that have ended.
+    pub read_commands: u64,
+    /// Write commands that have ended.
+    pub write_commands: u64,
+    /// Minutes with commands outstanding.
+    pub busy_minutes: u64,
+    /// Starts of the target.
+    pub power_cycles: u64,
+    /// Hours the target has run.
+    pub power_on_hours: u64,
+    /// Starts that followed no clean end.
+    pub unsafe_shutdowns: u64,
+    /// Errors of the medium.
+    pub media_errors: u64,
+}
+
+/// SMART / Health Information (02h), 512 bytes.
+///
+/// Source: NVM Express Base Specification 2.x, "SMART / Health Information Log Page".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct HealthPage {
+    /// Critical warning.
+    pub critical_warning: u8,
+    /// Composite temperature in kelvins; zero where there is no sensor.
+    pub temperature_k: U16,
+    /// Available spare in percent.
+    pub available_spare: u8,
+    /// Its threshold in percent.
+    pub spare_threshold: u8,
+    /// Percentage used.
+    pub percentage_used: u8,
+    reserved_6: [u8; 26],
+    /// Thousands of 512-byte units read, rounded up.
+    pub data_units_read: [U64; 2],
+    /// Thousands of 512-byte units written, rounded up.
+    pub data_units_written: [U64; 2],
+    /// Read commands.
+    pub host_reads: [U64; 2],
+    /// Write commands.
+    pub host_writes: [U64; 2],
+    /// Minutes busy.
+    pub busy_minutes: [U64; 2],
+    /// Power cycles.
+    pub power_cycles: [U64; 2],
+    /// Power-on hours.
+    pub power_on_hours: [U64; 2],
+    /// Unsafe shutdowns.
+    pub unsafe_shutdowns: [U64; 2],
+    /// Media errors.
+    pub media_errors: [U64; 2],
+    /// Entries ever made in the error log.
+    pub error_entries: [U64; 2],
+    reserved_192: [u8; 320],
+}
+const _: () = assert!(
+    size_of::<HealthPage>() == 512
+        && offset_of!(HealthPage, temperature_k) == 1
+        && offset_of!(HealthPage, available_spare) == 3
+        && offset_of!(HealthPage, data_units_read) == 32
+        && offset_of!(HealthPage, host_reads) == 64
+        && offset_of!(HealthPage, power_on_hours) == 128
+        && offset_of!(HealthPage, error_entries) == 176
+);
+
+/// SMART / Health Information (02h).
+pub fn health(window: &mut Window<'_>, counters: &HealthCounters, error_entries: u64) {
+    let wide = |count: u64| [U64::new(count), U64::ZERO];
+    let units = |bytes: u64| wide(bytes.div_ceil(512 * 1000));
+    let mut page = HealthPage::new_zeroed();
+    page.available_spare = 100;
+    page.data_units_read = units(counters.read_bytes);
+    page.data_units_written = units(counters.written_bytes);
+    page.host_reads = wide(counters.read_commands);
+    page.host_writes = wide(counters.write_commands);
+    page.busy_minutes = wide(counters.busy_minutes);
+    page.power_cycles = wide(counters.power_cycles);
+    page.power_on_hours = wide(counters.power_on_hours);
+    page.unsafe_shutdowns = wide(counters.unsafe_shutdowns);
+    page.media_errors = wide(counters.media_errors);
+    page.error_entries = wide(error_entries);
+    window.put(0, page.as_bytes());
+}

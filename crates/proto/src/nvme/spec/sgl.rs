@@ -1,0 +1,109 @@
+//! SGL descriptors: where the data of a command lie.
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Where a command's data lie: 16 bytes, of which the last says how to read the others.
+///
+/// Source: NVM Express Base Specification 2.x, "Scatter Gather List (SGL)"; NVMe/TCP, "Transport SGL descriptor".
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct SglDescriptor {
+    /// Address, or the offset into the capsule's data.
+    pub address: U64,
+    /// Length in bytes.
+    pub length: U32,
+    reserved: [u8; 3],
+    /// Type in bits 7:4, subtype in bits 3:0.
+    pub kind: SglKind,
+}
+const _: () = assert!(
+    size_of::<SglDescriptor>() == 16
+        && offset_of!(SglDescriptor, length) == 8
+        && offset_of!(SglDescriptor, kind) == 15
+);
+
+impl SglDescriptor {
+    /// Data in the capsule, at its very start (ICDOFF is zero here).
+    #[must_use]
+    pub const fn in_capsule(bytes: u32) -> Self {
+        Self {
+            address: U64::ZERO,
+            length: U32::new(bytes),
+            reserved: [0; 3],
+            kind: SglKind::IN_CAPSULE,
+        }
+    }
+
+    /// Data that the transport moves (R2T and H2CData, or C2HData); zero bytes means none.
+    #[must_use]
+    pub const fn transport(bytes: u32) -> Self {
+        Self {
+            address: U64::ZERO,
+            length: U32::new(bytes),
+            reserved: [0; 3],
+            kind: SglKind::TRANSPORT,
+        }
+    }
+
+    /// The same 16 bytes as a keyed descriptor.
+    #[must_use]
+    pub fn keyed(&self) -> KeyedSglDescriptor {
+        zerocopy::transmute!(*self)
+    }
+}
+
+/// A keyed descriptor of RDMA: the peer's address and the key to reach it.
+///
+/// Source: NVM Express Base Specification 2.x, "Keyed SGL Data Block descriptor".
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct KeyedSglDescriptor {
+    /// Address in the host's memory.
+    pub address: U64,
+    /// Length in bytes, 24 bits.
+    pub length: [u8; 3],
+    /// The key that grants access.
+    pub key: U32,
+    /// Type in bits 7:4, subtype in bits 3:0.
+    pub kind: SglKind,
+}
+const _: () = assert!(
+    size_of::<KeyedSglDescriptor>() == 16
+        && offset_of!(KeyedSglDescriptor, key) == 11
+        && offset_of!(KeyedSglDescriptor, kind) == 15
+);
+
+impl KeyedSglDescriptor {
+    /// The length in bytes.
+    #[must_use]
+    pub const fn length_bytes(&self) -> u32 {
+        u32::from_le_bytes([self.length[0], self.length[1], self.length[2], 0])
+    }
+}
+
+/// Type and subtype of an SGL descriptor.
+#[repr(transparent)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct SglKind(pub u8);
+
+impl SglKind {
+    /// Data block, subtype address.
+    pub const ADDRESS: Self = Self(0x00);
+    /// Data block, subtype offset: in the capsule.
+    pub const IN_CAPSULE: Self = Self(0x01);
+    /// Keyed data block, subtype address.
+    pub const KEYED: Self = Self(0x40);
+    /// Keyed data block, the key to be invalidated by the answer.
+    pub const KEYED_INVALIDATE: Self = Self(0x4F);
+    /// Transport data block, subtype transport.
+    pub const TRANSPORT: Self = Self(0x5A);
+}

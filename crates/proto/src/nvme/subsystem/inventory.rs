@@ -1,0 +1,118 @@
+//! Everything that is exported at one moment, checked, and who is let in.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Authorized, InventoryError, Listener, NamespaceFault, Subsystem, SubsystemFault};
+use crate::nvme::nqn::Nqn;
+
+/// Everything that is exported at one moment; immutable, and replaced whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    pub(super) subsystems: Vec<Subsystem>,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) generation: u64,
+}
+
+/// Why a host is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such subsystem.
+    UnknownSubsystem,
+    /// The subsystem does not allow this host.
+    HostNotAllowed,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownSubsystem => "there is no subsystem of that name",
+            Self::HostNotAllowed => "the subsystem's list of hosts does not name this host",
+        })
+    }
+}
+
+impl core::error::Error for Refused {}
+
+impl Inventory {
+    /// Checks and keeps what is exported. `generation` must grow with every change that a host may see: it is the
+    /// discovery log's generation counter (GENCTR).
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by name.
+    pub fn new(
+        mut subsystems: Vec<Subsystem>,
+        listeners: Vec<Listener>,
+        generation: u64,
+    ) -> Result<Self, InventoryError> {
+        for subsystem in &mut subsystems {
+            subsystem.namespaces.sort_by_key(|namespace| namespace.nsid);
+            check_subsystem(subsystem)?;
+        }
+        for (index, subsystem) in subsystems.iter().enumerate() {
+            if subsystems[..index]
+                .iter()
+                .any(|other| other.nqn == subsystem.nqn)
+            {
+                let nqn = subsystem.nqn.clone();
+                return Err(InventoryError::Subsystem(nqn, SubsystemFault::Duplicate));
+            }
+        }
+        for listener in &listeners {
+            let fits =
+                |text: &str, most| text.len() <= most && text.bytes().all(|b| b.is_ascii_graphic());
+            if !fits(&listener.address.text, 255) || !fits(&listener.service, 31) {
+                return Err(InventoryError::Listener(listener.port_id));
+            }
+        }
+        Ok(Self {
+            subsystems,
+            listeners,
+            generation,
+        })
+    }
+
+    /// The discovery log's generation counter.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Lets `host` into `subsystem` (or into the discovery subsystem, which is open to all and shows each host only
+    /// what it may connect to).
+    ///
+    /// # Errors
+    /// [`Refused`] says why not.
+    pub fn authorize(self: &Arc<Self>, subsystem: &Nqn, host: &Nqn) -> Result<Authorized, Refused> {
+        let scope = if subsystem.is_discovery() {
+            None
+        } else {
+            let index = self
+                .subsystems
+                .iter()
+                .position(|other| other.nqn == *subsystem);
+            let index = index.ok_or(Refused::UnknownSubsystem)?;
+            if !self.subsystems[index].hosts.allow(host) {
+                return Err(Refused::HostNotAllowed);
+            }
+            Some(index)
+        };
+        Ok(Authorized::new(Arc::clone(self), host.clone(), scope))
+    }
+}
+
+fn check_subsystem(subsystem: &Subsystem) -> Result<(), InventoryError> {
+    let name = || subsystem.nqn.clone();
+    subsystem
+        .check()
+        .map_err(|fault| InventoryError::Subsystem(name(), fault))?;
+    for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+        let fault = |fault| InventoryError::Namespace(name(), namespace.nsid, fault);
+        namespace.check().map_err(fault)?;
+        if index > 0 && subsystem.namespaces[index - 1].nsid == namespace.nsid {
+            return Err(fault(NamespaceFault::Duplicate));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! What one host may see: the only way to a namespace or a discovery record.
+
+use alloc::sync::Arc;
+
+use super::{Address, Deallocate, Inventory, Listener, Namespace, Refused, Subsystem};
+use crate::nvme::nqn::Nqn;
+
+/// What one host may see: the only way to a namespace or a discovery record.
+///
+/// Cheap to clone, and holds its inventory: an association keeps one, and [`refresh`](Self::refresh)es it when the
+/// inventory is replaced.
+#[derive(Clone, Debug)]
+pub struct Authorized {
+    inventory: Arc<Inventory>,
+    host: Nqn,
+    scope: Option<usize>,
+    reached_at: Option<Address>,
+}
+
+impl Authorized {
+    /// Of a host that the inventory lets into the subsystem at `scope`, or, with none, into the discovery subsystem.
+    pub(super) const fn new(inventory: Arc<Inventory>, host: Nqn, scope: Option<usize>) -> Self {
+        Self {
+            inventory,
+            host,
+            scope,
+            reached_at: None,
+        }
+    }
+
+    /// The same view, knowing the local address at which the host reached us: it takes the place of wildcard
+    /// addresses in the discovery log.
+    #[must_use]
+    pub fn reached_at(mut self, address: Address) -> Self {
+        self.reached_at = Some(address);
+        self
+    }
+
+    /// The same view of a newer inventory.
+    ///
+    /// # Errors
+    /// [`Refused`] when the subsystem is gone or no longer allows the host: end the association.
+    pub fn refresh(&self, inventory: &Arc<Inventory>) -> Result<Self, Refused> {
+        let name = self
+            .subsystem()
+            .map_or_else(Nqn::discovery, |subsystem| subsystem.nqn.clone());
+        let mut view = inventory.authorize(&name, &self.host)?;
+        view.reached_at.clone_from(&self.reached_at);
+        Ok(view)
+    }
+
+    /// Whose view this is.
+    #[must_use]
+    pub const fn host(&self) -> &Nqn {
+        &self.host
+    }
+
+    /// The subsystem, or `None` in the discovery subsystem.
+    #[must_use]
+    pub fn subsystem(&self) -> Option<&Subsystem> {
+        self.inventory.subsystems.get(self.scope?)
+    }
+
+    /// Whether this is a view of the discovery subsystem.
+    #[must_use]
+    pub const fn is_discovery(&self) -> bool {
+        self.scope.is_none()
+    }
+
+    /// The active namespace with this id.
+    #[must_use]
+    pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.subsystem()?.namespace(nsid)
+    }
+
+    /// The active namespaces in ascending order of their ids.
+    #[must_use]
+    pub fn namespaces(&self) -> &[Namespace] {
+        self.subsystem()
+            .map_or(&[], |subsystem| &subsystem.namespaces)
+    }
+
+    /// Whether a flush means something to any namespace (VWC).
+    #[must_use]
+    pub fn has_volatile_cache(&self) -> bool {
+        self.grows()
+            || self
+                .namespaces()
+                .iter()
+                .any(|namespace| namespace.volatile_cache)
+    }
+
+    /// Whether Dataset Management deallocates blocks of any namespace.
+    #[must_use]
+    pub fn deallocates(&self) -> bool {
+        let deallocates = |namespace: &Namespace| namespace.deallocate != Deallocate::No;
+        self.grows() || self.namespaces().iter().any(deallocates)
+    }
+
+    fn grows(&self) -> bool {
+        self.subsystem().is_some_and(|subsystem| subsystem.grows)
+    }
+
+    /// The discovery log's generation counter.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.inventory.generation
+    }
+
+    /// What the discovery log shows this host: every allowed subsystem at every place it can be reached, then the
+    /// referrals. Empty outside the discovery subsystem.
+    pub fn discovery_records(&self) -> impl Iterator<Item = DiscoveryRecord<'_>> {
+        let inventory = &*self.inventory;
+        let visible = if self.is_discovery() {
+            &inventory.subsystems[..]
+        } else {
+            &[]
+        };
+        let referrals = if self.is_discovery() {
+            &inventory.listeners[..]
+        } else {
+            &[]
+        };
+        let ours = visible
+            .iter()
+            .filter(|subsystem| subsystem.hosts.allow(&self.host))
+            .flat_map(move |subsystem| {
+                let places = inventory
+                    .listeners
+                    .iter()
+                    .filter(|listener| !listener.referral);
+                places.map(move |listener| self.record(Some(subsystem), listener))
+            });
+        let others = referrals.iter().filter(|listener| listener.referral);
+        ours.chain(others.map(move |listener| self.record(None, listener)))
+    }
+
+    fn record<'a>(
+        &'a self,
+        subsystem: Option<&'a Subsystem>,
+        listener: &'a Listener,
+    ) -> DiscoveryRecord<'a> {
+        let reached = self
+            .reached_at
+            .as_ref()
+            .filter(|_| listener.address.is_wildcard());
+        DiscoveryRecord {
+            subsystem,
+            listener,
+            address: reached.unwrap_or(&listener.address),
+        }
+    }
+}
+
+/// One line of the discovery log before it is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct DiscoveryRecord<'a> {
+    /// What can be reached; `None` is a discovery service elsewhere.
+    pub subsystem: Option<&'a Subsystem>,
+    /// Where.
+    pub listener: &'a Listener,
+    /// The address to show: the listener's, or where the host reached us when that is a wildcard.
+    pub address: &'a Address,
+}

@@ -1,0 +1,203 @@
+//! How bytes become PDUs: what may come when, how long it is, whether its header is whole; and answers.
+//!
+//! It knows lengths, flags and digests of headers; what moves data stands in `data`.
+//!
+//! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
+
+use zerocopy::FromBytes;
+
+use super::slots::Command;
+use super::{Event, HEAD_BYTES, Host, Reading};
+use crate::nvme::spec::CompletionEntry;
+use crate::nvme::tcp::pdu::{
+    CommonHeader, Digests, FLAG_LAST, FLAG_SUCCESS, InitializeResponse, MAX_ALIGNMENT,
+    MIN_MAX_H2C_BYTES, PduType, ResponseHeader, TerminateRequest,
+};
+use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
+use crate::{Sink, Slot};
+
+impl Host {
+    /// Checks what the first 24 bytes of a PDU decide, and acts on it if that is the whole header.
+    pub(super) fn head<S: Sink>(
+        &mut self,
+        head: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Fault> {
+        let (common, _) = CommonHeader::read_from_prefix(head).expect("the driver obeys want()");
+        self.check_sequence(common.pdu_type)?;
+        tcp::check_header_length(&common)?;
+        let end = match common.pdu_type {
+            PduType::INITIALIZE_RESPONSE => check_initialize_lengths(&common)?,
+            PduType::CONTROLLER_TERMINATE => {
+                tcp::check_terminate(&common).map(|()| u32::from(common.header_bytes))?
+            }
+            PduType::CONTROLLER_DATA => self.check_data_lengths(&common)?,
+            _ => self.check_plain_lengths(&common)?,
+        };
+        let rest = end as usize - HEAD_BYTES;
+        if rest == 0 {
+            return self.act(&common, head, &[], out);
+        }
+        self.head.copy_from_slice(head);
+        self.reading = Reading::Rest { bytes: rest };
+        Ok(None)
+    }
+
+    /// Which PDU may come when: ICResp first and once, then the others; the goodbye at any time.
+    fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
+        let fault = match (pdu_type, self.initialized) {
+            (PduType::CONTROLLER_TERMINATE, _)
+            | (PduType::INITIALIZE_RESPONSE, false)
+            | (PduType::RESPONSE | PduType::CONTROLLER_DATA | PduType::READY_TO_TRANSFER, true) => {
+                return Ok(());
+            }
+            _ if pdu_type.header_bytes().is_none() => {
+                Fault::field(0, pdu_type.0, "a PDU of unknown type")
+            }
+            (PduType::INITIALIZE_RESPONSE, true) => Fault::sequence(pdu_type.0, "a second ICResp"),
+            (PduType::RESPONSE | PduType::CONTROLLER_DATA | PduType::READY_TO_TRANSFER, false) => {
+                Fault::sequence(pdu_type.0, "a PDU came before ICResp")
+            }
+            _ => Fault::sequence(pdu_type.0, "a PDU that only a host sends"),
+        };
+        Err(fault)
+    }
+
+    /// CapsuleResp and R2T are a header and its digest.
+    fn check_plain_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
+        let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
+        if total != end {
+            return Err(Fault::field(
+                4,
+                total,
+                "PLEN is not that of the header and its digest",
+            ));
+        }
+        tcp::check_flags(common, self.digests, false, 0)?;
+        Ok(end)
+    }
+
+    /// Where the data begins in a C2HData; PLEN is compared with DATAL in `act`.
+    fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
+        tcp::check_flags(common, self.digests, true, FLAG_LAST | FLAG_SUCCESS)?;
+        tcp::check_data_offset(common, self.digests)?;
+        Ok(u32::from(common.data_offset))
+    }
+
+    /// The whole header is there: `head` its first 24 bytes, `rest` what lies behind.
+    pub(super) fn act<S: Sink>(
+        &mut self,
+        common: &CommonHeader,
+        head: &[u8],
+        rest: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Fault> {
+        self.reading = Reading::Head;
+        match common.pdu_type {
+            PduType::INITIALIZE_RESPONSE => return self.initialized(common, head, rest).map(Some),
+            PduType::CONTROLLER_TERMINATE => return Ok(Some(self.controller_terminates(head))),
+            _ if self.digests.header => tcp::check_header_digest(head, rest, self.crc32c)?,
+            _ => {}
+        }
+        match common.pdu_type {
+            PduType::RESPONSE => self.response(head).map(Some),
+            PduType::CONTROLLER_DATA => self.controller_data(head),
+            _ => self.ready_to_transfer(head, out),
+        }
+    }
+
+    /// ICResp: what both sides use from now on, if we can live with it.
+    fn initialized(
+        &mut self,
+        common: &CommonHeader,
+        head: &[u8],
+        rest: &[u8],
+    ) -> Result<Event, Fault> {
+        let whole = WholeHeader::join(common, &head[8..], rest);
+        let response: InitializeResponse = whole.parse();
+        let (wanted, digests) = (self.wanted_digests(), Digests::from_wire(response.digests));
+        let (alignment, max_h2c_bytes) =
+            (response.controller_alignment, response.max_h2c_bytes.get());
+        if response.format_version.get() != 0 {
+            let sentence = "ICResp of a PDU format version other than 0";
+            return Err(Fault::unsupported(
+                8,
+                response.format_version.get(),
+                sentence,
+            ));
+        }
+        if alignment > MAX_ALIGNMENT {
+            return Err(Fault::field(10, alignment, "CPDA of ICResp is above 31"));
+        }
+        if digests.header && !wanted.header || digests.data && !wanted.data {
+            let sentence = "ICResp turns on a digest that was not asked for";
+            return Err(Fault::field(11, response.digests, sentence));
+        }
+        if digests != wanted && !self.limits.fewer_digests {
+            let sentence = "the controller does not use a digest that was asked for";
+            return Err(Fault::unsupported(11, response.digests, sentence));
+        }
+        if max_h2c_bytes < MIN_MAX_H2C_BYTES || !max_h2c_bytes.is_multiple_of(4) {
+            let sentence = "MAXH2CDATA of ICResp is below 4096 or no multiple of 4";
+            return Err(Fault::field(12, max_h2c_bytes, sentence));
+        }
+        self.digests = digests;
+        self.controller_alignment = alignment;
+        self.max_h2c_bytes = max_h2c_bytes;
+        self.initialized = true;
+        Ok(Event::Ready {
+            max_h2c_bytes,
+            digests,
+        })
+    }
+
+    /// CapsuleResp: the answer to a command in progress, once.
+    fn response(&mut self, head: &[u8]) -> Result<Event, Fault> {
+        let header = ResponseHeader::read_from_bytes(head).expect("24 bytes");
+        let entry = CompletionEntry::from_array(header.entry);
+        let command_id = entry.command_id.get();
+        let slot = self.slots.find(command_id).ok_or_else(|| {
+            Fault::sequence(
+                command_id,
+                "CapsuleResp for a command that is not in progress",
+            )
+        })?;
+        Ok(self.complete(slot, entry))
+    }
+
+    fn controller_terminates(&mut self, head: &[u8]) -> Event {
+        let request = TerminateRequest::read_from_bytes(head).expect("24 bytes");
+        self.goodbye = Some(TerminateReason {
+            status: request.status.get(),
+            information: request.information.get(),
+        });
+        self.reading = Reading::Closed;
+        self.parted = true;
+        Event::Goodbye
+    }
+
+    /// Frees a slot and says how its command ended.
+    pub(super) fn complete(&mut self, slot: Slot, entry: CompletionEntry) -> Event {
+        let Command { moved, intact, .. } = self.slots.free(slot);
+        Event::Completed {
+            slot,
+            entry,
+            data_bytes: moved,
+            intact,
+        }
+    }
+}
+
+fn check_initialize_lengths(common: &CommonHeader) -> Result<u32, Fault> {
+    if common.total_bytes.get() != 128 {
+        return Err(Fault::field(
+            4,
+            common.total_bytes.get(),
+            "PLEN of ICResp must be 128",
+        ));
+    }
+    if common.flags != 0 {
+        return Err(Fault::field(1, common.flags, "ICResp has no flags"));
+    }
+    Ok(128)
+}

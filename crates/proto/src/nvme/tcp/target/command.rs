@@ -1,0 +1,182 @@
+//! How a command capsule becomes a command of the adapter's, with its in-capsule data or before it.
+//!
+//! It gives each command its slot and says where in-capsule data goes; what a command moves is decided in `capsule`.
+//!
+//! Source: NVM Express TCP Transport Specification 1.1, "Command Capsules".
+
+use zerocopy::FromBytes;
+
+use super::capsule::{CapsuleLimits, Verdict, classify, in_capsule_limit};
+use super::slots::Phase;
+use super::{Event, Reading, Target, Transfer};
+use crate::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
+use crate::nvme::tcp::Fault;
+use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommonHeader};
+use crate::{Sink, Slot};
+
+impl Target {
+    pub(super) fn command<S: Sink>(
+        &mut self,
+        common: &CommonHeader,
+        rest: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Fault> {
+        let (entry, _) = SubmissionEntry::ref_from_prefix(rest).expect("the driver obeys want()");
+        let carried = self.carried_bytes(common);
+        let io_bytes = self.limits.in_capsule_bytes;
+        let limits = CapsuleLimits {
+            in_capsule_bytes: in_capsule_limit(entry, self.admin, io_bytes),
+            max_data_bytes: self.limits.max_data_bytes,
+        };
+        let verdict = match classify(entry, carried, limits)? {
+            _ if self.slots.is_taken(entry.command_id.get()) => {
+                Verdict::Refuse(Status::COMMAND_ID_CONFLICT)
+            }
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Run(transfer) if carried == 0 => self.run(entry, transfer).map(Some),
+            Verdict::Run(_) if carried <= IN_PLACE_BYTES => self.receive_capsule(entry, carried),
+            Verdict::Run(_) => self.announce_capsule(entry, carried).map(Some),
+            Verdict::Refuse(status) => {
+                let answer = CompletionEntry::new(status, 0);
+                if carried == 0 {
+                    self.complete(entry.command_id.get(), answer, None, out);
+                } else {
+                    let slot = self.take_slot(entry, Phase::Answered(answer), carried)?;
+                    self.expect_capsule(slot, carried);
+                    self.drop_capsule(slot);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// The in-capsule data that the lengths of a CapsuleCmd speak of, checked by `check_command_lengths`.
+    fn carried_bytes(&self, common: &CommonHeader) -> u32 {
+        let total = common.total_bytes.get();
+        if total == common.header_end(self.digests) {
+            return 0;
+        }
+        total - u32::from(common.data_offset) - self.digests.data_bytes()
+    }
+
+    fn run(&mut self, entry: &SubmissionEntry, transfer: Transfer) -> Result<Event, Fault> {
+        let (phase, bytes) = match transfer {
+            Transfer::Fetch { bytes } => (
+                Phase::Owned {
+                    fetchable: true,
+                    sends: false,
+                },
+                bytes,
+            ),
+            Transfer::Send { bytes } => (
+                Phase::Owned {
+                    fetchable: false,
+                    sends: true,
+                },
+                bytes,
+            ),
+            Transfer::None | Transfer::Inline { .. } => (Phase::COMPLETE, 0),
+        };
+        let slot = self.take_slot(entry, phase, bytes)?;
+        Ok(Event::Command {
+            slot,
+            entry: entry.to_array(),
+            transfer,
+            intact: true,
+        })
+    }
+
+    /// In-capsule data that stays where it lies: the command is an event when all of it is there.
+    fn receive_capsule(
+        &mut self,
+        entry: &SubmissionEntry,
+        bytes: u32,
+    ) -> Result<Option<Event>, Fault> {
+        let slot = self.take_slot(entry, Phase::Arriving, bytes)?;
+        self.entry = entry.to_array();
+        self.reading = Reading::Capsule { slot, bytes };
+        Ok(None)
+    }
+
+    /// In-capsule data that needs a place: the command is an event now.
+    fn announce_capsule(&mut self, entry: &SubmissionEntry, bytes: u32) -> Result<Event, Fault> {
+        let event = self.run(entry, Transfer::Fetch { bytes })?;
+        if let Event::Command { slot, .. } = event {
+            self.expect_capsule(slot, bytes);
+        }
+        Ok(event)
+    }
+
+    /// All data of a command comes now, as if an R2T had asked for it.
+    fn expect_capsule(&mut self, slot: Slot, bytes: u32) {
+        if let Some(command) = self.slots.get(slot) {
+            command.granted = bytes;
+        }
+        self.reading = Reading::Data {
+            slot,
+            offset: 0,
+            bytes,
+        };
+    }
+
+    /// The in-capsule data that is to come now has no place and needs none.
+    pub(super) fn drop_capsule(&mut self, slot: Slot) {
+        if let Reading::Data { bytes, .. } = self.reading {
+            let bytes = bytes.saturating_add(self.digests.data_bytes());
+            self.reading = Reading::Unwanted { slot, bytes };
+        }
+    }
+
+    pub(super) fn skip<S: Sink>(
+        &mut self,
+        slot: Slot,
+        left: u32,
+        skipped: usize,
+        out: &mut S,
+    ) -> Option<Event> {
+        let left = left.saturating_sub(u32::try_from(skipped).unwrap_or(left));
+        if left > 0 {
+            self.reading = Reading::Unwanted { slot, bytes: left };
+            return None;
+        }
+        self.reading = Reading::Common;
+        let bytes = self.slots.get(slot)?.granted;
+        self.data_arrived(slot, bytes, true, out)
+    }
+
+    fn take_slot(
+        &mut self,
+        entry: &SubmissionEntry,
+        phase: Phase,
+        bytes: u32,
+    ) -> Result<Slot, Fault> {
+        let command_id = entry.command_id.get();
+        self.slots.insert(command_id, phase, bytes).ok_or_else(|| {
+            Fault::sequence(
+                command_id,
+                "more commands at once than the queue was made for",
+            )
+        })
+    }
+
+    /// All in-capsule data is here: the command is the adapter's.
+    pub(super) fn capsule_arrived(
+        &mut self,
+        slot: Slot,
+        bytes: u32,
+        intact: bool,
+    ) -> Option<Event> {
+        self.slots.get(slot)?.phase = Phase::COMPLETE;
+        Some(Event::Command {
+            slot,
+            entry: self.entry,
+            transfer: Transfer::Inline { bytes },
+            intact,
+        })
+    }
+}
+
+/// More in-capsule data than this gets a place of its own; the admin queue and Fabrics commands never have more.
+const IN_PLACE_BYTES: u32 = ADMIN_IN_CAPSULE_BYTES;

@@ -1,0 +1,164 @@
+//! How bytes become PDUs: what may come when, how long it is, and whether its header is whole.
+//!
+//! It knows lengths, flags and digests of headers; what a command or its data means stands beside it.
+//!
+//! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{Event, Reading, Target};
+use crate::Sink;
+use crate::nvme::tcp::pdu::{
+    COMMON_BYTES, CommonHeader, Digests, InitializeRequest, InitializeResponse, MAX_ALIGNMENT,
+    PduType, TerminateRequest,
+};
+use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
+
+impl Target {
+    pub(super) fn common_header(&mut self, bytes: &[u8]) -> Result<Option<Event>, Fault> {
+        let common = CommonHeader::read_from_bytes(bytes).expect("the driver obeys want()");
+        self.check_sequence(common.pdu_type)?;
+        tcp::check_header_length(&common)?;
+        let end = match common.pdu_type {
+            PduType::INITIALIZE_REQUEST => check_initialize_lengths(&common)?,
+            PduType::COMMAND => self.check_command_lengths(&common)?,
+            PduType::HOST_DATA => self.check_data_lengths(&common)?,
+            _ => tcp::check_terminate(&common).map(|()| u32::from(common.header_bytes))?,
+        };
+        self.reading = Reading::Rest {
+            common,
+            bytes: end as usize - COMMON_BYTES,
+        };
+        Ok(None)
+    }
+
+    /// Which PDU may come when: ICReq first and once, then commands and data; the goodbye at any time.
+    fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
+        let fault = match (pdu_type, self.initialized) {
+            (PduType::HOST_TERMINATE, _)
+            | (PduType::INITIALIZE_REQUEST, false)
+            | (PduType::COMMAND | PduType::HOST_DATA, true) => return Ok(()),
+            _ if pdu_type.header_bytes().is_none() => {
+                Fault::field(0, pdu_type.0, "a PDU of unknown type")
+            }
+            (PduType::INITIALIZE_REQUEST, true) => Fault::sequence(pdu_type.0, "a second ICReq"),
+            (PduType::COMMAND | PduType::HOST_DATA, false) => {
+                Fault::sequence(pdu_type.0, "a PDU came before ICReq")
+            }
+            _ => Fault::sequence(pdu_type.0, "a PDU that only a controller sends"),
+        };
+        Err(fault)
+    }
+
+    /// Where the data, or the next PDU, begins in a CapsuleCmd.
+    fn check_command_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
+        let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
+        if total < end {
+            return Err(Fault::field(
+                4,
+                total,
+                "PLEN is shorter than the header and its digest",
+            ));
+        }
+        tcp::check_flags(common, self.digests, total > end, 0)?;
+        if total == end {
+            return Ok(end);
+        }
+        tcp::check_data_offset(common, self.digests)?;
+        if total <= u32::from(common.data_offset) + self.digests.data_bytes() {
+            return Err(Fault::field(
+                4,
+                total,
+                "PLEN leaves no room for the data it announces",
+            ));
+        }
+        Ok(u32::from(common.data_offset))
+    }
+
+    pub(super) fn rest_of_header<S: Sink>(
+        &mut self,
+        common: CommonHeader,
+        rest: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Fault> {
+        self.reading = Reading::Common;
+        match common.pdu_type {
+            PduType::INITIALIZE_REQUEST => self.initialize(&common, rest, out),
+            PduType::COMMAND => {
+                self.check_digest(&common, rest)?;
+                self.command(&common, rest, out)
+            }
+            PduType::HOST_DATA => {
+                self.check_digest(&common, rest)?;
+                self.host_data(&common, rest)
+            }
+            _ => Ok(Some(self.host_terminates(&common, rest))),
+        }
+    }
+
+    fn check_digest(&self, common: &CommonHeader, rest: &[u8]) -> Result<(), Fault> {
+        if !self.digests.header {
+            return Ok(());
+        }
+        let whole = WholeHeader::new(common, rest);
+        let after = &rest[usize::from(common.header_bytes) - COMMON_BYTES..];
+        tcp::check_header_digest(whole.as_slice(), after, self.crc32c)
+    }
+
+    /// ICReq: both sides use the digests that the host wants and we allow.
+    fn initialize<S: Sink>(
+        &mut self,
+        common: &CommonHeader,
+        rest: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Fault> {
+        let request: InitializeRequest = WholeHeader::new(common, rest).parse();
+        if request.format_version.get() != 0 {
+            let sentence = "ICReq of a PDU format version other than 0";
+            return Err(Fault::unsupported(
+                8,
+                request.format_version.get(),
+                sentence,
+            ));
+        }
+        if request.host_alignment > MAX_ALIGNMENT {
+            let sentence = "HPDA of ICReq is above 31";
+            return Err(Fault::field(10, request.host_alignment, sentence));
+        }
+        let wanted = Digests::from_wire(request.digests);
+        self.digests = Digests {
+            header: wanted.header && self.limits.header_digest_allowed,
+            data: wanted.data && self.limits.data_digest_allowed,
+        };
+        self.host_alignment = request.host_alignment;
+        self.initialized = true;
+        let response = InitializeResponse::new(0, self.digests, self.limits.max_h2c_bytes);
+        out.bytes(response.as_bytes());
+        Ok(None)
+    }
+
+    fn host_terminates(&mut self, common: &CommonHeader, rest: &[u8]) -> Event {
+        let request: TerminateRequest = WholeHeader::new(common, rest).parse();
+        self.goodbye = Some(TerminateReason {
+            status: request.status.get(),
+            information: request.information.get(),
+        });
+        self.reading = Reading::Closed;
+        self.parted = true;
+        Event::Goodbye
+    }
+}
+
+fn check_initialize_lengths(common: &CommonHeader) -> Result<u32, Fault> {
+    if common.total_bytes.get() != 128 {
+        return Err(Fault::field(
+            4,
+            common.total_bytes.get(),
+            "PLEN of ICReq must be 128",
+        ));
+    }
+    if common.flags != 0 {
+        return Err(Fault::field(1, common.flags, "ICReq has no flags"));
+    }
+    Ok(128)
+}

@@ -1,0 +1,91 @@
+//! What the commands of a connection work with during one call, whatever is spoken on it, and where their data lies.
+//!
+//! Knows buffers, and the slots of a connection's task; does not know what a command means. How a protocol answers and
+//! how it asks for data is in its own `desk`.
+
+use fabrix_proto::{Machine, Slot};
+use fabrix_rt::{Buf, Shard, TaskId, Token};
+use fabrix_transport::{Held, Stream};
+
+use crate::local::Local;
+
+/// What a connection's commands work with during one call.
+pub(crate) struct Desk<'a, M> {
+    pub(crate) shard: &'a mut Shard,
+    pub(crate) stream: &'a mut Stream<M>,
+    pub(crate) local: &'a Local,
+    pub(crate) task: TaskId,
+}
+
+impl<M: Machine> Desk<'_, M> {
+    /// Where a disk tells that it has done its part for the command of a slot.
+    pub(crate) fn token(&self, slot: Slot) -> Token {
+        Token {
+            task: self.task,
+            slot: DISK_SLOTS + u32::from(slot.0),
+        }
+    }
+
+    /// Makes room for `bytes` of a write's data; false: there is no memory for it.
+    pub(crate) fn make_room(&mut self, slot: Slot, bytes: u32) -> bool {
+        let Some(buf) = self.shard.take_buf(bytes as usize) else {
+            return false;
+        };
+        self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
+        true
+    }
+
+    /// The data for which a slot made room.
+    pub(crate) fn fetched(&mut self, slot: Slot) -> Data {
+        match self.stream.release(slot) {
+            Held::Buf(buf, _) => Data::Kept(buf),
+            Held::Stayed(_) => Data::InPlace,
+            Held::Nothing | Held::Awaited(..) | Held::Lent(_) => Data::None,
+        }
+    }
+}
+
+/// The slot of the command that a [`Desk::token`] was made for.
+pub(crate) fn command_slot(slot: u32) -> Slot {
+    Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"))
+}
+
+/// Where a command's data lies.
+pub(crate) enum Data {
+    /// In the receive buffer, for this moment.
+    InPlace,
+    /// In a buffer of its own, from its start.
+    Kept(Buf),
+    /// Nowhere: there is none, or somebody else has it.
+    None,
+}
+
+impl Data {
+    /// The data where it lies: as much as was announced.
+    pub(crate) fn bytes<'a, M: Machine>(&'a self, desk: &'a Desk<'_, M>) -> &'a [u8] {
+        match self {
+            Self::InPlace => desk.stream.in_place(),
+            Self::Kept(buf) => buf.bytes(),
+            Self::None => &[],
+        }
+    }
+
+    /// The data in a buffer of its own; None when there is none, or no memory for it.
+    pub(crate) fn keep<M: Machine>(self, desk: &mut Desk<'_, M>) -> Option<Buf> {
+        match self {
+            Self::Kept(buf) => Some(buf),
+            Self::None => None,
+            Self::InPlace => copy(desk.shard, desk.stream.in_place()),
+        }
+    }
+}
+
+/// A copy in a buffer of the shard's; None: there is no memory for it.
+pub(crate) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
+    let mut buf = shard.take_buf(bytes.len().max(1))?;
+    buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    Some(buf)
+}
+
+/// Slots of the connection's task from here on are disk requests of the command slot that is added.
+const DISK_SLOTS: u32 = 16;

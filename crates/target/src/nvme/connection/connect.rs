@@ -1,0 +1,235 @@
+//! Who connects, and which queue it becomes.
+//!
+//! A part of `connection`. What the command says is `proto`'s, which hosts may see what is the snapshot's, and which
+//! controllers there are is the registry's.
+//!
+//! Source: NVM Express Base Specification 2.x, "Connect Command and Response".
+
+use fabrix_proto::nvme::fabrics::{Connect, ConnectRefusal, FabricsCommand};
+use fabrix_proto::nvme::reservation;
+use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
+use fabrix_proto::nvme::subsystem::{Authorized, Refused};
+use fabrix_proto::nvme::tcp::target::Transfer;
+use fabrix_proto::{Nanos, Slot};
+use fabrix_rt::Shard;
+
+use super::{Connection, Role};
+use crate::Notice;
+use crate::disk::{Member, Role as MemberRole};
+use crate::nvme::DISCOVERY_PORT;
+use crate::nvme::admin::{Admin, io_limits};
+use crate::nvme::io::{IoQueue, Owner};
+use crate::nvme::subsystems::discovery_address;
+use crate::registry::{HostName, JoinError};
+
+impl Connection {
+    /// A command of somebody who has not said who it is: only Connect is taken.
+    pub(super) fn stranger_asks(
+        &mut self,
+        shard: &mut Shard,
+        slot: Slot,
+        entry: &SubmissionEntry,
+        transfer: Transfer,
+    ) {
+        let (role, mut desk) = self.at_work(shard);
+        let is_connect = matches!(FabricsCommand::parse(entry), Ok(FabricsCommand::Connect));
+        let connecting = match role {
+            Role::Unknown { connecting } if is_connect && connecting.is_none() => connecting,
+            _ => return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR),
+        };
+        match transfer {
+            Transfer::Inline { .. } => {
+                let data = self.stream.in_place().to_vec();
+                self.connect(shard, slot, entry, &data);
+            }
+            Transfer::Fetch { bytes } if bytes <= CONNECT_BYTES_MOST && desk.fetch(slot, bytes) => {
+                *connecting = Some(*entry);
+            }
+            _ => desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID),
+        }
+    }
+
+    /// The data of a Connect that did not come with its command is here.
+    pub(super) fn connect_fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
+        let (role, mut desk) = self.at_work(shard);
+        let data = desk.fetched(slot);
+        let connecting = match role {
+            Role::Unknown { connecting } => connecting.take(),
+            Role::Admin(_) | Role::Io { .. } => None,
+        };
+        let Some(entry) = connecting.filter(|_| intact) else {
+            return desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR);
+        };
+        let data = data.bytes(&desk);
+        let bytes = (entry.sgl.length.get() as usize).min(data.len());
+        let data = data[..bytes].to_vec();
+        self.connect(shard, slot, &entry, &data);
+    }
+
+    /// The host says who it is.
+    fn connect(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry, data: &[u8]) {
+        let completion = match self.introduce(shard, entry, data) {
+            Ok(controller) => {
+                self.watch(shard);
+                Connect::accepted(controller)
+            }
+            Err(refusal) => {
+                self.refused(refusal.to_string());
+                refusal.completion()
+            }
+        };
+        let (_, mut desk) = self.at_work(shard);
+        desk.complete(slot, completion, 0);
+    }
+
+    /// Its time to say so is over.
+    pub(super) fn silent(&mut self, shard: &mut Shard) {
+        self.refused("it did not say who it is in time".to_owned());
+        self.end(shard);
+    }
+
+    fn refused(&self, why: String) {
+        let peer = self.peer;
+        self.local.shared.notice(&Notice::Refused { peer, why });
+    }
+
+    /// Makes of the connection the queue that it asks for; tells the id of the controller.
+    ///
+    /// # Errors
+    /// What the host is told: it may not see the subsystem, or there is no such queue, or no room for one more.
+    fn introduce(
+        &mut self,
+        shard: &Shard,
+        entry: &SubmissionEntry,
+        data: &[u8],
+    ) -> Result<u16, ConnectRefusal> {
+        let most_entries = self.local.shared.subsystem.config.max_queue_entries;
+        let connect = Connect::parse(entry, data, most_entries)?;
+        let view = self.view(&connect)?;
+        let controller = if connect.is_admin() {
+            self.become_admin(shard, &connect, view)?
+        } else {
+            self.become_io(&connect, view)?
+        };
+        self.stranger = None;
+        let (machine, _) = self.stream.speak();
+        machine.set_queue(connect.is_admin(), connect.queue_entries);
+        machine.set_flow_control(!connect.disable_sq_flow_control);
+        Ok(controller)
+    }
+
+    /// What the host sees of the subsystem that it names, through the port at which it has come.
+    fn view(&self, connect: &Connect) -> Result<Authorized, Refused> {
+        let inventory = if connect.is_admin() {
+            self.local.announced()
+        } else {
+            self.local.served()
+        };
+        let view = inventory.authorize(&connect.subsystem, &connect.host)?;
+        let Ok(address) = self.stream.socket().local_addr() else {
+            return Ok(view);
+        };
+        if address.port() == DISCOVERY_PORT && !view.is_discovery() {
+            return Err(Refused::UnknownSubsystem);
+        }
+        Ok(view.reached_at(discovery_address(address.ip())))
+    }
+
+    /// A controller begins, and this is its admin queue.
+    fn become_admin(
+        &mut self,
+        shard: &Shard,
+        connect: &Connect,
+        view: Authorized,
+    ) -> Result<u16, ConnectRefusal> {
+        let shared = &self.local.shared;
+        let config = &shared.subsystem.config;
+        let most_queues = if view.is_discovery() {
+            0
+        } else {
+            config.max_io_queues
+        };
+        let member = self.member(connect, MemberRole::Controller);
+        let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
+        let place = member.place.clone();
+        let controller = shared
+            .registry
+            .admit(host, subsystem, most_queues, place)
+            .ok_or(ConnectRefusal::status(
+                Status::CONNECT_CONTROLLER_BUSY,
+                "there are as many controllers as allowed",
+            ))?;
+        let seats = (member, self.local.disks());
+        let now = Nanos(shard.now().0);
+        let admin = Admin::new(controller, connect, view, config, seats, now);
+        self.role = Role::Admin(Box::new(admin));
+        shared.notice(&Notice::Connected {
+            host: connect.host.to_string(),
+            controller,
+            peer: self.peer,
+        });
+        Ok(controller)
+    }
+
+    /// A controller has one more I/O queue.
+    fn become_io(&mut self, connect: &Connect, view: Authorized) -> Result<u16, ConnectRefusal> {
+        let shared = &self.local.shared;
+        let config = &shared.subsystem.config;
+        let (controller, qid) = (connect.controller_id, connect.queue_id);
+        let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
+        let me = self.member(connect, MemberRole::Queue);
+        let place = me.place.clone();
+        shared
+            .registry
+            .join(controller, &host, subsystem, qid, place)
+            .map_err(join_refusal)?;
+        let owner = Owner {
+            name: (controller, qid),
+            host_id: connect.host_id,
+            me,
+        };
+        let states = self.local.channels.states();
+        let slots = usize::from(config.max_queue_entries);
+        let queue = IoQueue::new(view, io_limits(config), owner, states, slots);
+        self.role = Role::Io {
+            queue: Box::new(queue),
+            controller,
+            qid,
+        };
+        Ok(controller)
+    }
+
+    /// This connection, as disks know it.
+    fn member(&self, connect: &Connect, role: MemberRole) -> Member {
+        Member {
+            place: self.local.place(self.life.task),
+            nexus: reservation::nexus(connect.host_id),
+            role,
+        }
+    }
+}
+
+fn host_name(connect: &Connect) -> HostName {
+    HostName {
+        nqn: connect.host.as_str().to_owned(),
+        id: connect.host_id,
+    }
+}
+
+fn join_refusal(error: JoinError) -> ConnectRefusal {
+    match error {
+        JoinError::UnknownController => {
+            ConnectRefusal::controller_id("the host has no such controller")
+        }
+        JoinError::NotReady => ConnectRefusal::status(
+            Status::COMMAND_SEQUENCE_ERROR,
+            "the controller is not enabled",
+        ),
+        JoinError::QueueId => {
+            ConnectRefusal::queue_id("the queue id is in use, or was not granted")
+        }
+    }
+}
+
+/// The data of Connect is 1024 bytes; more is not fetched for a stranger.
+const CONNECT_BYTES_MOST: u32 = 1024;

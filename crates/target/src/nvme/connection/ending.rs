@@ -1,0 +1,174 @@
+//! How a connection ends: by a Disconnect, by a drain, by its keep-alive, by a violation, or because its socket does.
+//!
+//! A part of `connection`. It leaves in this order: a goodbye, the socket, and when the kernel and the disks have given
+//! back what is theirs, the task. An admin queue takes its controller with it, and with that the I/O queues.
+
+use fabrix_rt::Shard;
+use fabrix_transport::Ended;
+
+use super::{Connection, Role};
+use crate::Notice;
+use crate::life::Phase;
+use crate::local::Told;
+
+impl Connection {
+    /// The host was silent for too long: all queues of its controller end.
+    pub(super) fn expire(&mut self, shard: &mut Shard) {
+        self.retire(shard, "its keep-alive expired");
+        self.end(shard);
+    }
+
+    /// Nothing more comes from the stream.
+    pub(super) fn ended(&mut self, shard: &mut Shard, ended: Ended) {
+        match ended {
+            Ended::Closed | Ended::Socket(_) => self.end(shard),
+            Ended::Violation(violation) => {
+                self.violated(violation.to_string());
+                self.part(shard);
+            }
+        }
+    }
+
+    /// The host has ended it, and perhaps said why.
+    pub(super) fn goodbye(&mut self, shard: &mut Shard) {
+        let what = self
+            .stream
+            .machine()
+            .goodbye()
+            .map_or_else(String::new, |why| {
+                let (status, offset) = (why.status, why.information);
+                format!("the host ended it: status {status}, field offset {offset}")
+            });
+        self.violated(what);
+        self.end(shard);
+    }
+
+    fn violated(&self, what: String) {
+        let peer = self.peer;
+        self.local.shared.notice(&Notice::Violation { peer, what });
+    }
+
+    /// Lets the goodbye out and drops what still comes.
+    fn part(&mut self, shard: &mut Shard) {
+        self.life.phase = Phase::Parting;
+        self.stream.discard();
+        self.retire(shard, "it broke the protocol");
+        self.await_parting(shard);
+        shard.flush_later(self.life.task);
+    }
+
+    /// From now on the peer has to do its part in time.
+    pub(super) fn await_parting(&mut self, shard: &mut Shard) {
+        let at = shard.now() + self.local.shared.deadlines.parting;
+        self.life.set_deadline(shard, at);
+    }
+
+    /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
+    pub(super) fn drain(&mut self, shard: &mut Shard) {
+        if self.life.phase != Phase::Open {
+            return;
+        }
+        self.life.phase = Phase::Draining;
+        let (role, mut desk) = self.at_work(shard);
+        let registry = &desk.local.shared.registry;
+        match role {
+            Role::Io { queue, .. } => queue.drain(&mut desk),
+            Role::Admin(admin) if registry.quiesce(admin.id()).is_some() => {
+                admin.queues_are_ending();
+            }
+            Role::Admin(_) | Role::Unknown { .. } => {}
+        }
+        self.await_parting(shard);
+        shard.flush_later(self.life.task);
+    }
+
+    /// Whether a draining connection has commands that it began and has not answered.
+    pub(super) fn is_busy(&self) -> bool {
+        match &self.role {
+            Role::Io { .. } => self.stream.machine().slots_in_use() > 0,
+            Role::Admin(admin) => admin.is_busy(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    /// Whether what a draining connection waits for is not its host's part.
+    pub(super) fn waits_for_others(&self) -> bool {
+        match &self.role {
+            Role::Io { queue, .. } => {
+                queue.at_disk() > 0 || queue.is_stalled() || queue.has_errands()
+            }
+            Role::Admin(admin) => admin.has_ending_queues() || admin.has_errands(),
+            Role::Unknown { .. } => false,
+        }
+    }
+
+    /// Closes; the task goes when the kernel and the disks have given back what is theirs.
+    pub(super) fn end(&mut self, shard: &mut Shard) {
+        if self.life.phase < Phase::Ending {
+            self.life.phase = Phase::Ending;
+            self.stream.close();
+            if let Role::Io { queue, .. } = &mut self.role {
+                queue.give_up();
+            }
+            self.retire(shard, "the connection ended");
+        }
+        self.leave_when_quiet(shard);
+    }
+
+    /// The controller of an admin connection goes with it.
+    pub(super) fn retire(&mut self, shard: &mut Shard, why: &str) {
+        if let Role::Admin(admin) = &mut self.role
+            && admin.retire()
+        {
+            let (host, controller, why) = (admin.host().to_string(), admin.id(), why.to_owned());
+            let queues = self.local.shared.registry.dismiss(controller);
+            self.tell(shard, queues, Told::Close);
+            self.local.shared.notice(&Notice::Disconnected {
+                host,
+                controller,
+                why,
+            });
+        }
+    }
+
+    /// The last step of an end: gives back what disks and registry hold of the connection, and removes the task, unless
+    /// the kernel, a disk or an untold neighbour still needs it.
+    pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
+        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
+            return;
+        }
+        self.leave_role(shard);
+        if !self.untold.is_empty() {
+            return;
+        }
+        self.life.phase = Phase::Gone;
+        self.life.clear_deadline(shard);
+        self.local.left(self.life.task);
+        shard.remove(self.life.task);
+    }
+
+    fn at_disk(&self) -> usize {
+        match &self.role {
+            Role::Io { queue, .. } => queue.at_disk(),
+            Role::Unknown { .. } | Role::Admin(_) => 0,
+        }
+    }
+
+    /// Once: after this the queue id may be another connection's.
+    fn leave_role(&mut self, shard: &mut Shard) {
+        match std::mem::replace(&mut self.role, Role::Unknown { connecting: None }) {
+            Role::Admin(mut admin) => admin.leave(),
+            Role::Io {
+                controller,
+                qid,
+                mut queue,
+            } => {
+                queue.leave();
+                let registry = &self.local.shared.registry;
+                let admin = registry.leave(controller, qid, self.life.task);
+                self.tell(shard, admin, Told::Quiesced);
+            }
+            Role::Unknown { .. } => {}
+        }
+    }
+}

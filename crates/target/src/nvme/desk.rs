@@ -1,0 +1,51 @@
+//! How commands of a host are answered, and how their data is asked for.
+
+use fabrix_proto::Slot;
+use fabrix_proto::nvme::spec::{CompletionEntry, Status};
+use fabrix_proto::nvme::tcp::target::Target;
+use fabrix_transport::Held;
+
+/// What a queue works with during one call.
+pub(crate) type Desk<'a> = crate::desk::Desk<'a, Target>;
+
+impl Desk<'_> {
+    /// Answers a slot without data.
+    pub(crate) fn answer(&mut self, slot: Slot, status: Status) {
+        self.answer_with(slot, status, Held::Nothing, 0);
+    }
+
+    /// Answers a slot with `bytes` of what `held` holds.
+    pub(crate) fn answer_with(&mut self, slot: Slot, status: Status, held: Held, bytes: u32) {
+        if bytes > 0 {
+            self.stream.hold(slot, held);
+        }
+        let counters = self.local.counters();
+        if counters.are_timed(self.shard.now()) && !self.stream.machine().is_admin() {
+            counters.answered();
+        }
+        self.complete(slot, CompletionEntry::new(status, 0), bytes);
+    }
+
+    /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
+    pub(crate) fn complete(&mut self, slot: Slot, entry: CompletionEntry, bytes: u32) {
+        let (machine, mut out) = self.stream.speak();
+        if machine.answer(slot, entry, bytes, &mut out) {
+            let _sent_or_unwanted = self.stream.release(slot);
+        }
+    }
+
+    /// Makes room for a write's data and asks the host for it; false: there is no memory for it.
+    pub(crate) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
+        let has_room = self.make_room(slot, bytes);
+        if has_room {
+            let (machine, mut out) = self.stream.speak();
+            machine.fetch(slot, &mut out);
+        }
+        has_room
+    }
+
+    /// True when what is sent must not change on the way: digests are computed over it.
+    pub(crate) fn copies_reads(&self) -> bool {
+        self.stream.machine().digests().data
+    }
+}

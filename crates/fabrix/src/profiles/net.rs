@@ -7,6 +7,7 @@ mod client;
 mod server;
 mod wire;
 
+use std::net::Ipv6Addr;
 use std::process::ExitCode;
 
 use fabrix_block::Spec;
@@ -95,11 +96,16 @@ fn address(word: &str) -> Result<String, String> {
         false => word.to_owned(),
     };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    Ok(match bare.parse::<std::net::Ipv6Addr>() {
-        Ok(address) => format!("[{address}]:{}", wire::PORT),
-        Err(_) if host.contains(':') => host,
-        Err(_) => format!("{host}:{}", wire::PORT),
-    })
+    if let Ok(address) = bare.parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]:{}", wire::PORT));
+    }
+    match host.rsplit_once(':') {
+        None => Ok(format!("{host}:{}", wire::PORT)),
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(host),
+        Some(_) => Err(format!(
+            "{word} is neither HOST[:PORT] nor the URI of a remote disk"
+        )),
+    }
 }
 
 /// The streams, one direction after another; stops with the first that fails.
@@ -223,7 +229,12 @@ mod tests {
         ] {
             assert_eq!(address(word), Ok(expected.to_owned()), "{word}");
         }
-        for word in ["file:///tmp/disk", "nvme+tcp://"] {
+        for word in [
+            "file:///tmp/disk",
+            "nvme+tcp://",
+            "ram:64M",
+            "storage:99999",
+        ] {
             assert!(address(word).is_err(), "{word}");
         }
     }

@@ -246,6 +246,17 @@ fn a_report_needs_nothing_from_elsewhere_and_can_be_compared() {
 }
 
 #[test]
+fn words_of_other_tools_are_explained() {
+    for (profile, word) in [("diskspd", "-b64K -o2 -t1"), ("sgp_dd", "bpt=N thr=N")] {
+        let ended = fabrix(&["bench", profile, "--help"]);
+        ended.exits(0);
+        for part in [word, "--report <DIR>", "--fast-io-fail-tmo"] {
+            assert!(ended.stdout.contains(part), "`{part}` is missing:\n{ended}");
+        }
+    }
+}
+
+#[test]
 fn words_of_other_tools_that_are_wrong_are_named() {
     for (words, parts) in [
         (
@@ -253,6 +264,7 @@ fn words_of_other_tools_that_are_wrong_are_named() {
             &["-x", "is not supported"][..],
         ),
         (&["diskspd", "-b4K"], &["which disk"]),
+        (&["net", "ram:64M"], &["ram:64M", "neither HOST[:PORT] nor"]),
         (&["sgp_dd", "if=ram:8M", "oflag=append"], &["`oflag`"]),
         (
             &["starwind", "ram:8M", "--published", "list"],

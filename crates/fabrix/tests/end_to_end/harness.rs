@@ -7,7 +7,6 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
@@ -380,23 +379,31 @@ pub(crate) fn make_file(path: &str, bytes: u64, at: u64, what: &[u8]) {
 /// Waits until the file's first bytes change: somebody writes to it, now.
 #[track_caller]
 pub(crate) fn wait_until_written(path: &str) {
-    let start = |path: &Path| {
-        let mut bytes = vec![0; 64 << 10];
-        let file = File::open(path).expect("the file is there");
-        file.read_exact_at(&mut bytes, 0)
-            .expect("the file is longer");
-        bytes
-    };
-    let (path, until) = (Path::new(path), Instant::now() + BOUND);
-    let before = start(path);
-    while start(path) == before {
-        assert!(
-            Instant::now() < until,
-            "nobody writes to {}",
-            path.display()
-        );
+    let before = start_of(path);
+    wait_until(path, |start| *start != before);
+}
+
+/// Waits until a file of zeroes holds something at its start: somebody has written to it.
+#[track_caller]
+pub(crate) fn wait_until_filled(path: &str) {
+    wait_until(path, |start| start.iter().any(|byte| *byte != 0));
+}
+
+#[track_caller]
+fn wait_until(path: &str, wanted: impl Fn(&Vec<u8>) -> bool) {
+    let until = Instant::now() + BOUND;
+    while !wanted(&start_of(path)) {
+        assert!(Instant::now() < until, "nobody writes to {path}");
         thread::yield_now();
     }
+}
+
+fn start_of(path: &str) -> Vec<u8> {
+    let mut bytes = vec![0; 64 << 10];
+    let file = File::open(path).expect("the file is there");
+    file.read_exact_at(&mut bytes, 0)
+        .expect("the file is longer");
+    bytes
 }
 
 /// The processors of this process, as `--cores` wants them.

@@ -32,10 +32,10 @@ pub(crate) enum Profile {
     /// Random reads and writes of 1K to 64K, 1, 2 and 4 workers at depth 32, several times
     Zetavault(SweepArgs),
     /// Copy or read in sgp_dd's words: if= of= bs= count= bpt= thr= dio= time=
-    #[command(name = "sgp_dd", alias = "sgp-dd")]
+    #[command(name = "sgp_dd", alias = "sgp-dd", disable_help_flag = true, after_help = SGP_DD_HELP)]
     SgpDd(WordsArgs),
     /// Measure in DiskSpd's words, and print its results: -b4K -o32 -t1 -r -w30 -d10 -W5 -L -Rxml URI
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = DISKSPD_HELP)]
     Diskspd(WordsArgs),
     /// The eight numbers of CrystalDiskMark, with its presets and its scoring
     Cdm(CdmArgs),
@@ -46,6 +46,26 @@ pub(crate) enum Profile {
     /// Compare two files of results, ours or fio's
     Compare(CompareArgs),
 }
+
+const SGP_DD_HELP: &str = "\
+Words of sgp_dd, with disks as URIs:
+  if=URI of=URI      copy; of=/dev/null: read only; if=/dev/zero: write only
+  bs=N count=N       bytes of a block [512], and how many blocks [all]
+  skip=N seek=N      blocks before the first one read, and written
+  bpt=N thr=N        blocks of a command [128], and commands in flight [4]
+  dio=1 time=1       taken, as all I/O is direct; say how long it took";
+
+const DISKSPD_HELP: &str = "\
+Flags of DiskSpd, each with its value behind it, then disks as URIs:
+  -b64K -o2 -t1      bytes of a request, in flight for each thread, threads
+  -d10 -W5           seconds measured, and before that
+  -r -w0             random instead of sequential; percent of writes
+  -L -D1000          latencies; readings every so many milliseconds
+  -Rtext -Rxml       how to print the results
+  -c1G -f1G -B0 -T0  make a file; use so much of it, from there on; between threads
+  -g1000i -g1000 -z1 requests a second, or bytes a millisecond, of each thread; seed
+  -S.. -Z.. -h -n    taken: no cache and random contents anyway
+Or the set of a published test: set [-d1] URI...";
 
 /// What every measurement takes.
 #[derive(Args, Clone)]
@@ -264,6 +284,9 @@ pub(crate) struct WordsArgs {
     /// How to print the results
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) output: Format,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     /// The words of the other tool, the disks as URIs; our own options stand before them
     #[arg(
         required = true,

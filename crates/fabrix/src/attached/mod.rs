@@ -2,7 +2,8 @@
 //!
 //! [`records`] is the folder with a file, a lock and a control socket for each; [`front`] the ways a disk can look, and
 //! [`choose`] which of them it gets; [`holder`] the process that keeps one attached; [`takeover`] what outlives such a
-//! process; [`declared`] the folder of those that are to be attached at every start; [`kernel`] those that the kernel reaches by itself.
+//! process; [`declared`] the folder of those that are to be attached at every start; [`kernel`] those that the kernel
+//! reaches by itself.
 
 mod choose;
 pub(crate) mod declared;

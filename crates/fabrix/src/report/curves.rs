@@ -36,6 +36,9 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
             .map(|(at, value)| (over(x.place(*at)), y.place(*value)))
             .collect();
         curve(&mut svg, class(index), &places);
+    }
+    // Over all lines, so that none goes through a name.
+    for (index, line) in lines.iter().enumerate() {
         if let Some((at, name)) = &line.mark
             && let Some(point) = line.points.get(*at).filter(|point| fits(point, across, up))
         {
@@ -248,6 +251,8 @@ fn curve(svg: &mut String, class: &str, places: &[(f64, f64)]) {
 
 fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
     let at = down(y);
+    // Beside the ring, and where nothing stands on the axis.
+    let base = if y < 0.3 { at - 12.0 } else { at + 20.0 };
     let (anchor, move_by) = if x > 70.0 {
         ("end", -10)
     } else {
@@ -257,8 +262,7 @@ fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
         svg,
         format_args!(
             "<circle class=\"ring {class}\" cx=\"{x:.2}%\" cy=\"{at:.1}\" r=\"7\" />\n\
-         <text class=\"name marked\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
-            at + 20.0,
+         <text class=\"name marked\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{base:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
             escape(name)
         ),
     );

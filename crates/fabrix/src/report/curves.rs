@@ -262,7 +262,8 @@ fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
         svg,
         format_args!(
             "<circle class=\"ring {class}\" cx=\"{x:.2}%\" cy=\"{at:.1}\" r=\"7\" />\n\
-         <text class=\"name marked\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{base:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+         <text class=\"name marked\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{base:.1}\" \
+             text-anchor=\"{anchor}\">{}</text>\n",
             escape(name)
         ),
     );

@@ -181,7 +181,7 @@ impl IoQueue {
             } if status.is_ok() => {
                 self.verify(desk, slot, wanted, (lba, blocks));
             }
-            Work::Deallocating(wanted, ranges) if status.is_ok() => {
+            Work::Deallocating(wanted, ranges) if status.is_ok() || is_ignored(status) => {
                 self.next_range(desk, slot, wanted, ranges);
             }
             Work::Pair { first } => self.finish_pair(desk, first, slot, status),
@@ -327,9 +327,8 @@ impl IoQueue {
                 continue;
             }
             match submit(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
-                Taken::Done(status, _) if status.is_ok() => {}
-                // A hint may be ignored, and one that the disk cannot take or has no room for is.
-                Taken::Busy(_) | Taken::Done(DiskStatus::Unsupported, _) => {}
+                Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
+                Taken::Busy(_) => {}
                 Taken::Done(status, _) => return desk.answer(slot, nvme_status(status)),
                 Taken::Refused(status) => return desk.answer(slot, status),
                 Taken::Pending => {
@@ -340,6 +339,11 @@ impl IoQueue {
         }
         desk.answer(slot, Status::SUCCESS);
     }
+}
+
+/// A hint may be ignored, and one that the disk cannot take is, as is one that it has no room for.
+fn is_ignored(status: DiskStatus) -> bool {
+    status == DiskStatus::Unsupported
 }
 
 impl Ranges {

@@ -243,6 +243,7 @@ fn commands_in_several_steps_stop_at_the_first_error(engine: Engine) {
             1,
         ),
         (Do::Answer(DiskStatus::Unsupported), Status::SUCCESS, 5),
+        (Do::AnswerLater(DiskStatus::Unsupported), Status::SUCCESS, 5),
     ] {
         disk.when(Kind::Zeroes, way);
         let before = disk.asked().len();

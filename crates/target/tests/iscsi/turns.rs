@@ -4,15 +4,16 @@ use fabrix_block::Operation;
 use fabrix_block::exclusive::Exclusive;
 use fabrix_rt::Engine;
 
-use crate::common::disk::TestDisk;
+use crate::common::disk::{Do, Kind, TestDisk};
 use crate::common::{Plan, Stage, ram};
 use crate::initiator::{FINAL, WRITE};
-use crate::{good, on_both_engines, session};
+use crate::{good, on_both_engines, rw, session};
 
 on_both_engines!(
     a_long_verify_lets_others_have_their_turn,
     a_long_write_of_zeroes_lets_others_have_their_turn,
     many_requests_of_one_command_let_others_have_their_turn,
+    what_waits_for_room_does_not_wait_for_what_pauses,
 );
 
 /// A disk that answers at once would keep its shard from everybody else for as long as the command takes.
@@ -82,6 +83,25 @@ fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
             "the other's command came last"
         );
     }
+}
+
+/// A command whose disk had no room goes on when it has, although another one of its session takes many turns.
+fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
+    let disk = TestDisk::new(64 << 30);
+    let plan = Plan {
+        shards: 1,
+        ..Plan::of(Exclusive::wrap(disk.clone()))
+    };
+    let stage = Stage::set(engine, plan);
+    let mut initiator = session(&stage, 1, false);
+    // Longer than anybody waits.
+    let verify = [0x8F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0, 0, 0, 0, 0];
+    initiator.begin(FINAL, &verify, 0, &[]);
+    disk.when(Kind::Write, Do::Busy);
+    initiator.begin(WRITE | FINAL, &rw(0x2A, 0, 1), 512, &[7; 512]);
+    disk.until_refused();
+    disk.when(Kind::Write, Do::Obey);
+    good(&initiator.end(&[]));
 }
 
 /// The command, and its list of so many single blocks.

@@ -182,7 +182,7 @@ impl Stage {
         let (tell, told) = channel();
         let sleep = move |_: &mut Shard| {
             let _listens = tell.send(());
-            let _woken = asleep.recv_timeout(PATIENCE);
+            let _woken = asleep.recv();
         };
         self.remote(shard).run(Box::new(sleep)).expect("room");
         told.recv_timeout(PATIENCE).expect("it stops");

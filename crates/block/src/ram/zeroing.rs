@@ -113,7 +113,8 @@ mod tests {
     use crate::testing::{FrontEnd, on_both_engines, ram_disk};
     use crate::{Channel, Operation, Payload};
 
-    const BLOCKS_AT_ONCE: u32 = (AT_ONCE_BYTES / 512) as u32;
+    const BLOCKS_AT_ONCE: u32 = 32768;
+    const _: () = assert!(BLOCKS_AT_ONCE as u64 * 512 == AT_ONCE_BYTES);
 
     fn begin(
         front: &mut FrontEnd,

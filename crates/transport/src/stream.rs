@@ -8,11 +8,12 @@
 mod arriving;
 
 use fabrix_proto::{Machine, Slot, Violation};
-use fabrix_rt::{Completion, Loan, Op, Shard, Socket, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Loan, Op, Shard, Socket, TaskId, Token};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
-use crate::slot::Held;
+use crate::slot::{Held, Staged};
+use crate::staging::{STAGED_BYTES, Staging};
 
 /// What one call sends while others want the same shard: what is sent holds the processor until it is copied.
 const SHARED_BYTES: usize = 256 << 10;
@@ -58,6 +59,7 @@ pub struct Stream<M> {
     filled: usize,
     in_place: (usize, usize),
     slots: Vec<Held>,
+    staging: Staging,
     outbox: Outbox,
     ended: bool,
     discard: bool,
@@ -86,6 +88,7 @@ impl<M: Machine> Stream<M> {
             filled: 0,
             in_place: (0, 0),
             slots: (0..slots).map(|_| Held::Nothing).collect(),
+            staging: Staging::default(),
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),
             ended: false,
             discard: false,
@@ -128,9 +131,34 @@ impl<M: Machine> Stream<M> {
         self.slots[usize::from(slot.0)] = held;
     }
 
+    /// Says what payload is to be sent for a slot: so many bytes of a buffer from `start`. For whoever
+    /// [releases](Self::release) the slot only when the peer has all of it, or sends nothing more.
+    pub fn hold_to_send(&mut self, slot: Slot, buf: Buf, start: usize, bytes: usize) {
+        let copied = (bytes >= STAGED_BYTES).then(|| {
+            self.staging
+                .put(&self.socket, &buf.bytes()[start..start + bytes])
+        });
+        let held = match copied.flatten() {
+            Some((copy, place)) => Held::Staged(Staged {
+                buf,
+                start,
+                copy,
+                place,
+            }),
+            None => Held::Buf(buf, start),
+        };
+        self.hold(slot, held);
+    }
+
     /// Takes what a slot's payload lies in.
     pub fn release(&mut self, slot: Slot) -> Held {
-        std::mem::take(&mut self.slots[usize::from(slot.0)])
+        match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
+            Held::Staged(staged) => {
+                self.staging.free(staged.place);
+                Held::Buf(staged.buf, staged.start)
+            }
+            held => held,
+        }
     }
 
     /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.

@@ -142,8 +142,8 @@ impl<M: Machine> Stream<M> {
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
             }
-            Held::Lent(_) | Held::Awaited(..) => {
-                unreachable!("awaited payload is settled, and none arrives in lent pages")
+            Held::Lent(_) | Held::Staged(_) | Held::Awaited(..) => {
+                unreachable!("awaited payload is settled, and none arrives where it is sent from")
             }
         }
     }

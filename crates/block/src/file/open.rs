@@ -1,6 +1,6 @@
 //! Opening a file or block device: what it is (`open/found.rs`), its size, its alignment, who else has it; and why not
-//! (`open/refusal.rs`). Opening changes nothing that exists: a file is only ever created, and only where none was. The size of an open
-//! file changes when its user says so.
+//! (`open/refusal.rs`). Opening changes nothing that exists: a file is only ever created, and only where none was. The
+//! size of an open file changes when its user says so.
 
 mod found;
 mod refusal;

@@ -1,5 +1,5 @@
-//! The words for the path to a disk, wherever they are used: processors and the kernel's interface, and how remote disks
-//! are reached.
+//! The words for the path to a disk, wherever they are used: processors and the kernel's interface, and how remote
+//! disks are reached.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What users are shown of what is served: addresses as others reach them, commands that connect, and everything as text
-//! and as JSON. It changes nothing.
+//! What users are shown of what is served: addresses as others reach them, commands that connect, and everything as
+//! text and as JSON. It changes nothing.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,8 +1,9 @@
 //! Reservations as NVMe hosts ask for them: four commands, their data, and the report.
 //!
 //! The state is the one in [`scsi::reservation`](crate::scsi::reservation), which serves every protocol; here are the
-//! bytes around it (`report`: what comes back; `build`: what a host sends). A host is its host identifier, so all of its controllers are one registrant. Over fabrics host
-//! identifiers have 128 bits, so only the extended form of the report exists.
+//! bytes around it (`report`: what comes back; `build`: what a host sends). A host is its host identifier, so all of
+//! its controllers are one registrant. Over fabrics host identifiers have 128 bits, so only the extended form of the
+//! report exists.
 //! Source: NVM Express Base Specification 2.x, "Reservations", "Reservation Register", "Reservation Acquire",
 //! "Reservation Release", "Reservation Report command".
 

@@ -1,5 +1,5 @@
-//! What arrives on a stream: received into the receive buffer or straight into a slot's, and handed to the machine as it
-//! wants it. Digests over payload are made here, where its bytes are moved anyway.
+//! What arrives on a stream: received into the receive buffer or straight into a slot's, and handed to the machine as
+//! it wants it. Digests over payload are made here, where its bytes are moved anyway.
 
 use fabrix_proto::{Machine, Slot, Want};
 use fabrix_rt::{Completion, Loan, Op, Shard, Token, errno};

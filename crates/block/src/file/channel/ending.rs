@@ -1,5 +1,6 @@
 //! What follows when the kernel has ended an operation of a job: more of the same, another way, a flush, or an answer
-//! to the caller. What the result means is judged in `outcome`; what a lost flush means for the whole disk is said here.
+//! to the caller. What the result means is judged in `outcome`; what a lost flush means for the whole disk is said
+//! here.
 
 use fabrix_rt::{Buf, Completion, Loan, Shard};
 

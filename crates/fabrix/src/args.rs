@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::cli::bench::args::BenchArgs;
+use crate::cli::bench::args::{BenchArgs, ours_first};
 
 use fabrix_block::spec::parse_size;
 use fabrix_rt::SpinPolicy;
@@ -26,7 +26,9 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Those of this process; wrong ones, and questions, end it.
     pub(crate) fn read() -> Self {
-        Self::from_matches(&Self::words().get_matches())
+        let words = Self::words();
+        let given = ours_first(&words, std::env::args_os().collect());
+        Self::from_matches(&words.get_matches_from(given))
     }
 
     /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who serves.

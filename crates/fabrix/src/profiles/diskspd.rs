@@ -11,10 +11,8 @@ use std::time::Duration;
 use fabrix_bench::{Job, Rw};
 
 use super::published;
-use crate::args::Format;
-use crate::cli::bench::args::WordsArgs;
+use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
-use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use crate::report::views;
@@ -49,20 +47,11 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     };
     let report = Report {
         profile: "diskspd".into(),
-        title: format!("diskspd {}", args.words.join(" ")),
+        title: format!("diskspd {}", shown(&args.words)),
         lead: "DiskSpd's words; MiB/s is 2^20 bytes, as DiskSpd counts".into(),
-        tables: vec![views::overview(&runs)],
-        figures: vec![views::tails(&runs), views::course(&runs)],
-        runs,
-        ..Report::default()
+        ..views::sheet(runs)
     };
-    match args.output {
-        Format::Json => session.finish(report),
-        Format::Text => {
-            print(&text)?;
-            session.end(report)
-        }
-    }
+    session.finish_as(&text, report)
 }
 
 /// The published set: name, random, bytes, depth, whether it writes too, seconds.
@@ -99,9 +88,10 @@ fn set(args: &WordsArgs) -> Result<ExitCode, Failure> {
         .map(|uri| session.open(uri))
         .collect::<Result<Vec<Disk>, _>>()?;
     session.guard(&disks)?;
+    let labels: Vec<&str> = disks.iter().map(|disk| disk.label.as_str()).collect();
     let mut report = Report {
         profile: "diskspd".into(),
-        title: format!("{}: the published DiskSpd set", uris.join(", ")),
+        title: format!("{}: the published DiskSpd set", labels.join(", ")),
         lead: "DiskSpd workloads of a published test of four striped drives over 100 GbE; columns in MB/s \
          (10^6)".into(),
         ..Report::default()
@@ -146,12 +136,7 @@ fn set(args: &WordsArgs) -> Result<ExitCode, Failure> {
             }
             for (row, name) in found.iter_mut().zip(&names) {
                 let job = set_job(name, disk, seconds);
-                let skip = job.rw.writes() && disk.device.geometry().read_only;
-                row.push(if skip {
-                    None
-                } else {
-                    session.measure(disk, &job, 1)
-                });
+                row.push(session.measure_taken(disk, &job, 1));
             }
         }
     }

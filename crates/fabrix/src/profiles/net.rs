@@ -10,6 +10,7 @@ mod wire;
 use std::net::Ipv6Addr;
 use std::process::ExitCode;
 
+use fabrix_bench::Counted;
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 
@@ -51,8 +52,8 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         profile: "net".into(),
         title: format!("{address}: the wire alone"),
         lead: format!(
-            "{} streams for {} s each; requests of 72 bytes, responses of 24 and {data}",
-            args.parallel,
+            "{} for {} s each; requests of 72 bytes, responses of 24 and {data}",
+            Counted(args.parallel.into(), "stream"),
             args.time.as_secs_f64()
         ),
         notes: vec!["RDMA is not measured; Gb/s is 10^9 bits".into()],

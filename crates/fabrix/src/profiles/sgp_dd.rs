@@ -6,20 +6,17 @@
 use std::process::ExitCode;
 
 use fabrix_bench::{Job, RUNTIME_MAX, Rw};
-use fabrix_block::spec::{parse_size, without_secrets};
+use fabrix_block::spec::parse_size;
 
-use crate::args::Format;
-use crate::cli::bench::args::WordsArgs;
+use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
-use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Report, Run};
 use crate::report::views;
 
 pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let words = Words::parse(&args.words).map_err(Failure::usage)?;
-    let common = args.common();
-    let mut session = Session::begin(&common)?;
+    let mut session = Session::begin(&args.common())?;
     let open = |uri: &Option<String>| uri.as_deref().map(|uri| session.open(uri)).transpose();
     let (from, to) = (open(&words.from)?, open(&words.to)?);
     session.guard(to.as_slice())?;
@@ -51,27 +48,9 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         profile: "sgp_dd".into(),
         title: format!("sgp_dd {}", shown(&args.words)),
         lead: text.replace('\n', " ").trim().to_owned(),
-        tables: vec![views::overview(&runs)],
-        figures: vec![views::tails(&runs), views::course(&runs)],
-        runs,
-        ..Report::default()
+        ..views::sheet(runs)
     };
-    match args.output {
-        Format::Json => session.finish(report),
-        Format::Text => {
-            print(&text)?;
-            session.end(report)
-        }
-    }
-}
-
-/// The words as they may be shown: addresses without their secrets.
-fn shown(words: &[String]) -> String {
-    let one = |word: &String| match word.split_once('=') {
-        Some((key @ ("if" | "of"), uri)) => format!("{key}={}", without_secrets(uri)),
-        _ => word.clone(),
-    };
-    words.iter().map(one).collect::<Vec<_>>().join(" ")
+    session.finish_as(&text, report)
 }
 
 /// What the words ask for; at least one end is a disk.

@@ -1,6 +1,16 @@
 //! Tables and figures that every profile can use: the figures of runs side by side, their latencies, their course.
 
-use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Run, Shown, Table};
+use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
+
+/// The report of runs about which there is nothing more to show: what each reached, the slow ones, the course.
+pub(crate) fn sheet(runs: Vec<Run>) -> Report {
+    Report {
+        tables: vec![overview(&runs)],
+        figures: vec![tails(&runs), course(&runs)],
+        runs,
+        ..Report::default()
+    }
+}
 
 /// What every run reached, a row each.
 pub(crate) fn overview(runs: &[Run]) -> Table {
@@ -15,10 +25,11 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
         ("latency us", "p50"),
         ("latency us", "p99"),
         ("latency us", "p99.9"),
-        ("", "CPU us/IO"),
+        ("CPU", "%"),
+        ("CPU", "us/IO"),
     ];
     if targets {
-        columns.push(("", "CPU tgt us/IO"));
+        columns.extend([("CPU of the target", "%"), ("CPU of the target", "us/IO")]);
     }
     if repeated {
         columns.extend([
@@ -39,9 +50,12 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
             percentile(50.0),
             percentile(99.0),
             percentile(99.9),
+            Cell::Number(run.results.cpu.job_cores * 100.0, Shown::Fixed(0)),
             Cell::optional(run.job_us_per_io(), Shown::Fixed(2)),
         ];
         if targets {
+            let percent = run.target_cores.map(|cores| cores * 100.0);
+            row.push(Cell::optional(percent, Shown::Fixed(0)));
             row.push(Cell::optional(run.target_us_per_io(), Shown::Fixed(2)));
         }
         if repeated {

@@ -182,10 +182,23 @@ fn repeats_are_counted_and_the_middle_one_is_shown() {
 fn a_file_of_jobs_runs_its_stages_on_its_disks() {
     let folder = scratch();
     let file = path_in(&folder, "job.fio");
-    let text = "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\n[fill]\nrw=write\n\
-        [check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n";
+    let log = path_in(&folder, "log");
+    let text = format!(
+        "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\nwrite_iops_log={log}\n[fill]\nrw=write\n\
+         [check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n"
+    );
     std::fs::write(&file, text).expect("a scratch file");
     let jobs = bench(&[&file])["jobs"].clone();
+    let logs = std::fs::read_dir(std::path::Path::new(&log).parent().expect("a folder"));
+    let names = logs
+        .expect("it is ours")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("log")).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["log_iops.1.log", "log_iops.2.log", "log_iops.3.log"]
+    );
     assert_eq!(jobs.as_array().map(Vec::len), Some(3));
     assert_eq!(
         (
@@ -257,6 +270,22 @@ fn words_of_other_tools_are_explained() {
 }
 
 #[test]
+fn our_options_may_stand_behind_the_words_of_another_tool() {
+    let folder = scratch();
+    let report = path_in(&folder, "report");
+    let words = ["bench", "sgp_dd", "if=ram:8M", "count=1k"];
+    let ended = fabrix(&[&words[..], &["--report", &report, "--spin=never"]].concat());
+    ended.exits(0).says(&["the report is "]);
+    assert!(ended.stdout.contains("1024+0 records in"), "{ended}");
+    fabrix(&[&words[..], &["--report"]].concat())
+        .exits(2)
+        .says(&["--report <DIR>"]);
+    fabrix(&[&words[..], &["--reprot", &report]].concat())
+        .exits(2)
+        .says(&["--reprot"]);
+}
+
+#[test]
 fn words_of_other_tools_that_are_wrong_are_named() {
     for (words, parts) in [
         (
@@ -281,6 +310,12 @@ fn words_of_other_tools_that_are_wrong_are_named() {
             &["zipf:THETA"],
         ),
         (&["nowhere.fio"], &["nowhere.fio"]),
+        (&["path", "ram:8M", "--against", "ram:8M"], &["--against"]),
+        (
+            &["starwind", "ram:8M", "--size", "9M"],
+            &["ram:8M", "--size 9M", "up to 8M"],
+        ),
+        (&["stgt", "ram:8M", "--size", "9M"], &["up to 8M"]),
     ] {
         let ended = fabrix(&[&["bench"], words].concat());
         ended.exits(2);

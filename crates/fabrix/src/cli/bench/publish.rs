@@ -30,42 +30,33 @@ pub(crate) fn write(report: &Report, directory: Option<&Path>) -> Result<(), Fai
         return Ok(());
     };
     let context = report::context();
-    write_files(
-        report,
-        &context,
-        &report::json::report(report, &context),
-        directory,
-    )
+    let json = report::json::report(report, &context);
+    let all = report::views::overview(&report.runs);
+    let pages = [
+        ("index.html", report::page::page(report, &context)),
+        ("results.json", format!("{json:#}\n")),
+        ("results.csv", report::plain::csv(&all)),
+    ];
+    let pages = pages.map(|(name, text)| (name.to_owned(), text));
+    let tables = report.tables.iter();
+    let tables = tables.map(|table| (format!("{}.csv", table.name), report::plain::csv(table)));
+    let figures = report.figures.iter();
+    let figures =
+        figures.map(|figure| (format!("{}.svg", figure.name), report::figure::file(figure)));
+    write_files(directory, pages.into_iter().chain(tables).chain(figures))
 }
 
-/// Writes the files of a report.
-fn write_files(
-    report: &Report,
-    context: &report::Context,
-    json: &serde_json::Value,
+/// Writes files into a folder, which is made, and says where its page is.
+pub(crate) fn write_files(
     directory: &Path,
+    files: impl IntoIterator<Item = (String, String)>,
 ) -> Result<(), Failure> {
-    let write = |name: &str, text: &str| {
+    let failure =
+        |path: &Path, error: std::io::Error| Failure::io(format!("{}: {error}", path.display()));
+    std::fs::create_dir_all(directory).map_err(|error| failure(directory, error))?;
+    for (name, text) in files {
         let path = directory.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))
-    };
-    std::fs::create_dir_all(directory)
-        .map_err(|error| Failure::io(format!("{}: {error}", directory.display())))?;
-    write("index.html", &report::page::page(report, context))?;
-    write("results.json", &format!("{json:#}\n"))?;
-    write(
-        "results.csv",
-        &report::plain::csv(&report::views::overview(&report.runs)),
-    )?;
-    for table in &report.tables {
-        write(&format!("{}.csv", table.name), &report::plain::csv(table))?;
-    }
-    for figure in &report.figures {
-        write(
-            &format!("{}.svg", figure.name),
-            &report::figure::file(figure),
-        )?;
+        std::fs::write(&path, text).map_err(|error| failure(&path, error))?;
     }
     let page = directory.join("index.html");
     say(format_args!(

@@ -13,6 +13,7 @@ use fabrix_bench::{Counted, Job, Rw};
 use fabrix_block::spec::Size;
 
 use crate::cli::bench::args::{CdmArgs, CdmPreset};
+use crate::cli::bench::publish::check_place;
 use crate::cli::bench::session::{Disk, Session};
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
@@ -122,6 +123,7 @@ struct Line {
 }
 
 pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
+    args.card.as_deref().map_or(Ok(()), check_place)?;
     let mut session = Session::begin(&args.common)?;
     let disk = session.open(&args.uri)?;
     disk.check_size(Some(args.size))?;

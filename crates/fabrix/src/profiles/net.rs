@@ -15,7 +15,7 @@ use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 
 use crate::cli::bench::args::NetArgs;
-use crate::cli::bench::publish::publish;
+use crate::cli::bench::publish::{make_folder, publish};
 use crate::cli::bench::session::stop_flag;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Shown, Table};
@@ -23,6 +23,7 @@ use client::Outcome;
 use wire::{Mode, Order};
 
 pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
+    make_folder(args.report.as_deref())?;
     let stop = stop_flag()?;
     if let Some(address) = &args.server {
         return server::run(address, &stop);

@@ -259,6 +259,19 @@ fn a_report_needs_nothing_from_elsewhere_and_can_be_compared() {
 }
 
 #[test]
+fn where_no_report_can_be_nothing_is_measured() {
+    let folder = scratch();
+    let file = path_in(&folder, "file");
+    std::fs::write(&file, "no folder").expect("a scratch file");
+    let report = format!("{file}/report");
+    for words in [&["ram:8M"][..], &["path", "ram:8M"], &["net", "127.0.0.1:1"]] {
+        let ended = fabrix(&[&["bench"], words, &["--report", &report]].concat());
+        ended.exits(1).says(&[&report]);
+        assert!(ended.stdout.is_empty(), "{ended}");
+    }
+}
+
+#[test]
 fn words_of_other_tools_are_explained() {
     for (profile, word) in [("diskspd", "-b64K -o2 -t1"), ("sgp_dd", "bpt=N thr=N")] {
         let ended = fabrix(&["bench", profile, "--help"]);
@@ -276,7 +289,9 @@ fn our_options_may_stand_behind_the_words_of_another_tool() {
     let words = ["bench", "sgp_dd", "if=ram:8M", "count=1k"];
     let ended = fabrix(&[&words[..], &["--report", &report, "--spin=never"]].concat());
     ended.exits(0).says(&["the report is "]);
-    assert!(ended.stdout.contains("1024+0 records in"), "{ended}");
+    for part in ["1024+0 records in", "1024+0 records out"] {
+        assert!(ended.stdout.contains(part), "{ended}");
+    }
     fabrix(&[&words[..], &["--report"]].concat())
         .exits(2)
         .says(&["--report <DIR>"]);
@@ -316,6 +331,18 @@ fn words_of_other_tools_that_are_wrong_are_named() {
             &["ram:8M", "--size 9M", "up to 8M"],
         ),
         (&["stgt", "ram:8M", "--size", "9M"], &["up to 8M"]),
+        (
+            &["stravind", "ram:8M"],
+            &["`stravind` is no profile", "starwind, stgt, zetavault, sgp_dd"],
+        ),
+        (
+            &["cdm", "ram:8M", "--size", "8M", "--card", "/nowhere/at/all.svg"],
+            &["there is no folder /nowhere/at"],
+        ),
+        (
+            &["ram:8M", "--write-logs", "/nowhere/at/all"],
+            &["there is no folder /nowhere/at"],
+        ),
     ] {
         let ended = fabrix(&[&["bench"], words].concat());
         ended.exits(2);

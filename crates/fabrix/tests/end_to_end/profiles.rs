@@ -197,13 +197,6 @@ fn the_generators_own_limit_is_measured_and_said() {
         "the load generator alone makes",
         "IOPS with the settings of `randread`",
     ]);
-    // Requests shorter than a usual block too.
-    let folder = scratch();
-    let report = path_in(&folder, "report");
-    let short = ["--bs", "512", "--runtime", "0.05", "--report", &report];
-    fabrix(&[&["bench", "ram:8M,block=512"], &short[..]].concat())
-        .exits(0)
-        .says(&["the load generator alone makes"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod profiles;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
 
 use crate::args::{DISKS_HELP, EngineArgs, Format, RemoteArgs};
 use foreign::{DISKSPD_HELP, SGP_DD_HELP};
@@ -52,6 +52,13 @@ pub(crate) enum Profile {
     Path(PathArgs),
     /// Compare two files of results, ours or fio's
     Compare(CompareArgs),
+}
+
+/// The words of all profiles.
+pub(crate) fn profiles() -> String {
+    let all = Profile::augment_subcommands(Command::new("bench"));
+    let names: Vec<&str> = all.get_subcommands().map(Command::get_name).collect();
+    names.join(", ")
 }
 
 /// What every measurement takes.

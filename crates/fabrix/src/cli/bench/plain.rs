@@ -8,10 +8,12 @@ use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::job::parse_split;
 use fabrix_bench::steady::Steady;
 use fabrix_bench::{Job, RUNTIME_MAX};
+use fabrix_block::Spec;
 use fabrix_block::spec::parse_size;
 
-use super::args::{PlainArgs, RateProcess};
+use super::args::{PlainArgs, RateProcess, profiles};
 use super::hold::hold;
+use super::publish::check_place;
 use super::session::{Disk, Session, Step};
 use crate::args::Format;
 use crate::cli::terminal;
@@ -27,9 +29,13 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
         return run_file(args, Path::new(uri));
     }
     if let Some(more) = &args.disk {
-        return Err(Failure::usage(format!(
-            "{more}: only a file of jobs (NAME.fio) takes a second word"
-        )));
+        return Err(Failure::usage(match Spec::parse(uri) {
+            Ok(_) => format!("{more}: only a file of jobs (NAME.fio) takes a second word"),
+            Err(_) => format!(
+                "`{uri}` is no profile, no disk and no file of jobs (NAME.fio); the profiles are {}",
+                profiles()
+            ),
+        }));
     }
     let job = job(args)?;
     let session = Session::begin(&args.common)?;
@@ -96,6 +102,7 @@ fn measure(
     mut session: Session,
     stages: &[Vec<Planned>],
 ) -> Result<ExitCode, Failure> {
+    args.write_logs.as_deref().map_or(Ok(()), check_place)?;
     let all = || stages.iter().flatten();
     let writing = all().filter(|one| one.job.rw.writes());
     let written: Vec<Disk> = writing.map(|one| one.disk.clone()).collect();

@@ -24,6 +24,29 @@ pub(crate) fn publish(
     }
 }
 
+/// Sees to it, before anything is measured, that a file can be written there.
+///
+/// Errors: a sentence that names the folder.
+pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) if !folder.is_dir() => Err(Failure::usage(format!(
+            "{}: there is no folder {}",
+            path.display(),
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the folder of a report, where one is named; before anything is measured, so that nothing is measured in vain.
+pub(crate) fn make_folder(directory: Option<&Path>) -> Result<(), Failure> {
+    let Some(directory) = directory else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(directory)
+        .map_err(|error| Failure::io(format!("{}: {error}", directory.display())))
+}
+
 /// Writes the files of a report, where a folder is named.
 pub(crate) fn write(report: &Report, directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {
@@ -51,12 +74,11 @@ pub(crate) fn write_files(
     directory: &Path,
     files: impl IntoIterator<Item = (String, String)>,
 ) -> Result<(), Failure> {
-    let failure =
-        |path: &Path, error: std::io::Error| Failure::io(format!("{}: {error}", path.display()));
-    std::fs::create_dir_all(directory).map_err(|error| failure(directory, error))?;
+    make_folder(Some(directory))?;
     for (name, text) in files {
         let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| failure(&path, error))?;
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))?;
     }
     let page = directory.join("index.html");
     say(format_args!(

@@ -20,7 +20,7 @@ use super::args::{CommonArgs, SweepArgs};
 pub(crate) use super::disk::{Disk, Step};
 use super::doubts::Doubts;
 use super::progress::Bar;
-use super::publish::{publish, write};
+use super::publish::{make_folder, publish, write};
 use super::verdict::trouble_of;
 use crate::args::Format;
 use crate::cli::terminal::{print, say};
@@ -47,6 +47,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn begin(args: &CommonArgs) -> Result<Self, Failure> {
         raise_open_files();
+        make_folder(args.report.as_deref())?;
         let usual = Config::default();
         let config = Config {
             shard: ShardConfig {

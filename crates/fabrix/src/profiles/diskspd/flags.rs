@@ -160,7 +160,7 @@ impl Flags {
             'S' if value.chars().all(|letter| "bhruw".contains(letter)) => {}
             'Z' => {}
             'a' if value == "g" => {}
-            _ => return Err("is not supported".into()),
+            _ => return Err("is not supported; --help lists what is".into()),
         }
         Ok(())
     }

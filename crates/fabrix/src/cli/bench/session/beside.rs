@@ -57,7 +57,7 @@ impl Session {
             verify: false,
             ..fastest.results.job.clone()
         };
-        let null = self.open("null:1T,block=512").ok()?;
+        let null = self.open("null:1T").ok()?;
         let most = self.measure(&null, &job, 1)?.iops();
         self.doubts.headroom(fastest, most);
         Some(format!(

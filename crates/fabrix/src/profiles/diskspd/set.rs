@@ -152,7 +152,7 @@ impl Row {
             },
             block_bytes: self.line.block_bytes.min(most),
             iodepth: self.line.depth,
-            runtime: seconds.unwrap_or(Duration::from_secs(self.line.seconds)),
+            runtime: seconds.unwrap_or_else(|| Duration::from_secs(self.line.seconds)),
             ramp: Duration::ZERO,
             ..Job::default()
         }

@@ -248,7 +248,9 @@ fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
     if job.numjobs < disks {
         return Err(JobError(format!(
             "job \"{}\": numjobs={} is too few for {}: each job works on one of them",
-            job.name, job.numjobs, Counted(disks.into(), "disk")
+            job.name,
+            job.numjobs,
+            Counted(disks.into(), "disk")
         )));
     }
     (0..job.numjobs)

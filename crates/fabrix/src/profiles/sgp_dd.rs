@@ -152,7 +152,9 @@ impl Words {
             None => room_bytes / self.block_bytes * self.block_bytes,
         };
         if all == 0 {
-            return Err("there is nothing to move: skip= or seek= leaves nothing of the disk".into());
+            return Err(
+                "there is nothing to move: skip= or seek= leaves nothing of the disk".into(),
+            );
         }
         if all > room_bytes {
             return Err(format!(

@@ -264,7 +264,11 @@ fn where_no_report_can_be_nothing_is_measured() {
     let file = path_in(&folder, "file");
     std::fs::write(&file, "no folder").expect("a scratch file");
     let report = format!("{file}/report");
-    for words in [&["ram:8M"][..], &["path", "ram:8M"], &["net", "127.0.0.1:1"]] {
+    for words in [
+        &["ram:8M"][..],
+        &["path", "ram:8M"],
+        &["net", "127.0.0.1:1"],
+    ] {
         let ended = fabrix(&[&["bench"], words, &["--report", &report]].concat());
         ended.exits(1).says(&[&report]);
         assert!(ended.stdout.is_empty(), "{ended}");
@@ -333,10 +337,20 @@ fn words_of_other_tools_that_are_wrong_are_named() {
         (&["stgt", "ram:8M", "--size", "9M"], &["up to 8M"]),
         (
             &["stravind", "ram:8M"],
-            &["`stravind` is no profile", "starwind, stgt, zetavault, sgp_dd"],
+            &[
+                "`stravind` is no profile",
+                "starwind, stgt, zetavault, sgp_dd",
+            ],
         ),
         (
-            &["cdm", "ram:8M", "--size", "8M", "--card", "/nowhere/at/all.svg"],
+            &[
+                "cdm",
+                "ram:8M",
+                "--size",
+                "8M",
+                "--card",
+                "/nowhere/at/all.svg",
+            ],
             &["there is no folder /nowhere/at"],
         ),
         (

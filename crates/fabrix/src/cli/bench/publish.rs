@@ -28,7 +28,10 @@ pub(crate) fn publish(
 ///
 /// Errors: a sentence that names the folder.
 pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    match path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         Some(folder) if !folder.is_dir() => Err(Failure::usage(format!(
             "{}: there is no folder {}",
             path.display(),

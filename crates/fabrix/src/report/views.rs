@@ -78,7 +78,9 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
         let slow = latency
             .percentiles_ns
             .iter()
-            .filter(|(percent, _)| (50.0..100.0).contains(percent));
+            .filter(|(percent, _)| (50.0..100.0).contains(percent))
+            // What is rarer than one of all requests that there were is only the slowest again.
+            .filter(|(percent, _)| rarity(*percent) <= latency.count.max(2) as f64 * 1.001);
         Curve {
             name: format!("{}, {}", run.name, run.disk),
             points: slow
@@ -110,7 +112,7 @@ fn rarity(percent: f64) -> f64 {
 }
 
 /// The percentiles that are named on the axis.
-const NINES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+const NINES: [f64; 8] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999];
 
 /// How the rates went over time.
 pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
@@ -133,5 +135,37 @@ pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
             up: Axis::linear("IOPS"),
             lines: runs.into_iter().map(line).collect(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn no_percentile_is_drawn_that_is_rarer_than_one_request_of_all() {
+        let mut results = sample::results();
+        let latency = &mut results.aggregate.total.latency;
+        latency.count = 1000;
+        latency.percentiles_ns = [50.0, 99.0, 99.9, 99.99]
+            .map(|percent| (percent, 1000))
+            .into();
+        let run = Run {
+            name: "job".into(),
+            disk: "ram:1G".into(),
+            repeats: Vec::new(),
+            results,
+            target_cores: None,
+        };
+        let Drawing::Lines { lines, .. } = tails([&run]).drawing else {
+            panic!("tails are lines");
+        };
+        let rare: Vec<f64> = lines[0]
+            .points
+            .iter()
+            .map(|point| point.0.round())
+            .collect();
+        assert_eq!(rare, [2.0, 100.0, 1000.0]);
     }
 }

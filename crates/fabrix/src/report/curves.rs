@@ -324,7 +324,7 @@ const MARGIN: f64 = 13.0;
 const EDGE: f64 = 2.5;
 /// More values than this do not fit side by side on a telephone.
 const TICKS_ACROSS: usize = 6;
-/// Names on the axis below are so far from each other, in percent of the width, that none touches another on a telephone.
+/// Names on the axis below are so far from each other, in percent of the width: none touches another on a telephone.
 const NAME_APART: f64 = 14.0;
 /// More points than this are a line and no dots.
 const DOTS_MAX: usize = 40;

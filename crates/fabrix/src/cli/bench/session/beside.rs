@@ -1,5 +1,5 @@
-//! What a command measures beside what it was asked for: disks are filled before, and after it the load generator itself
-//! is measured on a disk that costs nothing.
+//! What a command measures beside what it was asked for: disks are filled before, and after it the load generator
+//! itself is measured on a disk that costs nothing.
 
 use std::time::Duration;
 

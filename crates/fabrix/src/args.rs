@@ -22,7 +22,7 @@ pub(crate) use self::ctl::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
 pub(crate) use self::values::{Cores, parse_bytes, parse_name, parse_time, parse_uuid};
 use self::values::{parse_engine, parse_iqn};
-use crate::cli::bench::args::BenchArgs;
+use crate::cli::bench::args::{BenchArgs, ours_first};
 
 /// Networked block storage in user space: serve disks, reach them, measure the whole path.
 #[derive(Parser)]
@@ -35,7 +35,9 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Those of this process; wrong ones, and questions, end it.
     pub(crate) fn read() -> Self {
-        Self::from_matches(&Self::words().get_matches())
+        let words = Self::words();
+        let given = ours_first(&words, std::env::args_os().collect());
+        Self::from_matches(&words.get_matches_from(given))
     }
 
     /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who serves.

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
 use fabrix_block::{Device, Operation, Payload, Request, Status, Submit};
 use fabrix_proto::ublk::queue::{Came, Command, Queue};
@@ -21,18 +20,13 @@ use fabrix_rt::device::{DevicePages, page_bytes};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 
 use super::request::{Call, plan};
-use crate::job::errno_of;
+use crate::job::{PIECES_AT_ONCE, RETRY_AFTER, errno_of};
 use crate::lane::Lane;
 use crate::{BeginError, Tell, Told};
 
 /// Slots: the commands of the tags, the endings of the disk for them, and the timer.
 const DISK_SLOTS: u32 = 1 << 16;
 const RETRY: u32 = u32::MAX;
-
-/// Pieces of one request that a disk answers at once before others have their turn.
-const PIECES_AT_ONCE: usize = 32;
-/// How soon a busy disk is asked again, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// What is told to a server.
 pub(super) enum Order {

@@ -44,7 +44,7 @@ pub use bitmap::Bitmap;
 pub use buf::Buf;
 pub use engine::{Engine, Features, Refused};
 pub use gather::Gather;
-pub use handle::{File, Listener, Socket};
+pub use handle::{File, Listener, Socket, is_in_memory};
 pub use mailbox::{Full, Remote};
 pub use op::{Allocate, Completion, Loan, Op};
 pub use region::{HugePages, Lent, LocalRegion, Region};

@@ -283,6 +283,15 @@ fn a_command_that_a_device_does_not_know_is_refused(engine: Engine) {
     assert_eq!(bench.ending(1).result, -fabrix_rt::errno::EOPNOTSUPP);
 }
 
+/// A device's name lies in memory, its data does not: it is not read in place, where the whole shard waits for it.
+#[test]
+fn a_device_is_not_in_memory_because_its_name_is() {
+    let device = std::fs::File::open("/dev/full").expect("every Linux has it");
+    assert!(!fabrix_rt::is_in_memory(&device));
+    let in_memory = tempfile::tempfile_in("/dev/shm").expect("a scratch file");
+    assert!(fabrix_rt::is_in_memory(&in_memory));
+}
+
 #[test]
 fn what_is_given_to_a_device_lies_where_it_belongs() {
     let bench = Bench::new(Engine::Auto);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use fabrix_rt::driver::{Driver, Ending, Submission, Until};
 use fabrix_rt::{
-    Buf, Completion, Engine, Loan, Nanos, Op, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token,
-    Wait,
+    Buf, Completion, Engine, Loan, Nanos, Op, Registered, Shard, ShardConfig, SpinPolicy, Task,
+    TaskId, Token, Wait,
 };
 use proptest::prelude::*;
 
@@ -316,6 +316,15 @@ pub(crate) enum Asked {
         offset: u64,
         durable: bool,
     },
+    ReadRegistered {
+        memory: Registered,
+        offset: u64,
+    },
+    WriteRegistered {
+        memory: Registered,
+        offset: u64,
+        durable: bool,
+    },
     Sync,
     Allocate {
         how: fabrix_rt::Allocate,
@@ -420,6 +429,26 @@ fn asked(op: &Op) -> (Asked, i32) {
                 full(*bytes),
             )
         }
+        Op::ReadRegistered { memory, offset, .. } => (
+            Asked::ReadRegistered {
+                memory: *memory,
+                offset: *offset,
+            },
+            full(memory.bytes as usize),
+        ),
+        Op::WriteRegistered {
+            memory,
+            offset,
+            durable,
+            ..
+        } => (
+            Asked::WriteRegistered {
+                memory: *memory,
+                offset: *offset,
+                durable: *durable,
+            },
+            full(memory.bytes as usize),
+        ),
         Op::Sync { .. } => (Asked::Sync, 0),
         Op::Allocate {
             how, offset, bytes, ..

@@ -283,8 +283,8 @@ pub struct Descriptor {
 }
 const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
-/// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the table the pages of the
-/// tag's next request are for. A request whose pages cannot be put there comes all the same, and says so
+/// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the table the pages of
+/// the tag's next request are for. A request whose pages cannot be put there comes all the same, and says so
 /// ([`Descriptor::is_lent`]).
 #[must_use]
 pub const fn place(number: u16) -> u32 {

@@ -1,6 +1,6 @@
 //! Memory that the kernel lends to a ring: a driver of the kernel's has put the pages of a request into the ring's
-//! table of buffers, where operations name them by number. They have no address in this process, so nothing here can look
-//! at them, and no mistake here touches memory of this process.
+//! table of buffers, where operations name them by number. They have no address in this process, so nothing here can
+//! look at them, and no mistake here touches memory of this process.
 
 /// Pages of somebody else's request at a place in the table of this shard's ring.
 ///

@@ -195,10 +195,14 @@ impl UringDriver {
         for (token, op) in submissions.drain(..) {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
-                Op::Send { .. } if few && self.again.is_empty() => match attempt(op) {
-                    Tried::Ended(completion) => endings.push((token, completion)),
-                    Tried::WouldWait(op) => self.push(token, op, endings),
-                },
+                Op::Send { ref gather, .. }
+                    if (few || gather.has_references()) && self.again.is_empty() =>
+                {
+                    match attempt(op) {
+                        Tried::Ended(completion) => endings.push((token, completion)),
+                        Tried::WouldWait(op) => self.push(token, op, endings),
+                    }
+                }
                 op if is_a_copy(&op) => self.copies.push_back((token, op)),
                 op => self.push(token, op, endings),
             }
@@ -305,7 +309,7 @@ fn send_so_far(op: Op) -> Settled {
 
 /// So many endings of files are handed back in one turn. What they cause begins before the next ones are looked at:
 /// else a disk, the shard and whoever waits for its answers would work one after the other, all of a batch each.
-const BITE: usize = 8;
+const BITE: usize = 4;
 /// So many operations of a turn are begun by hand: more are cheaper together, in one call.
 const FEW: usize = 4;
 /// Reading the clock costs as much as several looks.

@@ -91,6 +91,16 @@ users_are_told() {
     wait_for 30 nobody_hangs
 }
 
+# The process of the only attachment is killed. A ublk device stays, and who uses it waits.
+holder_is_killed() {
+    kill -9 "$(fabrix list -o json | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+    wait_for 30 holder_is_dead
+}
+
+holder_is_dead() {
+    fabrix list | grep -q dead
+}
+
 # Starts `fabrix serve` with these words, and waits until it listens. Its process is $target.
 serve() {
     : >/tmp/serve.out

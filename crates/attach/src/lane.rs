@@ -12,13 +12,13 @@ pub(crate) struct Lane {
 
 struct Open {
     device: Arc<dyn Device>,
+    takes_registered: bool,
     channel: Box<dyn Channel>,
 }
 
 impl Lane {
     pub(crate) fn open(shard: &mut Shard, device: Arc<dyn Device>) -> Result<Self, OpenError> {
-        let channel = device.open(shard)?;
-        let open = RefCell::new(Open { device, channel });
+        let open = RefCell::new(Open::new(shard, device)?);
         Ok(Self { open })
     }
 
@@ -28,8 +28,7 @@ impl Lane {
         shard: &mut Shard,
         device: Arc<dyn Device>,
     ) -> Result<(), OpenError> {
-        let channel = device.open(shard)?;
-        self.open.replace(Open { device, channel });
+        self.open.replace(Open::new(shard, device)?);
         Ok(())
     }
 
@@ -37,7 +36,22 @@ impl Lane {
         Ref::map(self.open.borrow(), |open| open.device.geometry())
     }
 
+    /// Whether the disk takes what is lent to the shard's ring.
+    pub(crate) fn takes_registered(&self) -> bool {
+        self.open.borrow().takes_registered
+    }
+
     pub(crate) fn submit<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
         self.open.borrow_mut().channel.submit(shard, request)
+    }
+}
+
+impl Open {
+    fn new(shard: &mut Shard, device: Arc<dyn Device>) -> Result<Self, OpenError> {
+        Ok(Self {
+            channel: device.open(shard)?,
+            takes_registered: device.takes_registered(),
+            device,
+        })
     }
 }

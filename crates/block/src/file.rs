@@ -9,6 +9,8 @@ mod channel;
 mod open;
 mod outcome;
 #[cfg(test)]
+mod registered_tests;
+#[cfg(test)]
 mod remeasure_tests;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fabrix_rt::{Allocate, Shard, Stretch, stretch};
+use fabrix_rt::{Allocate, Shard, Stretch, is_in_memory, stretch};
 
 use crate::{Allocation, Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Run};
 
@@ -147,6 +149,12 @@ impl Device for FileDisk {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// With direct I/O: what goes through the page cache is copied anyway, and what lies in memory is copied faster in
+    /// place.
+    fn takes_registered(&self) -> bool {
+        self.options.direct && !is_in_memory(&self.file)
     }
 
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {

@@ -34,7 +34,7 @@ pub use status::{OpenError, OpenErrorKind, Status};
 
 use std::sync::Arc;
 
-use fabrix_rt::{Buf, Loan, Shard, Token};
+use fabrix_rt::{Buf, Loan, Registered, Shard, Token};
 
 /// A disk as everybody may see it: shared by all shards, and immutable.
 pub trait Device: Send + Sync {
@@ -54,6 +54,12 @@ pub trait Device: Send + Sync {
     /// Whether this disk's channels carry out [`Operation::CompareAndWrite`] by themselves, atomically towards all who
     /// reach the disk: a remote disk whose target does. All others are put behind [`exclusive::Exclusive`].
     fn compares_and_writes(&self) -> bool {
+        false
+    }
+
+    /// Whether this disk's channels take a [`Payload::Registered`]: those of a disk whose data the kernel moves, and of
+    /// all that passes requests on without a look at their bytes.
+    fn takes_registered(&self) -> bool {
         false
     }
 
@@ -181,6 +187,11 @@ pub enum Payload<'a> {
     Owned(Buf),
     /// A read without a buffer: the disk lends its own pages, or takes a buffer from the shard.
     Lend,
+    /// A write's source or a read's destination that the kernel lends to the shard's ring, and nobody here can look
+    /// at: only for disks that take it ([`Device::takes_registered`]). Whoever asks keeps it in its place until the
+    /// request has ended, and asks again with a buffer when the answer is [`Status::Unsupported`]: the kernel could
+    /// not move all of it so, because of how its pieces lie in memory, for example.
+    Registered(Registered),
 }
 
 impl Payload<'_> {
@@ -189,17 +200,19 @@ impl Payload<'_> {
     pub fn into_loan(self) -> Loan {
         match self {
             Payload::Owned(buf) => Loan::Buf(buf),
-            Payload::None | Payload::Borrowed(_) | Payload::Lend => Loan::None,
+            Payload::None | Payload::Borrowed(_) | Payload::Lend | Payload::Registered(_) => {
+                Loan::None
+            }
         }
     }
 
-    /// The bytes of a write, wherever they lie.
+    /// The bytes of a write, wherever they lie, if they can be looked at.
     #[must_use]
     pub fn source(&self) -> Option<&[u8]> {
         match self {
             Payload::Borrowed(bytes) => Some(bytes),
             Payload::Owned(buf) => Some(buf.bytes()),
-            Payload::None | Payload::Lend => None,
+            Payload::None | Payload::Lend | Payload::Registered(_) => None,
         }
     }
 }
@@ -241,6 +254,16 @@ impl<'a> Request<'a> {
     /// Range and payload are the caller's duty: those are asserted. A write to a read-only disk is an answer.
     #[must_use]
     pub fn refusal(&self, geometry: &Geometry) -> Option<Status> {
+        self.refusal_by(geometry, false)
+    }
+
+    /// The same for a disk that takes registered memory ([`Device::takes_registered`]).
+    #[must_use]
+    pub fn refusal_by_taker(&self, geometry: &Geometry) -> Option<Status> {
+        self.refusal_by(geometry, true)
+    }
+
+    fn refusal_by(&self, geometry: &Geometry, takes_registered: bool) -> Option<Status> {
         if self.operation.writes() && geometry.read_only {
             return Some(Status::ReadOnly);
         }
@@ -256,7 +279,7 @@ impl<'a> Request<'a> {
         if !in_range {
             return Some(Status::OutOfRange);
         }
-        let payload_fits = self.payload_fits(geometry);
+        let payload_fits = self.payload_fits(geometry, takes_registered);
         debug_assert!(
             payload_fits,
             "{:?}: the payload does not match the blocks",
@@ -265,7 +288,7 @@ impl<'a> Request<'a> {
         (!payload_fits).then_some(Status::Internal)
     }
 
-    fn payload_fits(&self, geometry: &Geometry) -> bool {
+    fn payload_fits(&self, geometry: &Geometry, takes_registered: bool) -> bool {
         let bytes = self.bytes(geometry) * self.operation.payload_copies();
         let reads = self.operation == Operation::Read;
         if self.operation.payload_copies() > 0
@@ -278,6 +301,7 @@ impl<'a> Request<'a> {
             Payload::Borrowed(source) => !reads && source.len() as u64 == bytes,
             Payload::Owned(buf) => buf.len() as u64 >= bytes && (!reads || buf.is_unique()),
             Payload::Lend => reads,
+            Payload::Registered(memory) => takes_registered && u64::from(memory.bytes) == bytes,
         }
     }
 }

@@ -70,7 +70,8 @@ impl Request {
                 ours.data = Some(buf);
             }
             Payload::Owned(buf) => ours.kept = Some(buf),
-            Payload::Borrowed(_) | Payload::None => {}
+            // Registered memory was refused before.
+            Payload::Borrowed(_) | Payload::None | Payload::Registered(_) => {}
         }
         Ok(ours)
     }

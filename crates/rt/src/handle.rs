@@ -59,10 +59,17 @@ impl File {
     }
 }
 
+/// Whether a file lies in memory (tmpfs, hugetlbfs): its operations are copies, which the shard runs in place. Of a
+/// device only the name does.
+pub fn is_in_memory(file: &std::fs::File) -> bool {
+    let is_a_file = file.metadata().is_ok_and(|about| about.is_file());
+    is_a_file && sys::file::is_in_memory(file.as_fd())
+}
+
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
-            in_memory: sys::file::is_in_memory(file.as_fd()),
+            in_memory: is_in_memory(&file),
             file: Rc::new(file),
         }
     }

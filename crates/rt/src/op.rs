@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{Buf, File, Gather, Lent, Listener, Socket};
+use crate::{Buf, File, Gather, Lent, Listener, Registered, Socket};
 
 /// An operation. Every result is what the system call gives: zero or more, or a negative errno.
 #[derive(Debug)]
@@ -72,6 +72,28 @@ pub enum Op {
         /// Ends only when the data is on the medium (RWF_DSYNC).
         durable: bool,
     },
+    /// Reads from a file into memory that the kernel lends to the ring (IORING_OP_READ_FIXED); may be short at its end.
+    /// Result: bytes; `-EFAULT`: there is no such memory; `-EOPNOTSUPP` where there is no io_uring.
+    ReadRegistered {
+        /// Which file.
+        file: File,
+        /// What is to be filled.
+        memory: Registered,
+        /// Where in the file, in bytes.
+        offset: u64,
+    },
+    /// Writes such memory to a file (IORING_OP_WRITE_FIXED); may be short on a full disk. Result: as of
+    /// [`Op::ReadRegistered`].
+    WriteRegistered {
+        /// Which file.
+        file: File,
+        /// The source.
+        memory: Registered,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// Ends only when the data is on the medium (RWF_DSYNC).
+        durable: bool,
+    },
     /// Ends when all ended writes are on the medium (fdatasync). Result 0.
     Sync {
         /// Which file.
@@ -117,6 +139,9 @@ pub enum Op {
         opcode: u32,
         /// The first eight bytes of what is said. The rest is zero, so no memory is given to the driver.
         words: [u32; 2],
+        /// What stands where other commands have an address: a number below 128 KiB, where no memory of a process
+        /// lies. Result `-EINVAL` for another one.
+        number: u32,
     },
 }
 
@@ -165,10 +190,23 @@ impl Op {
             Self::Send { gather, .. } | Self::GiveMessage { gather, .. } => Loan::Gather(gather),
             Self::Connect { socket, .. } => Loan::Socket(socket),
             Self::Accept { .. }
+            | Self::ReadRegistered { .. }
+            | Self::WriteRegistered { .. }
             | Self::Sync { .. }
             | Self::Allocate { .. }
             | Self::DeviceCommand { .. } => Loan::None,
         }
+    }
+
+    /// Whether it moves data of a file.
+    pub(crate) fn is_of_a_file(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. }
+                | Self::Write { .. }
+                | Self::ReadRegistered { .. }
+                | Self::WriteRegistered { .. }
+        )
     }
 
     /// Whether only a peer can end it, so that it must be cancelled when its task is gone.

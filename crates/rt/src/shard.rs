@@ -11,6 +11,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
@@ -222,6 +223,14 @@ impl Shard {
     /// Operations the kernel has not ended.
     pub fn operations_in_flight(&self) -> usize {
         self.driver.in_flight() + self.submissions.len()
+    }
+
+    /// Makes room for so many registered buffers ([`Registered`](crate::Registered)), once for a shard; drivers of the
+    /// kernel's put them there.
+    ///
+    /// Errors: `Unsupported`: there is no io_uring; `ResourceBusy`: there is such room already; what the kernel says.
+    pub fn make_table(&mut self, places: u16) -> io::Result<()> {
+        self.driver.make_table(places)
     }
 
     /// Up to 1 MiB of zeroes that nobody writes. None: more was asked for.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use common::{Bench, pattern};
-use fabrix_rt::{Allocate, Engine, File, Op, Wait};
+use fabrix_rt::{Allocate, Engine, File, Op, Registered, Wait};
 
 on_both_drivers!(
     what_was_written_durably_is_read_back,
@@ -15,6 +15,8 @@ on_both_drivers!(
     an_offset_the_kernel_cannot_say_is_refused,
     a_file_that_cannot_be_written_says_so,
     a_command_that_a_device_does_not_know_is_refused,
+    what_could_be_an_address_is_not_said_to_a_device,
+    memory_that_nobody_has_lent_is_neither_read_nor_written,
     many_reads_end_over_several_turns,
 );
 
@@ -278,9 +280,85 @@ fn a_command_that_a_device_does_not_know_is_refused(engine: Engine) {
             file: File::from(device),
             opcode: 0xc010_7520,
             words: [0, 0],
+            number: 0,
         },
     );
     assert_eq!(bench.ending(1).result, -fabrix_rt::errno::EOPNOTSUPP);
+}
+
+fn what_could_be_an_address_is_not_said_to_a_device(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let device = File::from(std::fs::File::open("/dev/full").expect("every Linux has it"));
+    let refused = match bench.shard.engine() {
+        Engine::IoUring => -fabrix_rt::errno::EINVAL,
+        _ => -fabrix_rt::errno::EOPNOTSUPP,
+    };
+    let numbers = [
+        (0x1_ffff, -fabrix_rt::errno::EOPNOTSUPP),
+        (0x2_0000, refused),
+    ];
+    for (number, result) in numbers {
+        let op = Op::DeviceCommand {
+            file: device.clone(),
+            opcode: 0xc010_7520,
+            words: [0, 0],
+            number,
+        };
+        bench.start(1, op);
+        assert_eq!(bench.ending(1).result, result, "{number}");
+    }
+}
+
+/// What lies at a place is put there by drivers of the kernel's: nothing, here.
+fn memory_that_nobody_has_lent_is_neither_read_nor_written(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let file = scratch();
+    file.file().set_len(4096).expect("room");
+    let memory = Registered {
+        place: 3,
+        bytes: 4096,
+    };
+    let refused = match bench.shard.engine() {
+        Engine::IoUring => -fabrix_rt::errno::EFAULT,
+        _ => -fabrix_rt::errno::EOPNOTSUPP,
+    };
+    for with_a_table in [false, true] {
+        if with_a_table {
+            let made = bench.shard.make_table(4);
+            assert_eq!(made.is_ok(), engine != Engine::Epoll, "{made:?}");
+            let again = bench.shard.make_table(4);
+            assert!(again.is_err(), "a second table");
+        }
+        let (read, written) = (file.clone(), file.clone());
+        bench.start(
+            1,
+            Op::ReadRegistered {
+                file: read,
+                memory,
+                offset: 0,
+            },
+        );
+        assert_eq!(bench.ending(1).result, refused);
+        bench.start(
+            2,
+            Op::WriteRegistered {
+                file: written,
+                memory,
+                offset: 0,
+                durable: true,
+            },
+        );
+        assert_eq!(bench.ending(2).result, refused);
+    }
+}
+
+/// A device's name lies in memory, its data does not: it is not read in place, where the whole shard waits for it.
+#[test]
+fn a_device_is_not_in_memory_because_its_name_is() {
+    let device = std::fs::File::open("/dev/full").expect("every Linux has it");
+    assert!(!fabrix_rt::is_in_memory(&device));
+    let in_memory = tempfile::tempfile_in("/dev/shm").expect("a scratch file");
+    assert!(fabrix_rt::is_in_memory(&in_memory));
 }
 
 #[test]

@@ -22,9 +22,6 @@ grows() {
     dd if="$disk" bs=1M skip=$(($1 - 1)) iflag=direct 2>/dev/null | cmp - /dev/shm/end
     contains "list" "$(fabrix list)" "$1M"
 }
-is_dead() {
-    fabrix list | grep -q dead
-}
 
 uname -r
 disk=$(fabrix attach $uri --as ublk --name grows)
@@ -33,8 +30,7 @@ ledger write "$disk" /dev/shm/ledger --seconds 20 --size 8 --seed 1 >/tmp/ledger
 writer=$!
 grows 96
 grows 160
-kill -9 "$(fabrix list -o json | sed 's/.*"pid":\([0-9]*\).*/\1/')"
-wait_for 30 is_dead
+holder_is_killed
 is "the device" "$(fabrix attach $uri --name grows)" "$disk"
 grows 200
 wait $writer || fail "the writer ended with $?: $(cat /tmp/ledger)"

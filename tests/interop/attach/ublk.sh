@@ -21,14 +21,6 @@ attach() {
 has_more_than() {
     [ "$(wc -l </dev/shm/ledger)" -gt "$1" ]
 }
-# The process of the only attachment is killed; the device stays, and who uses it waits.
-killed() {
-    kill -9 "$(fabrix list -o json | sed 's/.*"pid":\([0-9]*\).*/\1/')"
-    wait_for 30 is_dead
-}
-is_dead() {
-    fabrix list | grep -q dead
-}
 goes_on() {
     lines=$(wc -l </dev/shm/ledger)
     wait_for 60 has_more_than $((lines + 20))
@@ -91,13 +83,13 @@ wait $target || true
 both
 goes_on
 for round in 1 2; do
-    killed
+    holder_is_killed
     attach $NVME --name writers
     is "the device after kill $round" "$disk" $device
     goes_on
 done
 # Without a name it is found by its disk.
-killed
+holder_is_killed
 attach $NVME
 is "the device" "$disk" $device
 contains "list" "$(fabrix list)" writers
@@ -108,7 +100,7 @@ contains "the ledger" "$said" " 0 lost" " 0 old" "wrong: 0"
 echo "killed and taken over: $said"
 
 # Its process dies and nobody takes over: another disk does not get its place, and who waits is told when it is detached.
-killed
+holder_is_killed
 refused fabrix attach ram:16M --name writers
 contains "another disk under that name" "$refusal" $device "detach writers"
 users_hang $disk
@@ -134,7 +126,7 @@ both
 attach $NVME --as ublk --name gone
 kill -9 $target
 wait $target || true
-killed
+holder_is_killed
 users_hang $disk
 fabrix detach gone --force
 users_are_told

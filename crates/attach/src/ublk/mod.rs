@@ -17,7 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,6 +56,7 @@ pub struct UblkDisk {
     flags: u64,
     remote: Remote,
     task: TaskId,
+    uncopied: Arc<AtomicU64>,
     /// Hears that the shard has closed the character device.
     closed: Mutex<Receiver<()>>,
 }
@@ -129,7 +130,12 @@ impl UblkDisk {
         let mut control = control()?;
         let features = features(&mut control)?;
         let facts = facts(disk.geometry())?;
-        let flags = NEEDED | features & spec::F_UPDATE_SIZE;
+        let lends = if disk.takes_registered() {
+            features & spec::F_AUTO_BUF_REG
+        } else {
+            0
+        };
+        let flags = NEEDED | features & spec::F_UPDATE_SIZE | lends;
         let mut info = DeviceInfo::wanted(DEPTH, facts.transfer_bytes, flags, mark).to_bytes();
         let made = control.ask(spec::ADD_DEV, spec::ANY_DEVICE, 0, &mut info);
         made.map_err(|error| said(Path::new(spec::CONTROL_PATH), &error))?;
@@ -181,6 +187,14 @@ impl UblkDisk {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How many requests were carried out whose data nobody has copied, where the driver and the disk can do that. The
+    /// rest, if there is one, lay in memory in a way that the disk could not use.
+    #[must_use]
+    pub fn zero_copy(&self) -> Option<u64> {
+        let lends = self.flags & spec::F_AUTO_BUF_REG != 0;
+        lends.then(|| self.uncopied.load(Ordering::Relaxed))
     }
 
     /// Goes on with the same disk in another size.
@@ -271,11 +285,14 @@ fn serve(
     let device = device.map_err(|error| said(&character, &error))?;
     let (tell_closed, closed) = sync_channel(1);
     let refused = Arc::new(AtomicI32::new(0));
+    let uncopied = Arc::<AtomicU64>::default();
     let begin = Begin {
         disk: Arc::clone(disk),
         device,
         depth: info.depth,
         transfer_bytes,
+        lends: info.flags & spec::F_AUTO_BUF_REG != 0,
+        uncopied: Arc::clone(&uncopied),
         tell,
         closed: tell_closed,
         refused: Arc::clone(&refused),
@@ -301,6 +318,7 @@ fn serve(
         flags: info.flags,
         remote: remote.clone(),
         task,
+        uncopied,
         closed: Mutex::new(closed),
     })
 }

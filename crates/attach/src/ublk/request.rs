@@ -13,9 +13,11 @@ pub(super) struct Call {
     pub(super) job: Job,
     /// What is moved, and what the kernel is told was moved.
     pub(super) bytes: u32,
+    /// Whether the disk is to use the pages of the request, which lie at the place of its tag.
+    pub(super) lent: bool,
 }
 
-/// What a request means for the disk; None: nothing is to be done. An error is an errno.
+/// What a request means for the disk, as if nothing were lent; None: nothing is to be done. An error is an errno.
 pub(super) fn plan(
     descriptor: &Descriptor,
     geometry: &Geometry,
@@ -37,7 +39,11 @@ pub(super) fn plan(
     };
     if ask == Ask::Flush {
         let job = Job::new(ask, 0, 0);
-        return Ok(Some(Call { job, bytes: 0 }));
+        return Ok(Some(Call {
+            job,
+            bytes: 0,
+            lent: false,
+        }));
     }
     if geometry.read_only && ask != Ask::Read {
         return Err(errno::EROFS);
@@ -57,5 +63,9 @@ pub(super) fn plan(
     let job = Job::new(ask, offset / block, bytes / block);
     let moved = if moves { bytes } else { 0 };
     let bytes = u32::try_from(moved).map_err(|_| errno::EINVAL)?;
-    Ok(Some(Call { job, bytes }))
+    Ok(Some(Call {
+        job,
+        bytes,
+        lent: false,
+    }))
 }

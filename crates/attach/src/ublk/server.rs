@@ -1,38 +1,31 @@
-//! What the kernel asks of the device, and how its requests reach the disk.
+//! What the kernel asks of the device, and what it is answered.
 //!
 //! For each tag one command lies with the driver; when it ends there is a request, whose description is read from
-//! shared pages. A write's data is copied from the character device before the disk sees it, a read's data to it before
-//! the answer: copies of memory by the kernel, nothing that waits. Answers leave together at the end of the turn, each
-//! with the tag's next command.
+//! shared pages. Answers leave together at the end of the turn, each with the tag's next command. What lies between,
+//! the disk and the data, is `disk`.
+
+mod disk;
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
-use fabrix_block::{Device, Operation, Payload, Request, Status, Submit};
+use fabrix_block::Device;
 use fabrix_proto::ublk::queue::{Came, Command, Queue};
 use fabrix_proto::ublk::spec::{self, Descriptor};
 use fabrix_rt::device::{DevicePages, page_bytes};
-use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
+use fabrix_rt::{Buf, Completion, File, Gather, Op, Shard, Task, TaskId, Token, errno};
 
 use super::request::{Call, plan};
-use crate::job::errno_of;
 use crate::lane::Lane;
 use crate::{BeginError, Tell, Told};
 
 /// Slots: the commands of the tags, the endings of the disk for them, and the timer.
 const DISK_SLOTS: u32 = 1 << 16;
 const RETRY: u32 = u32::MAX;
-
-/// Pieces of one request that a disk answers at once before others have their turn.
-const PIECES_AT_ONCE: usize = 32;
-/// How soon a busy disk is asked again, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// What is told to a server.
 pub(super) enum Order {
@@ -47,6 +40,10 @@ pub(super) struct Begin {
     pub(super) device: std::fs::File,
     pub(super) depth: u16,
     pub(super) transfer_bytes: u32,
+    /// Whether the driver lends the pages of requests to the shard's ring.
+    pub(super) lends: bool,
+    /// How many requests were answered whose data nobody has copied.
+    pub(super) uncopied: Arc<AtomicU64>,
     pub(super) tell: Tell,
     /// Hears that the character device was closed.
     pub(super) closed: SyncSender<()>,
@@ -76,6 +73,8 @@ pub(super) struct Server {
     queue: Queue,
     lane: Lane,
     transfer_bytes: u32,
+    lends: bool,
+    uncopied: Arc<AtomicU64>,
     tell: Tell,
     closed: SyncSender<()>,
     refused: Arc<AtomicI32>,
@@ -95,6 +94,10 @@ impl Server {
         let pages = DevicePages::map(&begin.device, offset, bytes)
             .map_err(|error| BeginError(format!("the driver's requests: {error}")))?;
         let lane = Lane::open(shard, begin.disk).map_err(|error| BeginError(error.to_string()))?;
+        if begin.lends {
+            // Where no table is to be had, every request comes without its pages lent, and is copied.
+            let _no_table = shard.make_table(begin.depth);
+        }
         let task = shard.reserve();
         let mut server = Self {
             task,
@@ -102,9 +105,11 @@ impl Server {
                 file: File::from(begin.device),
                 pages,
             }),
-            queue: Queue::new(begin.depth),
+            queue: Queue::new(begin.depth, begin.lends),
             lane,
             transfer_bytes: begin.transfer_bytes,
+            lends: begin.lends,
+            uncopied: begin.uncopied,
             tell: begin.tell,
             closed: begin.closed,
             refused: begin.refused,
@@ -131,6 +136,7 @@ impl Server {
             file: open.file.clone(),
             opcode: command.opcode,
             words: command.words,
+            number: command.place,
         };
         shard.start(self.token(u32::from(tag)), op);
     }
@@ -158,107 +164,14 @@ impl Server {
         }
         let planned = plan(&descriptor, &self.lane.geometry(), self.transfer_bytes);
         match planned {
-            Ok(Some(call)) => match self.data(shard, tag, &call) {
-                Ok(data) => self.run(shard, tag, call, data),
-                Err(errno) => self.answer(shard, tag, -errno),
-            },
+            Ok(Some(mut call)) => {
+                let moves = call.bytes > 0;
+                call.lent =
+                    self.lends && moves && descriptor.is_lent() && self.lane.takes_registered();
+                self.begin(shard, tag, call);
+            }
             Ok(None) => self.answer(shard, tag, 0),
             Err(errno) => self.answer(shard, tag, -errno),
-        }
-    }
-
-    /// A write's data, from the kernel.
-    fn data(&self, shard: &mut Shard, tag: u16, call: &Call) -> Result<Option<Buf>, i32> {
-        if !call.job.writes() {
-            return Ok(None);
-        }
-        let open = self.open.as_ref().ok_or(errno::EIO)?;
-        let mut buf = shard.take_buf(call.bytes as usize).ok_or(errno::ENOMEM)?;
-        let read = open
-            .file
-            .file()
-            .read_exact_at(buf.bytes_mut(), spec::data_position(tag));
-        read.map_err(|_| errno::EIO)?;
-        Ok(Some(buf))
-    }
-
-    /// Goes on with a call until the disk takes its time, or it has ended.
-    fn run(&mut self, shard: &mut Shard, tag: u16, mut call: Call, mut data: Option<Buf>) {
-        if !call.job.fits(&self.lane.geometry()) {
-            return self.finish(shard, tag, &call, Status::OutOfRange, Loan::None);
-        }
-        for _ in 0..PIECES_AT_ONCE {
-            let (operation, lba, blocks) = call.job.next();
-            let payload = match data.take() {
-                Some(buf) => Payload::Owned(buf),
-                None if operation == Operation::Read => Payload::Lend,
-                None => Payload::None,
-            };
-            let request = Request {
-                operation,
-                lba,
-                blocks,
-                payload,
-                token: self.token(DISK_SLOTS + u32::from(tag)),
-            };
-            let (status, loan) = match self.lane.submit(shard, request) {
-                Submit::Done(status, loan) => (status, loan),
-                Submit::Pending => {
-                    self.at_disk += 1;
-                    self.work[usize::from(tag)] = Work::AtDisk(call);
-                    return;
-                }
-                Submit::Busy(request) => {
-                    let kept = match request.payload {
-                        Payload::Owned(buf) => Some(buf),
-                        _ => None,
-                    };
-                    return self.stall(shard, tag, call, kept);
-                }
-            };
-            if let Some(status) = call.job.ended(status) {
-                return self.finish(shard, tag, &call, status, loan);
-            }
-        }
-        self.stall(shard, tag, call, None);
-    }
-
-    fn stall(&mut self, shard: &mut Shard, tag: u16, call: Call, kept: Option<Buf>) {
-        self.stalled += 1;
-        self.work[usize::from(tag)] = Work::Stalled(call, kept);
-        if !self.retrying {
-            self.retrying = true;
-            let at = shard.now() + RETRY_AFTER;
-            shard.set_timer(self.token(RETRY), at);
-        }
-    }
-
-    /// Answers a call, with a read's data.
-    fn finish(&mut self, shard: &mut Shard, tag: u16, call: &Call, status: Status, loan: Loan) {
-        let result = match errno_of(status) {
-            Some(errno) => -errno,
-            None if call.job.reads() => self.give(tag, call.bytes, loan),
-            None => call.bytes.cast_signed(),
-        };
-        self.answer(shard, tag, result);
-    }
-
-    /// Gives the kernel what was read. What it is told: all the bytes, or an error.
-    fn give(&mut self, tag: u16, bytes: u32, loan: Loan) -> i32 {
-        let Some(open) = &self.open else {
-            return -errno::EIO;
-        };
-        let length = bytes as usize;
-        match loan {
-            Loan::Lent(lent) if lent.len() >= length => self.copy.push_lent(lent.slice(0, length)),
-            Loan::Buf(buf) if buf.len() >= length => self.copy.push_buf(buf, 0, length),
-            _ => return -errno::EIO,
-        }
-        let given = open.file.give_at(&mut self.copy, spec::data_position(tag));
-        self.copy.clear();
-        match given {
-            Ok(given) if given == length => bytes.cast_signed(),
-            _ => -errno::EIO,
         }
     }
 
@@ -267,44 +180,9 @@ impl Server {
         self.say(shard, tag, next);
     }
 
-    fn disk_answered(&mut self, shard: &mut Shard, tag: u16, completion: Completion) {
-        let work = std::mem::take(&mut self.work[usize::from(tag)]);
-        let Work::AtDisk(mut call) = work else {
-            return debug_assert!(false, "an ending for a tag that asked for none");
-        };
-        self.at_disk -= 1;
-        // Answered before its time, the ending is for nobody.
-        if !self.failing {
-            match call.job.ended(Status::from_result(completion.result)) {
-                Some(status) => self.finish(shard, tag, &call, status, completion.loan),
-                None => self.run(shard, tag, call, None),
-            }
-        }
-        self.close_or_leave(shard);
-    }
-
-    /// Asks the disk again for all that it was too busy for.
-    fn retry(&mut self, shard: &mut Shard) {
-        for tag in 0..self.queue.depth() {
-            if self.stalled == 0 {
-                break;
-            }
-            let work = &mut self.work[usize::from(tag)];
-            if !matches!(work, Work::Stalled(..)) {
-                continue;
-            }
-            if let Work::Stalled(call, kept) = std::mem::take(work) {
-                self.stalled -= 1;
-                let before = self.stalled;
-                self.run(shard, tag, call, kept);
-                if self.stalled > before {
-                    break; // it is still busy
-                }
-            }
-        }
-    }
-
-    /// Everything in progress is answered now, with an error, and so is all that comes.
+    /// Everything in progress is answered now, with an error, and so is all that comes. Only what the disk has pages of
+    /// is answered when it has let go of them: the kernel waits for that in any case, and until then the tag's place
+    /// must not be the next request's.
     fn fail(&mut self, shard: &mut Shard) {
         self.failing = true;
         for tag in 0..self.queue.depth() {
@@ -313,7 +191,8 @@ impl Server {
                 *work = Work::Nothing;
                 self.stalled -= 1;
             }
-            if self.queue.is_asked(tag) {
+            let has_pages = matches!(work, Work::AtDisk(call) if call.lent);
+            if self.queue.is_asked(tag) && !has_pages {
                 self.answer(shard, tag, -errno::EIO);
             }
         }

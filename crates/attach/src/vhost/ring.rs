@@ -7,7 +7,6 @@ mod call;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use fabrix_block::Status;
 use fabrix_proto::virtio::Broken;
@@ -18,6 +17,7 @@ use fabrix_rt::{Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token, err
 use super::hub::Common;
 use super::inflight::Tracked;
 use super::memory::GuestMemory;
+use crate::job::RETRY_AFTER;
 use call::{Call, Slot};
 
 const KICK: u32 = 0;
@@ -29,8 +29,6 @@ const DISK_SLOTS: u32 = 16;
 const SLOTS: u16 = 128;
 /// Requests taken at once: then others have their turn.
 const REQUESTS_AT_ONCE: usize = 64;
-/// How soon a busy disk is asked again, when no ending of our own will wake us.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
 /// What a counter is read as.
 const COUNT_BYTES: usize = 8;
 

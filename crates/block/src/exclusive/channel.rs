@@ -150,7 +150,8 @@ impl ExclusiveTask {
     /// Makes a request outlive its `submit`: bytes that were only lent are copied.
     fn keep<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Result<Parked, Submit<'a>> {
         let (buf, callers_buf) = match request.payload {
-            Payload::None | Payload::Lend => (None, false),
+            // Registered memory was refused: nobody here says that it is taken.
+            Payload::None | Payload::Lend | Payload::Registered(_) => (None, false),
             Payload::Owned(buf) => (Some(buf), true),
             Payload::Borrowed(bytes) => match shard.take_buf(bytes.len()) {
                 Some(mut buf) => {

@@ -10,10 +10,12 @@ use std::any::Any;
 use std::fs;
 use std::sync::Arc;
 
-use fabrix_rt::{Allocate, Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token};
+use fabrix_rt::{
+    Allocate, Buf, Completion, File, Loan, Op, Registered, Shard, Task, TaskId, Token,
+};
 
 use super::State;
-use super::outcome::Kind;
+use super::outcome::{Kind, Outcome, judge};
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
 use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
@@ -71,6 +73,8 @@ struct Job {
 enum Step {
     Read,
     Write,
+    ReadRegistered(Registered),
+    WriteRegistered(Registered),
     Allocate(Allocate),
     WriteZeroes,
     Sync,
@@ -79,10 +83,26 @@ enum Step {
 impl Step {
     fn kind(self) -> Kind {
         match self {
-            Self::Read => Kind::Read,
-            Self::Write | Self::WriteZeroes => Kind::Write,
+            Self::Read | Self::ReadRegistered(_) => Kind::Read,
+            Self::Write | Self::WriteRegistered(_) | Self::WriteZeroes => Kind::Write,
             Self::Allocate(_) => Kind::Allocate,
             Self::Sync => Kind::Sync,
+        }
+    }
+
+    /// What the kernel's answer means. What it could not do, or not all of, with registered memory is asked for again
+    /// with a buffer, by whoever has asked.
+    fn judge(self, result: i32, wanted: u64, block_bytes: u32) -> Outcome {
+        let outcome = judge(self.kind(), result, wanted, block_bytes);
+        let in_part = match outcome {
+            Outcome::Progress(bytes) => bytes < wanted,
+            outcome => outcome == Outcome::Failed(Status::Internal),
+        };
+        match self {
+            Self::ReadRegistered(_) | Self::WriteRegistered(_) if in_part => {
+                Outcome::Failed(Status::Unsupported)
+            }
+            _ => outcome,
         }
     }
 }
@@ -102,7 +122,7 @@ impl FileTask {
     }
 
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if let Some(status) = request.refusal(&self.geometry) {
+        if let Some(status) = request.refusal_by_taker(&self.geometry) {
             return request.done(status);
         }
         if request.operation.promises_durability() && self.state.is_degraded() {
@@ -141,6 +161,10 @@ impl FileTask {
                 job.callers_buf = true;
                 buf
             }
+            Payload::Registered(memory) => {
+                job.step = Step::ReadRegistered(memory);
+                return self.begin(shard, job, None);
+            }
             _ => match shard.take_buf(length(job.bytes)) {
                 Some(buf) => buf,
                 None => return self.later(request),
@@ -163,6 +187,10 @@ impl FileTask {
                 }
                 None => return self.later(request),
             },
+            Payload::Registered(memory) => {
+                job.step = Step::WriteRegistered(memory);
+                return self.begin(shard, job, None);
+            }
             Payload::None | Payload::Lend => return request.done(Status::Internal),
         };
         self.begin(shard, job, Some(buf))
@@ -245,6 +273,17 @@ impl FileTask {
         let (start, bytes, durable) = (length(done), length(left), job.durable);
         let op = match (job.step, buf) {
             (Step::Sync, _) => Op::Sync { file },
+            (Step::ReadRegistered(memory), _) => Op::ReadRegistered {
+                file,
+                memory,
+                offset,
+            },
+            (Step::WriteRegistered(memory), _) => Op::WriteRegistered {
+                file,
+                memory,
+                offset,
+                durable,
+            },
             (Step::Allocate(how), _) => Op::Allocate {
                 file,
                 how,

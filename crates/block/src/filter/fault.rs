@@ -82,6 +82,10 @@ impl Device for Fault {
         self.inner.compares_and_writes()
     }
 
+    fn takes_registered(&self) -> bool {
+        self.inner.takes_registered()
+    }
+
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         Ok(Arc::new(Self {
             inner: self.inner.remeasure(bytes)?,

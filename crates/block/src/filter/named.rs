@@ -45,6 +45,10 @@ impl Device for Named {
         self.inner.compares_and_writes()
     }
 
+    fn takes_registered(&self) -> bool {
+        self.inner.takes_registered()
+    }
+
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let inner = self.inner.remeasure(bytes)?;
         Ok(Self::new(inner, self.identity.clone()))

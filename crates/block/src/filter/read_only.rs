@@ -53,6 +53,10 @@ impl Device for ReadOnly {
         self.inner.compares_and_writes()
     }
 
+    fn takes_registered(&self) -> bool {
+        self.inner.takes_registered()
+    }
+
     /// Giving a disk a size changes it, which is what this filter is there to refuse.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         if bytes.is_some() {

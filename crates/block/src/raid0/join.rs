@@ -125,7 +125,8 @@ impl JoinTask {
         };
         let mut source = None;
         match request.payload {
-            Payload::None => {}
+            // Registered memory was refused: it cannot be cut.
+            Payload::None | Payload::Registered(_) => {}
             Payload::Borrowed(bytes) => source = Some(bytes),
             Payload::Owned(buf) => {
                 join.callers_buf = true;

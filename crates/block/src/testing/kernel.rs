@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use fabrix_rt::driver::{Driver, Ending, Submission, Until};
-use fabrix_rt::{Completion, Nanos, Op, Shard, TaskId};
+use fabrix_rt::{Completion, Nanos, Op, Registered, Shard, TaskId};
 
 use super::{FrontEnd, config};
 
@@ -19,6 +19,15 @@ pub(crate) enum Asked {
     },
     Write {
         source: Vec<u8>,
+        offset: u64,
+        durable: bool,
+    },
+    ReadRegistered {
+        memory: Registered,
+        offset: u64,
+    },
+    WriteRegistered {
+        memory: Registered,
         offset: u64,
         durable: bool,
     },
@@ -126,6 +135,26 @@ fn asked(op: &Op) -> (Asked, i32) {
                 full(*bytes),
             )
         }
+        Op::ReadRegistered { memory, offset, .. } => (
+            Asked::ReadRegistered {
+                memory: *memory,
+                offset: *offset,
+            },
+            full(memory.bytes as usize),
+        ),
+        Op::WriteRegistered {
+            memory,
+            offset,
+            durable,
+            ..
+        } => (
+            Asked::WriteRegistered {
+                memory: *memory,
+                offset: *offset,
+                durable: *durable,
+            },
+            full(memory.bytes as usize),
+        ),
         Op::Sync { .. } => (Asked::Sync, 0),
         Op::Allocate {
             how, offset, bytes, ..

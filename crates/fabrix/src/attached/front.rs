@@ -117,6 +117,14 @@ impl Front {
         }
     }
 
+    /// How many requests were carried out without a copy of their data, where that can be.
+    pub(crate) fn zero_copy(&self) -> Option<u64> {
+        match self {
+            Self::Ublk(device) => device.zero_copy(),
+            _ => None,
+        }
+    }
+
     /// Goes on with the same disk in another size.
     pub(crate) fn resized(&self, disk: &Arc<dyn Device>) -> Result<(), Failure> {
         match self {

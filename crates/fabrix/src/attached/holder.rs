@@ -291,6 +291,7 @@ impl Held {
         all["paths"] = self.paths.json();
         all["reconnects"] = json!(self.paths.reconnects());
         all["volatile"] = json!(volatile);
+        all["zero_copy"] = json!(self.front.zero_copy());
         for (name, counts) in counters::summary(&self.counted) {
             all[name] = counts;
         }

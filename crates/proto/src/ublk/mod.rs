@@ -5,8 +5,9 @@
 //! the machine's own order, for both ends are this machine. The driver is trusted to be the driver, and still nothing
 //! that it says can do more than be refused.
 //!
-//! Data goes by reads and writes of the character device at [`spec::data_position`] (`UBLK_F_USER_COPY`), so no
-//! command carries an address.
+//! Data goes by reads and writes of the character device at [`spec::data_position`] (`UBLK_F_USER_COPY`), or stays
+//! where it is, named by a place in the table of the server's ring (`UBLK_F_AUTO_BUF_REG`); so no command carries an
+//! address.
 //! Source: include/uapi/linux/ublk_cmd.h and Documentation/block/ublk.rst of the Linux kernel.
 
 pub mod queue;

@@ -12,6 +12,8 @@ use super::spec;
 #[derive(Debug)]
 pub struct Queue {
     turns: Vec<Turn>,
+    /// Whether requests are wanted with their pages at a place, each tag's at that of its number.
+    places: bool,
     /// Tags that the driver has not given back for good.
     left: u16,
 }
@@ -29,14 +31,16 @@ enum Turn {
     Over,
 }
 
-/// What goes to the character device: the number of the command and the eight bytes of it that are used. The other
-/// eight would be an address.
+/// What goes to the character device: the number of the command, the eight bytes of it that are used (the other eight
+/// would be an address), and what stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// `FETCH_REQ` or `COMMIT_AND_FETCH_REQ`.
     pub opcode: u32,
     /// Queue and tag; result.
     pub words: [u32; 2],
+    /// [`spec::place`], or nothing.
+    pub place: u32,
 }
 
 /// What it means that a command has ended.
@@ -51,10 +55,12 @@ pub enum Came {
 }
 
 impl Queue {
-    /// A queue of so many tags, none begun.
+    /// A queue of so many tags, none begun. With `places` ([`spec::F_AUTO_BUF_REG`]) the pages of each tag's requests
+    /// are wanted at the place of its number.
     #[must_use]
-    pub fn new(depth: u16) -> Self {
+    pub fn new(depth: u16, places: bool) -> Self {
         Self {
+            places,
             turns: (0..depth).map(|_| Turn::New).collect(),
             left: depth,
         }
@@ -69,7 +75,7 @@ impl Queue {
     /// The first command of a tag. None: it was begun before, or there is no such tag.
     pub fn begin(&mut self, tag: u16) -> Option<Command> {
         self.pass(tag, Turn::New, Turn::Driver)?;
-        Some(command(spec::FETCH_REQ, tag, 0))
+        Some(self.command(spec::FETCH_REQ, tag, 0))
     }
 
     /// The command of a tag has ended with `result`.
@@ -92,7 +98,7 @@ impl Queue {
     /// Answers the request of a tag: bytes moved, or a negative errno. None: there is none to answer.
     pub fn answer(&mut self, tag: u16, result: i32) -> Option<Command> {
         self.pass(tag, Turn::Server, Turn::Driver)?;
-        Some(command(spec::COMMIT_AND_FETCH_REQ, tag, result))
+        Some(self.command(spec::COMMIT_AND_FETCH_REQ, tag, result))
     }
 
     /// Whether the tag has a request to answer.
@@ -115,15 +121,16 @@ impl Queue {
         *turn = to;
         Some(())
     }
-}
 
-/// The queue is the first: its number is zero.
-fn command(opcode: u32, tag: u16, result: i32) -> Command {
-    let place = [0u16.to_ne_bytes(), tag.to_ne_bytes()];
-    let place = u32::from_ne_bytes([place[0][0], place[0][1], place[1][0], place[1][1]]);
-    Command {
-        opcode,
-        words: [place, result.cast_unsigned()],
+    /// The queue is the first: its number is zero.
+    fn command(&self, opcode: u32, tag: u16, result: i32) -> Command {
+        let queue = [0u16.to_ne_bytes(), tag.to_ne_bytes()];
+        let queue = u32::from_ne_bytes([queue[0][0], queue[0][1], queue[1][0], queue[1][1]]);
+        Command {
+            opcode,
+            words: [queue, result.cast_unsigned()],
+            place: if self.places { spec::place(tag) } else { 0 },
+        }
     }
 }
 
@@ -182,7 +189,7 @@ mod tests {
     }
 
     fn begun(depth: u16) -> (Queue, Driver) {
-        let (mut queue, mut driver) = (Queue::new(depth), Driver::new(depth));
+        let (mut queue, mut driver) = (Queue::new(depth, false), Driver::new(depth));
         for tag in 0..depth {
             driver.take(queue.begin(tag).expect("new")).expect("free");
         }
@@ -205,6 +212,16 @@ mod tests {
         }
         assert_eq!(driver.answers.len(), 12);
         assert_eq!(driver.answers[11], (2, 4099));
+    }
+
+    #[test]
+    fn every_command_names_the_place_of_its_tag_where_pages_are_wanted() {
+        let mut queue = Queue::new(3, true);
+        assert_eq!(queue.begin(2).map(|first| first.place), Some(0x1_0002));
+        queue.came(2, 0);
+        assert_eq!(queue.answer(2, 0).map(|next| next.place), Some(0x1_0002));
+        let mut queue = Queue::new(3, false);
+        assert_eq!(queue.begin(2).map(|first| first.place), Some(0));
     }
 
     #[test]
@@ -253,7 +270,7 @@ mod tests {
 
     #[test]
     fn an_ending_that_nobody_began_changes_nothing() {
-        let mut queue = Queue::new(2);
+        let mut queue = Queue::new(2, false);
         assert_eq!(queue.came(0, 0), Came::Refused(0));
         assert_eq!(queue.came(9, 0), Came::Refused(0));
         assert!(queue.begin(0).is_some() && !queue.is_over());

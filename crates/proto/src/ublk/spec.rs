@@ -64,6 +64,9 @@ pub const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 pub const F_USER_COPY: u64 = 1 << 7;
 /// The size may change.
 pub const F_UPDATE_SIZE: u64 = 1 << 10;
+/// The pages of a request are put into the buffer table of the server's ring before it hears of the request, and taken
+/// out with its answer: see [`place`]. Linux 6.16.
+pub const F_AUTO_BUF_REG: u64 = 1 << 11;
 
 /// Nobody serves it and nobody can use it.
 pub const STATE_DEAD: u16 = 0;
@@ -280,6 +283,15 @@ pub struct Descriptor {
 }
 const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
+/// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the table the pages of
+/// the tag's next request are for. A request whose pages cannot be put there comes all the same, and says so
+/// ([`Descriptor::is_lent`]).
+#[must_use]
+pub const fn place(number: u16) -> u32 {
+    AUTO_BUF_REG_FALLBACK << 16 | number as u32
+}
+const AUTO_BUF_REG_FALLBACK: u32 = 1 << 0;
+
 /// Bytes of the description of a tag's request.
 pub const DESCRIPTOR_BYTES: usize = 24;
 
@@ -290,6 +302,8 @@ const OP_DISCARD: u32 = 3;
 const OP_WRITE_ZEROES: u32 = 5;
 const FLAG_FUA: u32 = 1 << 13;
 const FLAG_NO_UNMAP: u32 = 1 << 15;
+/// The pages are not in the table.
+const FLAG_NEED_REG_BUF: u32 = 1 << 17;
 
 /// What the driver asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,6 +354,12 @@ impl Descriptor {
             },
             _ => Asked::Unknown,
         }
+    }
+
+    /// Whether the pages of a read or a write lie in the table where its tag's command has wanted them, if it has.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.operation & FLAG_NEED_REG_BUF == 0
     }
 
     /// The first byte of the range and how many there are. None: no disk has such a range.
@@ -491,6 +511,21 @@ mod tests {
             }
         ));
         assert_eq!(zeroes(10), Asked::Unknown);
+    }
+
+    /// As the kernel's `ublk_sqe_addr_to_auto_buf_reg` takes it apart: the number, then the flags, then zeroes.
+    #[test]
+    fn a_place_says_its_number_and_that_a_request_without_it_is_wanted_too() {
+        assert_eq!(place(0).to_le_bytes(), [0, 0, 1, 0]);
+        assert_eq!(place(0x0102).to_le_bytes(), [2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_request_whose_pages_are_not_lent_says_so_and_is_the_same_request() {
+        assert!(descriptor(1 | 1 << 13, 8, 0).is_lent());
+        let not_lent = descriptor(1 | 1 << 13 | 1 << 17, 8, 0);
+        assert!(!not_lent.is_lent());
+        assert_eq!(not_lent.asked(), Asked::Write { durable: true });
     }
 
     #[test]

@@ -230,6 +230,8 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
         }
         Op::Read { .. }
         | Op::Write { .. }
+        | Op::ReadRegistered { .. }
+        | Op::WriteRegistered { .. }
         | Op::Sync { .. }
         | Op::Allocate { .. }
         | Op::GiveMessage { .. }
@@ -245,6 +247,8 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         }
         Op::Read { file, .. }
         | Op::Write { file, .. }
+        | Op::ReadRegistered { file, .. }
+        | Op::WriteRegistered { file, .. }
         | Op::Sync { file }
         | Op::Allocate { file, .. }
         | Op::TakeMessage { file, .. }

@@ -15,6 +15,8 @@ mod warm;
 pub(crate) use epoll::EpollDriver;
 pub(crate) use uring::UringDriver;
 
+use std::io;
+
 use crate::{Completion, Nanos, Op, TaskId, Token};
 
 /// An operation to begin.
@@ -44,6 +46,14 @@ pub trait Driver {
         endings: &mut Vec<Ending>,
         until: Until,
     ) -> Nanos;
+
+    /// Makes room for so many registered buffers, once; they are put there by drivers of the kernel's.
+    ///
+    /// Errors: `Unsupported`: this one has no such table; what the kernel says.
+    fn make_table(&mut self, places: u16) -> io::Result<()> {
+        let _ = places;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// A task is gone: cancels what of it waits for a peer. Their endings, if any, go to nobody.
     fn forget(&mut self, task: TaskId);

@@ -81,6 +81,10 @@ impl Driver for UringDriver {
         self.wait(endings, until, window)
     }
 
+    fn make_table(&mut self, places: u16) -> io::Result<()> {
+        self.ring.make_table(places)
+    }
+
     fn forget(&mut self, task: TaskId) {
         self.again
             .retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
@@ -251,7 +255,7 @@ impl UringDriver {
                 accepted,
             } = reaped
             {
-                if matches!(op, Op::Read { .. } | Op::Write { .. }) {
+                if op.is_of_a_file() {
                     room -= 1;
                 }
                 match settle(op, result, accepted) {

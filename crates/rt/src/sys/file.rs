@@ -39,7 +39,8 @@ pub(crate) fn allocate(
     Ok(())
 }
 
-/// Whether the file system of a file keeps its files in memory. One that does not say is taken for another.
+/// Whether the file system of a file keeps its files in memory. One that does not say is taken for another; that of a
+/// device is the one that has its name, and /dev lies in memory.
 pub(crate) fn is_in_memory(file: BorrowedFd<'_>) -> bool {
     // SAFETY: a statfs is plain numbers; zero is valid for all of them.
     // WHY UNSAFE: it has private padding, so it cannot be written as a literal.

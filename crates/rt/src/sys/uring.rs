@@ -166,6 +166,13 @@ impl Ring {
         self.cancel_where(waits)
     }
 
+    /// Makes an empty table of registered buffers. It is filled by drivers of the kernel's alone, with memory that is
+    /// theirs: nothing here ever puts an address of ours into it.
+    pub(crate) fn make_table(&mut self, places: u16) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        submitter.register_buffers_sparse(places.into())
+    }
+
     /// Submits what is queued and runs what the kernel has deferred, without waiting.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.ring.submit()?;
@@ -237,7 +244,8 @@ impl Ring {
     fn push_entry(&mut self, entry: &squeue::Entry) {
         // SAFETY: what the entry points to is owned by the table until its completion was reaped:
         // buffers and lists by their Op, socket addresses and the wake-up's count in boxes beside
-        // it, descriptors by handles that keep them open. `describe` has checked every range.
+        // it, descriptors by handles that keep them open. `describe` has checked every range. Registered memory is
+        // the kernel's own, and named by a number: it has no address (see `make_table`).
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the caller has seen room");
@@ -361,6 +369,28 @@ fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, 
                 .rw_flags(if *durable { libc::RWF_DSYNC } else { 0 })
                 .build()
         }
+        Op::ReadRegistered {
+            file,
+            memory,
+            offset,
+        } => {
+            let (file, from_its_start) = (types::Fd(file.as_raw_fd()), ptr::null_mut());
+            opcode::ReadFixed::new(file, from_its_start, memory.bytes, memory.place)
+                .offset(in_range(*offset)?)
+                .build()
+        }
+        Op::WriteRegistered {
+            file,
+            memory,
+            offset,
+            durable,
+        } => {
+            let (file, from_its_start) = (types::Fd(file.as_raw_fd()), ptr::null());
+            opcode::WriteFixed::new(file, from_its_start, memory.bytes, memory.place)
+                .offset(in_range(*offset)?)
+                .rw_flags(if *durable { libc::RWF_DSYNC } else { 0 })
+                .build()
+        }
         Op::Sync { file } => opcode::Fsync::new(types::Fd(file.as_raw_fd()))
             .flags(types::FsyncFlags::DATASYNC)
             .build(),
@@ -387,13 +417,15 @@ fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, 
             opcode::Writev::new(types::Fd(file.as_raw_fd()), parts, count).build()
         }
         // The area of a command may hold an address for the driver to write to: in ublk's it lies in the second half,
-        // and other drivers take nothing so short.
+        // and other drivers take nothing so short. Beside the area there is room for another one.
         Op::DeviceCommand {
             file,
             opcode,
             words,
+            number,
         } => opcode::UringCmd16::new(types::Fd(file.as_raw_fd()), *opcode)
             .cmd(area(*words))
+            .addr(Some(no_address(*number)?))
             .build(),
     };
     Ok(entry)
@@ -405,6 +437,15 @@ fn area(words: [u32; 2]) -> [u8; 16] {
     area[..4].copy_from_slice(&words[0].to_ne_bytes());
     area[4..8].copy_from_slice(&words[1].to_ne_bytes());
     area
+}
+
+/// A number that a driver cannot take for the address of anything of ours.
+fn no_address(number: u32) -> Result<u64, i32> {
+    if number < NUMBERS_END {
+        Ok(number.into())
+    } else {
+        Err(-libc::EINVAL)
+    }
 }
 
 /// The socket that an accept's result names.
@@ -441,6 +482,8 @@ fn index_of(name: u64) -> u32 {
 /// No operation's name: generations stay below this.
 const CANCEL: u64 = u64::MAX;
 const GENERATION_MAX: u32 = u32::MAX >> 1;
+/// Processes have no memory below: programs are loaded far above, and what the kernel chooses lies above those.
+const NUMBERS_END: u32 = 128 << 10;
 /// Every operation may complete before we look, and sends complete as they are submitted.
 const COMPLETIONS_PER_ENTRY: u32 = 8;
 /// How long a dropped ring waits for its operations; sockets end at once, disks within their own

@@ -77,7 +77,7 @@ pub(crate) fn submit(
                 Some(buf) => Taken::Busy(Some(buf)),
                 None => Taken::Refused(Status::NAMESPACE_NOT_READY),
             },
-            Payload::None | Payload::Lend => Taken::Busy(None),
+            Payload::None | Payload::Lend | Payload::Registered(_) => Taken::Busy(None),
         },
     }
 }

@@ -201,7 +201,7 @@ fn keep(
             Ok(Some(buf))
         }
         Payload::Owned(buf) => Ok(Some(buf)),
-        Payload::None | Payload::Lend => Ok(None),
+        Payload::None | Payload::Lend | Payload::Registered(_) => Ok(None),
     }
 }
 

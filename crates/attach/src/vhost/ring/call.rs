@@ -9,10 +9,7 @@ use fabrix_rt::{Buf, Loan, Shard};
 use super::super::memory::GuestMemory;
 use super::super::request::{Plan, plan};
 use super::{DISK_SLOTS, Ring};
-use crate::job::{Ask, Job};
-
-/// Pieces of one request that a disk answers at once before others have their turn.
-const PIECES_AT_ONCE: usize = 32;
+use crate::job::{Ask, Job, PIECES_AT_ONCE};
 
 /// One request in progress; its chain's memory is used again.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use fabrix_rt::{Buf, Completion, Loan, Shard};
 
 use super::{FileTask, Step};
 use crate::Status;
-use crate::file::outcome::{Outcome, judge};
+use crate::file::outcome::Outcome;
 
 impl FileTask {
     pub(super) fn ended(&mut self, shard: &mut Shard, slot: u32, result: i32, buf: Option<Buf>) {
@@ -14,7 +14,7 @@ impl FileTask {
             return;
         };
         let wanted = job.bytes - job.done;
-        match judge(job.step.kind(), result, wanted, self.geometry.block_bytes) {
+        match job.step.judge(result, wanted, self.geometry.block_bytes) {
             Outcome::Progress(bytes) => {
                 job.done += bytes;
                 job.agains = 0;
@@ -72,11 +72,11 @@ impl FileTask {
         let lost = match job.step {
             Step::Sync => true,
             // The error may be that of an earlier write, which no flush will report a second time.
-            Step::Write | Step::WriteZeroes => {
+            Step::Write | Step::WriteRegistered(_) | Step::WriteZeroes => {
                 let late = self.state.through_page_cache && status == Status::NoSpace;
                 job.durable && (late || status == Status::MediaWrite)
             }
-            Step::Read | Step::Allocate(_) => false,
+            Step::Read | Step::ReadRegistered(_) | Step::Allocate(_) => false,
         };
         if lost {
             self.state.degrade();

@@ -78,6 +78,7 @@ pub struct Shard {
     id: usize,
     engine: Engine,
     refused: Option<Refused>,
+    exchanges: bool,
     stopping: bool,
 }
 
@@ -91,6 +92,7 @@ impl Shard {
         let mut shard = Self::build(&config, driver, mailbox)?;
         shard.engine = engine;
         shard.refused = refused;
+        shard.exchanges &= engine == Engine::IoUring;
         Ok(shard)
     }
 
@@ -122,6 +124,7 @@ impl Shard {
             id: config.id,
             engine: Engine::Auto,
             refused: None,
+            exchanges: config.exchanges,
             stopping: false,
         })
     }
@@ -139,6 +142,11 @@ impl Shard {
     /// Why it is not io_uring although that was wanted.
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
+    }
+
+    /// Whether [`Op::Exchange`] can be carried out here.
+    pub fn takes_exchanges(&self) -> bool {
+        self.exchanges
     }
 
     /// The time at which this turn began.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fabrix_attach::Tell;
-use fabrix_attach::fuse::{FuseFile, KernelRing, RING_SWITCH};
+use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_block::Device;
 use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
 use fabrix_rt::mounts::{self, Unmount};

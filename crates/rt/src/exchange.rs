@@ -109,14 +109,18 @@ impl Exchange {
         }
     }
 
-    /// The number of the next command, what it says, and the list of buffers that goes with it. None: it is not the
-    /// kernel's.
-    pub(crate) fn command(&self) -> Option<(u32, [u8; AREA_BYTES], Option<&[libc::iovec; 2]>)> {
+    /// The number of the next command, and what it says. None: it is not the kernel's.
+    pub(crate) fn command(&self) -> Option<(u32, [u8; AREA_BYTES])> {
         match self.next {
-            Next::Register => Some((REGISTER, area(0, self.queue), Some(&self.parts))),
-            Next::Commit(id) => Some((COMMIT_AND_FETCH, area(id, self.queue), None)),
+            Next::Register => Some((REGISTER, area(0, self.queue))),
+            Next::Commit(id) => Some((COMMIT_AND_FETCH, area(id, self.queue))),
             Next::Simulated(_) => None,
         }
+    }
+
+    /// The buffers, for a command that makes them known.
+    pub(crate) fn parts(&self) -> Option<&[libc::iovec; 2]> {
+        matches!(self.next, Next::Register).then_some(&self.parts)
     }
 }
 
@@ -166,8 +170,8 @@ mod tests {
     #[test]
     fn a_command_is_what_the_kernel_reads() {
         let mut exchange = exchange();
-        let (opcode, said, parts) = exchange.command().expect("the kernel's");
-        let parts = parts.expect("it is told of the memory");
+        let (opcode, said) = exchange.command().expect("the kernel's");
+        let parts = exchange.parts().expect("it is told of the memory");
         assert_eq!((opcode, &said[..16]), (1, &[0; 16][..]));
         assert_eq!(said[16..24], [3, 2, 0, 0, 0, 0, 0, 0]);
         assert_eq!(parts.map(|part| part.iov_len), [288, 8192]);
@@ -178,8 +182,8 @@ mod tests {
 
         exchange.header_mut()[264..272].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1]);
         exchange.came(0);
-        let (opcode, said, parts) = exchange.command().expect("the kernel's");
-        assert_eq!((opcode, parts.is_none()), (2, true));
+        let (opcode, said) = exchange.command().expect("the kernel's");
+        assert_eq!((opcode, exchange.parts().is_none()), (2, true));
         assert_eq!(said[..16], [0, 0, 0, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(said[16..24], [3, 2, 0, 0, 0, 0, 0, 0]);
     }

@@ -90,7 +90,7 @@ impl FuseFile {
     #[must_use]
     pub fn over_uring(&self) -> Option<Result<(), &str>> {
         let known = self.over_uring.get()?;
-        Some(known.as_ref().map(|()| ()).map_err(String::as_str))
+        Some(known.as_ref().copied().map_err(String::as_str))
     }
 
     /// The disk has another size. Whoever looks at the file when this has returned sees it.

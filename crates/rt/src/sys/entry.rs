@@ -27,10 +27,10 @@ impl Form for Short {
 
 impl Form for Long {
     fn exchange(exchange: &Exchange) -> Result<Self, i32> {
-        let (opcode, area, parts) = exchange.command().ok_or(-libc::EINVAL)?;
+        let (opcode, area) = exchange.command().ok_or(-libc::EINVAL)?;
         let file = types::Fd(exchange.file().as_raw_fd());
         let command = opcode::UringCmd80::new(file, opcode).cmd(area);
-        let Some(parts) = parts else {
+        let Some(parts) = exchange.parts() else {
             return Ok(command.build());
         };
         let mut entry = command.addr(Some(parts.as_ptr() as u64)).build();

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::sys::gather::{Keep, Wire};
-use crate::{Buf, Lent};
+use crate::{Buf, Lent, Referenced};
 
 /// A list of pieces that leave in one send.
 pub struct Gather {
@@ -56,6 +56,15 @@ impl Gather {
         self.wire.push_kept(Keep::Lent(lent), 0, bytes);
     }
 
+    /// Takes bytes that may be sent without being copied; they are held until [`Gather::clear`].
+    pub fn push_referenced(&mut self, referenced: Referenced) {
+        let bytes = referenced.lent.len();
+        self.check_total(bytes);
+        let part = self.parts();
+        self.wire
+            .push_kept(Keep::Referenced(referenced, part), 0, bytes);
+    }
+
     /// Bytes pushed since the last clear.
     pub fn total_bytes(&self) -> usize {
         self.wire.total_bytes()
@@ -95,6 +104,11 @@ impl Gather {
     /// The kernel took `bytes` of what was left.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.wire.advance(bytes);
+    }
+
+    /// Whether something is to go by reference.
+    pub(crate) fn has_references(&self) -> bool {
+        self.wire.has_references()
     }
 
     pub(crate) fn wire(&mut self) -> &mut Wire {

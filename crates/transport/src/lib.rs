@@ -8,8 +8,9 @@ mod inbox;
 mod outbox;
 pub mod pass;
 mod slot;
+mod staging;
 mod stream;
 
 pub use outbox::Out;
-pub use slot::Held;
+pub use slot::{Held, Staged};
 pub use stream::{Ended, Stream, StreamSlots};

@@ -147,6 +147,11 @@ impl Sink for Out<'_> {
                 gather.push_buf(buf.clone(), from, bytes);
                 digest.then(|| crc32c_of(&buf.bytes()[from..from + bytes], fill))
             }
+            Held::Staged(staged) => {
+                gather.push_referenced(staged.copy.slice(offset, bytes));
+                let from = staged.start + offset;
+                digest.then(|| crc32c_of(&staged.buf.bytes()[from..from + bytes], fill))
+            }
             Held::Lent(lent) => {
                 // Lent pages may change under us: whoever asked for digests has copied first.
                 debug_assert!(!digest, "a digest over pages that others may write");

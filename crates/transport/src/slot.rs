@@ -2,7 +2,9 @@
 //!
 //! Knows buffers; does not know why they travel.
 
-use fabrix_rt::{Buf, Lent};
+use fabrix_rt::{Buf, Lent, Referenced};
+
+use crate::staging::Place;
 
 /// What a slot's payload lies in.
 #[derive(Default)]
@@ -20,4 +22,14 @@ pub enum Held {
     Stayed(Buf),
     /// A disk's own pages, to be sent only.
     Lent(Lent),
+    /// A buffer whose bytes are sent from a copy of them.
+    Staged(Staged),
+}
+
+/// Payload that goes by reference, and the buffer it was copied from.
+pub struct Staged {
+    pub(crate) buf: Buf,
+    pub(crate) start: usize,
+    pub(crate) copy: Referenced,
+    pub(crate) place: Place,
 }

@@ -6,12 +6,13 @@
 //! command means.
 
 use fabrix_proto::{Machine, Slot, Violation, Want};
-use fabrix_rt::{Completion, Loan, Op, Shard, Socket, TaskId, Token, errno};
+use fabrix_rt::{Buf, Completion, Loan, Op, Shard, Socket, TaskId, Token, errno};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
 use crate::pass::crc32c_of;
-use crate::slot::Held;
+use crate::slot::{Held, Staged};
+use crate::staging::{STAGED_BYTES, Staging};
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
 const DIRECT_BYTES: usize = 16 << 10;
@@ -61,6 +62,7 @@ pub struct Stream<M> {
     filled: usize,
     in_place: (usize, usize),
     slots: Vec<Held>,
+    staging: Staging,
     outbox: Outbox,
     ended: bool,
     discard: bool,
@@ -89,6 +91,7 @@ impl<M: Machine> Stream<M> {
             filled: 0,
             in_place: (0, 0),
             slots: (0..slots).map(|_| Held::Nothing).collect(),
+            staging: Staging::default(),
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),
             ended: false,
             discard: false,
@@ -131,9 +134,34 @@ impl<M: Machine> Stream<M> {
         self.slots[usize::from(slot.0)] = held;
     }
 
+    /// Says what payload is to be sent for a slot: so many bytes of a buffer from `start`. For whoever
+    /// [releases](Self::release) the slot only when the peer has all of it, or sends nothing more.
+    pub fn hold_to_send(&mut self, slot: Slot, buf: Buf, start: usize, bytes: usize) {
+        let copied = (bytes >= STAGED_BYTES).then(|| {
+            self.staging
+                .put(&self.socket, &buf.bytes()[start..start + bytes])
+        });
+        let held = match copied.flatten() {
+            Some((copy, place)) => Held::Staged(Staged {
+                buf,
+                start,
+                copy,
+                place,
+            }),
+            None => Held::Buf(buf, start),
+        };
+        self.hold(slot, held);
+    }
+
     /// Takes what a slot's payload lies in.
     pub fn release(&mut self, slot: Slot) -> Held {
-        std::mem::take(&mut self.slots[usize::from(slot.0)])
+        match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
+            Held::Staged(staged) => {
+                self.staging.free(staged.place);
+                Held::Buf(staged.buf, staged.start)
+            }
+            held => held,
+        }
     }
 
     /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.
@@ -317,8 +345,8 @@ impl<M: Machine> Stream<M> {
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
             }
-            Held::Lent(_) | Held::Awaited(..) => {
-                unreachable!("awaited payload is settled, and none arrives in lent pages")
+            Held::Lent(_) | Held::Staged(_) | Held::Awaited(..) => {
+                unreachable!("awaited payload is settled, and none arrives where it is sent from")
             }
         }
     }

@@ -169,7 +169,8 @@ fn socket_buffers() -> Finding {
     }
 }
 
-/// BBR sends by a timer what others send at once, and setting a timer leaves a virtual machine.
+/// BBR sends by a timer what others send at once, and setting a timer leaves a virtual machine. Connections of this
+/// machine to itself do without (`rt::net`).
 fn congestion_control() -> Finding {
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -178,7 +179,8 @@ fn congestion_control() -> Finding {
     let found = if good {
         format!("TCP uses {name}")
     } else {
-        "TCP uses bbr, whose timers cost a sender up to a fifth of its time".to_owned()
+        "TCP uses bbr, whose timers cost a sender up to a fifth of its time; not between programs on this machine"
+            .to_owned()
     };
     Finding {
         subject: "congestion",

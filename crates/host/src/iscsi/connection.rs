@@ -151,7 +151,13 @@ impl Connection {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
             return Err((carried, data));
         };
-        stream.hold(slot, data.map_or(Held::Nothing, |buf| Held::Buf(buf, 0)));
+        match (data, command.transfer) {
+            (Some(buf), Transfer::Write { bytes }) => {
+                stream.hold_to_send(slot, buf, 0, bytes as usize);
+            }
+            (Some(buf), _) => stream.hold(slot, Held::Buf(buf, 0)),
+            (None, _) => stream.hold(slot, Held::Nothing),
+        }
         let (machine, mut out) = stream.speak();
         let Command { lun, cdb, transfer } = command;
         if machine.command(slot, *lun, cdb, *transfer, &mut out) {

@@ -191,8 +191,13 @@ impl Queue {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
             return Err((carried, data.map(|(buf, _)| buf)));
         };
-        let held = data.map_or(Held::Nothing, |(buf, start)| Held::Buf(buf, start));
-        stream.hold(slot, held);
+        match (data, transfer) {
+            (Some((buf, start)), HostTransfer::Write { bytes }) => {
+                stream.hold_to_send(slot, buf, start, bytes as usize);
+            }
+            (Some((buf, start)), _) => stream.hold(slot, Held::Buf(buf, start)),
+            (None, _) => stream.hold(slot, Held::Nothing),
+        }
         let (machine, mut out) = stream.speak();
         if machine.command(slot, entry, transfer, &mut out) {
             self.unsent += u64::from(!matches!(carried, Carried::Own | Carried::Watch(_)));

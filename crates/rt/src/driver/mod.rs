@@ -5,6 +5,7 @@
 //! tokens, decides nothing about order except that operations are begun in the order given, and is
 //! called once per turn.
 
+mod by_reference;
 mod epoll;
 mod in_place;
 mod now;

@@ -7,6 +7,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
+use super::by_reference::send_references;
 use crate::sys::socket;
 use crate::{Completion, Gather, Listener, Loan, Op, Socket};
 
@@ -84,6 +85,9 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
 
 /// Sends what one call sends; what was sent stays sent. The rest waits, for room or for others to have their turn.
 fn send(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
+    if gather.has_references() {
+        send_references(socket, gather);
+    }
     if gather.unsent_bytes() > 0 && gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? == 0 {
         // The kernel sends a byte or says why not.
         return Err(io::Error::from_raw_os_error(libc::EIO));

@@ -192,10 +192,14 @@ impl<E: Form> UringDriver<E> {
         for (token, op) in submissions.drain(..) {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
-                Op::Send { .. } if few && self.again.is_empty() => match attempt(op) {
-                    Tried::Ended(completion) => endings.push((token, completion)),
-                    Tried::WouldWait(op) => self.push(token, op, endings),
-                },
+                Op::Send { ref gather, .. }
+                    if (few || gather.has_references()) && self.again.is_empty() =>
+                {
+                    match attempt(op) {
+                        Tried::Ended(completion) => endings.push((token, completion)),
+                        Tried::WouldWait(op) => self.push(token, op, endings),
+                    }
+                }
                 op if is_a_copy(&op) => self.copies.push_back((token, op)),
                 op => self.push(token, op, endings),
             }

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use super::check_bytes;
-use crate::{Buf, Lent};
+use crate::{Buf, Lent, Referenced};
 
 /// What keeps a part's memory alive.
 pub(crate) enum Keep {
@@ -14,6 +14,15 @@ pub(crate) enum Keep {
     Buf(Buf),
     /// Pages of a disk.
     Lent(Lent),
+    /// Bytes that go by reference, and which part they are.
+    Referenced(Referenced, usize),
+}
+
+/// The next part that goes by reference.
+pub(crate) struct NextReference {
+    /// Copied bytes that go before it.
+    pub(crate) bytes_before: usize,
+    pub(crate) bytes: usize,
 }
 
 /// An iovec list, the memory it points to, and the message header for it.
@@ -25,6 +34,7 @@ pub(crate) struct Wire {
     area_used: usize,
     iovecs: Vec<libc::iovec>,
     keep: Vec<Keep>,
+    has_references: bool,
     first_unsent: usize,
     last_is_bytes: bool,
     total_bytes: usize,
@@ -50,6 +60,7 @@ impl Wire {
             area_used: 0,
             iovecs: Vec::with_capacity(parts),
             keep: Vec::with_capacity(parts),
+            has_references: false,
             first_unsent: 0,
             last_is_bytes: false,
             total_bytes: 0,
@@ -124,6 +135,11 @@ impl Wire {
                 let (mapping, offset) = lent.mapping();
                 mapping.pointer(offset + start, bytes)
             }
+            Keep::Referenced(referenced, _) => {
+                let (mapping, offset) = referenced.lent.mapping();
+                self.has_references = true;
+                mapping.pointer(offset + start, bytes)
+            }
         };
         self.push(address, bytes);
         self.keep.push(keep);
@@ -135,6 +151,7 @@ impl Wire {
     pub(crate) fn clear(&mut self) {
         self.iovecs.clear();
         self.keep.clear();
+        self.has_references = false;
         self.area_used = 0;
         self.first_unsent = 0;
         self.last_is_bytes = false;
@@ -238,6 +255,69 @@ impl Wire {
         let sent = check_bytes(sent)?;
         self.advance(sent);
         Ok(sent)
+    }
+
+    /// Whether something is still to go by reference.
+    pub(crate) fn has_references(&self) -> bool {
+        self.has_references
+    }
+
+    /// The next part that goes by reference, of those that were not sent.
+    pub(crate) fn next_reference(&mut self) -> Option<NextReference> {
+        self.mend();
+        let (_, index) = self.reference()?;
+        let before = &self.iovecs[self.first_unsent..index];
+        Some(NextReference {
+            bytes_before: before.iter().map(|part| part.iov_len).sum(),
+            bytes: self.iovecs[index].iov_len,
+        })
+    }
+
+    fn reference(&self) -> Option<(&Referenced, usize)> {
+        if !self.has_references {
+            return None;
+        }
+        self.keep.iter().find_map(|keep| match keep {
+            Keep::Referenced(referenced, index) if *index >= self.first_unsent => {
+                Some((referenced, *index))
+            }
+            _ => None,
+        })
+    }
+
+    /// One sendmsg of so many bytes at most. Result: bytes; they count as sent.
+    pub(crate) fn send_at_most(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        flags: libc::c_int,
+        bytes: usize,
+    ) -> io::Result<usize> {
+        let at_once_bytes = std::mem::replace(&mut self.at_once_bytes, bytes);
+        let sent = self.send(socket, flags);
+        self.at_once_bytes = at_once_bytes;
+        sent
+    }
+
+    /// Sends the next part, which goes by reference. Result: bytes; they count as sent.
+    pub(crate) fn refer(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.mend();
+        let next = self.reference();
+        let Some((referenced, index)) = next.filter(|(_, index)| *index == self.first_unsent)
+        else {
+            return Ok(0);
+        };
+        if referenced.pipe.is_spoiled() {
+            return Ok(0);
+        }
+        let more = index + 1 < self.iovecs.len();
+        let sent = referenced.pipe.send(self.iovecs[index], socket, more)?;
+        self.advance(sent);
+        Ok(sent)
+    }
+
+    /// What was not sent by now is copied.
+    pub(crate) fn copy_from_now_on(&mut self) {
+        self.has_references = false;
     }
 
     /// Appends a copy of what has not been sent.

@@ -19,6 +19,7 @@ pub(crate) mod loop_device;
 pub(crate) mod mmap;
 pub(crate) mod mount;
 pub(crate) mod netlink;
+pub(crate) mod pipe;
 pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod shared;

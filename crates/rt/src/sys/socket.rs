@@ -285,6 +285,24 @@ pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(poll.revents != 0)
 }
 
+/// How many bytes more the kernel would queue now, by its own count.
+pub(crate) fn send_room(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut counts = [0_u32; MEMINFO_WORDS];
+    let mut bytes = libc::socklen_t::try_from(size_of_val(&counts)).expect("a few words");
+    // SAFETY: the kernel writes at most `bytes` into an array that is as long.
+    // WHY UNSAFE: std gets only a few options.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            counts.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    })?;
+    Ok(counts[MEMINFO_SNDBUF].saturating_sub(counts[MEMINFO_WMEM_QUEUED]) as usize)
+}
+
 /// Ends both directions; an unconnected socket has none.
 pub(crate) fn shutdown(socket: BorrowedFd<'_>) {
     // SAFETY: takes two numbers and touches no memory.
@@ -315,6 +333,11 @@ pub(crate) fn notice_silence(socket: BorrowedFd<'_>) -> io::Result<()> {
         libc::TCP_USER_TIMEOUT,
         &(SILENCE_S * 1000),
     )
+}
+
+/// Makes Reno the congestion control of a socket, and of those that it accepts.
+pub(crate) fn choose_reno(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno")
 }
 
 /// Lets the port of a socket that is bound to an address be chosen when it connects.
@@ -377,6 +400,11 @@ const AF_INET: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
     reason = "address families are below 50"
 )]
 const AF_INET6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
+
+/// What SO_MEMINFO tells (linux/sock_diag.h): so many words, the most that may be queued, and what is.
+const MEMINFO_WORDS: usize = 9;
+const MEMINFO_SNDBUF: usize = 3;
+const MEMINFO_WMEM_QUEUED: usize = 5;
 
 /// Descriptors that one message may bring.
 pub(crate) const DESCRIPTORS_MAX: usize = 12;

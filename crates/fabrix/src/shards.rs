@@ -31,7 +31,8 @@ impl Shards {
         Self::at(places, wanted, false)
     }
 
-    /// Starts one shard, on the processor wanted or on none in particular. `exchanges`: it can speak FUSE over io_uring.
+    /// Starts one shard, on the processor wanted or on none in particular. `exchanges`: it can speak FUSE over
+    /// io_uring.
     pub(crate) fn one(wanted: &EngineArgs, exchanges: bool) -> Result<Self, Failure> {
         let place = match wanted.cores.as_ref().map(|cores| &cores.0[..]) {
             None | Some([]) => None,

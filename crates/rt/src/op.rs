@@ -118,9 +118,9 @@ pub enum Op {
         /// The first eight bytes of what is said. The rest is zero, so no memory is given to the driver.
         words: [u32; 2],
     },
-    /// Gives an exchange to its FUSE, with the answer to the request that is in it, and ends when the next request is. Only for shards that take exchanges (see [`Shard::takes_exchanges`](
-    /// crate::Shard::takes_exchanges)): result `-EOPNOTSUPP` in others; else zero, or a negative errno, and nothing has
-    /// come. [`Loan::Exchange`].
+    /// Gives an exchange to its FUSE, with the answer to the request that is in it, and ends when the next request is.
+    /// Only for shards that take exchanges (see [`Shard::takes_exchanges`](crate::Shard::takes_exchanges)): result
+    /// `-EOPNOTSUPP` in others; else zero, or a negative errno, and nothing has come. [`Loan::Exchange`].
     Exchange {
         /// What is exchanged.
         exchange: Box<Exchange>,

@@ -1,5 +1,5 @@
-//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are answered `answers`, how they
-//! come over io_uring `exchanges`.
+//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are answered `answers`, how
+//! they come over io_uring `exchanges`.
 //!
 //! One message is waited for; when it has come, those behind it are taken at once until there is none. Answers leave
 //! together at the end of the turn, a read's data from where the disk has it.

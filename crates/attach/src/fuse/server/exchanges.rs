@@ -1,8 +1,8 @@
 //! Requests that come over io_uring: each in an exchange, which is memory of ours that the kernel knows.
 //!
-//! The kernel has a queue for each processor, and begins when every queue has a place for a request; until then, and for
-//! good when it refuses one, requests come by reading, as some always do. What is asked in an exchange is carried out as
-//! what is read.
+//! The kernel has a queue for each processor, and begins when every queue has a place for a request; until then, and
+//! for good when it refuses one, requests come by reading, as some always do. What is asked in an exchange is carried
+//! out as what is read.
 //!
 //! The fourth part of `server`.
 

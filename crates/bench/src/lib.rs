@@ -18,6 +18,7 @@ pub mod series;
 pub mod spread;
 pub mod steady;
 pub mod verify;
+pub mod words;
 pub mod workloads;
 
 mod random;
@@ -27,3 +28,4 @@ pub use job::{Job, JobError, RUNTIME_MAX, Rw};
 pub use matrix::{Cell, Matrix, Row};
 pub use results::Results;
 pub use run::{Config, CopyTo, Part, Phase, Progress, RunError, run, run_together};
+pub use words::Counted;

@@ -5,111 +5,36 @@
 //! recursion, and at most [`TURN_BATCH`] times per turn, so that timers and other tasks of the shard have
 //! theirs. The clock is read once per request: the ending of one is the start of the next.
 //!
-//! The job's life, from the first read to the report, is in `life.rs`; what the next request is, is decided in
+//! Here is how a request begins. Where it and its buffers are kept meanwhile is in `slot.rs`, what its ending brings in
+//! `ending.rs`, the job's life from the first read to the report in `life.rs`; what the next request is, is decided in
 //! `access`, `arrivals` and `verify`.
 
 mod copy;
+mod ending;
 mod life;
+mod setup;
+mod slot;
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
-use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Task, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Nanos, Shard, Task, TaskId, Token};
 
 use crate::access::{Access, Sequence};
 use crate::arrivals::Arrivals;
-use crate::job::{Job, Region};
-use crate::random::{fill, mix};
+use crate::random::mix;
 use crate::results::Tally;
 use crate::verify::Verifier;
 use copy::Copy;
 use life::{Life, Phase};
+pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
+use slot::{Slot, longest, take_buffers};
 
 /// Requests that one job starts in one turn of its shard, at most.
 const TURN_BATCH: u32 = 256;
-
-/// What the run tells its jobs.
-pub(crate) enum Command {
-    /// Everybody is ready: begin.
-    Start,
-    /// End now; what is in flight is still waited for.
-    Stop,
-    /// The same, and nothing is missing: the rates are steady.
-    Enough,
-}
-
-/// What a job tells the run.
-pub(crate) enum Event {
-    /// The channel is open and has answered once: which worker, and its task.
-    Ready(usize, TaskId),
-    /// The job could not begin: a sentence.
-    Failed(String),
-    /// The job of this worker is over.
-    Ended(usize, Box<Tally>),
-}
-
-/// What anybody may look at while the job runs.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    /// Reads, then writes.
-    pub(crate) sides: [SideCounters; 2],
-    pub(crate) errors: AtomicU64,
-}
-
-/// One direction of [`Counters`].
-#[derive(Debug, Default)]
-pub(crate) struct SideCounters {
-    pub(crate) ios: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    /// Latencies, added up.
-    pub(crate) wait_ns: AtomicU64,
-}
-
-/// What a worker is made of.
-pub(crate) struct Setup {
-    /// Which of all workers of the run.
-    pub(crate) worker: usize,
-    /// Which of the jobs that `numjobs` asks for.
-    pub(crate) index: u32,
-    pub(crate) job: Job,
-    pub(crate) region: Region,
-    /// Where what is read is written to.
-    pub(crate) copy_to: Option<Destination>,
-    /// The disk's block.
-    pub(crate) block_bytes: u32,
-    pub(crate) run: u64,
-    pub(crate) drain: Duration,
-    /// The same when the user has seen enough.
-    pub(crate) stop_drain: Duration,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) events: Sender<Event>,
-}
-
-/// The other end of a copy.
-pub(crate) struct Destination {
-    pub(crate) device: Arc<dyn Device>,
-    /// As many bytes as the region that is read.
-    pub(crate) region: Region,
-}
-
-/// One place for a request.
-#[derive(Default)]
-struct Slot {
-    /// What reads are received into.
-    read: Option<Buf>,
-    /// What a write is sent from: the worker's source, or when verifying one of its own that is stamped each time.
-    write: Option<Buf>,
-    access: Access,
-    meant_ns: u64,
-    start_ns: u64,
-}
 
 /// One job.
 pub(crate) struct Worker {
@@ -293,28 +218,6 @@ impl Worker {
         (access.units * self.unit_bytes) as usize
     }
 
-    fn prepare(&mut self, shard: &mut Shard, slot: u32, access: Access, meant_ns: u64) {
-        let bytes = self.bytes(access);
-        let longest = self.longest[usize::from(access.write)];
-        let slot = &mut self.slots[slot as usize];
-        (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.now_ns);
-        if !access.write {
-            // A read fills its buffer, so nobody else may look at it; the probe of a job that only writes has none.
-            replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));
-            return;
-        }
-        let Some(verifier) = &mut self.verifier else {
-            slot.write.clone_from(&self.source);
-            return;
-        };
-        // A disk may still be sending what it has answered already: such a buffer can be sent again, not changed.
-        let another = || shard.take_buf(longest);
-        replace_unless(&mut slot.write, Buf::is_unique, another);
-        if let Some(buf) = &mut slot.write {
-            verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
-        }
-    }
-
     /// Offers the request of a slot to the disk; false when there is no room for it.
     fn submit(&mut self, shard: &mut Shard, slot: u32) -> bool {
         let Some(buf) = self.buffer(slot) else {
@@ -347,16 +250,6 @@ impl Worker {
         }
     }
 
-    /// The buffer of a prepared slot, unless the shard had no memory for it.
-    fn buffer(&mut self, slot: u32) -> Option<Buf> {
-        let slot = &mut self.slots[slot as usize];
-        if slot.access.write {
-            slot.write.take()
-        } else {
-            slot.read.take()
-        }
-    }
-
     fn request(&self, slot: u32, buf: Buf) -> Request<'static> {
         let access = self.slots[slot as usize].access;
         let region = self.region_of(access.write);
@@ -376,101 +269,11 @@ impl Worker {
         }
     }
 
-    /// A request has ended: checks it, counts it, and frees its slot.
-    fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
-        self.in_flight -= 1;
-        self.life.alive_ns = self.now_ns;
-        self.put_back(slot, loan);
-        self.verify(slot, status);
-        match (status.is_ok(), self.life.phase) {
-            (true, Phase::Probe) => {}
-            (true, _) => {
-                self.count(slot);
-                if self.copy_on(slot) {
-                    return;
-                }
-            }
-            (false, _) => self.failed(shard, slot, status),
-        }
-        self.reclaim(slot);
-        self.idle.push_back(slot);
-    }
-
     /// Keeps a prepared request for when there is room.
     fn park(&mut self, slot: u32) {
         match &mut self.copy {
             Some(copy) if self.slots[slot as usize].access.write => copy.put_first(slot),
             _ => self.parked = Some(slot),
-        }
-    }
-
-    fn put_back(&mut self, slot: u32, loan: Loan) {
-        let slot = &mut self.slots[slot as usize];
-        let place = if slot.access.write {
-            &mut slot.write
-        } else {
-            &mut slot.read
-        };
-        if let Loan::Buf(buf) = loan {
-            *place = Some(buf);
-        }
-    }
-
-    #[inline]
-    fn count(&mut self, slot: u32) {
-        if !self.life.counts {
-            return;
-        }
-        let slot = &self.slots[slot as usize];
-        let bytes = self.bytes(slot.access) as u64;
-        let side = &mut self.tally.sides[usize::from(slot.access.write)];
-        side.ios += 1;
-        side.bytes += bytes;
-        side.service
-            .record(self.now_ns.saturating_sub(slot.start_ns));
-        if let Some(latency) = &mut side.latency {
-            latency.record(self.now_ns.saturating_sub(slot.meant_ns));
-        }
-    }
-
-    fn verify(&mut self, slot: u32, status: Status) {
-        let (Some(verifier), Some(verified)) = (&mut self.verifier, &mut self.tally.verify) else {
-            return;
-        };
-        let slot = &self.slots[slot as usize];
-        let unit = slot.access.unit;
-        verifier.release(unit);
-        if !status.is_ok() {
-            return;
-        }
-        match (slot.access.write, &slot.read) {
-            (true, _) => verifier.acknowledge(unit),
-            (false, Some(buf)) => {
-                verifier.check(unit, &buf.bytes()[..self.unit_bytes as usize], verified);
-            }
-            (false, None) => verifier.kept(unit, verified),
-        }
-    }
-
-    #[cold]
-    fn failed(&mut self, shard: &mut Shard, slot: u32, status: Status) {
-        let access = self.slots[slot as usize].access;
-        let region = self.region_of(access.write);
-        let lba = region.lba_of(access.unit);
-        let blocks = access.units * region.blocks_per_unit;
-        let index = self.setup.index;
-        let kind = if access.write { "write" } else { "read" };
-        self.tally.errors.count(status, || {
-            format!(
-                "job {index}: the {kind} of {blocks} blocks at LBA {lba} was answered {status:?}"
-            )
-        });
-        let probing = self.life.phase == Phase::Probe;
-        if !self.setup.job.continue_on_error || probing {
-            self.give_up(
-                shard,
-                format!("ended by its first failed request ({status:?})"),
-            );
         }
     }
 }
@@ -513,48 +316,4 @@ impl Task for Worker {
 #[inline]
 fn clock_ns() -> u64 {
     Nanos::now().0
-}
-
-/// The source of writes that are not verified, if there are any, and the slots; `None` without the memory.
-fn take_buffers(shard: &mut Shard, job: &Job, seed: u64) -> Option<(Option<Buf>, Vec<Slot>)> {
-    let source = match job.percent_read() < 100 && !job.verify {
-        true => Some(filled(shard, longest(job, true), seed)?),
-        false => None,
-    };
-    let slots = (0..job.iodepth).map(|slot| new_slot(shard, job, seed ^ u64::from(slot)));
-    Some((source, slots.collect::<Option<_>>()?))
-}
-
-fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
-    let mut slot = Slot::default();
-    if job.percent_read() > 0 || job.verify {
-        slot.read = Some(shard.take_buf(longest(job, false))?);
-    }
-    if job.percent_read() < 100 && job.verify {
-        slot.write = Some(filled(shard, longest(job, true), seed)?);
-    }
-    Some(slot)
-}
-
-fn longest(job: &Job, write: bool) -> usize {
-    job.sizes(write).longest_bytes() as usize
-}
-
-/// A buffer for writes. Touched here, once: the measured time pays neither for page faults nor for contents.
-fn filled(shard: &mut Shard, bytes: usize, seed: u64) -> Option<Buf> {
-    let mut buf = shard.take_buf(bytes)?;
-    fill(buf.bytes_mut(), seed);
-    Some(buf)
-}
-
-/// Keeps a buffer that is there and fit, otherwise takes another one.
-#[inline]
-fn replace_unless(
-    buf: &mut Option<Buf>,
-    fit: impl FnOnce(&Buf) -> bool,
-    another: impl FnOnce() -> Option<Buf>,
-) {
-    if !buf.as_ref().is_some_and(fit) {
-        *buf = another();
-    }
 }

@@ -72,7 +72,7 @@ fn a_write_that_fails_ends_the_copy_and_is_named() {
     let to = Arc::new(TestDisk::new(64, Manner::Later(2), fails));
     let results = copy(&Arc::new(source(Manner::Later(64))), &to, 7 * 4096).expect("it begins");
     let first = results.aggregate.errors.first.expect("it failed");
-    assert!(first.contains("the write of 1 blocks at LBA 12"), "{first}");
+    assert!(first.contains("the write of 1 block at LBA 12"), "{first}");
     assert!(results.aggregate.write.ios < 40);
 }
 

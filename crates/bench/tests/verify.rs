@@ -24,10 +24,13 @@ fn verified(passes: u64, script: impl Fn(Seen) -> Act + Send + Sync + 'static) -
         verify: true,
         ..job(Rw::Write, passes * BLOCKS)
     };
-    results(&disk, &job)
-        .aggregate
-        .verify
-        .expect("the job verifies")
+    found(&disk, &job)
+}
+
+/// What a run finds.
+fn found(disk: &Arc<TestDisk>, job: &Job) -> Verified {
+    let all = results(disk, job).aggregate;
+    all.verify.expect("the job verifies")
 }
 
 #[track_caller]
@@ -132,10 +135,7 @@ fn finds_blocks_of_an_earlier_run_with_the_same_seed() {
         ..job(Rw::Write, BLOCKS)
     };
     assert!(results(&disk, &job).is_clean());
-    let found = results(&disk, &job)
-        .aggregate
-        .verify
-        .expect("the job verifies");
+    let found = found(&disk, &job);
     check(
         &found,
         1,
@@ -158,10 +158,7 @@ fn finds_a_wrong_answer_while_the_load_runs() {
         iodepth: 16,
         ..job(Rw::RandMixed, 20_000)
     };
-    let found = results(&disk, &job)
-        .aggregate
-        .verify
-        .expect("the job verifies");
+    let found = found(&disk, &job);
     assert_eq!(found.errors, 1, "{found:?}");
 }
 
@@ -232,10 +229,7 @@ fn requests_of_several_blocks_are_checked_block_by_block() {
         block_bytes: 16384,
         ..job(Rw::Write, 16)
     };
-    let found = results(&disk, &job)
-        .aggregate
-        .verify
-        .expect("the job verifies");
+    let found = found(&disk, &job);
     check(
         &found,
         1,

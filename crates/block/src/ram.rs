@@ -3,12 +3,18 @@
 //! once because there is nothing it could add, the cache is not called volatile (everything written is as safe as
 //! it will ever be), and the durability is `None`. A read that meets a write of the same block in another shard, or
 //! whose lent pages are written before they are sent, may bring some bytes of both.
+//!
+//! Everything is answered at once, but long ranges of zeroes (`ram/zeroing.rs`).
+
+mod zeroing;
 
 use std::sync::Arc;
 
 use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard};
 
+use self::zeroing::Zeroing;
 use crate::geometry::{Deallocate, Geometry};
+use crate::task::Hold;
 use crate::{
     Allocation, Channel, Device, Identity, OpenError, OpenErrorKind, Operation, Payload, Request,
     Run, Status, Submit,
@@ -66,12 +72,16 @@ impl Device for RamDisk {
         &self.identity
     }
 
-    fn open(&self, _shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        Ok(Box::new(RamChannel {
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        let memory = Memory {
             geometry: self.geometry.clone(),
             pages: Region::local(&self.region),
-            streams: self.geometry.bytes() >= STREAMED_BYTES,
             written: Arc::clone(&self.written),
+        };
+        Ok(Box::new(RamChannel {
+            zeroing: Hold::new(shard, |id| Zeroing::new(id, memory.clone())),
+            memory,
+            streams: self.geometry.bytes() >= STREAMED_BYTES,
         }))
     }
 
@@ -86,24 +96,23 @@ impl Device for RamDisk {
 }
 
 struct RamChannel {
-    geometry: Geometry,
-    pages: LocalRegion,
+    memory: Memory,
     /// The disk is so much larger than the caches that what is written is not worth a place in them.
     streams: bool,
-    written: Arc<Bitmap>,
+    zeroing: Hold<Zeroing>,
 }
 
 impl Channel for RamChannel {
-    fn submit<'a>(&mut self, _shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if let Some(status) = request.refusal(&self.geometry) {
+    fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if let Some(status) = request.refusal(&self.memory.geometry) {
             return request.done(status);
         }
         match request.operation {
             Operation::Read => self.read(request),
             Operation::Write { .. } => self.write(request),
             Operation::Flush => request.done(Status::Ok),
-            Operation::WriteZeroes { deallocate, .. } => self.zero(request, deallocate),
-            Operation::Deallocate => self.zero(request, true),
+            Operation::WriteZeroes { deallocate, .. } => self.zero(shard, request, deallocate),
+            Operation::Deallocate => self.zero(shard, request, true),
             Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
         }
     }
@@ -111,24 +120,23 @@ impl Channel for RamChannel {
 
 impl RamChannel {
     fn read<'a>(&self, request: Request<'a>) -> Submit<'a> {
-        let (offset, bytes) = self.range(&request);
+        let (offset, bytes) = self.memory.range(request.lba, request.blocks);
+        let pages = &self.memory.pages;
         match request.payload {
             Payload::Owned(mut buf) => {
-                self.pages
-                    .region()
-                    .read(offset, &mut buf.bytes_mut()[..bytes]);
+                pages.region().read(offset, &mut buf.bytes_mut()[..bytes]);
                 Submit::Done(Status::Ok, Loan::Buf(buf))
             }
-            _ => Submit::Done(Status::Ok, Loan::Lent(self.pages.lend(offset, bytes))),
+            _ => Submit::Done(Status::Ok, Loan::Lent(pages.lend(offset, bytes))),
         }
     }
 
     fn write<'a>(&self, request: Request<'a>) -> Submit<'a> {
-        let (offset, bytes) = self.range(&request);
+        let (offset, bytes) = self.memory.range(request.lba, request.blocks);
         if let Some(source) = request.payload.source() {
             // First, so that the word comes from memory while the data is copied.
-            self.written.set(request.lba, request.blocks.into());
-            let region = self.pages.region();
+            self.memory.written.set(request.lba, request.blocks.into());
+            let region = self.memory.pages.region();
             if self.streams {
                 region.stream(offset, &source[..bytes]);
             } else {
@@ -138,25 +146,40 @@ impl RamChannel {
         request.done(Status::Ok)
     }
 
-    fn zero<'a>(&self, request: Request<'a>, deallocate: bool) -> Submit<'a> {
-        let (offset, bytes) = self.range(&request);
+    fn zero<'a>(&self, shard: &mut Shard, request: Request<'a>, deallocate: bool) -> Submit<'a> {
+        if request.bytes(&self.memory.geometry) > zeroing::AT_ONCE_BYTES {
+            return self.zeroing.task().begin(shard, request, deallocate);
+        }
+        self.memory.zero(request.lba, request.blocks, deallocate);
+        request.done(Status::Ok)
+    }
+}
+
+/// The disk's memory, as one shard sees it.
+#[derive(Clone)]
+struct Memory {
+    geometry: Geometry,
+    pages: LocalRegion,
+    written: Arc<Bitmap>,
+}
+
+impl Memory {
+    fn zero(&self, lba: u64, blocks: u32, deallocate: bool) {
+        let (offset, bytes) = self.range(lba, blocks);
         if deallocate {
-            self.written.clear(request.lba, request.blocks.into());
+            self.written.clear(lba, blocks.into());
         }
         self.pages.region().zero(offset, bytes);
         if !deallocate {
-            self.written.set(request.lba, request.blocks.into());
+            self.written.set(lba, blocks.into());
         }
-        request.done(Status::Ok)
     }
 
-    /// Where the request lies in the region. It was found to lie on the disk, whose size is a `usize`.
-    fn range(&self, request: &Request<'_>) -> (usize, usize) {
+    /// Where blocks lie in the region. They were found to lie on the disk, whose size is a `usize`.
+    fn range(&self, lba: u64, blocks: u32) -> (usize, usize) {
         let in_memory = |bytes: u64| usize::try_from(bytes).expect("the region is addressable");
-        (
-            in_memory(self.geometry.offset(request.lba)),
-            in_memory(request.bytes(&self.geometry)),
-        )
+        let bytes = u64::from(blocks) * u64::from(self.geometry.block_bytes);
+        (in_memory(self.geometry.offset(lba)), in_memory(bytes))
     }
 }
 

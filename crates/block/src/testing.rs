@@ -1,19 +1,21 @@
 //! What the tests of this crate share: a front end that asks and waits, both engines, a model of a disk, and a
 //! kernel that answers as a test tells it to.
 
+mod kernel;
+mod model;
+
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabrix_rt::driver::{Driver, Ending, Submission, Until};
 use fabrix_rt::{
-    Buf, Completion, Engine, Loan, Nanos, Op, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token,
-    Wait,
+    Buf, Completion, Engine, Loan, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token, Wait,
 };
-use proptest::prelude::*;
 
+pub(crate) use self::kernel::{Asked, Kernel};
+pub(crate) use self::model::{compare_with_model, steps};
 use crate::geometry::Geometry;
 use crate::null::NullDisk;
 use crate::{Channel, Device, Identity, Operation, Payload, Request, Status, Submit};
@@ -212,225 +214,4 @@ pub(crate) fn ram_disk(blocks: u64) -> Arc<dyn Device> {
         identity("ram"),
     )
     .expect("a RAM disk")
-}
-
-/// One step of a random life of a disk of 512-byte blocks.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    operation: Operation,
-    lba: u64,
-    blocks: u32,
-    fill: u8,
-    owned: bool,
-}
-
-pub(crate) fn steps(disk_blocks: u64, longest: u32) -> impl Strategy<Value = Vec<Step>> {
-    let operation = prop_oneof![
-        4 => Just(Operation::Read),
-        4 => any::<bool>().prop_map(|durable| Operation::Write { durable }),
-        1 => Just(Operation::Flush),
-        1 => any::<(bool, bool)>().prop_map(|(deallocate, durable)| Operation::WriteZeroes { deallocate, durable }),
-        1 => Just(Operation::Deallocate),
-    ];
-    let step = (operation, 0..disk_blocks, 0..=longest, 1u8.., any::<bool>()).prop_map(
-        move |(operation, lba, blocks, fill, owned)| {
-            let room = u32::try_from(disk_blocks - lba).unwrap_or(u32::MAX);
-            Step {
-                operation,
-                lba,
-                blocks: blocks.min(room),
-                fill,
-                owned,
-            }
-        },
-    );
-    prop::collection::vec(step, 1..24)
-}
-
-/// Does every step on the disk and on a `Vec`, and compares what is read, at the end all of it.
-pub(crate) fn compare_with_model(front: &mut FrontEnd, device: &Arc<dyn Device>, steps: &[Step]) {
-    let disk_bytes = usize::try_from(device.geometry().bytes()).expect("a small disk");
-    let mut model = vec![0; disk_bytes];
-    let mut channel = front.open(device);
-    for step in steps {
-        let start = usize::try_from(step.lba).expect("a small disk") * 512;
-        let range = start..start + step.blocks as usize * 512;
-        let blocks = (step.fill..=u8::MAX).chain(0..=u8::MAX).cycle();
-        let pattern: Vec<u8> = blocks
-            .flat_map(|fill| [fill; 512])
-            .take(range.len())
-            .collect();
-        let owned = |front: &mut FrontEnd| {
-            let mut buf = front.buf(pattern.len(), 0xee);
-            buf.bytes_mut().copy_from_slice(&pattern);
-            Payload::Owned(buf)
-        };
-        let payload = match step.operation {
-            Operation::Read if step.owned => Payload::Owned(front.buf(range.len(), 0xee)),
-            Operation::Read => Payload::Lend,
-            Operation::Write { .. } if step.owned => owned(front),
-            Operation::Write { .. } => Payload::Borrowed(&pattern),
-            _ => Payload::None,
-        };
-        let gives_buf = matches!(payload, Payload::Owned(_));
-        let (status, loan) =
-            front.ask(&mut channel, step.operation, step.lba, step.blocks, payload);
-        assert_eq!(status, Status::Ok, "{step:?}");
-        assert!(
-            !gives_buf || matches!(loan, Loan::Buf(_)),
-            "{step:?}: the buffer did not come back"
-        );
-        match step.operation {
-            Operation::Read if step.blocks > 0 => {
-                assert_eq!(bytes_of(&loan, range.len()), model[range], "{step:?}");
-            }
-            Operation::Write { .. } => model[range].copy_from_slice(&pattern),
-            Operation::WriteZeroes { .. } | Operation::Deallocate => model[range].fill(0),
-            _ => {}
-        }
-    }
-    let all = u32::try_from(disk_bytes / 512).expect("a small disk");
-    for lba in (0..all).step_by(1024) {
-        let blocks = (all - lba).min(1024);
-        let read = front
-            .read(&mut channel, u64::from(lba), blocks)
-            .expect("the disk reads");
-        let start = lba as usize * 512;
-        assert!(
-            read == model[start..start + read.len()],
-            "the disk differs from the model"
-        );
-    }
-}
-
-/// What a scripted kernel was asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Read {
-        start: usize,
-        bytes: usize,
-        offset: u64,
-    },
-    Write {
-        source: Vec<u8>,
-        offset: u64,
-        durable: bool,
-    },
-    Sync,
-    Allocate {
-        how: fabrix_rt::Allocate,
-        offset: u64,
-        bytes: u64,
-    },
-}
-
-/// A kernel that gives scripted results, and full ones when the script has ended.
-#[derive(Clone, Default)]
-pub(crate) struct Kernel {
-    script: Rc<RefCell<VecDeque<i32>>>,
-    asked: Rc<RefCell<Vec<Asked>>>,
-    /// Whether answers are held back.
-    silent: Rc<RefCell<bool>>,
-    waiting: Rc<RefCell<VecDeque<Submission>>>,
-}
-
-impl Kernel {
-    pub(crate) fn front_end(&self) -> FrontEnd {
-        let shard = Shard::with_driver(&config(), Box::new(self.clone())).expect("a shard");
-        FrontEnd::on(shard)
-    }
-
-    pub(crate) fn will_answer(&self, results: &[i32]) {
-        self.script.borrow_mut().extend(results);
-    }
-
-    pub(crate) fn be_silent(&self, silent: bool) {
-        *self.silent.borrow_mut() = silent;
-    }
-
-    pub(crate) fn was_asked(&self) -> Vec<Asked> {
-        self.asked.borrow_mut().split_off(0)
-    }
-}
-
-impl Driver for Kernel {
-    fn turn(
-        &mut self,
-        submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
-        _until: Until,
-    ) -> Nanos {
-        self.waiting.borrow_mut().extend(submissions.drain(..));
-        while !*self.silent.borrow() {
-            let Some((token, op)) = self.waiting.borrow_mut().pop_front() else {
-                break;
-            };
-            let (asked, full) = asked(&op);
-            self.asked.borrow_mut().push(asked);
-            let result = self.script.borrow_mut().pop_front().unwrap_or(full);
-            endings.push((
-                token,
-                Completion {
-                    result,
-                    loan: op.into_loan(),
-                },
-            ));
-        }
-        Nanos::now()
-    }
-
-    fn forget(&mut self, _task: TaskId) {}
-
-    fn in_flight(&self) -> usize {
-        self.waiting.borrow().len()
-    }
-}
-
-fn asked(op: &Op) -> (Asked, i32) {
-    let full = |bytes: usize| i32::try_from(bytes).expect("a small operation");
-    match op {
-        Op::Read {
-            start,
-            bytes,
-            offset,
-            ..
-        } => (
-            Asked::Read {
-                start: *start,
-                bytes: *bytes,
-                offset: *offset,
-            },
-            full(*bytes),
-        ),
-        Op::Write {
-            buf,
-            start,
-            bytes,
-            offset,
-            durable,
-            ..
-        } => {
-            let source = buf.bytes()[*start..*start + *bytes].to_vec();
-            (
-                Asked::Write {
-                    source,
-                    offset: *offset,
-                    durable: *durable,
-                },
-                full(*bytes),
-            )
-        }
-        Op::Sync { .. } => (Asked::Sync, 0),
-        Op::Allocate {
-            how, offset, bytes, ..
-        } => (
-            Asked::Allocate {
-                how: *how,
-                offset: *offset,
-                bytes: *bytes,
-            },
-            0,
-        ),
-        other => panic!("a disk asked for {other:?}"),
-    }
 }

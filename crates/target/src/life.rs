@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use fabrix_proto::Machine;
 use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
-use fabrix_transport::StreamSlots;
+use fabrix_transport::{Stream, StreamSlots};
 
 use crate::disk::ERRAND_AGAIN;
+use crate::local::Local;
 
 /// A connection's own slots of its task.
 pub(crate) const STREAM: StreamSlots = StreamSlots {
@@ -46,6 +48,8 @@ pub(crate) enum Phase {
 pub(crate) struct Life {
     pub(crate) task: TaskId,
     pub(crate) phase: Phase,
+    /// How long the peer has for its part at the end.
+    parting: Duration,
     deadline: Option<TimerId>,
     retrying: bool,
     errands_awaited: bool,
@@ -53,14 +57,36 @@ pub(crate) struct Life {
 
 impl Life {
     /// A connection that was accepted.
-    pub(crate) const fn new(task: TaskId) -> Self {
+    pub(crate) fn new(task: TaskId, local: &Local) -> Self {
         Self {
             task,
             phase: Phase::Open,
+            parting: local.shared.deadlines.parting,
             deadline: None,
             retrying: false,
             errands_awaited: false,
         }
+    }
+
+    /// Lets the goodbye out and drops what still comes.
+    pub(crate) fn part<M: Machine>(&mut self, shard: &mut Shard, stream: &mut Stream<M>) {
+        self.phase = Phase::Parting;
+        stream.discard();
+        self.await_parting(shard);
+        shard.flush_later(self.task);
+    }
+
+    /// From now on the peer has to do its part in time.
+    pub(crate) fn await_parting(&mut self, shard: &mut Shard) {
+        self.set_deadline(shard, shard.now() + self.parting);
+    }
+
+    /// The connection's task goes.
+    pub(crate) fn go(&mut self, shard: &mut Shard, local: &Local) {
+        self.phase = Phase::Gone;
+        self.clear_deadline(shard);
+        local.left(self.task);
+        shard.remove(self.task);
     }
 
     /// Sets the one deadline that a connection has at a time.

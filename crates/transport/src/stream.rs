@@ -2,24 +2,21 @@
 //!
 //! One receive in flight into a large buffer, as many PDUs taken out of it as are there, one send in flight for
 //! everything that became ready. Payload that a slot has a buffer for goes there, large payload without passing
-//! through the receive buffer; payload of a slot without a buffer is handed out where it lies. Does not know what a
-//! command means.
+//! through the receive buffer; payload of a slot without a buffer is handed out where it lies. What arrives is in
+//! `arriving`. Does not know what a command means.
 
-use fabrix_proto::{Machine, Slot, Violation, Want};
-use fabrix_rt::{Buf, Completion, Loan, Op, Shard, Socket, TaskId, Token, errno};
+mod arriving;
+
+use fabrix_proto::{Machine, Slot, Violation};
+use fabrix_rt::{Buf, Completion, Loan, Op, Shard, Socket, TaskId, Token};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
-use crate::pass::crc32c_of;
 use crate::slot::{Held, Staged};
 use crate::staging::{STAGED_BYTES, Staging};
 
-/// Payload with at least this much still to come is received straight into its slot's buffer.
-const DIRECT_BYTES: usize = 16 << 10;
 /// What one call sends while others want the same shard: what is sent holds the processor until it is copied.
 const SHARED_BYTES: usize = 256 << 10;
-/// Bytes of a digest after payload.
-const DIGEST_BYTES: usize = 4;
 
 /// Which slots of its task a stream uses for its own operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,34 +199,6 @@ impl<M: Machine> Stream<M> {
         self.socket.shutdown();
     }
 
-    /// A receive has ended.
-    ///
-    /// # Errors
-    /// The connection is over: closed by the peer, or failed.
-    pub fn received(&mut self, completion: Completion) -> Result<(), Ended> {
-        let got = usize::try_from(completion.result);
-        let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
-        let Loan::Buf(buf) = completion.loan else {
-            unreachable!("a receive gives its buffer back")
-        };
-        match what {
-            Receiving::Slot(slot, start) => {
-                self.filled += got.unwrap_or(0);
-                self.slots[usize::from(slot.0)] = Held::Buf(buf, start);
-            }
-            _ => self.inbox.take_back(buf, got.unwrap_or(0)),
-        }
-        self.hungry = self.discard;
-        if self.discard {
-            self.inbox.consume(self.inbox.bytes().len());
-        }
-        match got {
-            Ok(0) => Err(Ended::Closed),
-            Ok(_) => Ok(()),
-            Err(_) => Err(Ended::Socket(completion.result)),
-        }
-    }
-
     /// A send has ended.
     ///
     /// # Errors
@@ -244,128 +213,6 @@ impl<M: Machine> Stream<M> {
         } else {
             Ok(())
         }
-    }
-
-    /// Runs the machine over what has arrived, up to its next event; None: more must arrive.
-    ///
-    /// # Errors
-    /// The peer broke the protocol or said goodbye; nothing comes after that.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "no iterator: more may come after None"
-    )]
-    pub fn next(&mut self) -> Result<Option<M::Event>, Ended> {
-        let event = self.step();
-        self.hungry |= matches!(event, Ok(None));
-        event
-    }
-
-    fn step(&mut self) -> Result<Option<M::Event>, Ended> {
-        loop {
-            if self.discard {
-                return Ok(None);
-            }
-            let mut out = Out {
-                outbox: &mut self.outbox,
-                slots: &self.slots,
-            };
-            let event = match self.machine.want() {
-                Want::Closed => return Err(Ended::Closed),
-                Want::Header { bytes } => {
-                    let Some(header) = self.inbox.bytes().get(..bytes) else {
-                        return Ok(None);
-                    };
-                    let event = self.machine.header(header, &mut out);
-                    self.inbox.consume(bytes);
-                    event
-                }
-                Want::Payload {
-                    slot,
-                    offset,
-                    bytes,
-                    digest,
-                } => {
-                    let Some(intact) = self.place(slot, offset as usize, bytes as usize, digest)
-                    else {
-                        return Ok(None);
-                    };
-                    let mut out = Out {
-                        outbox: &mut self.outbox,
-                        slots: &self.slots,
-                    };
-                    self.machine.payload(intact, &mut out)
-                }
-            };
-            match event {
-                Ok(None) => {}
-                Ok(event) => return Ok(event),
-                Err(violation) => {
-                    let mut out = Out {
-                        outbox: &mut self.outbox,
-                        slots: &self.slots,
-                    };
-                    self.machine.terminate(&violation, &mut out);
-                    return Err(Ended::Violation(Box::new(violation)));
-                }
-            }
-        }
-    }
-
-    /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise whether its digest
-    /// is right.
-    fn place(&mut self, slot: Slot, offset: usize, bytes: usize, digest: bool) -> Option<bool> {
-        let fill = Self::fill(bytes);
-        let trailer = fill + if digest { DIGEST_BYTES } else { 0 };
-        self.settle(slot, offset, bytes, trailer);
-        match &mut self.slots[usize::from(slot.0)] {
-            Held::Buf(buf, start) => {
-                let from = *start + offset;
-                let arrived = self.inbox.bytes();
-                let more = arrived.len().min(bytes - self.filled);
-                if more > 0 {
-                    buf.bytes_mut()[from + self.filled..][..more].copy_from_slice(&arrived[..more]);
-                    self.inbox.consume(more);
-                    self.filled += more;
-                }
-                if self.filled < bytes || self.inbox.bytes().len() < trailer {
-                    return None;
-                }
-                self.filled = 0;
-                let (filling, after) = self.inbox.bytes()[..trailer].split_at(fill);
-                let payload = &buf.bytes()[from..from + bytes];
-                let intact = !digest || crc32c_of(payload, filling).to_le_bytes() == *after;
-                self.inbox.consume(trailer);
-                Some(intact)
-            }
-            Held::Nothing | Held::Stayed(_) => {
-                let whole = self.inbox.bytes().get(..bytes + trailer)?;
-                let (filled, after) = whole.split_at(bytes + fill);
-                let intact = !digest || crc32c_of(filled, &[]).to_le_bytes() == *after;
-                self.in_place = (self.inbox.position(), bytes);
-                self.inbox.consume(bytes + trailer);
-                Some(intact)
-            }
-            Held::Lent(_) | Held::Staged(_) | Held::Awaited(..) => {
-                unreachable!("awaited payload is settled, and none arrives where it is sent from")
-            }
-        }
-    }
-
-    /// How many bytes fill a payload up to the machine's unit: they follow it, and its digest covers them.
-    fn fill(bytes: usize) -> usize {
-        bytes.next_multiple_of(M::PAYLOAD_UNIT as usize) - bytes
-    }
-
-    /// Awaited payload stays in the receive buffer if all of it is there: whoever asked for it copies it from there to
-    /// its place, and so once. Otherwise it goes into its buffer.
-    fn settle(&mut self, slot: Slot, offset: usize, bytes: usize, trailer: usize) {
-        let held = &mut self.slots[usize::from(slot.0)];
-        let is_here = self.inbox.bytes().len() >= bytes + trailer;
-        *held = match std::mem::take(held) {
-            Held::Awaited(buf, all) if is_here && (offset, bytes) == (0, all) => Held::Stayed(buf),
-            Held::Awaited(buf, _) => Held::Buf(buf, 0),
-            other => other,
-        };
     }
 
     /// Starts the send of what became ready and the next receive, where none is in flight. Nothing is received before
@@ -396,71 +243,6 @@ impl<M: Machine> Stream<M> {
         {
             self.receive(shard)?;
         }
-        Ok(())
-    }
-
-    fn receive(&mut self, shard: &mut Shard) -> Result<(), Ended> {
-        let token = Token {
-            task: self.task,
-            slot: self.tokens.receive,
-        };
-        let socket = self.socket.clone();
-        let want = if self.discard {
-            Want::Closed
-        } else {
-            self.machine.want()
-        };
-        let contiguous = match want {
-            Want::Payload {
-                slot,
-                offset,
-                bytes,
-                ..
-            } => {
-                let rest = bytes as usize - self.filled;
-                let held = &mut self.slots[usize::from(slot.0)];
-                match std::mem::take(held) {
-                    Held::Buf(buf, start)
-                        if rest >= DIRECT_BYTES && self.inbox.bytes().is_empty() =>
-                    {
-                        self.receiving = Receiving::Slot(slot, start);
-                        let from = start + offset as usize + self.filled;
-                        shard.start(
-                            token,
-                            Op::Receive {
-                                socket,
-                                buf,
-                                start: from,
-                                bytes: rest,
-                            },
-                        );
-                        return Ok(());
-                    }
-                    other => *held = other,
-                }
-                let trailer = Self::fill(bytes as usize) + DIGEST_BYTES;
-                if matches!(held, Held::Nothing) {
-                    bytes as usize + trailer
-                } else {
-                    trailer
-                }
-            }
-            Want::Header { bytes } => bytes,
-            Want::Closed => 1,
-        };
-        let Some((buf, start, bytes)) = self.inbox.lend(shard, contiguous) else {
-            return Err(Ended::Socket(-errno::ENOMEM));
-        };
-        self.receiving = Receiving::Inbox;
-        shard.start(
-            token,
-            Op::Receive {
-                socket,
-                buf,
-                start,
-                bytes,
-            },
-        );
         Ok(())
     }
 }

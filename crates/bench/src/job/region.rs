@@ -3,6 +3,7 @@
 use fabrix_block::Geometry;
 
 use super::{Job, JobError, VERIFY_UNITS_MAX};
+use crate::words::Counted;
 
 /// Where one of the jobs works: a row of equal units; a request takes one, or as many as it is longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,9 +129,11 @@ impl Job {
         let units = region.units / u64::from(self.numjobs);
         if units < 2 * u64::from(self.iodepth) {
             return self.refuse(&format!(
-                "verify gives each of {} jobs {units} places of {} bytes, fewer than twice iodepth={}; \
-                 enlarge size or lower numjobs or iodepth",
-                self.numjobs, self.block_bytes, self.iodepth
+                "verify gives each job {} of {} bytes, fewer than twice iodepth={}; enlarge size or lower numjobs \
+                 or iodepth",
+                Counted(units, "place"),
+                self.block_bytes,
+                self.iodepth
             ));
         }
         if region.units > VERIFY_UNITS_MAX {

@@ -14,6 +14,7 @@ use super::{Config, CopyTo, Part, Progress, RunError};
 use crate::job::{Job, JobError, Region, Rw};
 use crate::results::{Results, Tally};
 use crate::series::Moved;
+use crate::words::Counted;
 use crate::worker::{Command, Counters, Destination, Event, Setup, Worker};
 
 /// The threads of a run. Dropping it stops and joins them.
@@ -246,8 +247,10 @@ fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
     }
     if job.numjobs < disks {
         return Err(JobError(format!(
-            "job \"{}\": numjobs={} leaves disks idle, there are {disks}; each job works on one of them",
-            job.name, job.numjobs
+            "job \"{}\": numjobs={} is too few for {}: each job works on one of them",
+            job.name,
+            job.numjobs,
+            Counted(disks.into(), "disk")
         )));
     }
     (0..job.numjobs)

@@ -9,6 +9,7 @@ use fabrix_rt::{Nanos, Shard, Token, topology};
 
 use super::{Event, Worker};
 use crate::results::Tally;
+use crate::words::Counted;
 
 /// How soon a disk that is busy without having anything of ours is asked again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -228,8 +229,9 @@ impl Worker {
 
     /// The disk does not answer any more: reports without it.
     fn abandon(&mut self, shard: &mut Shard) {
-        let (waiting, seconds) = (self.in_flight, self.patience().as_secs_f64());
-        let why = format!("{waiting} requests had no answer for {seconds} s, and were given up");
+        let waiting = Counted(self.in_flight.into(), "request");
+        let seconds = self.patience().as_secs_f64();
+        let why = format!("gave up {waiting} without an answer for {seconds} s");
         self.tally.ended_early.get_or_insert(why);
         self.stop_measuring();
         self.end(shard);

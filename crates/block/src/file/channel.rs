@@ -1,6 +1,10 @@
 //! A shard's channel into a file: every request is a job in a fixed table, cut into as many operations of the
-//! kernel as it takes until all its bytes are done or one fails. The kernel's results are judged in `outcome`;
-//! here stands what follows from them.
+//! kernel as it takes until all its bytes are done or one fails. What follows from the kernel's results is in
+//! `channel/ending.rs`.
+
+mod ending;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::fs;
@@ -9,7 +13,7 @@ use std::sync::Arc;
 use fabrix_rt::{Allocate, Buf, Completion, File, Loan, Op, Shard, Task, TaskId, Token};
 
 use super::State;
-use super::outcome::{Kind, Outcome, judge};
+use super::outcome::Kind;
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
 use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
@@ -286,105 +290,6 @@ impl FileTask {
         );
     }
 
-    fn ended(&mut self, shard: &mut Shard, slot: u32, result: i32, buf: Option<Buf>) {
-        let Some(job) = self.jobs.get_mut(slot) else {
-            return;
-        };
-        let wanted = job.bytes - job.done;
-        match judge(job.step.kind(), result, wanted, self.geometry.block_bytes) {
-            Outcome::Progress(bytes) => {
-                job.done += bytes;
-                job.agains = 0;
-                self.proceed(shard, slot, buf);
-            }
-            Outcome::Again if job.agains < AGAINS_MAX => {
-                job.agains += 1;
-                self.advance(shard, slot, buf);
-            }
-            Outcome::Again => self.fail(shard, slot, buf, Status::NotReady),
-            Outcome::Unsupported => self.write_zeroes_instead(shard, slot),
-            Outcome::Failed(status) => self.fail(shard, slot, buf, status),
-        }
-    }
-
-    /// After progress: more of the same, the flush that makes zeroes durable, or the end.
-    fn proceed(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
-        let Some(job) = self.jobs.get_mut(slot) else {
-            return;
-        };
-        if job.done < job.bytes {
-            return self.advance(shard, slot, buf);
-        }
-        if job.durable && matches!(job.step, Step::Allocate(_)) {
-            job.step = Step::Sync;
-            return self.advance(shard, slot, None);
-        }
-        // Another shard may have seen a flush fail meanwhile, and with it the report of a write of ours.
-        let status = if job.durable && self.state.is_degraded() {
-            Status::Degraded
-        } else {
-            Status::Ok
-        };
-        self.finish(shard, slot, buf, status);
-    }
-
-    fn write_zeroes_instead(&mut self, shard: &mut Shard, slot: u32) {
-        let Some(job) = self.jobs.get_mut(slot) else {
-            return;
-        };
-        if let Step::Allocate(how) = job.step {
-            self.state.cannot(how);
-        }
-        job.step = Step::WriteZeroes;
-        match self.zeroes(shard) {
-            Some(zeroes) => self.advance(shard, slot, Some(zeroes)),
-            None => self.finish(shard, slot, None, Status::NotReady),
-        }
-    }
-
-    fn fail(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>, status: Status) {
-        let Some(job) = self.jobs.get_mut(slot) else {
-            return;
-        };
-        let lost = match job.step {
-            Step::Sync => true,
-            // The error may be that of an earlier write, which no flush will report a second time.
-            Step::Write | Step::WriteZeroes => {
-                let late = self.state.through_page_cache && status == Status::NoSpace;
-                job.durable && (late || status == Status::MediaWrite)
-            }
-            Step::Read | Step::Allocate(_) => false,
-        };
-        if lost {
-            self.state.degrade();
-        }
-        let status = if job.step == Step::Sync {
-            Status::Degraded
-        } else {
-            status
-        };
-        self.finish(shard, slot, buf, status);
-    }
-
-    fn finish(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>, status: Status) {
-        let Some(job) = self.jobs.take(slot) else {
-            return;
-        };
-        let was_read = job.step == Step::Read && status.is_ok();
-        let loan = match buf {
-            Some(buf) if job.callers_buf || was_read => Loan::Buf(buf),
-            _ => Loan::None,
-        };
-        shard.complete(
-            job.caller,
-            Completion {
-                result: status.to_result(),
-                loan,
-            },
-        );
-        self.leave_if_idle(shard);
-    }
-
     fn zeroes(&mut self, shard: &mut Shard) -> Option<Buf> {
         if self.zeroes.is_none() {
             let mut buf = shard.take_buf(ZEROES_BYTES)?;
@@ -422,10 +327,7 @@ fn length(bytes: u64) -> usize {
 }
 
 /// Requests in progress per channel; more are told to wait.
-pub(super) const JOBS_MAX: u16 = 1024;
-
-/// How often in a row the kernel may say "again" before the caller is told to decide.
-const AGAINS_MAX: u16 = 100;
+const JOBS_MAX: u16 = 1024;
 
 /// Zeroes written at once where they must be written.
 const ZEROES_BYTES: usize = 128 << 10;

@@ -1,17 +1,22 @@
-//! Opening a file or block device: what it is, its size, its alignment, who else has it. Facts come from the file
-//! itself and, where the kernel tells them only there, from /sys; a fact that is not there has a safe default.
-//! Opening changes nothing that exists: a file is only ever created, and only where none was. The size of an open
-//! file changes when its user says so.
+//! Opening a file or block device: what it is (`open/found.rs`), its size, its alignment, who else has it; and why not
+//! (`open/refusal.rs`). Opening changes nothing that exists: a file is only ever created, and only where none was. The
+//! size of an open file changes when its user says so.
 
-use fabrix_rt::errno;
+mod found;
+mod refusal;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
+use fabrix_rt::errno;
+
+use self::found::{Found, found};
+use self::refusal::{kind_of, no_direct_io, refused, wrong};
 use super::{FileDisk, FileOptions, State};
-use crate::geometry::{DEFAULT_BLOCK_BYTES, Deallocate, Durability, Geometry};
+use crate::geometry::{DEFAULT_BLOCK_BYTES, Durability, Geometry};
 use crate::spec::Size;
 use crate::{Identity, OpenError, OpenErrorKind};
 
@@ -118,39 +123,12 @@ pub(super) fn flags(options: &FileOptions, claim: bool) -> OpenOptions {
     flags
 }
 
-/// What stands at the path.
-struct Found {
-    is_block_device: bool,
-    /// Where /sys describes the device, or the one that the file lies on; it may not be there.
-    queue: PathBuf,
-}
-
 fn find_or_create(options: &FileOptions) -> Result<Found, OpenError> {
     let metadata = match fs::metadata(&options.path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(options)?,
         found => found.map_err(|error| refused(options, false, error))?,
     };
     found(options, &metadata)
-}
-
-fn found(options: &FileOptions, metadata: &fs::Metadata) -> Result<Found, OpenError> {
-    let is_block_device = metadata.file_type().is_block_device();
-    if !is_block_device && !metadata.is_file() {
-        return Err(wrong(
-            options,
-            OpenErrorKind::Unsupported,
-            "is neither a file nor a block device",
-        ));
-    }
-    let device = if is_block_device {
-        metadata.rdev()
-    } else {
-        metadata.dev()
-    };
-    Ok(Found {
-        is_block_device,
-        queue: queue_of(device),
-    })
 }
 
 /// Creates a sparse file and makes sure that it is there after a power failure.
@@ -354,93 +332,6 @@ fn identity(options: &FileOptions, found: &Found) -> Identity {
         "Fabrix file"
     };
     Identity::derive(&name, seed, model)
-}
-
-impl Found {
-    fn text(&self, attribute: &str) -> Option<String> {
-        let text = fs::read_to_string(self.queue.join(attribute)).ok()?;
-        Some(text.trim().to_owned())
-    }
-
-    fn number(&self, attribute: &str) -> Option<u32> {
-        self.text(attribute)?.parse().ok()
-    }
-
-    /// Whether an answered write is on the medium without a flush.
-    fn writes_through(&self) -> bool {
-        self.is_block_device
-            && self
-                .text("write_cache")
-                .is_some_and(|cache| cache == "write through")
-    }
-
-    /// A file's holes read as zeroes, and where there are no holes zeroes are written. A block device that cannot
-    /// zero by itself would have to be written in full: then it does not deallocate.
-    fn deallocate(&self) -> Deallocate {
-        let zeroes_itself = self
-            .text("write_zeroes_max_bytes")
-            .is_some_and(|bytes| bytes != "0");
-        if self.is_block_device && !zeroes_itself {
-            Deallocate::No
-        } else {
-            Deallocate::Zeroes
-        }
-    }
-}
-
-/// Where /sys describes the queue of a device; a partition has none and uses its disk's.
-fn queue_of(device: u64) -> PathBuf {
-    let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
-    let minor = device & 0xff | (device >> 12) & !0xff;
-    let own = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    let of_disk = fs::canonicalize(&own)
-        .ok()
-        .and_then(|path| Some(path.parent()?.join("queue")));
-    let queue = own.join("queue");
-    if queue.exists() {
-        queue
-    } else {
-        of_disk.unwrap_or(queue)
-    }
-}
-
-/// What the operating system said to opening or asking the file, as a sentence.
-fn refused(options: &FileOptions, is_block_device: bool, error: io::Error) -> OpenError {
-    let hint = match error.raw_os_error() {
-        Some(errno::EINVAL) if options.direct => return no_direct_io(options).caused_by(error),
-        Some(errno::EBUSY) if is_block_device => {
-            "is mounted or part of something else; unmount it, or add ro"
-        }
-        Some(errno::EROFS) => "lies on a read-only file system; add ro",
-        Some(errno::EACCES | errno::EPERM) if !options.read_only => {
-            "may not be opened for writing by this user; change its owner, or add ro"
-        }
-        Some(errno::EACCES | errno::EPERM) => "may not be read by this user",
-        _ => "cannot be opened",
-    };
-    wrong(options, kind_of(&error), &format!("{hint}: {error}")).caused_by(error)
-}
-
-fn no_direct_io(options: &FileOptions) -> OpenError {
-    let sentence =
-        "the file system does no direct I/O; add direct=off to go through the page cache";
-    wrong(options, OpenErrorKind::Unsupported, sentence)
-}
-
-fn kind_of(error: &io::Error) -> OpenErrorKind {
-    match error.kind() {
-        io::ErrorKind::NotFound => OpenErrorKind::NotFound,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            OpenErrorKind::Denied
-        }
-        io::ErrorKind::ResourceBusy | io::ErrorKind::ExecutableFileBusy => OpenErrorKind::InUse,
-        io::ErrorKind::OutOfMemory => OpenErrorKind::NoMemory,
-        _ => OpenErrorKind::Io,
-    }
-}
-
-fn wrong(options: &FileOptions, kind: OpenErrorKind, sentence: &str) -> OpenError {
-    OpenError::new(kind, format!("{}: {sentence}", options.path.display()))
 }
 
 /// Memory and length that every device accepts for a direct read.

@@ -3,7 +3,6 @@
 //! The workloads are those of a published comparison of NVMe-oF targets: 4k and 64k, sequential and random, read,
 //! write and half of each, and 8k random with 70 % writes.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +15,9 @@ use fabrix_block::spec::Size;
 use fabrix_rt::ShardConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::bench::publish::write_files;
 use super::bench::session::{run_failure, stop_flag};
-use super::terminal::{print, say};
+use super::terminal::print;
 use crate::args::{DemoArgs, Format, RemoteArgs};
 use crate::disks::Opener;
 use crate::failure::Failure;
@@ -138,26 +138,18 @@ fn progress_bar(steps: usize) -> ProgressBar {
 fn publish(args: &DemoArgs, matrix: &Matrix) -> Result<ExitCode, Failure> {
     let context = report::context();
     let json = report::matrix::json(matrix, &context);
-    let directory = &args.report;
-    let write = |name: &str, text: &str| {
-        let path = directory.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::io(format!("{}: {error}", path.display())))
-    };
-    std::fs::create_dir_all(directory)
-        .map_err(|error| Failure::io(format!("{}: {error}", directory.display())))?;
-    write("index.html", &report::html::page(matrix, &context))?;
-    write("results.json", &format!("{json:#}\n"))?;
-    write("results.csv", &report::matrix::csv(matrix))?;
+    let files = [
+        ("index.html", report::html::page(matrix, &context)),
+        ("results.json", format!("{json:#}\n")),
+        ("results.csv", report::matrix::csv(matrix)),
+    ];
+    write_files(
+        &args.report,
+        files.map(|(name, text)| (name.to_owned(), text)),
+    )?;
     match args.output {
         Format::Text => print(&report::matrix::text(matrix))?,
         Format::Json => print(&format!("{json:#}\n"))?,
     }
-    say(format_args!("the report is {}", shown(directory)));
     Ok(ExitCode::SUCCESS)
-}
-
-fn shown(directory: &Path) -> String {
-    let page = directory.join("index.html");
-    page.canonicalize().unwrap_or(page).display().to_string()
 }

@@ -9,13 +9,12 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fabrix_bench::{Job, Rw};
+use fabrix_bench::{Counted, Job, Rw};
 use fabrix_block::spec::Size;
 
-use crate::args::Format;
 use crate::cli::bench::args::{CdmArgs, CdmPreset};
+use crate::cli::bench::publish::check_place;
 use crate::cli::bench::session::{Disk, Session};
-use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use fabrix_block::spec::without_secrets;
@@ -124,16 +123,10 @@ struct Line {
 }
 
 pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
+    args.card.as_deref().map_or(Ok(()), check_place)?;
     let mut session = Session::begin(&args.common)?;
     let disk = session.open(&args.uri)?;
-    if args.size > disk.device.geometry().bytes() {
-        return Err(Failure::usage(format!(
-            "{}: --size {} is more than the disk has; name one of up to {}",
-            without_secrets(&args.uri),
-            Size(args.size),
-            Size(disk.device.geometry().bytes())
-        )));
-    }
+    disk.check_size(Some(args.size))?;
     session.guard(std::slice::from_ref(&disk))?;
     let tests = tests(args.preset);
     let kinds = 2 + usize::from(args.mix.is_some());
@@ -142,9 +135,9 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
         args.time,
     );
     let mut notes = vec![format!(
-        "the score is the best of {} runs and the latency the least mean; the median stands beside it. MB/s is \
+        "the score is the best of {} and the latency the least mean; the median stands beside it. MB/s is \
          10^6 bytes",
-        args.count
+        Counted(args.count.into(), "run")
     )];
     notes.extend(session.fill(&disk, Some(args.size)));
     let mut lines: Vec<Line> = tests
@@ -189,13 +182,7 @@ pub(crate) fn run(args: &CdmArgs) -> Result<ExitCode, Failure> {
         runs,
         ..Report::default()
     };
-    let code = match args.common.output {
-        Format::Json => session.finish(report),
-        Format::Text => {
-            print(&text)?;
-            session.end(report)
-        }
-    }?;
+    let code = session.finish_as(&text, report)?;
     if let Some(directory) = &args.common.report {
         save(&directory.join("card.svg"), &card)?;
     }

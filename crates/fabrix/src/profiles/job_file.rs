@@ -7,6 +7,8 @@
 mod keys;
 mod numbers;
 
+use std::time::Duration;
+
 use fabrix_bench::{Job, RUNTIME_MAX};
 use keys::Builder;
 
@@ -19,6 +21,49 @@ pub(crate) struct Listed {
     /// `size` and `offset` in percent of the disk.
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
+    pub(crate) logs: Logs,
+}
+
+/// Which readings over time a job writes to files, and what their names begin with: `write_bw_log`, `write_iops_log`,
+/// `write_lat_log`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Logs {
+    pub(crate) bw: Option<String>,
+    pub(crate) iops: Option<String>,
+    pub(crate) lat: Option<String>,
+    /// `log_avg_msec`: their distance.
+    pub(crate) every: Option<Duration>,
+}
+
+impl Logs {
+    /// All of them, under one name.
+    pub(crate) fn all(name: &str) -> Self {
+        let name = Some(name.to_owned());
+        Self {
+            bw: name.clone(),
+            iops: name.clone(),
+            lat: name,
+            every: None,
+        }
+    }
+
+    /// A key without a value, which is read as 1, names the log after its job.
+    fn set(&mut self, key: &str, value: &str) {
+        let log = match key {
+            "write_bw_log" => &mut self.bw,
+            "write_iops_log" => &mut self.iops,
+            _ => &mut self.lat,
+        };
+        *log = Some(if value == "1" { "" } else { value }.to_owned());
+    }
+
+    /// The same with the job's name where none was given.
+    fn named(mut self, job: &str) -> Self {
+        let logs = [&mut self.bw, &mut self.iops, &mut self.lat];
+        let nameless = logs.into_iter().flatten().filter(|name| name.is_empty());
+        nameless.for_each(|name| job.clone_into(name));
+        self
+    }
 }
 
 impl Listed {
@@ -130,15 +175,13 @@ fn usual() -> Job {
         rw: fabrix_bench::Rw::Read,
         iodepth: 1,
         runtime: RUNTIME_MAX,
-        ramp: std::time::Duration::ZERO,
+        ramp: Duration::ZERO,
         ..Job::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use fabrix_bench::Rw;
 
@@ -200,6 +243,49 @@ mod tests {
             (Some(1 << 20), Some(3), RUNTIME_MAX)
         );
         assert_eq!((b.loops, b.runtime), (Some(1), Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn the_amount_of_io_is_not_the_size_of_its_region() {
+        let stages =
+            read("[a]\nsize=1m\nio_size=10k\nbs=4k\n[b]\nio_size=8k\ntime_based\nruntime=1\n");
+        let stages = stages.expect("two jobs");
+        let (a, b) = (&stages[0][0].job, &stages[0][1].job);
+        assert_eq!(
+            (a.size, a.number_ios, a.loops),
+            (Some(1 << 20), Some(3), None)
+        );
+        assert_eq!(b.number_ios, None, "time alone ends it");
+        refused(
+            "[a]\nio_size=1m\nbssplit=4k/50:8k/50\n",
+            &["io_size", "one size"],
+        );
+    }
+
+    #[test]
+    fn logs_have_the_name_that_was_given_or_that_of_their_job() {
+        let text = "[global]\nwrite_bw_log=all\n[a]\nwrite_lat_log\nlog_avg_msec=250\n[b]\n";
+        let stages = read(text).expect("two jobs");
+        let (a, b) = (&stages[0][0].logs, &stages[0][1].logs);
+        assert_eq!(
+            (a.bw.as_deref(), a.lat.as_deref()),
+            (Some("all"), Some("a"))
+        );
+        assert_eq!(
+            (a.iops.as_deref(), a.every),
+            (None, Some(Duration::from_millis(250)))
+        );
+        assert_eq!(
+            *b,
+            Logs {
+                bw: Some("all".into()),
+                ..Logs::default()
+            }
+        );
+        refused(
+            "[a]\nlog_avg_msec=0\n",
+            &["line 2", "log_avg_msec", "no reading"],
+        );
     }
 
     #[test]

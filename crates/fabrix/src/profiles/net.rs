@@ -10,11 +10,12 @@ mod wire;
 use std::net::Ipv6Addr;
 use std::process::ExitCode;
 
+use fabrix_bench::Counted;
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
 
 use crate::cli::bench::args::NetArgs;
-use crate::cli::bench::publish::publish;
+use crate::cli::bench::publish::{make_folder, publish};
 use crate::cli::bench::session::stop_flag;
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Shown, Table};
@@ -22,6 +23,7 @@ use client::Outcome;
 use wire::{Mode, Order};
 
 pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
+    make_folder(args.report.as_deref())?;
     let stop = stop_flag()?;
     if let Some(address) = &args.server {
         return server::run(address, &stop);
@@ -51,8 +53,8 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         profile: "net".into(),
         title: format!("{address}: the wire alone"),
         lead: format!(
-            "{} streams for {} s each; requests of 72 bytes, responses of 24 and {data}",
-            args.parallel,
+            "{} for {} s each; requests of 72 bytes, responses of 24 and {data}",
+            Counted(args.parallel.into(), "stream"),
             args.time.as_secs_f64()
         ),
         notes: vec!["RDMA is not measured; Gb/s is 10^9 bits".into()],

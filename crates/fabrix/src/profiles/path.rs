@@ -7,7 +7,6 @@ mod joined;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fabrix_bench::{Job, Rw};
 use fabrix_block::Spec;
@@ -19,7 +18,7 @@ use joined::Joined;
 
 use super::loopback::{Loopback, Transport};
 use crate::args::RemoteArgs;
-use crate::cli::bench::args::SweepArgs;
+use crate::cli::bench::args::PathArgs;
 use crate::cli::bench::session::{Disk, Session};
 use crate::disks::host_options;
 use crate::failure::Failure;
@@ -27,18 +26,21 @@ use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use crate::report::views;
 use fabrix_block::spec::without_secrets;
 
-const USUAL: Duration = Duration::from_secs(1);
 /// The depths at which each layer is measured: alone, and busy.
 const DEPTHS: [u32; 2] = [1, 32];
 
-pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::begin(&args.common)?;
-    if session.config.pin.is_empty() {
-        session.config.pin = Loopback::load_cores();
-    }
-    let runtime = args.runtime.unwrap_or(USUAL);
+pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
+    let mut session = Session::begin(&args.step.common)?;
+    session.leave_cores_to_targets();
+    let runtime = args.runtime;
     let layers = layers(&session, args)?;
-    session.plan((layers.len() + 1) * DEPTHS.len() + 1, runtime + args.ramp);
+    // The last one reaches the disk itself; those that only stand for a part of the way may be smaller.
+    let asked = layers.last().map(|disk| disk.check_size(args.step.size));
+    asked.transpose()?;
+    session.plan(
+        (layers.len() + 1) * DEPTHS.len() + 1,
+        runtime + args.step.ramp,
+    );
     let mut report = Report {
         profile: "path".into(),
         title: format!("{}: where the time goes", without_secrets(&args.uri)),
@@ -81,11 +83,14 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
                 rw: Rw::RandRead,
                 iodepth,
                 runtime,
-                ramp: args.ramp,
-                size: args.size,
+                ramp: args.step.ramp,
+                size: args
+                    .step
+                    .size
+                    .map(|size| size.min(disk.device.geometry().bytes())),
                 ..Job::default()
             };
-            let run = session.measure(disk, &job, args.count.unwrap_or(1));
+            let run = session.measure(disk, &job, args.count);
             row.extend(figures(run.as_ref()));
             alone = alone.or_else(|| run.as_ref().map(Run::mean_us));
             report.runs.extend(run);
@@ -106,7 +111,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     report.tables.push(table);
     let base = Job {
         runtime,
-        size: args.size,
+        size: args.step.size,
         ..Job::default()
     };
     match way(&session, &args.uri, &layers)? {
@@ -160,7 +165,7 @@ fn figures(run: Option<&Run>) -> [Cell; 5] {
 }
 
 /// The disks, each with one layer more than the one before it.
-fn layers(session: &Session, args: &SweepArgs) -> Result<Vec<Disk>, Failure> {
+fn layers(session: &Session, args: &PathArgs) -> Result<Vec<Disk>, Failure> {
     let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
     let engine = session.args.engine.engine;
     let mut layers = Vec::new();
@@ -211,7 +216,7 @@ fn layers(session: &Session, args: &SweepArgs) -> Result<Vec<Disk>, Failure> {
 }
 
 /// What each layer costs, one upon the other.
-fn stack(costs: &[(String, f64)]) -> Figure {
+pub(crate) fn stack(costs: &[(String, f64)]) -> Figure {
     let parts = |upto: usize| {
         let part = |(index, (_, cost)): (usize, &(String, f64))| {
             if index <= upto { cost.max(0.0) } else { 0.0 }

@@ -6,20 +6,17 @@
 use std::process::ExitCode;
 
 use fabrix_bench::{Job, RUNTIME_MAX, Rw};
-use fabrix_block::spec::{parse_size, without_secrets};
+use fabrix_block::spec::parse_size;
 
-use crate::args::Format;
-use crate::cli::bench::args::WordsArgs;
+use crate::cli::bench::args::{WordsArgs, shown};
 use crate::cli::bench::session::{Disk, Session, Step};
-use crate::cli::terminal::print;
 use crate::failure::Failure;
 use crate::report::sheet::{Report, Run};
 use crate::report::views;
 
 pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let words = Words::parse(&args.words).map_err(Failure::usage)?;
-    let common = args.common();
-    let mut session = Session::begin(&common)?;
+    let mut session = Session::begin(&args.common())?;
     let open = |uri: &Option<String>| uri.as_deref().map(|uri| session.open(uri)).transpose();
     let (from, to) = (open(&words.from)?, open(&words.to)?);
     session.guard(to.as_slice())?;
@@ -51,27 +48,9 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         profile: "sgp_dd".into(),
         title: format!("sgp_dd {}", shown(&args.words)),
         lead: text.replace('\n', " ").trim().to_owned(),
-        tables: vec![views::overview(&runs)],
-        figures: vec![views::tails(&runs), views::course(&runs)],
-        runs,
-        ..Report::default()
+        ..views::sheet(runs)
     };
-    match args.output {
-        Format::Json => session.finish(report),
-        Format::Text => {
-            print(&text)?;
-            session.end(report)
-        }
-    }
-}
-
-/// The words as they may be shown: addresses without their secrets.
-fn shown(words: &[String]) -> String {
-    let one = |word: &String| match word.split_once('=') {
-        Some((key @ ("if" | "of"), uri)) => format!("{key}={}", without_secrets(uri)),
-        _ => word.clone(),
-    };
-    words.iter().map(one).collect::<Vec<_>>().join(" ")
+    session.finish_as(&text, report)
 }
 
 /// What the words ask for; at least one end is a disk.
@@ -110,6 +89,9 @@ impl Words {
             let (key, value) = word
                 .split_once('=')
                 .ok_or_else(|| format!("`{word}` is not a word of sgp_dd; they are like bs=512"))?;
+            if value.is_empty() {
+                return Err(format!("`{key}=` has no value"));
+            }
             match key {
                 "if" => found.from = Some(value.to_owned()),
                 "of" => found.to = Some(value.to_owned()),
@@ -169,7 +151,12 @@ impl Words {
             Some(count) => bytes(count)?,
             None => room_bytes / self.block_bytes * self.block_bytes,
         };
-        if all > room_bytes || all == 0 {
+        if all == 0 {
+            return Err(
+                "there is nothing to move: skip= or seek= leaves nothing of the disk".into(),
+            );
+        }
+        if all > room_bytes {
             return Err(format!(
                 "{all} bytes are to be moved, and there is room for {room_bytes}"
             ));
@@ -209,8 +196,12 @@ impl Words {
     /// What sgp_dd prints.
     fn text(&self, runs: &[Run]) -> String {
         let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
-        let read = sum(|run| run.results.aggregate.read.bytes);
-        let written = sum(|run| run.results.aggregate.write.bytes);
+        let mut read = sum(|run| run.results.aggregate.read.bytes);
+        let mut written = sum(|run| run.results.aggregate.write.bytes);
+        if self.from.is_none() || self.to.is_none() {
+            // What /dev/zero gives and /dev/null takes counts too.
+            (read, written) = (read.max(written), read.max(written));
+        }
         let seconds = sum(|run| run.results.aggregate.total.runtime_ns) as f64 / 1e9;
         let mut text = String::new();
         if self.timed {
@@ -295,12 +286,16 @@ mod tests {
             ("if=ram:1M thr=5000", "at most 1024"),
             ("if=ram:1M oflag=append", "`oflag`"),
             ("if=ram:1M hello", "`hello`"),
+            ("if=ram:1M of=", "`of=` has no value"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
         let words = parse("if=ram:1M bs=1G bpt=1000000000000").expect("numbers");
         assert!(words.jobs(1 << 20).is_err());
+        let words = parse("if=ram:1M skip=2k").expect("numbers");
+        let error = words.jobs(0).expect_err("nothing is left");
+        assert!(error.contains("nothing to move"), "{error}");
         let words = parse("if=ram:1M of=ram:1M bs=4k count=300").expect("numbers");
         let error = words.jobs(1 << 20).expect_err("it is too much");
         assert!(error.contains("room for 1048576"), "{error}");

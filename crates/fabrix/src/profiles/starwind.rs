@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fabrix_bench::workloads::{Reading, thirteen};
-use fabrix_bench::{Job, Rw};
+use fabrix_bench::{Counted, Job, Rw};
 
-use super::loopback::Loopback;
 use super::published;
 use crate::cli::bench::args::SweepArgs;
 use crate::cli::bench::session::{Disk, Session};
@@ -26,20 +25,20 @@ const USUAL: Duration = Duration::from_secs(1);
 const PUBLISHED: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
-    let published = args.published.as_deref().map(published::find).transpose()?;
-    let mut session = Session::begin(&args.common)?;
-    if args.loopback && session.config.pin.is_empty() {
-        session.config.pin = Loopback::load_cores();
-    }
-    let disks = session.disks(&args.uri, &args.against, args.loopback)?;
-    session.guard(&disks)?;
+    let published = args
+        .table
+        .published
+        .as_deref()
+        .map(published::find)
+        .transpose()?;
+    let (mut session, disks) = Session::sweep(args)?;
     let (runtime, reading) = match args.as_published {
         true => (PUBLISHED, Reading::JobFile),
         false => (args.runtime.unwrap_or(USUAL), Reading::Names),
     };
     let count = args.count.unwrap_or(1);
     let steps = DEPTHS.len() * JOBS.len() + 26 * disks.len() * count as usize + 2;
-    session.plan(steps, runtime + args.ramp);
+    session.plan(steps, runtime + args.step.ramp);
     let mut report = Report {
         profile: "starwind".into(),
         title: format!(
@@ -50,13 +49,13 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         notes: notes(runtime, reading),
         ..Report::default()
     };
-    if !args.no_fill {
-        report.notes.extend(session.fill(&disks[0], args.size));
+    if !args.table.no_fill {
+        report.notes.extend(session.fill(&disks[0], args.step.size));
     }
     let base = Job {
         runtime,
-        ramp: args.ramp,
-        size: args.size,
+        ramp: args.step.ramp,
+        size: args.step.size,
         ..Job::default()
     };
     let setting = search(&mut session, &disks[0], &base, &mut report);
@@ -64,8 +63,8 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         let title = format!("13 workloads, numjobs={numjobs} iodepth={iodepth}");
         let jobs = |numjobs, iodepth| {
             with(
-                thirteen(reading, numjobs, iodepth, runtime, args.ramp),
-                args.size,
+                thirteen(reading, numjobs, iodepth, runtime, args.step.ramp),
+                args.step.size,
             )
         };
         matrix(
@@ -137,7 +136,7 @@ fn search(
         let mut row = vec![Cell::text(format!("depth {iodepth}"))];
         for numjobs in JOBS {
             let job = Job {
-                name: format!("4k rnd read {iodepth} Oio, {numjobs} threads"),
+                name: format!("4k rnd read {iodepth} Oio, {}", threads(numjobs)),
                 rw: Rw::RandRead,
                 numjobs,
                 iodepth,
@@ -164,28 +163,37 @@ fn search(
         ENOUGH * 100.0
     ));
     report.tables.push(table);
-    let ring = "the ring is the setting taken, numjobs x iodepth";
-    report.figures.push(Figure {
-        name: "search".into(),
-        title: "The search".into(),
-        unit: format!("4k random reads: IOPS against depth; {ring}"),
+    let figure = |name: &str, title: &str, unit: &str, up: Axis, of: fn(&Point) -> f64| Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        unit: format!("{unit}; the ring is the setting taken, numjobs x iodepth"),
         drawing: Drawing::Lines {
             across: Axis::log("iodepth"),
-            up: Axis::linear("IOPS"),
-            lines: curves(&found, &knee, |point| point.iops),
+            up,
+            lines: curves(&found, &knee, of),
         },
-    });
-    report.figures.push(Figure {
-        name: "search-latency".into(),
-        title: "The search: what more in flight costs".into(),
-        unit: format!("mean latency against depth, us; {ring}"),
-        drawing: Drawing::Lines {
-            across: Axis::log("iodepth"),
-            up: Axis::log("microseconds"),
-            lines: curves(&found, &knee, |point| point.mean_us),
-        },
-    });
+    };
+    report.figures.extend([
+        figure(
+            "search",
+            "The search",
+            "4k random reads: IOPS against depth",
+            Axis::linear("IOPS"),
+            |point| point.iops,
+        ),
+        figure(
+            "search-latency",
+            "The search: what more in flight costs",
+            "mean latency against depth, us",
+            Axis::log("microseconds"),
+            |point| point.mean_us,
+        ),
+    ]);
     (!session.is_over()).then_some((numjobs, iodepth))
+}
+
+fn threads(jobs: u32) -> Counted<'static> {
+    Counted(jobs.into(), "thread")
 }
 
 /// One setting of the search and what it gave.
@@ -211,7 +219,7 @@ fn curves(found: &[Point], knee: &Point, of: fn(&Point) -> f64) -> Vec<Curve> {
         let at = points.iter().position(|point| *point == knee);
         let name = format!("the knee: {} x {}", knee.numjobs, knee.iodepth);
         Curve {
-            name: format!("{jobs} threads"),
+            name: threads(jobs).to_string(),
             mark: at.map(|at| (at, name)),
             points: points
                 .iter()
@@ -241,12 +249,7 @@ fn matrix(
         let mut row = vec![Cell::text(&job.name)];
         let mut bars = Vec::new();
         for disk in disks {
-            let skip = job.percent_read() < 100 && disk.device.geometry().read_only;
-            let run = if skip {
-                None
-            } else {
-                session.measure(disk, job, count)
-            };
+            let run = session.measure_taken(disk, job, count);
             row.push(Cell::optional(run.as_ref().map(Run::iops), Shown::Grouped));
             row.push(Cell::optional(
                 run.as_ref().map(|run| run.bw_bytes() / f64::from(1 << 20)),

@@ -14,7 +14,7 @@ use fabrix_bench::{Job, Rw};
 use fabrix_block::Spec;
 use fabrix_block::spec::{Disk as SpecDisk, Size};
 
-use super::loopback::{Loopback, Transport};
+use super::loopback::Transport;
 use super::published;
 use crate::cli::bench::args::StgtArgs;
 use crate::cli::bench::session::{Disk, Session};
@@ -48,8 +48,13 @@ struct Plan {
 }
 
 pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
-    let published = args.published.as_deref().map(published::find).transpose()?;
-    let mut session = Session::begin(&args.common)?;
+    let published = args
+        .table
+        .published
+        .as_deref()
+        .map(published::find)
+        .transpose()?;
+    let mut session = Session::begin(&args.step.common)?;
     let uris: Vec<&str> = match args.uris.as_slice() {
         [] => vec![NULL, NULL],
         // What is made of nothing can be made twice.
@@ -57,11 +62,13 @@ pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
         some => some.iter().map(String::as_str).collect(),
     };
     let local = uris.iter().all(|uri| !is_remote(uri));
-    if local && session.config.pin.is_empty() {
-        session.config.pin = Loopback::load_cores();
+    if local {
+        session.leave_cores_to_targets();
     }
     let direct = uris.iter().map(|uri| session.open(uri));
     let direct = direct.collect::<Result<Vec<Disk>, Failure>>()?;
+    let size = args.step.size;
+    direct.iter().try_for_each(|disk| disk.check_size(size))?;
     session.guard(&direct)?;
     let stages = stages(&session, &direct, local)?;
     let plan = plan(args, &stages[0].first)?;
@@ -80,9 +87,9 @@ pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
         ],
         ..Report::default()
     };
-    if !args.no_fill {
+    if !args.table.no_fill {
         for disk in &direct {
-            report.notes.extend(session.fill(disk, args.size));
+            report.notes.extend(session.fill(disk, args.step.size));
         }
     }
     for stage in &stages {
@@ -161,13 +168,13 @@ fn plan(args: &StgtArgs, disk: &Disk) -> Result<Plan, Failure> {
     let chain = sizes.iter().copied().filter(even).collect();
     let [runtime, ramp] = match args.quick {
         true => QUICK,
-        false => [args.runtime, args.ramp],
+        false => [args.runtime, args.step.ramp],
     };
     Ok(Plan {
         base: Job {
             runtime,
             ramp,
-            size: args.size,
+            size: args.step.size,
             ..Job::default()
         },
         sizes,
@@ -194,10 +201,6 @@ impl Stage {
             .transport
             .map_or_else(String::new, |transport| format!(", {transport}"));
         (format!("{name}{}", self.suffix), format!("{title}{over}"))
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.first.device.geometry().read_only
     }
 }
 
@@ -241,12 +244,7 @@ fn sweep(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report)
             .flat_map(|(_, rw)| THREADS.map(|threads| (*rw, threads)))
             .enumerate()
         {
-            let skip = rw.writes() && stage.is_read_only();
-            let run = if skip {
-                None
-            } else {
-                session.measure(&stage.first, &plan.job(rw, *size, threads), 1)
-            };
+            let run = session.measure_taken(&stage.first, &plan.job(rw, *size, threads), 1);
             row.push(megabytes(run.as_ref()));
             row.push(cpu(run.as_ref().map(|run| run.results.cpu.job_cores)));
             row.push(cpu(run.as_ref().and_then(|run| run.target_cores)));

@@ -4,9 +4,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fabrix_bench::{Job, Rw};
+use fabrix_bench::{Counted, Job, Rw};
 
-use super::loopback::Loopback;
 use super::published;
 use crate::cli::bench::args::SweepArgs;
 use crate::cli::bench::session::{Disk, Session};
@@ -27,13 +26,13 @@ const USUAL: (u32, Duration) = (3, Duration::from_millis(500));
 const PUBLISHED: (u32, Duration) = (20, Duration::from_secs(2));
 
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
-    let published = args.published.as_deref().map(published::find).transpose()?;
-    let mut session = Session::begin(&args.common)?;
-    if args.loopback && session.config.pin.is_empty() {
-        session.config.pin = Loopback::load_cores();
-    }
-    let disks = session.disks(&args.uri, &args.against, args.loopback)?;
-    session.guard(&disks)?;
+    let published = args
+        .table
+        .published
+        .as_deref()
+        .map(published::find)
+        .transpose()?;
+    let (mut session, disks) = Session::sweep(args)?;
     let (count, runtime) = match args.as_published {
         true => PUBLISHED,
         false => (
@@ -42,7 +41,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         ),
     };
     let steps = 2 * SIZES.len() * WORKERS.len() * disks.len() * count as usize + 2;
-    session.plan(steps, runtime + args.ramp);
+    session.plan(steps, runtime + args.step.ramp);
     let mut report = Report {
         profile: "zetavault".into(),
         title: format!(
@@ -51,13 +50,14 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
         ),
         lead: "the method of Zetavault's article on NVMe native against NVMe over fabrics".into(),
         notes: vec![format!(
-            "each figure is the mean of {count} runs of {} s; the article's is that of 20 runs of 2 s (--as-published)",
+            "each figure is the mean of {} of {} s; the article's is that of 20 runs of 2 s (--as-published)",
+            Counted(count.into(), "run"),
             runtime.as_secs_f64()
         )],
         ..Report::default()
     };
-    if !args.no_fill {
-        report.notes.extend(session.fill(&disks[0], args.size));
+    if !args.table.no_fill {
+        report.notes.extend(session.fill(&disks[0], args.step.size));
     }
     let block = disks
         .iter()
@@ -74,10 +74,10 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
             let base = Job {
                 rw,
                 runtime,
-                ramp: args.ramp,
+                ramp: args.step.ramp,
                 numjobs: workers,
                 iodepth: IODEPTH,
-                size: args.size,
+                size: args.step.size,
                 ..Job::default()
             };
             let sizes: Vec<_> = SIZES
@@ -117,8 +117,7 @@ fn square(
         .into_iter()
         .flat_map(|head| disks.iter().map(move |disk| (head, disk.label.as_str())));
     let name = format!("{kind}-{workers}w");
-    let plural = if workers == 1 { "" } else { "s" };
-    let title = format!("Random {kind}, {workers} worker{plural}");
+    let title = format!("Random {kind}, {}", Counted(workers.into(), "worker"));
     let mut table = Table::new(&name, &title, [("", "size")].into_iter().chain(heads));
     let (mut iops, mut bandwidth) = (Vec::new(), Vec::new());
     for (size, block_bytes) in sizes {
@@ -129,14 +128,7 @@ fn square(
         };
         let runs: Vec<Option<Run>> = disks
             .iter()
-            .map(|disk| {
-                let skip = base.rw.writes() && disk.device.geometry().read_only;
-                if skip {
-                    None
-                } else {
-                    session.measure(disk, &job, count)
-                }
-            })
+            .map(|disk| session.measure_taken(disk, &job, count))
             .collect();
         if session.is_over() {
             report.runs.extend(runs.into_iter().flatten());

@@ -200,7 +200,15 @@ fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
     let ticks: Vec<(f64, String)> = if across.named.is_empty() {
         x.ticks.iter().copied().map(named).collect()
     } else {
-        let shown = |(value, _): &&(f64, String)| (x.from..=x.to * 1.001).contains(value);
+        let mut last = f64::NEG_INFINITY;
+        let shown = |(value, _): &&(f64, String)| {
+            let place = over(x.place(*value));
+            let room = place - last >= NAME_APART && (x.from..=x.to * 1.001).contains(value);
+            if room {
+                last = place;
+            }
+            room
+        };
         across.named.iter().filter(shown).cloned().collect()
     };
     for (value, text) in ticks {
@@ -316,6 +324,8 @@ const MARGIN: f64 = 13.0;
 const EDGE: f64 = 2.5;
 /// More values than this do not fit side by side on a telephone.
 const TICKS_ACROSS: usize = 6;
+/// Names on the axis below are so far from each other, in percent of the width: none touches another on a telephone.
+const NAME_APART: f64 = 14.0;
 /// More points than this are a line and no dots.
 const DOTS_MAX: usize = 40;
 
@@ -338,6 +348,20 @@ mod tests {
             Span::log(1.0, 128.0).ticks,
             [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
         );
+    }
+
+    #[test]
+    fn names_below_do_not_touch_each_other() {
+        let named = (0..9).map(|nines| (10_f64.powi(nines), format!("n{nines}")));
+        let line = Curve {
+            points: vec![(1.0, 1.0), (1e8, 2.0)],
+            ..Curve::default()
+        };
+        let across = Axis::log("x").named(named.collect());
+        let svg = draw("", &across, &Axis::linear("y"), &[line]);
+        let shown = |nines: &i32| svg.contains(&format!(">n{nines}<"));
+        let names: Vec<i32> = (0..9).filter(shown).collect();
+        assert_eq!(names, [0, 2, 4, 6, 8]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask pages` looks at them
 //! in a browser. The figures are made up, and shaped as those of the profiles are.
 
+use fabrix_bench::Counted;
 use fabrix_bench::series::{Moved, Point};
 use std::time::Duration;
 
 use super::sample::{self, golden};
 use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
 use super::{figure, page, views};
-use crate::profiles::published;
+use crate::profiles::{path, published};
 
 /// Every kind of table and figure, each with as many rows, series and letters as a profile gives it.
 fn all() -> Report {
@@ -211,7 +212,7 @@ fn bars() -> Figure {
 
 fn search() -> Figure {
     let line = |jobs: u32| Curve {
-        name: format!("{jobs} threads"),
+        name: Counted(jobs.into(), "thread").to_string(),
         points: (0..8)
             .map(|power| {
                 let flying = f64::from(jobs << power);
@@ -282,32 +283,13 @@ fn field() -> Figure {
 }
 
 fn layers() -> Figure {
-    let layers = names(&[
-        "the disk",
-        "+ NVMe/TCP over loopback",
-        "+ header digest",
-        "+ data digest",
-    ]);
-    let costs = [1.2, 17.5, 0.6, 2.9];
-    let parts = |upto: usize| {
-        (0..costs.len())
-            .map(|at| if at <= upto { costs[at] } else { 0.0 })
-            .collect()
-    };
-    Figure {
-        name: "layers".into(),
-        title: "What each layer costs".into(),
-        unit: "mean latency of one request at a time, us; less is better".into(),
-        drawing: Drawing::Stacks {
-            rows: layers
-                .iter()
-                .cloned()
-                .enumerate()
-                .map(|(at, name)| (name, parts(at)))
-                .collect(),
-            series: layers,
-        },
-    }
+    let costs = [
+        ("the disk", 1.2),
+        ("+ NVMe/TCP over loopback", 17.5),
+        ("+ header digest", 0.6),
+        ("+ data digest", 2.9),
+    ];
+    path::stack(&costs.map(|(name, cost)| (name.to_owned(), cost)))
 }
 
 #[test]

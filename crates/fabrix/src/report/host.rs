@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::Path;
 
+use fabrix_bench::Counted;
+
 /// Names and values, in the order in which they are shown.
 pub(super) fn facts() -> Vec<(String, String)> {
     let mut facts = Vec::new();
@@ -79,7 +81,8 @@ impl Reading {
         let hot = self.throttled.saturating_sub(earlier.throttled);
         if hot > 0 {
             doubts.push(format!(
-                "processors were slowed down {hot} times because they were too hot"
+                "processors were slowed down {} because they were too hot",
+                Counted(hot, "time")
             ));
         }
         doubts

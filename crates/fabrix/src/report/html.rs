@@ -3,19 +3,19 @@
 //! No script, no font, no image from anywhere; the browser's preference decides between light and dark. What
 //! the page says is in `page`, what it looks like in `report.css`.
 
+use fabrix_bench::Counted;
 use fabrix_bench::matrix::{Matrix, Row};
 
 use super::number::{grouped, mb_per_s, moment, percent, short};
-use super::page::facts;
+use super::page::{document, facts};
 use super::sides::{bandwidth, cpu, iops, latency, ratio};
 use super::svg::escape;
-use super::{Context, figure, matrix as table};
-
-const STYLE: &str = include_str!("report.css");
+use super::{Context, matrix as table};
 
 /// The whole page.
 pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
-    let title = format!("{} workloads, local and remote", matrix.rows.len());
+    let workloads = Counted(matrix.rows.len() as u64, "workload");
+    let title = format!("{workloads}, local and remote");
     let columns = format!(
         "<div class=\"column\">{}{}{}</div><div class=\"column\">{}{}</div>",
         iops(matrix),
@@ -24,18 +24,14 @@ pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
         latency(matrix),
         cpu(matrix)
     );
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\n\
-         <meta name=\"color-scheme\" content=\"light dark\" />\n\
-         <title>Fabrix: {title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         {}{}<div class=\"columns\">{columns}</div>\n{}{}</main>\n</body>\n</html>\n",
-        figure::STYLE,
+    let main = format!(
+        "{}{}<div class=\"columns\">{columns}</div>\n{}{}",
         header(matrix, context, &title),
         tiles(matrix),
         full_table(matrix),
         facts(context),
-    )
+    );
+    document(&title, &main)
 }
 
 fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
@@ -92,7 +88,8 @@ fn tiles(matrix: &Matrix) -> String {
         );
     }
     if let Some(mean) = mean_ratio(&matrix.rows) {
-        let all = format!("geometric mean of {} workloads", matrix.rows.len());
+        let workloads = Counted(matrix.rows.len() as u64, "workload");
+        let all = format!("geometric mean of {workloads}");
         tiles += &tile("Remote / local IOPS", &percent(Some(mean)), "", &all);
     }
     format!("<section class=\"tiles\">\n{tiles}</section>\n")

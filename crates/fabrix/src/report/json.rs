@@ -5,6 +5,7 @@
 //! programs that read fio's output expect it. What fio does not have (`verify`, `errors`, `cpu`) has keys of
 //! its own. `schema` changes when a key changes its meaning.
 
+use fabrix_bench::arrivals::Pacing;
 use fabrix_bench::job::Job;
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Results, Side};
@@ -172,7 +173,9 @@ fn options(job: &Job) -> Value {
     set("rwmixread", job.percent_read().to_string());
     set("offset", job.offset.to_string());
     set("randseed", job.seed.to_string());
-    set("time_based", "1".into());
+    if job.loops.is_none() && job.number_ios.is_none() {
+        set("time_based", "1".into());
+    }
     set("norandommap", "1".into());
     set("group_reporting", "1".into());
     if let Some(size) = job.size {
@@ -186,7 +189,11 @@ fn options(job: &Job) -> Value {
     }
     if let Some(rate) = &job.rate {
         set("rate_iops", rate.iops.to_string());
-        set("rate_process", format!("{:?}", rate.pacing).to_lowercase());
+        let process = match rate.pacing {
+            Pacing::Fixed => "linear",
+            Pacing::Poisson => "poisson",
+        };
+        set("rate_process", process.into());
     }
     if job.verify {
         set("verify", "crc32c".into());

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use fabrix_bench::Results;
 use fabrix_bench::series::{Moved, Point};
 
-/// The logs by the ends of their names: bandwidth in KiB/s, requests per second, mean latency in nanoseconds.
+/// The logs by the ends of their names, in fio's order: bandwidth in KiB/s, requests per second, mean latency in
+/// nanoseconds.
 pub(crate) fn logs(results: &Results) -> [(&'static str, String); 3] {
     let bytes = results.job.block_bytes;
     let log = |value: fn(&Moved, f64) -> f64| {
@@ -20,11 +21,11 @@ pub(crate) fn logs(results: &Results) -> [(&'static str, String); 3] {
     };
     [
         (
-            "bw.log",
+            "bw",
             log(|moved, seconds| moved.bytes as f64 / 1024.0 / seconds),
         ),
-        ("iops.log", log(|moved, seconds| moved.ios as f64 / seconds)),
-        ("lat.log", log(|moved, _| moved.mean_ns())),
+        ("iops", log(|moved, seconds| moved.ios as f64 / seconds)),
+        ("lat", log(|moved, _| moved.mean_ns())),
     ]
 }
 

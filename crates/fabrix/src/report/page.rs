@@ -13,15 +13,10 @@ pub(crate) fn page(report: &Report, context: &Context) -> String {
     let title = escape(&report.title);
     let figures: Vec<String> = report.figures.iter().map(card).collect();
     let tables: Vec<String> = report.tables.iter().map(table).collect();
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\n\
-         <meta name=\"color-scheme\" content=\"light dark\" />\n\
-         <title>Fabrix: {title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<p class=\"brand\">Fabrix {} <span class=\"muted\">bench {}</span></p>\n<h1>{title}</h1>\n\
+    let main = format!(
+        "<header>\n<p class=\"brand\">Fabrix {} <span class=\"muted\">bench {}</span></p>\n<h1>{title}</h1>\n\
          <p class=\"sides\">{}</p>\n<p class=\"muted\">{}</p>\n</header>\n\
-         {}<div class=\"columns cards\">{}</div>\n{}{}{}</main>\n</body>\n</html>\n",
-        figure::STYLE,
+         {}<div class=\"columns cards\">{}</div>\n{}{}{}",
         escape(&context.version),
         escape(&report.profile),
         escape(&report.lead),
@@ -35,6 +30,19 @@ pub(crate) fn page(report: &Report, context: &Context) -> String {
         tables.concat(),
         said("notes", "Notes", &report.notes),
         facts(context)
+    );
+    document(&title, &main)
+}
+
+/// A page with this title and these contents, both markup.
+pub(super) fn document(title: &str, main: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\n\
+         <meta name=\"color-scheme\" content=\"light dark\" />\n\
+         <title>Fabrix: {title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         {main}</main>\n</body>\n</html>\n",
+        figure::STYLE
     )
 }
 

@@ -146,7 +146,7 @@ pub(super) fn trouble() -> Results {
     let all = &mut results.aggregate;
     all.errors = Errors {
         by_status: vec![(Status::MediaRead, 3)],
-        first: Some("job 0: the read of 1 blocks at LBA 36 was answered MediaRead".into()),
+        first: Some("job 0: the read of 1 block at LBA 36 was answered MediaRead".into()),
     };
     all.verify = Some(Verified {
         blocks_checked: 12_345,

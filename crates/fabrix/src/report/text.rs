@@ -153,6 +153,13 @@ fn cpu(text: &mut String, results: &Results) {
     );
 }
 
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        many => format!("{} times", grouped(many as f64)),
+    }
+}
+
 /// Everything that did not go as asked; nothing when all did.
 fn trouble(text: &mut String, all: &JobResult) {
     if let Some(verify) = &all.verify {
@@ -168,10 +175,7 @@ fn trouble(text: &mut String, all: &JobResult) {
     if all.busy > 0 {
         line(
             text,
-            &format!(
-                "  busy: the disk had no room {} times",
-                grouped(all.busy as f64)
-            ),
+            &format!("  busy: the disk had no room {}", times(all.busy)),
         );
     }
     if all.errors.total() > 0 {

@@ -1,6 +1,16 @@
 //! Tables and figures that every profile can use: the figures of runs side by side, their latencies, their course.
 
-use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Run, Shown, Table};
+use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
+
+/// The report of runs about which there is nothing more to show: what each reached, the slow ones, the course.
+pub(crate) fn sheet(runs: Vec<Run>) -> Report {
+    Report {
+        tables: vec![overview(&runs)],
+        figures: vec![tails(&runs), course(&runs)],
+        runs,
+        ..Report::default()
+    }
+}
 
 /// What every run reached, a row each.
 pub(crate) fn overview(runs: &[Run]) -> Table {
@@ -15,10 +25,11 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
         ("latency us", "p50"),
         ("latency us", "p99"),
         ("latency us", "p99.9"),
-        ("", "CPU us/IO"),
+        ("CPU", "%"),
+        ("CPU", "us/IO"),
     ];
     if targets {
-        columns.push(("", "CPU tgt us/IO"));
+        columns.extend([("CPU of the target", "%"), ("CPU of the target", "us/IO")]);
     }
     if repeated {
         columns.extend([
@@ -39,9 +50,12 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
             percentile(50.0),
             percentile(99.0),
             percentile(99.9),
+            Cell::Number(run.results.cpu.job_cores * 100.0, Shown::Fixed(0)),
             Cell::optional(run.job_us_per_io(), Shown::Fixed(2)),
         ];
         if targets {
+            let percent = run.target_cores.map(|cores| cores * 100.0);
+            row.push(Cell::optional(percent, Shown::Fixed(0)));
             row.push(Cell::optional(run.target_us_per_io(), Shown::Fixed(2)));
         }
         if repeated {
@@ -64,7 +78,9 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
         let slow = latency
             .percentiles_ns
             .iter()
-            .filter(|(percent, _)| (50.0..100.0).contains(percent));
+            .filter(|(percent, _)| (50.0..100.0).contains(percent))
+            // What is rarer than one of all requests that there were is only the slowest again.
+            .filter(|(percent, _)| rarity(*percent) <= latency.count.max(2) as f64 * 1.001);
         Curve {
             name: format!("{}, {}", run.name, run.disk),
             points: slow
@@ -96,7 +112,7 @@ fn rarity(percent: f64) -> f64 {
 }
 
 /// The percentiles that are named on the axis.
-const NINES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+const NINES: [f64; 8] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999];
 
 /// How the rates went over time.
 pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
@@ -119,5 +135,37 @@ pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
             up: Axis::linear("IOPS"),
             lines: runs.into_iter().map(line).collect(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn no_percentile_is_drawn_that_is_rarer_than_one_request_of_all() {
+        let mut results = sample::results();
+        let latency = &mut results.aggregate.total.latency;
+        latency.count = 1000;
+        latency.percentiles_ns = [50.0, 99.0, 99.9, 99.99]
+            .map(|percent| (percent, 1000))
+            .into();
+        let run = Run {
+            name: "job".into(),
+            disk: "ram:1G".into(),
+            repeats: Vec::new(),
+            results,
+            target_cores: None,
+        };
+        let Drawing::Lines { lines, .. } = tails([&run]).drawing else {
+            panic!("tails are lines");
+        };
+        let rare: Vec<f64> = lines[0]
+            .points
+            .iter()
+            .map(|point| point.0.round())
+            .collect();
+        assert_eq!(rare, [2.0, 100.0, 1000.0]);
     }
 }

@@ -182,10 +182,23 @@ fn repeats_are_counted_and_the_middle_one_is_shown() {
 fn a_file_of_jobs_runs_its_stages_on_its_disks() {
     let folder = scratch();
     let file = path_in(&folder, "job.fio");
-    let text = "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\n[fill]\nrw=write\n\
-        [check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n";
+    let log = path_in(&folder, "log");
+    let text = format!(
+        "[global]\nfilename=ram:8M\nsize=1m\nbs=64k\nwrite_iops_log={log}\n[fill]\nrw=write\n\
+         [check]\nstonewall\nrw=read\nloops=2\n[beside]\nrw=randread\n"
+    );
     std::fs::write(&file, text).expect("a scratch file");
     let jobs = bench(&[&file])["jobs"].clone();
+    let logs = std::fs::read_dir(std::path::Path::new(&log).parent().expect("a folder"));
+    let names = logs
+        .expect("it is ours")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("log")).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["log_iops.1.log", "log_iops.2.log", "log_iops.3.log"]
+    );
     assert_eq!(jobs.as_array().map(Vec::len), Some(3));
     assert_eq!(
         (
@@ -246,6 +259,23 @@ fn a_report_needs_nothing_from_elsewhere_and_can_be_compared() {
 }
 
 #[test]
+fn where_no_report_can_be_nothing_is_measured() {
+    let folder = scratch();
+    let file = path_in(&folder, "file");
+    std::fs::write(&file, "no folder").expect("a scratch file");
+    let report = format!("{file}/report");
+    for words in [
+        &["ram:8M"][..],
+        &["path", "ram:8M"],
+        &["net", "127.0.0.1:1"],
+    ] {
+        let ended = fabrix(&[&["bench"], words, &["--report", &report]].concat());
+        ended.exits(1).says(&[&report]);
+        assert!(ended.stdout.is_empty(), "{ended}");
+    }
+}
+
+#[test]
 fn words_of_other_tools_are_explained() {
     for (profile, word) in [("diskspd", "-b64K -o2 -t1"), ("sgp_dd", "bpt=N thr=N")] {
         let ended = fabrix(&["bench", profile, "--help"]);
@@ -254,6 +284,24 @@ fn words_of_other_tools_are_explained() {
             assert!(ended.stdout.contains(part), "`{part}` is missing:\n{ended}");
         }
     }
+}
+
+#[test]
+fn our_options_may_stand_behind_the_words_of_another_tool() {
+    let folder = scratch();
+    let report = path_in(&folder, "report");
+    let words = ["bench", "sgp_dd", "if=ram:8M", "count=1k"];
+    let ended = fabrix(&[&words[..], &["--report", &report, "--spin=never"]].concat());
+    ended.exits(0).says(&["the report is "]);
+    for part in ["1024+0 records in", "1024+0 records out"] {
+        assert!(ended.stdout.contains(part), "{ended}");
+    }
+    fabrix(&[&words[..], &["--report"]].concat())
+        .exits(2)
+        .says(&["--report <DIR>"]);
+    fabrix(&[&words[..], &["--reprot", &report]].concat())
+        .exits(2)
+        .says(&["--reprot"]);
 }
 
 #[test]
@@ -281,6 +329,34 @@ fn words_of_other_tools_that_are_wrong_are_named() {
             &["zipf:THETA"],
         ),
         (&["nowhere.fio"], &["nowhere.fio"]),
+        (&["path", "ram:8M", "--against", "ram:8M"], &["--against"]),
+        (
+            &["starwind", "ram:8M", "--size", "9M"],
+            &["ram:8M", "--size 9M", "up to 8M"],
+        ),
+        (&["stgt", "ram:8M", "--size", "9M"], &["up to 8M"]),
+        (
+            &["stravind", "ram:8M"],
+            &[
+                "`stravind` is no profile",
+                "starwind, stgt, zetavault, sgp_dd",
+            ],
+        ),
+        (
+            &[
+                "cdm",
+                "ram:8M",
+                "--size",
+                "8M",
+                "--card",
+                "/nowhere/at/all.svg",
+            ],
+            &["there is no folder /nowhere/at"],
+        ),
+        (
+            &["ram:8M", "--write-logs", "/nowhere/at/all"],
+            &["there is no folder /nowhere/at"],
+        ),
     ] {
         let ended = fabrix(&[&["bench"], words].concat());
         ended.exits(2);

@@ -119,6 +119,13 @@ fn small_and_large_requests_give_back_what_was_written() {
     }
 }
 
+/// More than a connection keeps to send by reference: it says no to some, and uses again what was answered only.
+#[test]
+fn more_large_writes_at_once_than_are_staged_give_back_what_was_written() {
+    let load = ["--bs", "256k", "--iodepth", "64", "--size", "32M"];
+    verified("ram:32M", &[], &load);
+}
+
 #[test]
 fn several_jobs_and_several_queues_do_not_disturb_each_other() {
     verified("ram:16M", &[], &["--numjobs", "2"]);

@@ -121,7 +121,7 @@ fn requests_fail_in_time_when_the_target_does_not_come_back() {
         let ended = load.ended();
         ended
             .exits(1)
-            .says(&["reconnecting", &uri, "I/Os failed", "NotReady"]);
+            .says(&["reconnecting", &uri, " failed; the first: ", "NotReady"]);
         let took = killed.elapsed();
         assert!(
             took >= Duration::from_millis(900),

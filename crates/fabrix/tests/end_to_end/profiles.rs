@@ -200,6 +200,19 @@ fn the_generators_own_limit_is_measured_and_said() {
 }
 
 #[test]
+fn the_way_to_a_remote_disk_is_measured_on_more_of_it_than_stands_for_a_part_of_the_way() {
+    let serve = Serve::start(&["null:1G"]);
+    let path = |size: &str| {
+        let short = ["--runtime", "0.01", "--ramp", "0", "--size", size];
+        fabrix(&[&["bench", "path", &serve.uri(0)], &short[..]].concat())
+    };
+    let ended = path("512M");
+    ended.exits(0);
+    assert!(ended.stdout.contains("+ network"), "{ended}");
+    path("2G").exits(2).says(&["--size 2G", "up to 1G"]);
+}
+
+#[test]
 fn a_profile_does_not_write_where_somebodys_data_is() {
     let folder = scratch();
     let path = path_in(&folder, "disk");
@@ -230,7 +243,7 @@ fn a_profile_does_not_write_where_somebodys_data_is() {
 #[track_caller]
 fn is_interrupted(words: &[&str]) -> Ended {
     let profile = Running::start(&[&["bench"], words].concat());
-    profile.hears("measurements, about", 1);
+    profile.hears("s in all", 1);
     profile.signal("INT");
     let ended = profile.ended();
     ended.exits(1).says(&["interrupted"]);

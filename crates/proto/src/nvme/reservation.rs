@@ -1,17 +1,18 @@
 //! Reservations as NVMe hosts ask for them: four commands, their data, and the report.
 //!
 //! The state is the one in [`scsi::reservation`](crate::scsi::reservation), which serves every protocol; here are the
-//! bytes around it. A host is its host identifier, so all of its controllers are one registrant. Over fabrics host
-//! identifiers have 128 bits, so only the extended form of the report exists.
+//! bytes around it (`report`: what comes back; `build`: what a host sends). A host is its host identifier, so all of
+//! its controllers are one registrant. Over fabrics host identifiers have 128 bits, so only the extended form of the
+//! report exists.
 //! Source: NVM Express Base Specification 2.x, "Reservations", "Reservation Register", "Reservation Acquire",
 //! "Reservation Release", "Reservation Report command".
 
+mod build;
+mod report;
+
 use alloc::vec::Vec;
-use core::mem::offset_of;
 
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
-
+pub use self::report::{ReportHeader, ReportRegistrant, write_report};
 use super::spec::{Opcode, Status, SubmissionEntry};
 use super::subsystem::Namespace;
 use crate::scsi::reservation::{Initiator, Kind, Nexus, Refusal, Request, Reservations};
@@ -273,142 +274,6 @@ pub fn nexus(host_id: [u8; 16]) -> Nexus {
     Nexus {
         initiator: Initiator::nvme(host_id),
         port: 0,
-    }
-}
-
-/// The head of the extended Reservation Status data structure, 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Reservation Status Extended Data Structure".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ReportHeader {
-    /// GEN: counts changes of registrations.
-    pub generation: U32,
-    /// RTYPE: the type; zero where nobody holds a reservation.
-    pub kind: u8,
-    /// REGSTRNT: how many registrants follow.
-    pub registrants: U16,
-    reserved_7: [u8; 2],
-    /// PTPLS: 1 where all of this outlives the power.
-    pub persists: u8,
-    reserved_10: [u8; 54],
-}
-const _: () = assert!(
-    size_of::<ReportHeader>() == 64
-        && offset_of!(ReportHeader, kind) == 4
-        && offset_of!(ReportHeader, registrants) == 5
-        && offset_of!(ReportHeader, persists) == 9
-);
-
-/// One registrant of the extended Reservation Status data structure, 64 bytes.
-///
-/// Source: NVM Express Base Specification 2.x, "Registrant Extended Data Structure".
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-pub struct ReportRegistrant {
-    /// CNTLID: FFFFh, because controllers are made when hosts connect.
-    pub controller_id: U16,
-    /// RCSTS: bit 0, it holds the reservation.
-    pub status: u8,
-    reserved_3: [u8; 5],
-    /// RKEY.
-    pub key: U64,
-    /// HOSTID.
-    pub host_id: [u8; 16],
-    reserved_32: [u8; 32],
-}
-const _: () = assert!(
-    size_of::<ReportRegistrant>() == 64
-        && offset_of!(ReportRegistrant, status) == 2
-        && offset_of!(ReportRegistrant, key) == 8
-        && offset_of!(ReportRegistrant, host_id) == 16
-);
-
-/// Writes the report, as far as `page` reaches; what follows it is zeroes. Registrants of other protocols are listed
-/// with [`Initiator::host_id`].
-pub fn write_report(state: &Reservations, page: &mut [u8]) {
-    page.fill(0);
-    let mut header = ReportHeader::new_zeroed();
-    header.generation = U32::new(state.generation());
-    header.kind = state.kind().map_or(0, Kind::nvme_type);
-    header.registrants = U16::new(u16::try_from(state.registrants().len()).unwrap_or(u16::MAX));
-    header.persists = u8::from(state.persists());
-    let records = state.registrants().iter().map(|registrant| {
-        let mut record = ReportRegistrant::new_zeroed();
-        record.controller_id = U16::new(u16::MAX);
-        record.status = u8::from(state.holds(registrant));
-        record.key = U64::new(registrant.key);
-        record.host_id = registrant.initiator.host_id();
-        record
-    });
-    let (head, rest) = page.split_at_mut(page.len().min(size_of::<ReportHeader>()));
-    head.copy_from_slice(&header.as_bytes()[..head.len()]);
-    for (place, record) in rest.chunks_mut(size_of::<ReportRegistrant>()).zip(records) {
-        place.copy_from_slice(&record.as_bytes()[..place.len()]);
-    }
-}
-
-/// The commands a host sends. The transport fills in the SGL and the command id.
-impl SubmissionEntry {
-    /// Reservation Register; 16 bytes of data: CRKEY and NRKEY.
-    #[must_use]
-    pub fn reservation_register(
-        nsid: u32,
-        action: RegisterAction,
-        ignore_key: bool,
-        persist: Option<bool>,
-    ) -> Self {
-        let action = match action {
-            RegisterAction::Register => 0,
-            RegisterAction::Unregister => 1,
-            RegisterAction::Replace => 2,
-        };
-        let persist = match persist {
-            None => 0,
-            Some(false) => 0b10 << 30,
-            Some(true) => 0b11 << 30,
-        };
-        let ignore = if ignore_key { CDW10_IEKEY } else { 0 };
-        Self::reservation(
-            Opcode::RESERVATION_REGISTER,
-            nsid,
-            action | ignore | persist,
-        )
-    }
-
-    /// Reservation Acquire; 16 bytes of data: CRKEY and PRKEY.
-    #[must_use]
-    pub fn reservation_acquire(nsid: u32, action: AcquireAction, kind: Kind) -> Self {
-        let action = match action {
-            AcquireAction::Acquire => 0,
-            AcquireAction::Preempt { abort: false } => 1,
-            AcquireAction::Preempt { abort: true } => 2,
-        };
-        let kind = u32::from(kind.nvme_type()) << 8;
-        Self::reservation(Opcode::RESERVATION_ACQUIRE, nsid, action | kind)
-    }
-
-    /// Reservation Release, of all registrations where no type is given; 8 bytes of data: CRKEY.
-    #[must_use]
-    pub fn reservation_release(nsid: u32, kind: Option<Kind>) -> Self {
-        let dword = kind.map_or(1, |kind| u32::from(kind.nvme_type()) << 8);
-        Self::reservation(Opcode::RESERVATION_RELEASE, nsid, dword)
-    }
-
-    /// Reservation Report, extended; `bytes` come back, a multiple of 4.
-    #[must_use]
-    pub fn reservation_report(nsid: u32, bytes: u32) -> Self {
-        let dwords = (bytes / 4).saturating_sub(1);
-        let mut entry = Self::reservation(Opcode::RESERVATION_REPORT, nsid, dwords);
-        entry.cdw11 = U32::new(CDW11_EXTENDED);
-        entry
-    }
-
-    fn reservation(opcode: Opcode, nsid: u32, cdw10: u32) -> Self {
-        let mut entry = Self::new(opcode.0);
-        entry.nsid = U32::new(nsid);
-        entry.cdw10 = U32::new(cdw10);
-        entry
     }
 }
 

@@ -306,7 +306,7 @@ fn send_so_far(op: Op) -> Settled {
 
 /// So many endings of files are handed back in one turn. What they cause begins before the next ones are looked at:
 /// else a disk, the shard and whoever waits for its answers would work one after the other, all of a batch each.
-const BITE: usize = 8;
+const BITE: usize = 4;
 /// So many operations of a turn are begun by hand: more are cheaper together, in one call.
 const FEW: usize = 4;
 /// Reading the clock costs as much as several looks.

@@ -71,7 +71,7 @@ impl Connection {
         let mut stream = Stream::new(machine, socket, task, STREAM, slots);
         stream.limit_backlog();
         let connection = Rc::new(RefCell::new(Self {
-            life: Life::new(task),
+            life: Life::new(task, local),
             stream,
             local: Rc::clone(local),
             session: None,
@@ -121,7 +121,7 @@ impl Connection {
                     peer: self.peer,
                     why: format!("{claim}: {}", refusal.sentence),
                 });
-                self.part(shard);
+                self.life.part(shard, &mut self.stream);
             }
             Event::LoggedIn => self.logged_in(shard),
             Event::Silent => self.end(shard),
@@ -199,7 +199,7 @@ impl Connection {
         }
         if self.life.phase == Phase::Draining {
             // The initiator's part, to read the answer, begins only now.
-            self.await_parting(shard);
+            self.life.await_parting(shard);
         }
         self.leave_if_asked(shard);
     }
@@ -296,7 +296,7 @@ impl Task for Connection {
             ENTER => {}
             _ => match self.life.phase {
                 Phase::Open => self.tick(shard),
-                Phase::Draining if self.waits_for_others() => self.await_parting(shard),
+                Phase::Draining if self.waits_for_others() => self.life.await_parting(shard),
                 _ => self.end(shard),
             },
         }

@@ -40,14 +40,14 @@ impl Session {
                     self.at_disk += 1;
                     return self.set(slot, Work::AtDisk(job));
                 }
-                Taken::Busy => return self.stall(slot, job),
+                Taken::Busy => return self.stall(slot, Work::Stalled(job)),
                 Taken::Failed(failure) => Some(End::Failed(failure)),
             };
             if let Some(end) = end {
                 return self.finish(desk, slot, &job, end);
             }
         }
-        self.stall(slot, job);
+        self.stall(slot, Work::Paused(job));
     }
 
     /// Answers a command whose job has ended.

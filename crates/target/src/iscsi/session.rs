@@ -39,6 +39,8 @@ pub(super) enum Work {
     FetchingList(UnitName, Command),
     /// A disk that had no room.
     Stalled(Job),
+    /// The turn of others: its disk answers at once.
+    Paused(Job),
     /// The disk.
     AtDisk(Job),
     /// A change of reservations, of a command that moved so much.
@@ -48,10 +50,10 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The job that is at its disk, or waits for room there.
+    /// The job that is at its disk, or waits to go on there.
     pub(super) fn job(&self) -> Option<&Job> {
         match self {
-            Self::AtDisk(job) | Self::Stalled(job) => Some(job),
+            Self::AtDisk(job) | Self::Stalled(job) | Self::Paused(job) => Some(job),
             _ => None,
         }
     }
@@ -152,9 +154,9 @@ impl Session {
         std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
     }
 
-    /// A slot waits until its disk has room again.
-    pub(super) fn stall(&mut self, slot: Slot, job: Job) {
-        self.set(slot, Work::Stalled(job));
+    /// A slot waits until its disk has room again, or others have had their turn.
+    pub(super) fn stall(&mut self, slot: Slot, work: Work) {
+        self.set(slot, work);
         self.stalled.push_back(slot);
     }
 
@@ -241,6 +243,11 @@ impl Session {
             let waiting = self.stalled.len();
             match self.take(slot) {
                 Work::Stalled(job) => self.run(desk, slot, job, Data::None),
+                Work::Paused(job) => {
+                    // It goes to the end of the line if it pauses again: nobody waits for it.
+                    self.run(desk, slot, job, Data::None);
+                    continue;
+                }
                 other => self.set(slot, other),
             }
             if self.stalled.len() > waiting {

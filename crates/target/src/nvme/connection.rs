@@ -82,7 +82,7 @@ impl Connection {
         stream.limit_backlog();
         let at = shard.now() + local.shared.deadlines.connect;
         let connection = Rc::new(RefCell::new(Self {
-            life: Life::new(task),
+            life: Life::new(task, local),
             stream,
             local: Rc::clone(local),
             role: Role::Unknown { connecting: None },
@@ -243,7 +243,7 @@ impl Connection {
         }
         if self.life.phase == Phase::Draining {
             // The host's part, to read the answer, begins only now.
-            self.await_parting(shard);
+            self.life.await_parting(shard);
         }
     }
 
@@ -332,7 +332,7 @@ impl Task for Connection {
             }
             _ => match self.life.phase {
                 Phase::Open => self.overdue(shard),
-                Phase::Draining if self.waits_for_others() => self.await_parting(shard),
+                Phase::Draining if self.waits_for_others() => self.life.await_parting(shard),
                 _ => self.end(shard),
             },
         }

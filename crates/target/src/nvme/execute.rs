@@ -12,7 +12,7 @@ use fabrix_transport::Held;
 use zerocopy::FromBytes;
 
 use super::desk::Desk;
-use super::io::{IoQueue, Wanted, Work};
+use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
 use crate::desk::{Data, copy};
 
@@ -181,13 +181,8 @@ impl IoQueue {
             } if status.is_ok() => {
                 self.verify(desk, slot, wanted, (lba, blocks));
             }
-            Work::Deallocating {
-                wanted,
-                list,
-                next,
-                count,
-            } if status.is_ok() => {
-                self.next_range(desk, slot, wanted, list, (next, count));
+            Work::Deallocating(wanted, ranges) if status.is_ok() || is_ignored(status) => {
+                self.next_range(desk, slot, wanted, ranges);
             }
             Work::Pair { first } => self.finish_pair(desk, first, slot, status),
             _ => desk.answer(slot, nvme_status(status)),
@@ -261,7 +256,7 @@ impl IoQueue {
         while blocks > 0 {
             wanted.command = IoCommand::Verify { lba, blocks };
             if pieces_left == 0 {
-                return self.stall(slot, Work::Paused(wanted));
+                return self.stall(slot, Work::Paused(wanted, None));
             }
             pieces_left -= 1;
             let piece = blocks.min(most);
@@ -305,38 +300,39 @@ impl IoQueue {
             return desk.answer(slot, Status::SUCCESS);
         }
         match data.keep(desk) {
-            Some(list) => self.next_range(desk, slot, wanted, list, (0, count)),
+            Some(list) => {
+                let next = 0;
+                self.next_range(desk, slot, wanted, Ranges { list, next, count });
+            }
             None => desk.answer(slot, Status::NAMESPACE_NOT_READY),
         }
     }
 
-    /// Deallocates range after range until one is not done at once.
-    fn next_range(
+    /// Deallocates range after range until one is not done at once, or others should have their turn.
+    pub(crate) fn next_range(
         &mut self,
         desk: &mut Desk<'_>,
         slot: Slot,
         wanted: Wanted,
-        list: Buf,
-        (mut next, count): (u16, u16),
+        mut ranges: Ranges,
     ) {
-        while let Some(at) = range(list.bytes(), next, count) {
-            next += 1;
+        let mut pieces_left = PIECES_PER_TURN;
+        while let Some(at) = ranges.first() {
+            if pieces_left == 0 {
+                return self.stall(slot, Work::Paused(wanted, Some(ranges)));
+            }
+            pieces_left -= 1;
+            ranges.next += 1;
             if at.1 == 0 {
                 continue;
             }
             match submit(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
-                Taken::Done(status, _) if status.is_ok() => {}
-                // A hint may be ignored, and one that the disk cannot take or has no room for is.
-                Taken::Busy(_) | Taken::Done(DiskStatus::Unsupported, _) => {}
+                Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
+                Taken::Busy(_) => {}
                 Taken::Done(status, _) => return desk.answer(slot, nvme_status(status)),
                 Taken::Refused(status) => return desk.answer(slot, status),
                 Taken::Pending => {
-                    let work = Work::Deallocating {
-                        wanted,
-                        list,
-                        next,
-                        count,
-                    };
+                    let work = Work::Deallocating(wanted, ranges);
                     return self.took(desk, slot, wanted, Taken::Pending, work);
                 }
             }
@@ -345,13 +341,20 @@ impl IoQueue {
     }
 }
 
-/// Range `index` of a list whose first `count` have been checked.
-fn range(list: &[u8], index: u16, count: u16) -> Option<(u64, u32)> {
-    let (ranges, _) =
-        <[DatasetRange]>::ref_from_prefix_with_elems(list, usize::from(count)).ok()?;
-    ranges
-        .get(usize::from(index))
-        .map(|range| (range.lba.get(), range.blocks.get()))
+/// A hint may be ignored, and one that the disk cannot take is, as is one that it has no room for.
+fn is_ignored(status: DiskStatus) -> bool {
+    status == DiskStatus::Unsupported
+}
+
+impl Ranges {
+    /// First block and number of blocks of the next one.
+    fn first(&self) -> Option<(u64, u32)> {
+        let count = usize::from(self.count);
+        let list = self.list.bytes();
+        let (ranges, _) = <[DatasetRange]>::ref_from_prefix_with_elems(list, count).ok()?;
+        let range = ranges.get(usize::from(self.next))?;
+        Some((range.lba.get(), range.blocks.get()))
+    }
 }
 
 fn finish_read(desk: &mut Desk<'_>, slot: Slot, status: DiskStatus, loan: Loan, bytes: u32) {
@@ -384,5 +387,5 @@ fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
 
 /// Verify reads so much at a time.
 const VERIFY_BYTES: u32 = 128 << 10;
-/// How many pieces of one command are read at once before it pauses: 4 MiB of Verify.
+/// How many requests of one command are answered at once before it pauses: 4 MiB of Verify, or so many ranges.
 const PIECES_PER_TURN: u32 = 32;

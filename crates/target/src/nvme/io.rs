@@ -41,6 +41,14 @@ impl Wanted {
     }
 }
 
+/// The ranges of a Dataset Management, all of them checked, that are still to be deallocated.
+pub(crate) struct Ranges {
+    /// All of them, as the host wrote them.
+    pub(crate) list: Buf,
+    pub(crate) next: u16,
+    pub(crate) count: u16,
+}
+
 /// What a slot waits for.
 pub(crate) enum Work {
     /// Nothing: the slot is free, or the machine's.
@@ -49,8 +57,8 @@ pub(crate) enum Work {
     Fetching(Wanted),
     /// The disk, which had no room for the request; the data, if any, is kept here.
     Stalled(Wanted, Option<Buf>),
-    /// The turn of others: its disk answers at once.
-    Paused(Wanted),
+    /// The turn of others: its disk answers at once. Here are the ranges that are left, if it has ranges.
+    Paused(Wanted, Option<Ranges>),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(Wanted),
     /// The disk, whose data goes to the host.
@@ -64,12 +72,7 @@ pub(crate) enum Work {
         blocks: u32,
     },
     /// The disk, range after range.
-    Deallocating {
-        wanted: Wanted,
-        list: Buf,
-        next: u16,
-        count: u16,
-    },
+    Deallocating(Wanted, Ranges),
     /// The disk, whose status is all the host wants.
     Plain,
     /// A half of a fused pair: its data, or the other half.
@@ -364,9 +367,13 @@ impl IoQueue {
                 Work::Stalled(wanted, data) => {
                     self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
                 }
-                Work::Paused(wanted) => {
-                    // It goes to the end of the line if it pauses again: nobody waits for it.
+                // These go to the end of the line if they pause again: nobody waits for them.
+                Work::Paused(wanted, None) => {
                     self.execute(desk, slot, wanted, Data::None);
+                    continue;
+                }
+                Work::Paused(wanted, Some(ranges)) => {
+                    self.next_range(desk, slot, wanted, ranges);
                     continue;
                 }
                 Work::Half { wanted, data, mate } => {

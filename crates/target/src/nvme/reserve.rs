@@ -148,7 +148,7 @@ impl IoQueue {
     fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot) -> bool {
         let first = match self.take(slot) {
             Work::Idle => return false,
-            Work::Fetching(_) | Work::Stalled(..) | Work::Paused(_) | Work::Half { .. } => {
+            Work::Fetching(_) | Work::Stalled(..) | Work::Paused(..) | Work::Half { .. } => {
                 if self.expecting == Some(slot) {
                     self.expecting = None;
                 }

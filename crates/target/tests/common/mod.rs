@@ -12,7 +12,7 @@ pub mod host;
 pub mod wire;
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -174,6 +174,19 @@ impl Stage {
             .expect("room in the mailbox");
         told.recv_timeout(PATIENCE)
             .expect("the shard turns, it does not hang")
+    }
+
+    /// Stops a shard until what is given back is dropped: what comes meanwhile it finds all together.
+    pub fn stop(&self, shard: usize) -> Sender<()> {
+        let (wake, asleep) = channel::<()>();
+        let (tell, told) = channel();
+        let sleep = move |_: &mut Shard| {
+            let _listens = tell.send(());
+            let _woken = asleep.recv();
+        };
+        self.remote(shard).run(Box::new(sleep)).expect("room");
+        told.recv_timeout(PATIENCE).expect("it stops");
+        wake
     }
 
     /// The way to a shard.

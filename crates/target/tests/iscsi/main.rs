@@ -10,6 +10,7 @@ mod copies;
 #[allow(dead_code, reason = "shared with another test program")]
 mod copying;
 mod initiator;
+mod turns;
 
 use std::net::SocketAddr;
 
@@ -36,7 +37,6 @@ on_both_engines!(
     an_aborted_task_is_not_answered,
     compare_and_write_says_where_the_blocks_differ,
     says_which_blocks_hold_something,
-    a_long_verify_lets_others_have_their_turn,
     a_reservation_keeps_others_out_on_all_shards,
     a_disk_that_fails_is_told_in_sense,
     hosts_and_initiators_see_the_same_blocks,
@@ -273,24 +273,6 @@ fn says_which_blocks_hold_something(engine: Engine) {
     (list[1], list[3], list[15], list[19]) = (22, 16, 10, 2);
     good(&initiator.write(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list, 24, 0));
     assert_eq!(lba_status(&mut initiator, 9)[..2], [(9, 1, 0), (10, 2, 1)]);
-}
-
-/// A disk that answers at once would keep its shard from everybody else for as long as the command takes.
-fn a_long_verify_lets_others_have_their_turn(engine: Engine) {
-    let plan = Plan {
-        shards: 1,
-        ..Plan::of(ram("long", 512, 4 << 30))
-    };
-    let stage = Stage::set(engine, plan);
-    let (mut slow, mut quick) = (session(&stage, 1, false), session(&stage, 2, false));
-    let verify = [0x8F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0];
-    slow.begin(FINAL, &verify, 0, &[]);
-    good(&quick.command(&[0; 6], 0));
-    assert!(
-        !slow.has_something(),
-        "the whole disk was verified in between"
-    );
-    good(&slow.end(&[]));
 }
 
 fn a_reservation_keeps_others_out_on_all_shards(engine: Engine) {

@@ -23,7 +23,6 @@ on_both_engines!(
     forced_unit_access_reaches_the_disk,
     commands_in_several_steps_stop_at_the_first_error,
     a_verify_goes_on_where_its_disk_had_no_room,
-    a_long_verify_lets_others_have_their_turn,
     late_answers_meet_their_own_commands,
 );
 
@@ -244,6 +243,7 @@ fn commands_in_several_steps_stop_at_the_first_error(engine: Engine) {
             1,
         ),
         (Do::Answer(DiskStatus::Unsupported), Status::SUCCESS, 5),
+        (Do::AnswerLater(DiskStatus::Unsupported), Status::SUCCESS, 5),
     ] {
         disk.when(Kind::Zeroes, way);
         let before = disk.asked().len();
@@ -287,25 +287,6 @@ fn a_verify_goes_on_where_its_disk_had_no_room(engine: Engine) {
     assert_eq!(io.finish(verify).status, Status::SUCCESS);
     let read = disk.asked().len() - disk.refused();
     assert_eq!(read, 32, "each piece of 128 KiB once");
-}
-
-/// A disk that answers at once would keep its shard from everybody else for as long as the command takes.
-fn a_long_verify_lets_others_have_their_turn(engine: Engine) {
-    let stage = Stage::set(engine, Plan::of(ram("long", 512, 32 << 20)));
-    let (_admin, mut io) = stage.admin_and_io();
-    let (long, short) = (io.fresh_id(), io.fresh_id());
-    let both = [
-        io.capsule(SubmissionEntry::verify(1, 0, 65536), long, Data::None),
-        io.capsule(SubmissionEntry::flush(1), short, Data::None),
-    ];
-    for id in [long, short] {
-        io.expect_answer(id, Data::None);
-    }
-    io.send(&both.concat());
-    for id in [short, long] {
-        let (answered, answer) = io.next_answer().expect("the connection stays");
-        assert_eq!((answered, answer.status), (id, Status::SUCCESS));
-    }
 }
 
 /// Answers that come late and out of order, on a disk with a delay for writes only.

@@ -1,12 +1,9 @@
 //! What peers can cost: time before they say who they are, connections, memory.
 
-use std::io::Read;
-use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_block::Operation;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
-use fabrix_rt::{Engine, Shard};
+use fabrix_rt::Engine;
 use fabrix_target::{Deadlines, Notice};
 
 use crate::common::disk::{Do, Kind, TestDisk};
@@ -20,7 +17,6 @@ on_both_engines!(
     more_connections_than_allowed_are_closed_and_later_there_is_room,
     a_host_that_never_reads_holds_little_memory_and_no_one_up,
     a_host_that_takes_all_buffers_costs_others_a_retry,
-    one_connection_does_not_keep_the_turn_for_itself,
     a_shard_with_a_full_mailbox_is_told_later,
 );
 
@@ -193,63 +189,10 @@ fn a_host_that_takes_all_buffers_costs_others_a_retry(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// Thousands of commands of one connection lie in its receive buffer when another's only command comes: it is not
-/// the last to reach the disk.
-fn one_connection_does_not_keep_the_turn_for_itself(engine: Engine) {
-    const COMMANDS: usize = 2000;
-    let disk = TestDisk::new(1 << 20);
-    let plan = Plan {
-        shards: 1,
-        ..Plan::of(disk.clone())
-    };
-    let stage = Stage::set(engine, plan);
-    let (admin, mut flooding) = stage.admin_and_io();
-    let mut other = stage.io(&admin, 2);
-    let flush = flooding.capsule(SubmissionEntry::flush(1), 1, Data::None);
-    let flood = flush.repeat(COMMANDS);
-    let mut answers = vec![0; COMMANDS * 24];
-    // The receive buffer grows as it is filled.
-    for last in [false, false, false, true] {
-        let before = disk.asked().len();
-        let wake = stop(&stage, 0);
-        flooding.send(&flood);
-        let read = other.submit(SubmissionEntry::read(1, 0, 1), Data::Expect(512));
-        drop(wake);
-        assert_eq!(other.finish(read).status, Status::SUCCESS);
-        flooding
-            .stream
-            .read_exact(&mut answers)
-            .expect("every command is answered");
-        let asked = disk.asked().split_off(before);
-        assert_eq!(asked.len(), COMMANDS + 1);
-        let position = asked
-            .iter()
-            .position(|operation| *operation == Operation::Read);
-        let position = position.expect("it was asked");
-        assert!(
-            !last || position < COMMANDS / 2,
-            "the other's command came as number {position}"
-        );
-    }
-}
-
-/// Stops a shard until what is given back is dropped.
-fn stop(stage: &Stage, shard: usize) -> Sender<()> {
-    let (wake, asleep) = channel::<()>();
-    let (tell, told) = channel();
-    let sleep = move |_: &mut Shard| {
-        let _listens = tell.send(());
-        let _woken = asleep.recv_timeout(PATIENCE);
-    };
-    stage.remote(shard).run(Box::new(sleep)).expect("room");
-    told.recv_timeout(PATIENCE).expect("it stops");
-    wake
-}
-
 fn a_shard_with_a_full_mailbox_is_told_later(engine: Engine) {
     let stage = Stage::new(engine);
     let (admin, mut io) = stage.admin_and_io();
-    let wake = stop(&stage, 1);
+    let wake = stage.stop(1);
     while stage.remote(1).run(Box::new(|_| ())).is_ok() {}
     drop(admin);
     let deadline = Instant::now() + PATIENCE;

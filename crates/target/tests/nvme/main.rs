@@ -13,5 +13,6 @@ mod io;
 mod limits;
 mod secrets;
 mod truncation;
+mod turns;
 mod wrong_commands;
 mod wrong_pdus;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabrix_bench::{CopyTo, Job};
-use fabrix_block::spec::Disk as SpecDisk;
+use fabrix_block::spec::{Disk as SpecDisk, Size};
 use fabrix_block::{Device, Spec};
 
+use crate::failure::Failure;
 use crate::profiles::loopback::Loopback;
 
 /// A disk that is measured.
@@ -31,6 +32,27 @@ pub(crate) struct Step<'a> {
 }
 
 impl Disk {
+    /// Whether so much of it can be used, if anything was said.
+    ///
+    /// Errors: a sentence with what it has.
+    pub(crate) fn check_size(&self, size: Option<u64>) -> Result<(), Failure> {
+        let bytes = self.device.geometry().bytes();
+        match size {
+            Some(size) if size > bytes => Err(Failure::usage(format!(
+                "{}: --size {} is more than the disk has; name one of up to {}",
+                self.uri,
+                Size(size),
+                Size(bytes)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it does what a job asks: a disk that can only be read is not written.
+    pub(crate) fn takes(&self, job: &Job) -> bool {
+        job.percent_read() == 100 || !self.device.geometry().read_only
+    }
+
     /// Whether it forgets what is written: filling it is in vain.
     pub(super) fn is_null(&self) -> bool {
         is_null(&self.uri)

@@ -2,23 +2,23 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::job::parse_split;
 use fabrix_bench::steady::Steady;
 use fabrix_bench::{Job, RUNTIME_MAX};
-use fabrix_block::Device;
+use fabrix_block::Spec;
 use fabrix_block::spec::parse_size;
 
-use super::args::{PlainArgs, RateProcess};
+use super::args::{PlainArgs, RateProcess, profiles};
 use super::hold::hold;
+use super::publish::check_place;
 use super::session::{Disk, Session, Step};
 use crate::args::Format;
 use crate::cli::terminal;
 use crate::failure::Failure;
-use crate::profiles::job_file::{self, Listed};
+use crate::profiles::job_file::{self, Logs};
 use crate::report;
 use crate::report::sheet::{Report, Run};
 use fabrix_block::spec::without_secrets;
@@ -29,9 +29,13 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
         return run_file(args, Path::new(uri));
     }
     if let Some(more) = &args.disk {
-        return Err(Failure::usage(format!(
-            "{more}: only a file of jobs (NAME.fio) takes a second word"
-        )));
+        return Err(Failure::usage(match Spec::parse(uri) {
+            Ok(_) => format!("{more}: only a file of jobs (NAME.fio) takes a second word"),
+            Err(_) => format!(
+                "`{uri}` is no profile, no disk and no file of jobs (NAME.fio); the profiles are {}",
+                profiles()
+            ),
+        }));
     }
     let job = job(args)?;
     let session = Session::begin(&args.common)?;
@@ -39,7 +43,15 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
     if let Some(time) = args.hold {
         return hold(args, &disk.uri, &disk.device, time);
     }
-    measure(args, session, &[vec![(disk, job)]])
+    let logs = Logs::default();
+    measure(args, session, &[vec![Planned { disk, job, logs }]])
+}
+
+/// A job on its disk, and what it leaves beside its results.
+struct Planned {
+    disk: Disk,
+    job: Job,
+    logs: Logs,
 }
 
 /// Runs the jobs of a file: stage after stage, the jobs of a stage side by side.
@@ -73,40 +85,39 @@ fn run_file(args: &PlainArgs, path: &Path) -> Result<ExitCode, Failure> {
                 .cloned();
             let disk = known.map_or_else(|| session.open(uri), Ok)?;
             opened.push(disk.clone());
-            let job = finished(one, &disk.device);
-            jobs.push((
-                disk,
-                job.map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))?,
-            ));
+            let logs = one.logs.clone();
+            let job = one.on(disk.device.geometry().bytes());
+            let job =
+                job.map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))?;
+            jobs.push(Planned { disk, job, logs });
         }
         stages.push(jobs);
     }
     measure(args, session, &stages)
 }
 
-/// A job whose sizes in percent are those of its disk.
-fn finished(listed: Listed, device: &Arc<dyn Device>) -> Result<Job, String> {
-    listed.on(device.geometry().bytes())
-}
-
 /// Measures stages and prints what came of them.
 fn measure(
     args: &PlainArgs,
     mut session: Session,
-    stages: &[Vec<(Disk, Job)>],
+    stages: &[Vec<Planned>],
 ) -> Result<ExitCode, Failure> {
-    let writing = stages.iter().flatten().filter(|(_, job)| job.rw.writes());
-    let written: Vec<Disk> = writing.map(|(disk, _)| disk.clone()).collect();
+    args.write_logs.as_deref().map_or(Ok(()), check_place)?;
+    let all = || stages.iter().flatten();
+    let writing = all().filter(|one| one.job.rw.writes());
+    let written: Vec<Disk> = writing.map(|one| one.disk.clone()).collect();
     session.guard(&written)?;
-    session.config.progress_every = args
-        .log_every
+    // Readings are taken for all jobs at once, so the shortest distance holds.
+    let every = all().filter_map(|one| one.logs.every).min();
+    session.config.progress_every = every
+        .unwrap_or(args.log_every)
         .clamp(Duration::from_millis(10), Duration::from_secs(3600));
     session.show_each();
     let mut runs: Vec<Run> = Vec::new();
     for stage in stages {
         let parts: Vec<Step<'_>> = stage
             .iter()
-            .map(|(disk, job)| Step::new(disk, job))
+            .map(|one| Step::new(&one.disk, &one.job))
             .collect();
         runs.extend(session.together(&parts, args.count).unwrap_or_default());
         if session.is_over() {
@@ -116,7 +127,8 @@ fn measure(
     if runs.is_empty() {
         return session.nothing();
     }
-    write_logs(args, &runs)?;
+    let logs: Vec<&Logs> = all().map(|one| &one.logs).collect();
+    write_logs(args, &logs, &runs)?;
     print(args, &runs)?;
     session.end(sheet(runs))
 }
@@ -190,20 +202,23 @@ fn print(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
     }
 }
 
-/// Writes the readings over time; several runs have their number in the name, as in fio.
-fn write_logs(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
-    let Some(prefix) = &args.write_logs else {
-        return Ok(());
-    };
-    for (index, run) in runs.iter().enumerate() {
-        let number = if runs.len() > 1 {
-            format!(".{}", index + 1)
-        } else {
-            String::new()
+/// Writes the readings over time, under the names that the jobs of a file give them, or all under that of the command
+/// line. Those of a file have their job's number in the name, as in fio.
+fn write_logs(args: &PlainArgs, logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
+    let prefix = args.write_logs.as_ref();
+    let asked = prefix.map(|prefix| Logs::all(&prefix.to_string_lossy()));
+    for (index, (run, own)) in runs.iter().zip(logs).enumerate() {
+        let logs = asked.as_ref().unwrap_or(own);
+        let number = match asked.is_some() && runs.len() == 1 {
+            true => String::new(),
+            false => format!(".{}", index + 1),
         };
-        for (end, text) in report::log::logs(&run.results) {
-            let (what, _) = end.split_once('.').unwrap_or((end, ""));
-            let path = format!("{}_{what}{number}.log", prefix.display());
+        let names = [&logs.bw, &logs.iops, &logs.lat];
+        for (name, (what, text)) in names.into_iter().zip(report::log::logs(&run.results)) {
+            let Some(name) = name else {
+                continue;
+            };
+            let path = format!("{name}_{what}{number}.log");
             std::fs::write(&path, text).map_err(|error| Failure::io(format!("{path}: {error}")))?;
         }
     }
@@ -221,9 +236,6 @@ fn sheet(runs: Vec<Run>) -> Report {
             .map(|run| report::text::asked(&run.results.job))
             .collect::<Vec<_>>()
             .join("; "),
-        tables: vec![report::views::overview(&runs)],
-        figures: vec![report::views::course(&runs), report::views::tails(&runs)],
-        runs,
-        ..Report::default()
+        ..report::views::sheet(runs)
     }
 }

@@ -3,32 +3,34 @@
 //! The profiles say what to measure and what the tables are; here is what they share. After an interrupt, or when a
 //! disk fails in the middle, the rest is left out: what was measured until then is printed, and the exit code tells.
 
+mod beside;
+
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabrix_bench::workloads::fill;
-use fabrix_bench::{Config, Job, Part, Progress, RunError, spread};
+use fabrix_bench::{Config, Counted, Job, Part, Progress, RunError, spread};
 use fabrix_block::Device;
-use fabrix_block::spec::{Size, without_secrets};
+use fabrix_block::spec::without_secrets;
 use fabrix_rt::ShardConfig;
 
-use super::args::CommonArgs;
-use super::disk::is_null;
+use super::args::{CommonArgs, SweepArgs};
 pub(crate) use super::disk::{Disk, Step};
 use super::doubts::Doubts;
 use super::progress::Bar;
-use super::publish::{publish, write};
+use super::publish::{make_folder, publish, write};
 use super::verdict::trouble_of;
-use crate::cli::terminal::say;
+use crate::args::Format;
+use crate::cli::terminal::{print, say};
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
 use crate::guard;
 use crate::profiles::loopback::{Loopback, Transport};
 use crate::report::sheet::{Repeat, Report, Run};
 use crate::shards::raise_open_files;
+use beside::is_worth_more;
 
 /// The measurements of one command.
 pub(crate) struct Session {
@@ -45,6 +47,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn begin(args: &CommonArgs) -> Result<Self, Failure> {
         raise_open_files();
+        make_folder(args.report.as_deref())?;
         let usual = Config::default();
         let config = Config {
             shard: ShardConfig {
@@ -103,21 +106,28 @@ impl Session {
         })
     }
 
-    /// The disks that a profile measures: the one named, those it is compared with, and itself over loopback.
-    pub(crate) fn disks(
-        &self,
-        uri: &str,
-        against: &[String],
-        loopback: bool,
-    ) -> Result<Vec<Disk>, Failure> {
-        let mut disks = vec![self.open(uri)?];
-        if loopback {
-            disks.push(self.over_loopback(&disks[0], Transport::NvmeTcp)?);
+    /// Begins a profile that writes: opens the disk named, the same over loopback, and those it is compared with.
+    pub(crate) fn sweep(args: &SweepArgs) -> Result<(Self, Vec<Disk>), Failure> {
+        let mut session = Self::begin(&args.step.common)?;
+        let mut disks = vec![session.open(&args.uri)?];
+        if args.loopback {
+            session.leave_cores_to_targets();
+            disks.push(session.over_loopback(&disks[0], Transport::NvmeTcp)?);
         }
-        for uri in against {
-            disks.push(self.open(uri)?);
+        for uri in &args.against {
+            disks.push(session.open(uri)?);
         }
-        Ok(disks)
+        let size = args.step.size;
+        disks.iter().try_for_each(|disk| disk.check_size(size))?;
+        session.guard(&disks)?;
+        Ok((session, disks))
+    }
+
+    /// Keeps the load away from the processors of targets in this process, unless the user chose.
+    pub(crate) fn leave_cores_to_targets(&mut self) {
+        if self.config.pin.is_empty() {
+            self.config.pin = Loopback::load_cores();
+        }
     }
 
     /// Refuses to write where somebody's data is.
@@ -136,7 +146,8 @@ impl Session {
         let all = each * u32::try_from(steps).unwrap_or(u32::MAX);
         if all > Duration::from_secs(20) {
             say(format_args!(
-                "{steps} measurements, about {} s in all",
+                "{}, about {} s in all",
+                Counted(steps as u64, "measurement"),
                 all.as_secs()
             ));
         }
@@ -148,35 +159,18 @@ impl Session {
         self.bar = Bar::Each;
     }
 
-    /// Writes a region once, so that what is read was written; says in a sentence what it did or why it did not.
-    pub(crate) fn fill(&mut self, disk: &Disk, size: Option<u64>) -> Option<String> {
-        let geometry = disk.device.geometry();
-        let bytes = size
-            .unwrap_or_else(|| geometry.bytes())
-            .min(geometry.bytes());
-        if geometry.read_only || disk.is_null() {
-            return None;
-        }
-        if bytes > FILL_MOST {
-            return Some(format!(
-                "{} was not filled before: {} is more than {}; give --size to fill and measure a part",
-                disk.label,
-                Size(bytes),
-                Size(FILL_MOST)
-            ));
-        }
-        let mut job = fill(geometry);
-        job.size = Some(bytes);
-        job.number_ios = None;
-        job.loops = Some(1);
-        self.measure(disk, &job, 1)?;
-        Some(format!("{} was filled with random data before", disk.label))
-    }
-
     /// Measures a job so often; the run holds the repeat in the middle. `None`: it is over, and [`Self::finish`] tells
     /// why.
     pub(crate) fn measure(&mut self, disk: &Disk, job: &Job, count: u32) -> Option<Run> {
         self.together(&[Step::new(disk, job)], count)?.pop()
+    }
+
+    /// The same, if the disk takes such a job.
+    pub(crate) fn measure_taken(&mut self, disk: &Disk, job: &Job, count: u32) -> Option<Run> {
+        match disk.takes(job) {
+            true => self.measure(disk, job, count),
+            false => None,
+        }
     }
 
     /// The same for several jobs side by side.
@@ -260,36 +254,6 @@ impl Session {
         (self.trouble.is_none() || !nothing).then_some(found)
     }
 
-    /// Says what the generator could have done with the settings of the fastest run, on a disk that costs nothing.
-    fn headroom(&mut self, runs: &[Run]) -> Option<String> {
-        let asked = runs
-            .iter()
-            .filter(|run| !is_null(&run.disk) && !run.disk.ends_with("(null:)"));
-        let fastest = asked.max_by(|one, other| one.iops().total_cmp(&other.iops()))?;
-        let job = Job {
-            name: "headroom".into(),
-            runtime: Duration::from_millis(300),
-            ramp: Duration::from_millis(50),
-            size: None,
-            offset: 0,
-            offset_increment: 0,
-            number_ios: None,
-            loops: None,
-            rate: None,
-            steady: None,
-            verify: false,
-            ..fastest.results.job.clone()
-        };
-        let null = self.open("null:1T").ok()?;
-        let most = self.measure(&null, &job, 1)?.iops();
-        self.doubts.headroom(fastest, most);
-        Some(format!(
-            "the load generator alone makes {most:.0} IOPS with the settings of `{}`, which used {:.0} % of that",
-            fastest.name,
-            fastest.iops() / most.max(1.0) * 100.0
-        ))
-    }
-
     /// Whether something ended the measurements before their end.
     pub(crate) fn is_over(&self) -> bool {
         self.trouble.is_some()
@@ -321,8 +285,16 @@ impl Session {
         Ok(self.exit())
     }
 
-    /// The same for a command that has printed its results in words of its own: what else is to be known of them is
-    /// said beside them.
+    /// The same for a command with words of its own for its results, which stand in the place of the report's text.
+    pub(crate) fn finish_as(self, text: &str, report: Report) -> Result<ExitCode, Failure> {
+        if self.args.output == Format::Json {
+            return self.finish(report);
+        }
+        print(text)?;
+        self.end(report)
+    }
+
+    /// The same after the results were printed: what else is to be known of them is said beside them.
     pub(crate) fn end(mut self, mut report: Report) -> Result<ExitCode, Failure> {
         let known = report.notes.len();
         let headroom = self.args.report.is_some() || is_worth_more(&report.runs);
@@ -367,14 +339,6 @@ fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
     Some(run)
 }
 
-/// Whether the generator may be measured after these runs without being asked: they were not much quicker than that.
-fn is_worth_more(runs: &[Run]) -> bool {
-    let longest = runs
-        .iter()
-        .map(|run| run.results.aggregate.total.runtime_ns);
-    longest.max().unwrap_or(0) >= 1_000_000_000
-}
-
 /// Becomes true with the first interrupt; the results until then are printed.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -395,6 +359,3 @@ pub(crate) fn run_failure(name: &str, error: &RunError) -> Failure {
     };
     Failure::new(kind, format!("{name}: {error}"))
 }
-
-/// Larger regions are not filled unasked.
-const FILL_MOST: u64 = 16 << 30;

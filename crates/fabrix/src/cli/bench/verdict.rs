@@ -1,6 +1,6 @@
 //! What results say about the run itself: whether something failed, and which exit code that is.
 
-use fabrix_bench::Results;
+use fabrix_bench::{Counted, Results};
 
 use crate::failure::{Failure, Kind};
 
@@ -9,17 +9,15 @@ pub(crate) fn trouble_of(uri: &str, results: &Results, interrupted: bool) -> Opt
     let all = &results.aggregate;
     if let Some(verified) = all.verify.as_ref().filter(|verified| verified.errors > 0) {
         let first = verified.first_error.as_deref().unwrap_or_default();
-        let sentence = format!(
-            "{uri}: {} blocks differ; the first: {first}",
-            verified.errors
-        );
+        let wrong = Counted(verified.errors, "wrong block");
+        let sentence = format!("{uri}: {wrong}; the first: {first}");
         return Some(Failure::new(Kind::Verify, sentence));
     }
     if all.errors.total() > 0 {
         let first = all.errors.first.as_deref().unwrap_or_default();
         return Some(Failure::io(format!(
-            "{uri}: {} I/Os failed; the first: {first}",
-            all.errors.total()
+            "{uri}: {} failed; the first: {first}",
+            Counted(all.errors.total(), "I/O")
         )));
     }
     if interrupted {

@@ -1,6 +1,7 @@
 //! The card: the scores of a disk as one picture, to be shown around. Our own design; the bars grow with the logarithm,
 //! a sixth of the width for each power of ten from 0.1 MB/s on.
 
+use fabrix_bench::Counted;
 use fabrix_block::spec::Size;
 
 use super::{Line, Score};
@@ -46,12 +47,12 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
          viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, 'Segoe UI', Roboto, Arial, sans-serif\">\n\
          <style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"12\" />\n\
          <text class=\"title\" x=\"20\" y=\"34\">{}</text>\n\
-         <text class=\"value\" x=\"20\" y=\"54\">{} region, {} runs of {} s, best of them; bars are \
+         <text class=\"value\" x=\"20\" y=\"54\">{} region, best of {} of {} s; bars are \
          logarithmic</text>\n\
          {body}<text class=\"value\" x=\"20\" y=\"{}\">fabrix {}</text>\n</svg>\n",
         words(&fitted(uri, LETTERS * columns)),
         Size(args.size),
-        args.count,
+        Counted(args.count.into(), "run"),
         args.time.as_secs_f64(),
         height - 14,
         env!("CARGO_PKG_VERSION")

@@ -15,6 +15,8 @@ pub(super) struct Flags {
     pub(super) block_bytes: u32,
     pub(super) outstanding: u32,
     pub(super) threads: u32,
+    /// `-F`: the threads are those of all targets together.
+    shared_threads: bool,
     pub(super) duration: Duration,
     pub(super) warm_up: Duration,
     pub(super) random: bool,
@@ -42,6 +44,7 @@ impl Default for Flags {
             block_bytes: 64 << 10,
             outstanding: 2,
             threads: 1,
+            shared_threads: false,
             duration: Duration::from_secs(10),
             warm_up: Duration::from_secs(5),
             random: false,
@@ -79,6 +82,9 @@ impl Flags {
         if flags.targets.is_empty() {
             return Err("which disk: the targets stand behind the flags".into());
         }
+        if flags.shared_threads && flags.targets.len() > 1 {
+            return Err("-F: threads that share several targets are not supported; use -t".into());
+        }
         if flags.duration.is_zero() {
             return Err("-d0: measures nothing; say how many seconds".into());
         }
@@ -97,7 +103,11 @@ impl Flags {
                     .ok_or("is no size of a request")?
             }
             'o' => self.outstanding = count(value)?,
-            't' | 'F' => self.threads = count(value)?,
+            't' => self.threads = count(value)?,
+            'F' => {
+                self.threads = count(value)?;
+                self.shared_threads = true;
+            }
             'd' => self.duration = seconds("-d", value)?,
             'W' => self.warm_up = seconds("-W", value)?,
             'C' => drop(seconds("-C", value)?),
@@ -115,6 +125,8 @@ impl Flags {
             }
             's' if value.is_empty() || value == "i" => self.random = false,
             's' => return Err("a stride is not supported; sequential I/O follows on".into()),
+            // The tool's own words: -w and -w0 are the same.
+            'w' if value.is_empty() => self.percent_write = 0,
             'w' => {
                 self.percent_write = value
                     .parse()
@@ -148,7 +160,7 @@ impl Flags {
             'S' if value.chars().all(|letter| "bhruw".contains(letter)) => {}
             'Z' => {}
             'a' if value == "g" => {}
-            _ => return Err("is not supported".into()),
+            _ => return Err("is not supported; --help lists what is".into()),
         }
         Ok(())
     }
@@ -254,7 +266,7 @@ mod tests {
     #[test]
     fn a_line_of_the_published_script_is_understood() {
         let flags =
-            parse("-c2048G -b128K -d10 -o56 -t1 -W -h -w0 null:1T").expect("it is DiskSpd's");
+            parse("-c2048G -b128K -d10 -o56 -t1 -W -h -w null:1T").expect("it is DiskSpd's");
         let job = flags.job();
         assert_eq!(
             (job.block_bytes, job.iodepth, job.numjobs, job.rw),
@@ -338,6 +350,7 @@ mod tests {
             ("-P ram:1M", "-P: is not supported"),
             ("-p ram:1M", "-p: is not supported"),
             ("-rdpct10/20 ram:1M", "distributions"),
+            ("-F4 ram:1M ram:2M", "-F: threads that share"),
             ("-D1x ram:1M", "-D1x: `1x` is not a number"),
             ("-g10k ram:1M", "-g10k: `10k` is not a number"),
         ] {

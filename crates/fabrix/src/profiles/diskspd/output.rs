@@ -10,6 +10,7 @@ use fabrix_bench::results::{JobResult, Side};
 use fabrix_bench::spread::Spread;
 
 use super::flags::Flags;
+use crate::cli::bench::args::shown;
 use crate::report::sheet::Run;
 
 const MIB: f64 = 1_048_576.0;
@@ -36,10 +37,7 @@ pub(super) const NAMES: [(&str, f64); 13] = [
 
 /// The whole text.
 pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
-    let mut text = format!(
-        "\nCommand Line: fabrix bench diskspd {}\n\n",
-        words.join(" ")
-    );
+    let mut text = format!("\nCommand Line: fabrix bench diskspd {}\n\n", shown(words));
     input(&mut text, flags, runs);
     let seconds = runs
         .iter()

@@ -8,7 +8,7 @@ use fabrix_bench::{Job, RUNTIME_MAX, Rw};
 use std::time::Duration;
 
 use super::numbers::{size, switch, time, whole};
-use super::{Listed, usual};
+use super::{Listed, Logs, usual};
 use crate::cli::bench::args::parse_percentiles;
 
 /// A section so far. Values that need each other are kept until the section ends.
@@ -19,6 +19,9 @@ pub(super) struct Builder {
     filename: Option<String>,
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
+    /// Bytes to move, whatever the size of the region.
+    io_size: Option<u64>,
+    logs: Logs,
     kilo: u64,
     waits: bool,
     time_based: bool,
@@ -38,6 +41,8 @@ impl Default for Builder {
             filename: None,
             size_percent: None,
             offset_percent: None,
+            io_size: None,
+            logs: Logs::default(),
             kilo: 1024,
             waits: false,
             time_based: false,
@@ -75,7 +80,8 @@ impl Builder {
             "rw" | "readwrite" => job.rw = Rw::parse(value).map_err(|error| error.to_string())?,
             "bs" | "blocksize" => self.set_block(value)?,
             "bssplit" => self.job.split = self.split(value)?,
-            "size" | "io_size" | "offset" => self.set_place(key, value)?,
+            "size" | "offset" => self.set_place(key, value)?,
+            "io_size" | "io_limit" => self.io_size = Some(size(value, self.kilo)?),
             "offset_increment" => job.offset_increment = size(value, self.kilo)?,
             "filename" => self.filename = Some(value.replace("\\:", ":")),
             "iodepth" => job.iodepth = whole(value, 1)?,
@@ -91,6 +97,12 @@ impl Builder {
             "rate_process" => self.poisson = word(value, &[("linear", false), ("poisson", true)])?,
             "random_distribution" => job.distribution = Distribution::parse(value)?,
             "randseed" => job.seed = whole(value, 0)?,
+            "write_bw_log" | "write_iops_log" | "write_lat_log" => self.logs.set(key, value),
+            "log_avg_msec" => {
+                let millis = whole(value, 1)
+                    .map_err(|_| "each request is no reading; name a time, like 500")?;
+                self.logs.every = Some(Duration::from_millis(millis));
+            }
             "percentile_list" => job.percentiles = parse_percentiles(value)?.0,
             "continue_on_error" => {
                 job.continue_on_error =
@@ -181,6 +193,15 @@ impl Builder {
             return Err(format!("job `{}`: time_based needs runtime=", job.name));
         }
         job.loops = (!self.time_based).then_some(self.loops);
+        if let Some(bytes) = self.io_size.filter(|_| !self.time_based) {
+            if job.is_split() {
+                let name = job.name;
+                return Err(format!("job `{name}`: io_size needs requests of one size"));
+            }
+            let ios = bytes.div_ceil(job.block_bytes.max(1).into());
+            let least = job.number_ios.map_or(ios, |number| number.min(ios));
+            (job.number_ios, job.loops) = (Some(least.max(1)), None);
+        }
         job.rate = self.rate_iops.map(|iops| Rate {
             iops,
             pacing: if self.poisson {
@@ -193,11 +214,13 @@ impl Builder {
             .steady
             .map(|text| Steady::parse(&text, self.steady_window, self.steady_ramp));
         job.steady = steady.transpose()?;
+        let logs = self.logs.named(&job.name);
         Ok(Listed {
             filename: self.filename,
             job,
             size_percent: self.size_percent,
             offset_percent: self.offset_percent,
+            logs,
         })
     }
 }
@@ -219,7 +242,7 @@ fn word<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
 }
 
 /// Keys that ask for what is done here anyway, whatever their value, or for what has no meaning here.
-const SATISFIED: [&str; 11] = [
+const SATISFIED: [&str; 13] = [
     "ioengine",
     "thread",
     "group_reporting",
@@ -231,4 +254,6 @@ const SATISFIED: [&str; 11] = [
     "randrepeat",
     "gtod_reduce",
     "clocksource",
+    "clat_percentiles",
+    "lat_percentiles",
 ];

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_bench::{Job, Rw};
+use fabrix_bench::{Counted, Job, Rw};
 use fabrix_host::{Address, Options, Trace};
 use fabrix_proto::nvme::timing::{Passed, SECONDS_MOST, TimingPage};
 
@@ -120,9 +120,9 @@ fn parts(us: [Passed; 4], before: &TimingPage, after: &TimingPage) -> Result<[f6
         || to_disk.count != from_disk.count
     {
         return Err(format!(
-            "{count} requests were made and {} commands came to the target; it is used by others, or requests were \
-             repeated",
-            arrived.count.get()
+            "{} made here, {} at the target; it is used by others, or requests were repeated",
+            Counted(count, "request"),
+            Counted(arrived.count.get(), "command")
         ));
     }
     let mean_us = |from: Passed, to: Passed| {

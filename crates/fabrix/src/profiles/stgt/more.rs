@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use fabrix_bench::Rw;
+use fabrix_bench::{Counted, Rw};
 use fabrix_block::spec::Size;
 
 use super::{KINDS, Plan, Stage, THREADS, cpu, kib, megabytes};
@@ -40,22 +40,20 @@ pub(super) fn initiators(session: &mut Session, stage: &Stage, plan: &Plan, repo
         for ((_, rw), threads) in KINDS.into_iter().zip(THREADS) {
             let job = plan.job(rw, smallest, threads);
             let steps: Vec<Step<'_>> = disks.iter().map(|disk| Step::new(disk, &job)).collect();
-            let skip = rw.writes() && stage.is_read_only();
-            let runs = if skip {
-                None
-            } else {
-                session.together(&steps, 1)
+            let runs = match first.takes(&job) {
+                true => session.together(&steps, 1).unwrap_or_default(),
+                false => Vec::new(),
             };
-            let runs = runs.unwrap_or_default();
             row.extend(side_by_side(&runs, devices));
             let count = runs.len();
             report
                 .runs
                 .extend(runs.into_iter().enumerate().map(|(index, mut run)| {
                     run.name = format!(
-                        "{}, initiator {} of {count}, {devices} devices",
+                        "{}, initiator {} of {count}, {}",
                         run.name,
-                        index + 1
+                        index + 1,
+                        Counted(devices as u64, "device")
                     );
                     run
                 }));
@@ -173,12 +171,7 @@ pub(super) fn chain(
     for size in &plan.chain {
         let mut row = vec![kib(*size)];
         for (_, rw) in KINDS {
-            let skip = rw.writes() && stage.is_read_only();
-            let run = if skip {
-                None
-            } else {
-                session.measure(&through, &plan.job(rw, *size, THREADS[0]), 1)
-            };
+            let run = session.measure_taken(&through, &plan.job(rw, *size, THREADS[0]), 1);
             row.push(megabytes(run.as_ref()));
             report.runs.extend(run);
         }

@@ -132,11 +132,31 @@ impl WholeHeader {
     }
 }
 
-/// The length field and the flags of a PDU that ends the connection.
-fn check_terminate(common: &CommonHeader) -> Result<(), Fault> {
+/// The length field and the flags of ICReq and ICResp, which are a header without a digest; gives where it ends.
+fn check_initialize(common: &CommonHeader) -> Result<u32, Fault> {
+    let (end, total) = (u32::from(common.header_bytes), common.total_bytes.get());
+    if total != end {
+        return Err(Fault::field(
+            4,
+            total,
+            "PLEN of ICReq and ICResp must be 128",
+        ));
+    }
+    if common.flags != 0 {
+        return Err(Fault::field(
+            1,
+            common.flags,
+            "ICReq and ICResp have no flags",
+        ));
+    }
+    Ok(end)
+}
+
+/// The length field of a PDU that ends the connection; gives where its header ends.
+fn check_terminate(common: &CommonHeader) -> Result<u32, Fault> {
     let total = common.total_bytes.get();
     if (24..=MAX_TERMINATE_BYTES).contains(&total) {
-        return Ok(());
+        return Ok(common.header_bytes.into());
     }
     Err(Fault::field(
         4,

@@ -16,7 +16,7 @@ impl Connection {
     pub(super) fn leave_if_asked(&mut self, shard: &mut Shard) {
         let dismissed = self.session.as_ref().is_some_and(|it| it.dismissed);
         if dismissed && self.life.phase < Phase::Parting {
-            return self.part(shard);
+            return self.life.part(shard, &mut self.stream);
         }
         if !self.leaving
             || self.life.phase >= Phase::Parting
@@ -26,7 +26,7 @@ impl Connection {
         }
         let (machine, mut out) = self.stream.speak();
         machine.answer_logout(&mut out);
-        self.part(shard);
+        self.life.part(shard, &mut self.stream);
     }
 
     /// Nothing more comes from the stream.
@@ -38,23 +38,9 @@ impl Connection {
                     peer: self.peer,
                     what: violation.to_string(),
                 });
-                self.part(shard);
+                self.life.part(shard, &mut self.stream);
             }
         }
-    }
-
-    /// Lets the goodbye out and drops what still comes.
-    pub(super) fn part(&mut self, shard: &mut Shard) {
-        self.life.phase = Phase::Parting;
-        self.stream.discard();
-        self.await_parting(shard);
-        shard.flush_later(self.life.task);
-    }
-
-    /// From now on the peer has to do its part in time.
-    pub(super) fn await_parting(&mut self, shard: &mut Shard) {
-        let at = shard.now() + self.local.shared.deadlines.parting;
-        self.life.set_deadline(shard, at);
     }
 
     /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
@@ -69,7 +55,7 @@ impl Connection {
             let (machine, mut out) = self.stream.speak();
             machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
         }
-        self.await_parting(shard);
+        self.life.await_parting(shard);
         shard.flush_later(self.life.task);
     }
 
@@ -96,8 +82,6 @@ impl Connection {
         if self.life.phase != Phase::Ending || !self.stream.is_quiet() || at_disk > 0 {
             return;
         }
-        self.life.phase = Phase::Gone;
-        self.life.clear_deadline(shard);
         if let Some(mut session) = self.session.take() {
             session.leave();
         }
@@ -107,7 +91,6 @@ impl Connection {
                 session: tsih.get(),
             });
         }
-        self.local.left(self.life.task);
-        shard.remove(self.life.task);
+        self.life.go(shard, &self.local);
     }
 }

@@ -24,7 +24,8 @@ impl Connection {
             Ended::Closed | Ended::Socket(_) => self.end(shard),
             Ended::Violation(violation) => {
                 self.violated(violation.to_string());
-                self.part(shard);
+                self.life.part(shard, &mut self.stream);
+                self.retire(shard, "it broke the protocol");
             }
         }
     }
@@ -48,21 +49,6 @@ impl Connection {
         self.local.shared.notice(&Notice::Violation { peer, what });
     }
 
-    /// Lets the goodbye out and drops what still comes.
-    fn part(&mut self, shard: &mut Shard) {
-        self.life.phase = Phase::Parting;
-        self.stream.discard();
-        self.retire(shard, "it broke the protocol");
-        self.await_parting(shard);
-        shard.flush_later(self.life.task);
-    }
-
-    /// From now on the peer has to do its part in time.
-    pub(super) fn await_parting(&mut self, shard: &mut Shard) {
-        let at = shard.now() + self.local.shared.deadlines.parting;
-        self.life.set_deadline(shard, at);
-    }
-
     /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
     pub(super) fn drain(&mut self, shard: &mut Shard) {
         if self.life.phase != Phase::Open {
@@ -78,7 +64,7 @@ impl Connection {
             }
             Role::Admin(_) | Role::Unknown { .. } => {}
         }
-        self.await_parting(shard);
+        self.life.await_parting(shard);
         shard.flush_later(self.life.task);
     }
 
@@ -141,10 +127,7 @@ impl Connection {
         if !self.untold.is_empty() {
             return;
         }
-        self.life.phase = Phase::Gone;
-        self.life.clear_deadline(shard);
-        self.local.left(self.life.task);
-        shard.remove(self.life.task);
+        self.life.go(shard, &self.local);
     }
 
     fn at_disk(&self) -> usize {

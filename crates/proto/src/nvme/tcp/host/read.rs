@@ -27,10 +27,8 @@ impl Host {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(&common)?;
         let end = match common.pdu_type {
-            PduType::INITIALIZE_RESPONSE => check_initialize_lengths(&common)?,
-            PduType::CONTROLLER_TERMINATE => {
-                tcp::check_terminate(&common).map(|()| u32::from(common.header_bytes))?
-            }
+            PduType::INITIALIZE_RESPONSE => tcp::check_initialize(&common)?,
+            PduType::CONTROLLER_TERMINATE => tcp::check_terminate(&common)?,
             PduType::CONTROLLER_DATA => self.check_data_lengths(&common)?,
             _ => self.check_plain_lengths(&common)?,
         };
@@ -186,18 +184,4 @@ impl Host {
             intact,
         }
     }
-}
-
-fn check_initialize_lengths(common: &CommonHeader) -> Result<u32, Fault> {
-    if common.total_bytes.get() != 128 {
-        return Err(Fault::field(
-            4,
-            common.total_bytes.get(),
-            "PLEN of ICResp must be 128",
-        ));
-    }
-    if common.flags != 0 {
-        return Err(Fault::field(1, common.flags, "ICResp has no flags"));
-    }
-    Ok(128)
 }

@@ -20,10 +20,10 @@ impl Target {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(&common)?;
         let end = match common.pdu_type {
-            PduType::INITIALIZE_REQUEST => check_initialize_lengths(&common)?,
+            PduType::INITIALIZE_REQUEST => tcp::check_initialize(&common)?,
             PduType::COMMAND => self.check_command_lengths(&common)?,
             PduType::HOST_DATA => self.check_data_lengths(&common)?,
-            _ => tcp::check_terminate(&common).map(|()| u32::from(common.header_bytes))?,
+            _ => tcp::check_terminate(&common)?,
         };
         self.reading = Reading::Rest {
             common,
@@ -147,18 +147,4 @@ impl Target {
         self.parted = true;
         Event::Goodbye
     }
-}
-
-fn check_initialize_lengths(common: &CommonHeader) -> Result<u32, Fault> {
-    if common.total_bytes.get() != 128 {
-        return Err(Fault::field(
-            4,
-            common.total_bytes.get(),
-            "PLEN of ICReq must be 128",
-        ));
-    }
-    if common.flags != 0 {
-        return Err(Fault::field(1, common.flags, "ICReq has no flags"));
-    }
-    Ok(128)
 }

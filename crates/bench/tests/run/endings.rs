@@ -1,0 +1,236 @@
+//! How a run ends that does not go as asked: failures, silence, interrupts, jobs and disks that cannot be had.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
+use fabrix_block::{Device, Status};
+
+use super::disk::{Act, Manner, TestDisk, job, results, try_run};
+use super::honest;
+
+#[test]
+fn a_disk_that_is_always_busy_is_an_error() {
+    let config = Config {
+        ready: Duration::from_millis(20),
+        ..Config::default()
+    };
+    let error = try_run(&honest(Manner::Later(0)), &job(Rw::Read, 10), &config)
+        .expect_err("there is no room");
+    assert!(error.to_string().starts_with("0 of 1 jobs"), "{error}");
+}
+
+#[test]
+fn requests_without_an_answer_are_given_up_in_the_end() {
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
+        if seen.number == 0 {
+            Act::Honest
+        } else {
+            Act::Silence
+        }
+    }));
+    let job = Job {
+        runtime: Duration::from_millis(20),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let config = Config {
+        drain: Duration::from_millis(20),
+        ..Config::default()
+    };
+    let results = try_run(&disk, &job, &config).expect("the job can be run");
+    let why = results.aggregate.ended_early.expect("it did not end well");
+    assert_eq!(why, "gave up 4 requests without an answer for 0.02 s");
+    assert_eq!(results.aggregate.read.ios, 0);
+}
+
+#[test]
+fn an_interrupt_does_not_wait_long_for_a_disk_that_is_silent() {
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
+        if seen.number <= 100 {
+            Act::Honest
+        } else {
+            Act::Silence
+        }
+    }));
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = Config {
+        drain: Duration::from_secs(60),
+        stop_drain: Duration::from_millis(20),
+        stop: Some(Arc::clone(&stop)),
+        progress_every: Duration::from_millis(5),
+        ..Config::default()
+    };
+    let job = Job {
+        runtime: Duration::from_secs(600),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let devices = [disk as Arc<dyn Device>];
+    let begun = Instant::now();
+    let results = run(&devices, &job, &config, &mut |progress| {
+        stop.store(progress.ios >= 100, Ordering::Relaxed);
+    });
+    let took = begun.elapsed();
+    assert!(
+        took < config.drain,
+        "{took:?}: it waited as for a run that ends by itself"
+    );
+    let all = results.expect("it gives what it has").aggregate;
+    assert_eq!(all.read.ios, 100);
+    assert_eq!(all.ended_early.as_deref(), Some("stopped before its time"));
+}
+
+#[test]
+fn an_interrupt_finds_jobs_that_have_ended_and_others_that_have_not() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = Config {
+        stop: Some(Arc::clone(&stop)),
+        progress_every: Duration::from_millis(5),
+        ..Config::default()
+    };
+    let short = job(Rw::RandRead, 10);
+    let long = Job {
+        runtime: Duration::from_secs(600),
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let devices = [honest(Manner::Later(64)) as Arc<dyn Device>];
+    let parts = [&short, &long].map(|job| Part {
+        devices: &devices,
+        job,
+        copy_to: None,
+    });
+    let results = run_together(&parts, &config, &mut |progress| {
+        stop.store(progress.ios > 1000, Ordering::Relaxed);
+    });
+    let results = results.expect("both give what they have");
+    assert!(results[0].is_clean() && results[0].aggregate.read.ios == 10);
+    let why = results[1].aggregate.ended_early.as_deref();
+    assert_eq!(why, Some("stopped before its time"));
+}
+
+#[test]
+fn a_stopped_run_gives_what_it_has() {
+    let stop = Some(Arc::new(AtomicBool::new(true)));
+    let job = Job {
+        number_ios: None,
+        ..job(Rw::RandRead, 1)
+    };
+    let results = try_run(
+        &honest(Manner::Later(64)),
+        &job,
+        &Config {
+            stop,
+            ..Config::default()
+        },
+    );
+    let results = results.expect("the job can be run");
+    assert_eq!(
+        results.aggregate.ended_early.as_deref(),
+        Some("stopped before its time")
+    );
+}
+
+#[test]
+fn the_first_failure_ends_the_job_and_is_named() {
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
+        if seen.number == 101 {
+            Act::Answer(Status::MediaRead)
+        } else {
+            Act::Honest
+        }
+    }));
+    let results = results(&disk, &job(Rw::Read, 1000));
+    let all = &results.aggregate;
+    assert_eq!((all.read.ios, all.errors.total()), (100, 1));
+    assert_eq!(
+        all.errors.first.as_deref(),
+        Some("job 0: the read of 1 block at LBA 36 was answered MediaRead")
+    );
+    assert_eq!(
+        all.ended_early.as_deref(),
+        Some("ended by its first failed request (MediaRead)")
+    );
+    assert!(!results.is_clean());
+}
+
+#[test]
+fn failures_are_counted_by_status_when_the_job_goes_on() {
+    let disk = Arc::new(TestDisk::new(64, Manner::Later(64), |seen| {
+        match seen.number % 100 {
+            7 => Act::Answer(Status::NoSpace),
+            8 => Act::Answer(Status::Aborted),
+            _ => Act::Honest,
+        }
+    }));
+    let results = results(
+        &disk,
+        &Job {
+            continue_on_error: true,
+            ..job(Rw::Write, 1000)
+        },
+    );
+    let errors = &results.aggregate.errors;
+    assert_eq!(
+        errors.by_status,
+        [(Status::NoSpace, 10), (Status::Aborted, 10)]
+    );
+    assert_eq!(results.aggregate.write.ios, 980);
+    assert_eq!(results.aggregate.ended_early, None);
+}
+
+#[test]
+fn a_disk_that_does_not_answer_the_first_read_is_an_error() {
+    let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |_| Act::Silence));
+    let config = Config {
+        ready: Duration::from_millis(20),
+        ..Config::default()
+    };
+    let error = try_run(&disk, &job(Rw::Read, 10), &config).expect_err("nothing answers");
+    assert_eq!(
+        error.to_string(),
+        "0 of 1 jobs have a disk that answered a first read within 0.02 s"
+    );
+}
+
+#[test]
+fn a_disk_that_does_not_open_is_an_error_with_its_sentence() {
+    let disk = Arc::new(TestDisk::honest(64, Manner::AtOnce).closed());
+    let error =
+        try_run(&disk, &job(Rw::Read, 10), &Config::default()).expect_err("it is not there");
+    assert!(
+        matches!(&error, RunError::Start(sentence) if sentence == "test disk: it is not there"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_failed_first_read_is_an_error_with_its_sentence() {
+    for continue_on_error in [false, true] {
+        let disk = Arc::new(TestDisk::new(64, Manner::Later(64), |_| {
+            Act::Answer(Status::MediaRead)
+        }));
+        let job = Job {
+            continue_on_error,
+            ..job(Rw::RandRead, 10)
+        };
+        let error = try_run(&disk, &job, &Config::default()).expect_err("it cannot be read");
+        assert_eq!(
+            error.to_string(),
+            "the first read of job 0 failed: job 0: the read of 1 block at LBA 0 was answered MediaRead"
+        );
+    }
+}
+
+#[test]
+fn an_impossible_job_never_touches_the_disk() {
+    let job = Job {
+        block_bytes: 1000,
+        ..job(Rw::Write, 1)
+    };
+    let error = try_run(&honest(Manner::AtOnce), &job, &Config::default())
+        .expect_err("1000 is no multiple");
+    assert!(matches!(error, RunError::Job(_)), "{error}");
+}

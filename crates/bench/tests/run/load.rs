@@ -1,0 +1,206 @@
+//! What is asked of disks and in which order, and that all of it is counted.
+
+use std::sync::Arc;
+
+use fabrix_bench::access::Distribution;
+use fabrix_bench::job::Share;
+use fabrix_bench::{Config, Job, Part, RunError, Rw, run, run_together};
+use fabrix_block::Device;
+
+use super::disk::{Manner, job, results};
+use super::honest;
+
+#[test]
+fn every_request_is_counted_in_either_manner() {
+    for manner in [Manner::AtOnce, Manner::Later(64)] {
+        let results = results(&honest(manner), &job(Rw::RandRead, 1000));
+        let read = &results.aggregate.read;
+        assert_eq!(
+            (read.ios, read.bytes, read.service.count),
+            (1000, 1000 * 4096, 1000)
+        );
+        assert_eq!(results.aggregate.write.ios, 0);
+        assert!(
+            results.is_clean() && read.iops > 0.0 && read.service.max_ns >= read.service.min_ns
+        );
+    }
+}
+
+#[test]
+fn sequential_jobs_walk_the_region_in_order() {
+    let disk = honest(Manner::Later(64));
+    let job = Job {
+        offset: 8 * 4096,
+        size: Some(40 * 4096),
+        block_bytes: 8192,
+        ..job(Rw::Write, 50)
+    };
+    results(&disk, &job);
+    let lbas: Vec<u64> = disk.seen().iter().map(|seen| seen.lba).collect();
+    let expected: Vec<u64> = (0..50).map(|at| 8 + (at % 20) * 2).collect();
+    assert_eq!(lbas, expected);
+}
+
+#[test]
+fn random_requests_are_aligned_and_inside() {
+    let disk = honest(Manner::AtOnce);
+    let job = Job {
+        offset: 3 * 4096,
+        size: Some(30 * 4096),
+        block_bytes: 8192,
+        ..job(Rw::RandWrite, 5000)
+    };
+    results(&disk, &job);
+    assert!(
+        disk.seen()
+            .iter()
+            .all(|seen| (3..33).contains(&seen.lba) && (seen.lba - 3) % 2 == 0)
+    );
+    assert!(
+        disk.seen()
+            .iter()
+            .all(|seen| seen.blocks == 2 && seen.write)
+    );
+}
+
+#[test]
+fn seventy_percent_writes_are_seventy_percent() {
+    let disk = honest(Manner::AtOnce);
+    let job = Job {
+        rwmixread: 30,
+        ..job(Rw::RandMixed, 50_000)
+    };
+    let results = results(&disk, &job);
+    assert!(
+        (34_500..=35_500).contains(&results.aggregate.write.ios),
+        "{}",
+        results.aggregate.write.ios
+    );
+    assert_eq!(results.aggregate.total.ios, 50_000);
+    let writes = disk.seen().iter().filter(|seen| seen.write).count();
+    assert_eq!(writes as u64, results.aggregate.write.ios);
+}
+
+#[test]
+fn the_asked_depth_is_reached_and_never_exceeded() {
+    let disk = honest(Manner::Later(64));
+    results(
+        &disk,
+        &Job {
+            iodepth: 13,
+            ..job(Rw::RandRead, 1000)
+        },
+    );
+    assert_eq!(disk.most_in_flight(), 13);
+}
+
+#[test]
+fn a_busy_disk_gets_every_request_in_the_end() {
+    for most in [1, 2] {
+        let disk = honest(Manner::Later(most));
+        let results = results(
+            &disk,
+            &Job {
+                iodepth: 8,
+                ..job(Rw::RandRead, 1000)
+            },
+        );
+        assert_eq!(results.aggregate.read.ios, 1000);
+        assert!(results.aggregate.busy > 0 && results.is_clean());
+        assert_eq!(disk.most_in_flight(), most);
+    }
+}
+
+#[test]
+fn jobs_are_dealt_out_to_disks_and_add_up() {
+    let disks = [honest(Manner::AtOnce), honest(Manner::Later(64))];
+    let devices = disks.clone().map(|disk| disk as Arc<dyn Device>);
+    let job = Job {
+        numjobs: 3,
+        ..job(Rw::RandRead, 500)
+    };
+    let results = run(&devices, &job, &Config::default(), &mut |_| {}).expect("the job can be run");
+    assert_eq!(results.jobs.len(), 3);
+    assert_eq!(results.aggregate.read.ios, 1500);
+    assert_eq!(
+        (disks[0].seen().len(), disks[1].seen().len()),
+        (1000 + 1, 500)
+    );
+    let idle = run(
+        &devices,
+        &Job { numjobs: 1, ..job },
+        &Config::default(),
+        &mut |_| {},
+    );
+    assert!(
+        matches!(idle, Err(RunError::Job(_))),
+        "one job cannot work on two disks"
+    );
+}
+
+#[test]
+fn requests_of_several_sizes_are_counted_with_their_bytes() {
+    let disk = honest(Manner::Later(64));
+    let shares = [(4096, 50), (16384, 50)].map(|(bytes, percent)| Share { bytes, percent });
+    let job = Job {
+        split: [shares.into(), shares.into()],
+        ..job(Rw::RandMixed, 4000)
+    };
+    let total = results(&disk, &job).aggregate.total;
+    let blocks: u64 = disk.seen().iter().map(|seen| u64::from(seen.blocks)).sum();
+    assert_eq!((total.ios, total.bytes), (4000, blocks * 4096));
+    let long = disk.seen().iter().filter(|seen| seen.blocks == 4).count();
+    assert!((1850..=2150).contains(&long), "{long} of 4000 are long");
+}
+
+#[test]
+fn loops_end_a_job_when_it_has_moved_its_region_so_often() {
+    let disk = honest(Manner::Later(64));
+    let job = Job {
+        loops: Some(3),
+        number_ios: None,
+        ..job(Rw::Write, 1)
+    };
+    let results = results(&disk, &job);
+    assert_eq!(results.aggregate.write.bytes, 3 * 64 * 4096);
+    assert!(results.is_clean());
+}
+
+#[test]
+fn zipfs_law_asks_few_places_often() {
+    let disk = honest(Manner::AtOnce);
+    let job = Job {
+        distribution: Distribution::Zipf { theta: 1.2 },
+        ..job(Rw::RandRead, 10_000)
+    };
+    results(&disk, &job);
+    let mut hits = [0_u32; 64];
+    disk.seen()
+        .iter()
+        .for_each(|seen| hits[usize::try_from(seen.lba).expect("64 blocks")] += 1);
+    hits.sort_unstable_by(|one, other| other.cmp(one));
+    assert!(
+        hits[0] > 2500 && hits[..8].iter().sum::<u32>() > 6000,
+        "{hits:?}"
+    );
+}
+
+#[test]
+fn several_jobs_run_side_by_side_and_keep_their_results_apart() {
+    let disk = honest(Manner::Later(64)) as Arc<dyn Device>;
+    let (reads, writes) = (job(Rw::Read, 500), job(Rw::Write, 300));
+    let devices = [disk];
+    let parts = [&reads, &writes].map(|job| Part {
+        devices: &devices,
+        job,
+        copy_to: None,
+    });
+    let results = run_together(&parts, &Config::default(), &mut |_| {}).expect("they can be run");
+    let moved = |at: usize| {
+        (
+            results[at].aggregate.read.ios,
+            results[at].aggregate.write.ios,
+        )
+    };
+    assert_eq!((moved(0), moved(1)), ((500, 0), (0, 300)));
+}

@@ -1,0 +1,222 @@
+//! Long ranges of a RAM disk that are to read as zeroes, a piece of one of them each turn: whoever else is on the shard
+//! has a turn in between. The kernel takes milliseconds to take back the pages of a large range.
+//!
+//! A channel's task, which knows whose ranges they are and how far each is. It touches the disk's memory and nothing
+//! else. A piece ends where a multiple of its length from the start of the disk is, so that large pages go whole.
+
+use std::any::Any;
+use std::collections::VecDeque;
+
+use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
+
+use super::Memory;
+use crate::task::Closing;
+use crate::{Request, Status, Submit};
+
+pub(super) struct Zeroing {
+    id: TaskId,
+    memory: Memory,
+    /// Whose turn it is comes first.
+    ranges: VecDeque<Range>,
+    closing: bool,
+}
+
+/// What is left of a request.
+struct Range {
+    caller: Token,
+    lba: u64,
+    blocks: u32,
+    deallocate: bool,
+}
+
+impl Zeroing {
+    pub(super) fn new(id: TaskId, memory: Memory) -> Self {
+        Self {
+            id,
+            memory,
+            ranges: VecDeque::with_capacity(RANGES_MAX),
+            closing: false,
+        }
+    }
+
+    /// Takes a request whose blocks lie on the disk.
+    pub(super) fn begin<'a>(
+        &mut self,
+        shard: &mut Shard,
+        request: Request<'a>,
+        deallocate: bool,
+    ) -> Submit<'a> {
+        if self.ranges.len() == RANGES_MAX {
+            return Submit::Busy(request);
+        }
+        self.ranges.push_back(Range {
+            caller: request.token,
+            lba: request.lba,
+            blocks: request.blocks,
+            deallocate,
+        });
+        shard.flush_later(self.id);
+        Submit::Pending
+    }
+
+    /// One piece of the range whose turn it is, which then goes behind the others.
+    fn step(&mut self, shard: &mut Shard) {
+        let Some(mut range) = self.ranges.pop_front() else {
+            return;
+        };
+        let most = AT_ONCE_BYTES / u64::from(self.memory.geometry.block_bytes);
+        let to_the_boundary = u32::try_from(most - range.lba % most).unwrap_or(u32::MAX);
+        let piece = range.blocks.min(to_the_boundary);
+        self.memory.zero(range.lba, piece, range.deallocate);
+        range.lba += u64::from(piece);
+        range.blocks -= piece;
+        if range.blocks > 0 {
+            return self.ranges.push_back(range);
+        }
+        let (result, loan) = (Status::Ok.to_result(), Loan::None);
+        shard.complete(range.caller, Completion { result, loan });
+    }
+
+    fn go_on_or_leave(&self, shard: &mut Shard) {
+        if !self.ranges.is_empty() {
+            shard.flush_later(self.id);
+        } else if self.closing {
+            shard.remove(self.id);
+        }
+    }
+}
+
+impl Task for Zeroing {
+    fn completed(&mut self, _shard: &mut Shard, _slot: u32, _completion: Completion) {
+        debug_assert!(false, "it starts no operations");
+    }
+
+    fn flush(&mut self, shard: &mut Shard) {
+        self.step(shard);
+        self.go_on_or_leave(shard);
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        self.closing |= message.is::<Closing>();
+        self.go_on_or_leave(shard);
+    }
+}
+
+/// What is zeroed at once, about a millisecond's work where every page was written.
+pub(super) const AT_ONCE_BYTES: u64 = 16 << 20;
+/// Requests in progress per channel; more are told to wait.
+const RANGES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FrontEnd, on_both_engines, ram_disk};
+    use crate::{Channel, Operation, Payload};
+
+    const BLOCKS_AT_ONCE: u32 = 32768;
+    const _: () = assert!(BLOCKS_AT_ONCE as u64 * 512 == AT_ONCE_BYTES);
+
+    fn begin(
+        front: &mut FrontEnd,
+        channel: &mut Box<dyn Channel>,
+        (lba, blocks): (u64, u32),
+    ) -> Option<u32> {
+        let submitted = front.submit(channel, Operation::Deallocate, lba, blocks, Payload::None);
+        submitted.err()
+    }
+
+    #[test]
+    fn a_long_range_takes_a_turn_for_each_piece_and_others_have_theirs() {
+        let disk = ram_disk(u64::from(BLOCKS_AT_ONCE) * 8);
+        let last = u64::from(BLOCKS_AT_ONCE) * 4 + 6;
+        on_both_engines(|front| {
+            let mut channel = front.open(&disk);
+            for lba in [0, 7, last, last + 1] {
+                assert_eq!(front.write(&mut channel, lba, &[7; 512]), Status::Ok);
+            }
+            // From within the first piece to within the fifth.
+            let range = (7, BLOCKS_AT_ONCE * 4);
+            let long = begin(front, &mut channel, range).expect("it takes its time");
+            for _ in 0..4 {
+                front.turns(1);
+                assert!(
+                    !front.has_ended(long),
+                    "all of it in fewer turns than pieces"
+                );
+                assert_eq!(
+                    front.read(&mut channel, last, 1),
+                    Ok(vec![7; 512]),
+                    "its turn is to come"
+                );
+            }
+            assert_eq!(front.wait(long).0, Status::Ok);
+            for (lba, is) in [(0, 7), (7, 0), (last, 0), (last + 1, 7)] {
+                assert_eq!(
+                    front.read(&mut channel, lba, 1),
+                    Ok(vec![is; 512]),
+                    "block {lba}"
+                );
+            }
+            assert_eq!(
+                begin(front, &mut channel, (0, BLOCKS_AT_ONCE)),
+                None,
+                "no longer than a piece"
+            );
+        });
+    }
+
+    #[test]
+    fn a_second_long_range_does_not_wait_for_the_first() {
+        let disk = ram_disk(u64::from(BLOCKS_AT_ONCE) * 64);
+        on_both_engines(|front| {
+            let mut channel = front.open(&disk);
+            let longest = begin(front, &mut channel, (0, BLOCKS_AT_ONCE * 64));
+            let other = begin(front, &mut channel, (0, BLOCKS_AT_ONCE * 2));
+            let [longest, other] = [longest, other].map(|slot| slot.expect("it takes its time"));
+            front.wait(other);
+            assert!(!front.has_ended(longest));
+            front.wait(longest);
+        });
+    }
+
+    #[test]
+    fn more_ranges_than_there_is_room_for_are_told_to_wait() {
+        let disk = ram_disk(u64::from(BLOCKS_AT_ONCE) * 2);
+        let mut front = FrontEnd::new();
+        let mut channel = front.open(&disk);
+        let range = (0, BLOCKS_AT_ONCE * 2);
+        let begun: Vec<_> = (0..RANGES_MAX)
+            .map(|_| begin(&mut front, &mut channel, range))
+            .collect();
+        let one_more = Request {
+            operation: Operation::Deallocate,
+            lba: 0,
+            blocks: BLOCKS_AT_ONCE * 2,
+            payload: Payload::None,
+            token: front.token(),
+        };
+        assert!(matches!(
+            channel.submit(&mut front.shard, one_more),
+            Submit::Busy(_)
+        ));
+        for slot in begun {
+            assert_eq!(front.wait(slot.expect("it takes its time")).0, Status::Ok);
+        }
+    }
+
+    #[test]
+    fn what_has_begun_ends_although_its_channel_is_gone() {
+        let disk = ram_disk(u64::from(BLOCKS_AT_ONCE) * 4);
+        on_both_engines(|front| {
+            let mut channel = front.open(&disk);
+            let end = u64::from(BLOCKS_AT_ONCE) * 4 - 1;
+            assert_eq!(front.write(&mut channel, end, &[7; 512]), Status::Ok);
+            let long =
+                begin(front, &mut channel, (0, BLOCKS_AT_ONCE * 4)).expect("it takes its time");
+            drop(channel);
+            assert_eq!(front.wait(long).0, Status::Ok);
+            let mut again = front.open(&disk);
+            assert_eq!(front.read(&mut again, end, 1), Ok(vec![0; 512]));
+        });
+    }
+}

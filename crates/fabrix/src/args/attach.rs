@@ -1,0 +1,184 @@
+//! The words for disks that are attached to this machine: `attach`, what looks after them, and StarNVMeoF_Ctrl's words
+//! for the same.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::values::{parse_interval, parse_name};
+use super::{DISKS_HELP, EngineArgs, Format, RemoteArgs};
+
+/// What an attached disk looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FrontEnd {
+    /// The first that this machine and this user can have: ublk, nbd, fuse, file, nbd-socket.
+    Auto,
+    /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
+    Ublk,
+    /// A block device, /dev/nbdN, of the kernel's NBD client; needs root.
+    Nbd,
+    /// A block device, /dev/loopN, over FUSE; needs root.
+    Fuse,
+    /// A regular file, over FUSE.
+    File,
+    /// A Unix socket that speaks NBD.
+    NbdSocket,
+    /// A Unix socket that speaks vhost-user-blk, for virtual machines.
+    VhostUser,
+    /// The block device of the kernel's own NVMe/TCP host; needs root.
+    Kernel,
+}
+
+/// Arguments of `attach`.
+#[derive(Args)]
+#[command(after_help = format!("{ATTACHED_HELP}\n\n{DISKS_HELP}"))]
+pub(crate) struct AttachArgs {
+    /// The disk, as a URI
+    #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
+    #[arg(required_unless_present_any = ["declared", "unit"])]
+    pub(crate) uri: String,
+    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over FUSE, a file over
+    /// FUSE, a Unix socket for programs that speak NBD, or one for virtual machines; kernel: hand it to the kernel's
+    /// NVMe/TCP host, as `nvme connect` does (root)
+    #[arg(
+        long = "as",
+        value_enum,
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    #[arg(value_name = "auto|ublk|nbd|fuse|file|nbd-socket|vhost-user|kernel")]
+    pub(crate) front_end: FrontEnd,
+    /// What to call it, for `detach` and `list`
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
+    /// Where the socket is to be, of `--as nbd-socket` or `--as vhost-user`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Refuse every write
+    #[arg(short, long)]
+    pub(crate) read_only: bool,
+    /// Attach it at every start too: writes NAME.toml to /etc/fabrix/attach.d
+    #[arg(long)]
+    pub(crate) persist: bool,
+    /// Attach every disk that --persist has declared and that is not attached, or the one called --name
+    #[arg(long, visible_alias = "all", conflicts_with_all = ["uri", "persist", "foreground"])]
+    pub(crate) declared: bool,
+    /// Print the systemd unit that attaches a declared disk at every start
+    #[arg(long, conflicts_with_all = ["uri", "persist", "declared"])]
+    pub(crate) unit: bool,
+    /// Wait until the target can be reached
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Succeed if the same disk is attached already
+    #[arg(long)]
+    pub(crate) idempotent: bool,
+    /// Write the device's path to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) devid_file: Option<PathBuf>,
+    /// Stay in the foreground until the disk is detached
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// How to print what is attached then
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `detach`.
+#[derive(Args)]
+pub(crate) struct DetachArgs {
+    /// Which: a device or file, a name, a number, or `all`
+    #[arg(value_name = "DEV|NAME|all")]
+    pub(crate) which: String,
+    /// Even if it is in use, or its target is gone: what is in progress fails
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Do not attach it at the next start either: takes back --persist
+    #[arg(long)]
+    pub(crate) forget: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `top`.
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    /// Show the exports of the `serve` that answers there too; may be repeated
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) api: Vec<String>,
+    /// How long to count
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+    /// End after so many tables [default: at q or Ctrl-C]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How to print it; json: one line each time
+    #[arg(short, long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Arguments of `resize`.
+#[derive(Args)]
+pub(crate) struct ResizeArgs {
+    /// Which: a device or file, a name, or a number
+    #[arg(value_name = "DEV|NAME")]
+    pub(crate) which: String,
+}
+
+/// Arguments of `discovery`.
+#[derive(Args)]
+pub(crate) struct DiscoveryArgs {
+    /// Address of the target
+    pub(crate) target_ip: String,
+    /// Address of this machine
+    pub(crate) local_ip: IpAddr,
+}
+
+/// Arguments of `insert`.
+#[derive(Args)]
+pub(crate) struct InsertArgs {
+    /// Address of the target, with or without a port
+    #[arg(value_name = "target_ip[:port]")]
+    pub(crate) target: String,
+    /// Address of this machine
+    pub(crate) local_ip: IpAddr,
+    /// The subsystem
+    #[arg(value_name = "SubNQN")]
+    pub(crate) subsystem: String,
+    /// This host
+    #[arg(value_name = "HostNQN")]
+    pub(crate) host: String,
+    /// I/O queues
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) num_io_queues: Option<u16>,
+    /// Entries of each
+    #[arg(value_parser = clap::value_parser!(u16).range(2..=1024))]
+    pub(crate) io_queue_depth: Option<u16>,
+}
+
+/// Arguments of `remove`.
+#[derive(Args)]
+pub(crate) struct RemoveArgs {
+    /// The number that `list` shows
+    #[arg(value_name = "targetId")]
+    pub(crate) target: u32,
+}
+
+const ATTACHED_HELP: &str = "\
+It prints what can be opened from now on, and a process of its own keeps it:
+  fabrix list; fabrix top         what is attached, and what it does
+  mkfs.ext4 /dev/loop0 && mount /dev/loop0 /mnt
+  umount /mnt && fabrix detach NAME|/dev/loop0
+  fabrix detach NAME --force      at once, also when its target is gone: what is in progress fails
+As root the first choice is a block device, else a file, else a socket: `fabrix doctor` says what this machine has.";

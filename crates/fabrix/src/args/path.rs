@@ -1,0 +1,92 @@
+//! The words for the path to a disk, wherever they are used: processors and the kernel's interface, and how remote
+//! disks are reached.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::Args;
+use fabrix_rt::SpinPolicy;
+use fabrix_rt::engine::Engine;
+
+use super::values::{Cores, HostId, Loss};
+use super::values::{parse_cores, parse_engine, parse_loss, parse_spin, parse_time, parse_uuid};
+
+/// Which processors and which kernel interface the data path uses.
+#[derive(Args, Clone)]
+pub(crate) struct EngineArgs {
+    /// Processors to use, one loop each, like 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub(crate) cores: Option<Cores>,
+    /// How to talk to the kernel
+    #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
+    pub(crate) engine: Engine,
+    /// Whether a loop looks for the next event before it sleeps. auto: up to 50 us while events follow each other
+    /// closely, so an idle loop costs nothing and a busy one answers at once. never: least energy, and some 10 us
+    /// more per request at depth 1. always: no wake-up is ever waited for, and each loop takes a whole processor
+    #[arg(long, value_parser = parse_spin, default_value = "auto", value_name = "auto|never|always")]
+    pub(crate) spin: SpinPolicy,
+}
+
+/// How remote disks are reached: the words of `nvme connect`.
+#[derive(Args, Clone)]
+pub(crate) struct RemoteArgs {
+    /// CRC32C over every header
+    #[arg(short = 'g', long)]
+    pub(crate) hdr_digest: bool,
+    /// CRC32C over all data
+    #[arg(short = 'G', long)]
+    pub(crate) data_digest: bool,
+    /// I/O queues of a connection
+    #[arg(short = 'i', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) nr_io_queues: u16,
+    /// Entries per I/O queue
+    #[arg(short = 'Q', long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u16).range(2..=1024))]
+    pub(crate) queue_size: u16,
+    /// This host's NQN
+    #[arg(short = 'q', long, value_name = "HOSTNQN")]
+    pub(crate) hostnqn: Option<String>,
+    /// This host's id, a UUID [default: /etc/nvme/hostid, or one made from the machine's id]
+    #[arg(short = 'I', long, value_name = "UUID", value_parser = parse_uuid)]
+    pub(crate) hostid: Option<HostId>,
+    /// Address of this machine that connections come from
+    #[arg(short = 'w', long, value_name = "ADDR")]
+    pub(crate) host_traddr: Option<IpAddr>,
+    /// This machine's name to iSCSI targets
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator_name: Option<String>,
+    /// How long either side may be silent; 0: nobody asks. In iSCSI our pings
+    #[arg(short = 'k', long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    pub(crate) keep_alive_tmo: Duration,
+    /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to 5 s]
+    #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) reconnect_delay: Option<Duration>,
+    /// Give up after this long without a connection, everything fails from then on; -1: never. For `attach` also -l
+    #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_loss)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) ctrl_loss_tmo: Loss,
+    /// Fail I/O after this long without a connection; reconnecting goes on
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) fast_io_fail_tmo: Duration,
+}
+
+impl Default for RemoteArgs {
+    /// What the command line says if nothing is written.
+    fn default() -> Self {
+        Self {
+            hdr_digest: false,
+            data_digest: false,
+            nr_io_queues: 1,
+            queue_size: 128,
+            hostnqn: None,
+            hostid: None,
+            host_traddr: None,
+            initiator_name: None,
+            keep_alive_tmo: Duration::from_secs(5),
+            reconnect_delay: None,
+            ctrl_loss_tmo: Loss(None),
+            fast_io_fail_tmo: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Single words of the command line and what they are: names, sizes, times, processors. Each is checked by itself, and
+//! says what would be right where it is wrong.
+
+use std::time::Duration;
+
+use fabrix_block::spec::parse_size;
+use fabrix_rt::SpinPolicy;
+use fabrix_rt::engine::Engine;
+
+/// The id of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostId(pub(crate) [u8; 16]);
+
+/// How long a controller is sought that is lost; None: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss(pub(crate) Option<Duration>);
+
+/// A list of processors, as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cores(pub(crate) Vec<usize>);
+
+/// An iSCSI name, in lower case, as initiators compare it.
+pub(super) fn parse_iqn(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    let known = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    let printable = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte));
+    if known && printable && name.len() <= 223 {
+        return Ok(name);
+    }
+    Err(
+        "an iSCSI name is like iqn.2026-01.com.example:disks: letters, digits, `-`, `.` and `:`"
+            .to_owned(),
+    )
+}
+
+/// Counting takes time.
+pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time < Duration::from_millis(10) => Err("10ms at least".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// A UUID, with or without its hyphens.
+pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
+    let wrong = || format!("`{text}` is not a UUID");
+    let digits: String = text.chars().filter(|sign| *sign != '-').collect();
+    if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
+    Ok(HostId(number.to_be_bytes()))
+}
+
+/// A time, or -1 for ever, as `nvme connect` has it.
+pub(super) fn parse_loss(text: &str) -> Result<Loss, String> {
+    match text {
+        "-1" => Ok(Loss(None)),
+        _ => parse_time(text).map(|time| Loss(Some(time))),
+    }
+}
+
+/// Names become names of files.
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = text
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    if begins && text.len() <= 32 && text.bytes().all(plain) && text != "all" {
+        return Ok(text.to_owned());
+    }
+    Err(
+        "a name begins with a letter and has up to 32 letters, digits, `-`, `_` and `.`; `all` means all"
+            .to_owned(),
+    )
+}
+
+pub(super) fn parse_cores(text: &str) -> Result<Cores, String> {
+    let allowed = fabrix_rt::topology::cpus();
+    let number = |part: &str| match part.parse::<usize>() {
+        Ok(core) if allowed.contains(&core) => Ok(core),
+        Ok(core) => Err(format!(
+            "processor {core} is not one this process may use: {allowed:?}"
+        )),
+        Err(_) => Err(format!(
+            "`{part}` is not a processor; write a list like 0,2-3"
+        )),
+    };
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => cores.extend(number(first)?..=number(last)?),
+            None => cores.push(number(part)?),
+        }
+    }
+    if cores.is_empty() {
+        return Err(format!(
+            "`{text}` names no processor; write a list like 0,2-3"
+        ));
+    }
+    Ok(Cores(cores))
+}
+
+pub(super) fn parse_engine(text: &str) -> Result<Engine, String> {
+    match text {
+        "auto" => Ok(Engine::Auto),
+        "io-uring" | "io_uring" => Ok(Engine::IoUring),
+        "epoll" => Ok(Engine::Epoll),
+        other => Err(format!(
+            "`{other}` is not an engine; write auto, io-uring or epoll"
+        )),
+    }
+}
+
+pub(super) fn parse_spin(text: &str) -> Result<SpinPolicy, String> {
+    match text {
+        "auto" => Ok(SpinPolicy::default()),
+        "never" => Ok(SpinPolicy::Never),
+        "always" => Ok(SpinPolicy::Always),
+        other => Err(format!("`{other}`: write auto, never or always")),
+    }
+}
+
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h; a point is allowed.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let wrong = || format!("`{text}` is not a time; write 10, 0.5, 500ms, 30s, 5m or 1h");
+    let seconds = match &text[digits..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    // Rounded to microseconds: 0.1 s is 100 ms, and not a little more.
+    let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+    Ok(Duration::from_micros(
+        u64::try_from((time + Duration::from_nanos(500)).as_micros()).map_err(|_| wrong())?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_count_seconds_unless_they_say_otherwise() {
+        assert_eq!(parse_time("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_time("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_time("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("0.1ms"), Ok(Duration::from_micros(100)));
+        assert!(parse_time("1.2.3").is_err() && parse_time(".").is_err());
+        assert!(
+            parse_time(&"9".repeat(400)).is_err(),
+            "more than can be counted"
+        );
+        assert!(
+            parse_time("5 days")
+                .unwrap_err()
+                .contains("write 10, 0.5, 500ms")
+        );
+        assert!(parse_time("").is_err());
+    }
+
+    #[test]
+    fn whether_to_spin_is_one_of_three_words() {
+        assert_eq!(parse_spin("never"), Ok(SpinPolicy::Never));
+        assert_eq!(parse_spin("always"), Ok(SpinPolicy::Always));
+        assert_eq!(parse_spin("auto"), Ok(SpinPolicy::default()));
+        assert!(
+            parse_spin("10us")
+                .unwrap_err()
+                .contains("auto, never or always")
+        );
+    }
+
+    #[test]
+    fn a_list_of_processors_names_each() {
+        assert!(
+            parse_cores("x")
+                .unwrap_err()
+                .contains("`x` is not a processor")
+        );
+        assert!(
+            parse_cores("100000")
+                .unwrap_err()
+                .contains("not one this process may use")
+        );
+    }
+}

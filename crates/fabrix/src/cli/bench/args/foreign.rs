@@ -1,0 +1,212 @@
+//! The words of profiles that speak as another tool does: DiskSpd's flags, sgp_dd's words, and our own options beside
+//! them. What the tool's words mean is read beside the profile.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, Args, Command};
+use fabrix_block::spec::without_secrets;
+
+use super::CommonArgs;
+use crate::args::{EngineArgs, Format, RemoteArgs};
+
+/// Arguments of a profile in the words of another tool. Short options are that tool's; ours are long.
+#[derive(Args)]
+#[command(mut_args = |arg| arg.short(None::<char>))]
+pub(crate) struct WordsArgs {
+    /// Leave results.json, results.csv, index.html and the charts there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write even on a disk that carries a partition table or a file system
+    #[arg(long)]
+    pub(crate) allow_write: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// How to print the results
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) output: Format,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// The words of the other tool, the disks as URIs; our own options (two dashes) may stand anywhere among them
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "WORD"
+    )]
+    pub(crate) words: Vec<String>,
+}
+
+impl WordsArgs {
+    /// What every measurement takes.
+    pub(crate) fn common(&self) -> CommonArgs {
+        CommonArgs {
+            allow_write: self.allow_write,
+            report: self.report.clone(),
+            engine: self.engine.clone(),
+            remote: self.remote.clone(),
+            output: self.output,
+        }
+    }
+}
+
+/// Words as they may be shown: addresses without their secrets.
+pub(crate) fn shown(words: &[String]) -> String {
+    let words = words.iter().map(|word| without_secrets(word));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A command line with our own options before the words of the other tool, wherever they were typed: neither tool has
+/// a word with two dashes. After a bare `--` all is the tool's.
+///
+/// `words` are those of the program. Other command lines come back as they are.
+pub(crate) fn ours_first(words: &Command, given: Vec<OsString>) -> Vec<OsString> {
+    let Some(profile) = foreign(words, &given) else {
+        return given;
+    };
+    let mut rest = given.into_iter();
+    let mut ours: Vec<OsString> = rest.by_ref().take(PROFILE_AT + 1).collect();
+    let mut theirs = Vec::new();
+    while let Some(word) = rest.next() {
+        match option(profile, &word) {
+            _ if word == "--" => {
+                theirs.push(word);
+                theirs.extend(rest.by_ref());
+            }
+            Some(option) if takes_more(option, &word) => {
+                // Joined, so that an option without its value is what clap complains of.
+                let mut joined = word;
+                joined.push("=");
+                joined.push(rest.next().unwrap_or_default());
+                ours.push(joined);
+            }
+            Some(_) => ours.push(word),
+            None => theirs.push(word),
+        }
+    }
+    ours.extend(theirs);
+    ours
+}
+
+/// The profile of a command line, if it speaks as another tool does.
+fn foreign<'a>(words: &'a Command, given: &[OsString]) -> Option<&'a Command> {
+    let bench = words.find_subcommand("bench")?;
+    given.get(PROFILE_AT - 1).filter(|verb| *verb == "bench")?;
+    let profile = bench.find_subcommand(given.get(PROFILE_AT)?)?;
+    let speaks = profile.get_positionals().any(Arg::is_trailing_var_arg_set);
+    speaks.then_some(profile)
+}
+
+/// Our option that a word names, with or without its value.
+fn option<'a>(profile: &'a Command, word: &OsStr) -> Option<&'a Arg> {
+    let (name, _) = named(word)?;
+    profile
+        .get_arguments()
+        .find(|option| option.get_long() == Some(name))
+}
+
+/// Whether the option's value is the next word.
+fn takes_more(option: &Arg, word: &OsStr) -> bool {
+    option.get_action().takes_values() && named(word).is_some_and(|(_, value)| value.is_none())
+}
+
+/// The name in `--name` or `--name=value`, and whether there is a value.
+fn named(word: &OsStr) -> Option<(&str, Option<&str>)> {
+    let name = word.to_str()?.strip_prefix("--")?;
+    Some(
+        name.split_once('=')
+            .map_or((name, None), |(name, value)| (name, Some(value))),
+    )
+}
+
+/// Where the profile stands: `fabrix bench PROFILE`.
+const PROFILE_AT: usize = 2;
+
+pub(super) const SGP_DD_HELP: &str = "\
+Words of sgp_dd, with disks as URIs:
+  if=URI of=URI      copy; of=/dev/null: read only; if=/dev/zero: write only
+  bs=N count=N       bytes of a block [512], and how many blocks [all]
+  skip=N seek=N      blocks before the first one read, and written
+  bpt=N thr=N        blocks of a command [128], and commands in flight [4]
+  dio=1 time=1       taken, as all I/O is direct; say how long it took";
+
+pub(super) const DISKSPD_HELP: &str = "\
+Flags of DiskSpd, each with its value behind it, then disks as URIs:
+  -b64K -o2 -t1      bytes of a request, in flight for each thread, threads
+  -d10 -W5           seconds measured, and before that
+  -r -w0             random instead of sequential; percent of writes
+  -L -D1000          latencies; readings every so many milliseconds
+  -Rtext -Rxml       how to print the results
+  -c1G -f1G -B0 -T0  make a file; use so much of it, from there on; between threads
+  -g1000i -g1000 -z1 requests a second, or bytes a millisecond, of each thread; seed
+  -S.. -Z.. -h -n    taken: no cache and random contents anyway
+Or the set of a published test: set [-d1] URI...";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Arguments;
+
+    fn sorted(line: &str) -> String {
+        let given = line.split(' ').map(OsString::from).collect();
+        let words = ours_first(&Arguments::words(), given);
+        let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn our_options_may_stand_anywhere_among_the_words_of_another_tool() {
+        for (line, expected) in [
+            (
+                "fabrix bench diskspd -b4K --report dir -d1 ram:8M",
+                "fabrix bench diskspd --report=dir -b4K -d1 ram:8M",
+            ),
+            (
+                "fabrix bench diskspd --data-digest -b4K ram:8M --report=dir --spin never",
+                "fabrix bench diskspd --data-digest --report=dir --spin=never -b4K ram:8M",
+            ),
+            (
+                "fabrix bench sgp-dd if=ram:8M --help",
+                "fabrix bench sgp-dd --help if=ram:8M",
+            ),
+            (
+                "fabrix bench diskspd ram:8M --report",
+                "fabrix bench diskspd --report= ram:8M",
+            ),
+        ] {
+            assert_eq!(sorted(line), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_of_every_disk_are_left_out() {
+        let words = [
+            "-b4K",
+            "if=iscsi://me%secret@a/x",
+            "iscsi://me%secret@b,target_password=secret",
+        ];
+        let shown = shown(&words.map(str::to_owned));
+        assert_eq!(
+            shown,
+            "-b4K if=iscsi://me@a/x iscsi://me@b,target_password=..."
+        );
+    }
+
+    #[test]
+    fn other_lines_and_words_of_others_stay_where_they_are() {
+        for line in [
+            "fabrix bench ram:8M --report dir",
+            "fabrix bench cdm ram:8M --report dir",
+            "fabrix serve diskspd --report dir",
+            "fabrix bench diskspd -b4K --unknown dir ram:8M",
+            "fabrix bench diskspd -b4K -- --report dir",
+            "fabrix bench",
+            "fabrix",
+        ] {
+            assert_eq!(sorted(line), line);
+        }
+    }
+}

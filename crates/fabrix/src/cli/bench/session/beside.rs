@@ -1,0 +1,80 @@
+//! What a command measures beside what it was asked for: disks are filled before, and after it the load generator
+//! itself is measured on a disk that costs nothing.
+
+use std::time::Duration;
+
+use fabrix_bench::Job;
+use fabrix_bench::workloads::fill;
+use fabrix_block::spec::Size;
+
+use super::{Disk, Session};
+use crate::cli::bench::disk::is_null;
+use crate::report::sheet::Run;
+
+impl Session {
+    /// Writes a region once, so that what is read was written; says in a sentence what it did or why it did not.
+    pub(crate) fn fill(&mut self, disk: &Disk, size: Option<u64>) -> Option<String> {
+        let geometry = disk.device.geometry();
+        let bytes = size
+            .unwrap_or_else(|| geometry.bytes())
+            .min(geometry.bytes());
+        if geometry.read_only || disk.is_null() {
+            return None;
+        }
+        if bytes > FILL_MOST {
+            return Some(format!(
+                "{} was not filled before: {} is more than {}; give --size to fill and measure a part",
+                disk.label,
+                Size(bytes),
+                Size(FILL_MOST)
+            ));
+        }
+        let mut job = fill(geometry);
+        job.size = Some(bytes);
+        job.number_ios = None;
+        job.loops = Some(1);
+        self.measure(disk, &job, 1)?;
+        Some(format!("{} was filled with random data before", disk.label))
+    }
+
+    /// Says what the generator could have done with the settings of the fastest run, on a disk that costs nothing.
+    pub(super) fn headroom(&mut self, runs: &[Run]) -> Option<String> {
+        let asked = runs
+            .iter()
+            .filter(|run| !is_null(&run.disk) && !run.disk.ends_with("(null:)"));
+        let fastest = asked.max_by(|one, other| one.iops().total_cmp(&other.iops()))?;
+        let job = Job {
+            name: "headroom".into(),
+            runtime: Duration::from_millis(300),
+            ramp: Duration::from_millis(50),
+            size: None,
+            offset: 0,
+            offset_increment: 0,
+            number_ios: None,
+            loops: None,
+            rate: None,
+            steady: None,
+            verify: false,
+            ..fastest.results.job.clone()
+        };
+        let null = self.open("null:1T").ok()?;
+        let most = self.measure(&null, &job, 1)?.iops();
+        self.doubts.headroom(fastest, most);
+        Some(format!(
+            "the load generator alone makes {most:.0} IOPS with the settings of `{}`, which used {:.0} % of that",
+            fastest.name,
+            fastest.iops() / most.max(1.0) * 100.0
+        ))
+    }
+}
+
+/// Whether the generator may be measured after these runs without being asked: they were not much quicker than that.
+pub(super) fn is_worth_more(runs: &[Run]) -> bool {
+    let longest = runs
+        .iter()
+        .map(|run| run.results.aggregate.total.runtime_ns);
+    longest.max().unwrap_or(0) >= 1_000_000_000
+}
+
+/// Larger regions are not filled unasked.
+const FILL_MOST: u64 = 16 << 30;

@@ -1,0 +1,73 @@
+//! A target that misbehaves while it is asked what it has: each fault costs the connection and gives an error of the
+//! right kind that names it; nothing panics, hangs or grows. Here is how a target is made to misbehave.
+
+mod answers;
+#[path = "../common/mod.rs"]
+mod common;
+mod discovery;
+mod network;
+mod wire;
+
+use std::time::{Duration, Instant};
+
+use common::{Command, Fake, Link, Script, Then, options};
+use fabrix_host::{ConnectErrorKind, Options, connect};
+use fabrix_rt::Engine;
+
+/// Bring-up takes milliseconds; a target that is silent is given so long.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn quick() -> Options {
+    Options {
+        bringup_timeout: SHORT,
+        ..options(Engine::Epoll).0
+    }
+}
+
+/// Connecting fails in this way, and soon.
+fn refused(script: Script, options: &Options, kind: ConnectErrorKind, word: &str) {
+    let began = Instant::now();
+    let fake = Fake::start(script);
+    let error = connect(&fake.address(), options).err().expect(word);
+    let sentence = error.to_string();
+    assert!(sentence.contains(word), "`{word}` is not in: {sentence}");
+    assert!(
+        sentence.starts_with("nvme+tcp://127.0.0.1:"),
+        "it names the target: {sentence}"
+    );
+    assert_eq!(error.kind(), kind, "{sentence}");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{word} took {:?}",
+        began.elapsed()
+    );
+}
+
+fn taken(script: Script, options: &Options) -> fabrix_host::RemoteDisk {
+    let fake = Fake::start(script);
+    connect(&fake.address(), options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A script that answers the `number`th command of every connection by itself.
+fn instead(
+    number: usize,
+    act: impl Fn(&mut Link, &Command) -> std::io::Result<()> + Send + Sync + 'static,
+) -> Script {
+    let command = move |link: &mut Link, command: &Command| {
+        if command.number != number {
+            return Ok(Then::Usual);
+        }
+        act(link, command)?;
+        Ok(Then::Done)
+    };
+    Script {
+        command: Box::new(command),
+        ..Script::default()
+    }
+}
+
+// The commands of a bring-up, in order, on the admin queue.
+const CONNECT: usize = 0;
+const READ_CAP: usize = 1;
+const IDENTIFY_CONTROLLER: usize = 5;
+const COMMANDS: usize = 10;

@@ -1,0 +1,52 @@
+//! Connections that are lost: data is right afterwards, requests end once and in time, another disk is refused, and
+//! nobody's session is left behind.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod requests;
+mod return_of;
+mod silence;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Fake, Greeting, Rig, Script};
+use fabrix_host::{Options, RemoteDisk, connect};
+
+fn disk(fake: &Fake, options: &Options) -> RemoteDisk {
+    connect(&fake.address(), options).expect("an honest bring-up")
+}
+
+fn rig(fake: &Fake, options: &Options) -> Rig {
+    Rig::new(options.engine, &disk(fake, options))
+}
+
+/// A switch that a script looks at.
+#[derive(Clone, Default)]
+struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    fn turn(&self, on: bool) {
+        self.0.store(on, Ordering::SeqCst);
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A target that closes every new connection while the switch is on.
+fn closing(switch: &Switch) -> Script {
+    let closed = switch.clone();
+    let greeting = move |_| {
+        if closed.is_on() {
+            Greeting::Close
+        } else {
+            Greeting::Serve
+        }
+    };
+    Script {
+        greeting: Box::new(greeting),
+        ..Script::default()
+    }
+}

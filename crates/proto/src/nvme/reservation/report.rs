@@ -1,0 +1,82 @@
+//! What Reservation Report brings: a head, and a record for each registrant.
+//!
+//! Source: NVM Express Base Specification 2.x, "Reservation Report command".
+
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::scsi::reservation::{Kind, Reservations};
+
+/// The head of the extended Reservation Status data structure, 64 bytes.
+///
+/// Source: NVM Express Base Specification 2.x, "Reservation Status Extended Data Structure".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct ReportHeader {
+    /// GEN: counts changes of registrations.
+    pub generation: U32,
+    /// RTYPE: the type; zero where nobody holds a reservation.
+    pub kind: u8,
+    /// REGSTRNT: how many registrants follow.
+    pub registrants: U16,
+    reserved_7: [u8; 2],
+    /// PTPLS: 1 where all of this outlives the power.
+    pub persists: u8,
+    reserved_10: [u8; 54],
+}
+const _: () = assert!(
+    size_of::<ReportHeader>() == 64
+        && offset_of!(ReportHeader, kind) == 4
+        && offset_of!(ReportHeader, registrants) == 5
+        && offset_of!(ReportHeader, persists) == 9
+);
+
+/// One registrant of the extended Reservation Status data structure, 64 bytes.
+///
+/// Source: NVM Express Base Specification 2.x, "Registrant Extended Data Structure".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct ReportRegistrant {
+    /// CNTLID: FFFFh, because controllers are made when hosts connect.
+    pub controller_id: U16,
+    /// RCSTS: bit 0, it holds the reservation.
+    pub status: u8,
+    reserved_3: [u8; 5],
+    /// RKEY.
+    pub key: U64,
+    /// HOSTID.
+    pub host_id: [u8; 16],
+    reserved_32: [u8; 32],
+}
+const _: () = assert!(
+    size_of::<ReportRegistrant>() == 64
+        && offset_of!(ReportRegistrant, status) == 2
+        && offset_of!(ReportRegistrant, key) == 8
+        && offset_of!(ReportRegistrant, host_id) == 16
+);
+
+/// Writes the report, as far as `page` reaches; what follows it is zeroes. Registrants of other protocols are listed
+/// with [`Initiator::host_id`].
+pub fn write_report(state: &Reservations, page: &mut [u8]) {
+    page.fill(0);
+    let mut header = ReportHeader::new_zeroed();
+    header.generation = U32::new(state.generation());
+    header.kind = state.kind().map_or(0, Kind::nvme_type);
+    header.registrants = U16::new(u16::try_from(state.registrants().len()).unwrap_or(u16::MAX));
+    header.persists = u8::from(state.persists());
+    let records = state.registrants().iter().map(|registrant| {
+        let mut record = ReportRegistrant::new_zeroed();
+        record.controller_id = U16::new(u16::MAX);
+        record.status = u8::from(state.holds(registrant));
+        record.key = U64::new(registrant.key);
+        record.host_id = registrant.initiator.host_id();
+        record
+    });
+    let (head, rest) = page.split_at_mut(page.len().min(size_of::<ReportHeader>()));
+    head.copy_from_slice(&header.as_bytes()[..head.len()]);
+    for (place, record) in rest.chunks_mut(size_of::<ReportRegistrant>()).zip(records) {
+        place.copy_from_slice(&record.as_bytes()[..place.len()]);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a target is started with, and why it does not start: plain values, and the sentences of its errors.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Export, Initiators, Keeper, Notice, SubsystemConfig};
+
+/// What a target serves and to whom.
+pub struct TargetConfig {
+    /// The subsystem: its name, its identity, its allowed hosts.
+    pub subsystem: SubsystemConfig,
+    /// The disks, each under an id of its own.
+    pub exports: Vec<Export>,
+    /// Name of the iSCSI target, in lower case: the same disks, as logical units from 0 on.
+    pub iscsi_name: String,
+    /// Who may log in there.
+    pub initiators: Initiators,
+    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are told so.
+    pub keeper: Option<Arc<dyn Keeper>>,
+    /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
+    pub listen: Vec<Listen>,
+    /// Connections at most, of all hosts together.
+    pub max_connections: usize,
+    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A host opens all its
+    /// I/O queues before it says so on the first: fewer than a few hundred would keep large hosts out.
+    pub max_strangers: usize,
+    /// Told what happens that an operator wants to know; called on the shard where it happens.
+    pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
+}
+
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NVMe/TCP.
+    NvmeTcp,
+    /// iSCSI.
+    Iscsi,
+}
+
+/// An address at which a target listens, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Where; port 0 lets the system choose.
+    pub address: SocketAddr,
+}
+
+impl Listen {
+    /// For hosts.
+    #[must_use]
+    pub const fn nvme_tcp(address: SocketAddr) -> Self {
+        Self {
+            protocol: Protocol::NvmeTcp,
+            address,
+        }
+    }
+
+    /// For initiators.
+    #[must_use]
+    pub const fn iscsi(address: SocketAddr) -> Self {
+        Self {
+            protocol: Protocol::Iscsi,
+            address,
+        }
+    }
+}
+
+/// How long hosts may take for what a connection cannot wait for. The defaults suit a network.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// To say who they are: from accept to a Connect that succeeds.
+    pub connect: Duration,
+    /// To do their part at the end: to read our goodbye, or to send and read what was begun when we drain.
+    pub parting: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            parting: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why a target does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A listening address cannot be had.
+    Listen(SocketAddr, io::Error),
+    /// The configuration contradicts itself.
+    Config(String),
+    /// A shard is gone.
+    Shard,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(address, error) => match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    write!(
+                        f,
+                        "{address} is in use by another program; choose another port with --listen"
+                    )
+                }
+                io::ErrorKind::PermissionDenied => {
+                    write!(
+                        f,
+                        "no permission to listen on {address}; ports below 1024 need a privilege"
+                    )
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    write!(f, "{address} is not an address of this machine")
+                }
+                _ => write!(f, "cannot listen on {address}: {error}"),
+            },
+            Self::Config(sentence) => f.write_str(sentence),
+            Self::Shard => f.write_str("a shard of the data path has stopped"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

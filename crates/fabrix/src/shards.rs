@@ -28,11 +28,12 @@ impl Shards {
                 vec![None; half.clamp(1, MOST_BY_DEFAULT)]
             }
         };
-        Self::at(places, wanted)
+        Self::at(places, wanted, false)
     }
 
-    /// Starts one shard, on the processor wanted or on none in particular.
-    pub(crate) fn one(wanted: &EngineArgs) -> Result<Self, Failure> {
+    /// Starts one shard, on the processor wanted or on none in particular. `exchanges`: it can speak FUSE over
+    /// io_uring.
+    pub(crate) fn one(wanted: &EngineArgs, exchanges: bool) -> Result<Self, Failure> {
         let place = match wanted.cores.as_ref().map(|cores| &cores.0[..]) {
             None | Some([]) => None,
             Some([core]) => Some(*core),
@@ -41,16 +42,21 @@ impl Shards {
                 return Err(Failure::usage(sentence));
             }
         };
-        Self::at(vec![place], wanted)
+        Self::at(vec![place], wanted, exchanges)
     }
 
-    fn at(places: Vec<Option<usize>>, wanted: &EngineArgs) -> Result<Self, Failure> {
+    fn at(
+        places: Vec<Option<usize>>,
+        wanted: &EngineArgs,
+        exchanges: bool,
+    ) -> Result<Self, Failure> {
         let mut threads = Vec::new();
         for (id, place) in places.into_iter().enumerate() {
             let config = ShardConfig {
                 id,
                 engine: wanted.engine,
                 spin: wanted.spin,
+                exchanges,
                 ..ShardConfig::default()
             };
             let thread = spawn(config, place, move |shard| {

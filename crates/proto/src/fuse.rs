@@ -1,16 +1,22 @@
 //! FUSE, as the server of one regular file speaks it: what the kernel asks, what it is told.
 //!
-//! Every message is whole: one read of /dev/fuse, one write. Integers are in the machine's own order, for both ends are
+//! Every message is whole: one read of /dev/fuse, one write; or one exchange of memory with the kernel over io_uring
+//! (`fuse/exchange.rs`). Integers are in the machine's own order, for both ends are
 //! this machine. The kernel is trusted to be the kernel, and still no message of it can do more than be refused.
 //! Here is what it asks; `fuse/layout.rs` has the structures, `fuse/answer.rs` what it is told.
 //! Source: include/uapi/linux/fuse.h of the Linux kernel, protocol 7.31 and later.
 
 mod answer;
+mod exchange;
 mod layout;
 
 use zerocopy::FromBytes;
 
-pub use self::answer::{ANSWER_BYTES_MAX, Facts, attributes, head, init, opened, statfs, written};
+use self::answer::INIT_EXT;
+pub use self::answer::{
+    ANSWER_BYTES_MAX, Facts, OVER_IO_URING, Offer, attributes, head, init, opened, statfs, written,
+};
+pub use self::exchange::{answer_exchange, parse_exchange};
 pub use self::layout::InHeader;
 use self::layout::{Fallocate, InitIn, OutHeader, SetAttributes, Transfer};
 
@@ -35,7 +41,7 @@ pub enum Asked {
         /// How far the kernel reads ahead, in bytes.
         max_readahead: u32,
         /// What it can.
-        flags: u32,
+        flags: u64,
     },
     /// What the file is.
     Attributes,
@@ -91,11 +97,16 @@ pub enum Asked {
 #[must_use]
 pub fn parse(message: &[u8]) -> Option<(u64, Asked)> {
     let (header, body) = InHeader::read_from_prefix(message).ok()?;
-    let asked = body_of(header.opcode, body).unwrap_or(Asked::Broken);
+    Some((header.unique, asked(&header, body, None)))
+}
+
+/// What is asked, from the body of a message. `apart`: so many bytes of data do not follow there but lie elsewhere.
+fn asked(header: &InHeader, body: &[u8], apart: Option<usize>) -> Asked {
+    let asked = body_of(header.opcode, body, apart).unwrap_or(Asked::Broken);
     if header.node != FILE_NODE && needs_node(asked) {
-        return Some((header.unique, Asked::Broken));
+        return Asked::Broken;
     }
-    Some((header.unique, asked))
+    asked
 }
 
 fn needs_node(asked: Asked) -> bool {
@@ -111,15 +122,19 @@ fn needs_node(asked: Asked) -> bool {
     )
 }
 
-fn body_of(opcode: u32, body: &[u8]) -> Option<Asked> {
+fn body_of(opcode: u32, body: &[u8], apart: Option<usize>) -> Option<Asked> {
     Some(match opcode {
         opcode::INIT => {
-            let (init, _) = InitIn::read_from_prefix(body).ok()?;
+            let (init, more) = InitIn::read_from_prefix(body).ok()?;
+            let high = match init.flags & INIT_EXT {
+                0 => 0,
+                _ => u32::read_from_prefix(more).ok()?.0,
+            };
             Asked::Init {
                 major: init.major,
                 minor: init.minor,
                 max_readahead: init.max_readahead,
-                flags: init.flags,
+                flags: u64::from(high) << 32 | u64::from(init.flags),
             }
         }
         opcode::GETATTR => Asked::Attributes,
@@ -140,7 +155,7 @@ fn body_of(opcode: u32, body: &[u8]) -> Option<Asked> {
         }
         opcode::WRITE => {
             let (write, data) = Transfer::read_from_prefix(body).ok()?;
-            if data.len() != write.bytes as usize {
+            if apart.unwrap_or(data.len()) != write.bytes as usize {
                 return None;
             }
             Asked::Write {
@@ -275,11 +290,17 @@ mod tests {
 
     #[test]
     fn an_old_kernel_is_refused_and_only_what_is_offered_is_taken() {
-        assert!(init((7, 27, u32::MAX), 0, 1 << 20, 1).is_none());
-        assert!(init((8, 40, u32::MAX), 0, 1 << 20, 1).is_none());
-        let out = init((7, 45, ASYNC_DIO), 0, 1 << 20, 64).expect("a kernel of today");
+        let offer = Offer {
+            bytes_max: 1 << 20,
+            page_bytes: 4096,
+            background: 64,
+            over_uring: false,
+        };
+        assert!(init((7, 27, u64::MAX), 0, &offer).is_none());
+        assert!(init((8, 40, u64::MAX), 0, &offer).is_none());
+        let out = init((7, 45, ASYNC_DIO), 0, &offer).expect("a kernel of today");
         let out = InitOut::read_from_bytes(&out).expect("64 bytes");
-        assert_eq!((out.flags, out.max_pages), (ASYNC_DIO, 256));
+        assert_eq!((u64::from(out.flags), out.max_pages), (ASYNC_DIO, 256));
     }
 
     proptest! {

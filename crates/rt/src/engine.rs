@@ -58,7 +58,7 @@ pub enum Reason {
 /// Tries a small ring with everything a shard insists on.
 pub fn probe() -> Result<Features, Refused> {
     let here = Circumstances::read();
-    match sys::uring::build(8) {
+    match sys::uring::build::<sys::entry::Short>(8) {
         Ok(_) => Ok(Features {
             kernel: here.kernel,
         }),

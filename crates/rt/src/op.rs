@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{Buf, File, Gather, Lent, Listener, Registered, Socket};
+use crate::{Buf, Exchange, File, Gather, Lent, Listener, Registered, Socket};
 
 /// An operation. Every result is what the system call gives: zero or more, or a negative errno.
 #[derive(Debug)]
@@ -143,6 +143,13 @@ pub enum Op {
         /// lies. Result `-EINVAL` for another one.
         number: u32,
     },
+    /// Gives an exchange to its FUSE, with the answer to the request that is in it, and ends when the next request is.
+    /// Only for shards that take exchanges (see [`Shard::takes_exchanges`](crate::Shard::takes_exchanges)): result
+    /// `-EOPNOTSUPP` in others; else zero, or a negative errno, and nothing has come. [`Loan::Exchange`].
+    Exchange {
+        /// What is exchanged.
+        exchange: Box<Exchange>,
+    },
 }
 
 /// What [`Op::Allocate`] does with the range; either way it reads as zeroes afterwards.
@@ -177,6 +184,8 @@ pub enum Loan {
     Gather(Box<Gather>),
     /// The accepted socket, or the one that was to be connected.
     Socket(Socket),
+    /// What was exchanged.
+    Exchange(Box<Exchange>),
 }
 
 impl Op {
@@ -189,6 +198,7 @@ impl Op {
             | Self::TakeMessage { buf, .. } => Loan::Buf(buf),
             Self::Send { gather, .. } | Self::GiveMessage { gather, .. } => Loan::Gather(gather),
             Self::Connect { socket, .. } => Loan::Socket(socket),
+            Self::Exchange { exchange, .. } => Loan::Exchange(exchange),
             Self::Accept { .. }
             | Self::ReadRegistered { .. }
             | Self::WriteRegistered { .. }
@@ -217,6 +227,7 @@ impl Op {
                 | Self::Connect { .. }
                 | Self::Receive { .. }
                 | Self::TakeMessage { .. }
+                | Self::Exchange { .. }
         )
     }
 }

@@ -79,6 +79,7 @@ pub struct Shard {
     id: usize,
     engine: Engine,
     refused: Option<Refused>,
+    exchanges: bool,
     stopping: bool,
 }
 
@@ -92,6 +93,7 @@ impl Shard {
         let mut shard = Self::build(&config, driver, mailbox)?;
         shard.engine = engine;
         shard.refused = refused;
+        shard.exchanges &= engine == Engine::IoUring;
         Ok(shard)
     }
 
@@ -123,6 +125,7 @@ impl Shard {
             id: config.id,
             engine: Engine::Auto,
             refused: None,
+            exchanges: config.exchanges,
             stopping: false,
         })
     }
@@ -140,6 +143,11 @@ impl Shard {
     /// Why it is not io_uring although that was wanted.
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
+    }
+
+    /// Whether [`Op::Exchange`] can be carried out here.
+    pub fn takes_exchanges(&self) -> bool {
+        self.exchanges
     }
 
     /// The time at which this turn began.

@@ -22,6 +22,23 @@ pub fn cpus() -> Vec<usize> {
     sys::affinity::allowed().unwrap_or_else(|_| vec![0])
 }
 
+/// How many CPUs the kernel is prepared for, those included that are not there. None: it does not say.
+pub fn possible_cpus() -> Option<usize> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    count(list.trim())
+}
+
+/// How many numbers a list of the kernel's names: `0-3,8`.
+fn count(list: &str) -> Option<usize> {
+    let part = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    list.split(',')
+        .try_fold(0usize, |sum, next| sum.checked_add(part(next)?))
+}
+
 /// Binds the calling thread to one CPU.
 ///
 /// Errors: `InvalidInput` when this process may not use it, with its number.
@@ -100,6 +117,16 @@ mod tests {
         assert_eq!(cpu_times("cpu  100 0 50 800 40 5 3 2 60 0", tick), None);
         assert_eq!(cpu_times("intr 5", tick), None);
         assert_eq!(cpu_times("cpu0 1 2", tick), None);
+    }
+
+    #[test]
+    fn possible_cpus_are_counted_with_their_gaps() {
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("0-3,8,10-11"), Some(7));
+        for wrong in ["", "3-2", "0-", "a", "0-18446744073709551615"] {
+            assert_eq!(count(wrong), None, "{wrong}");
+        }
+        assert!(possible_cpus().is_none_or(|possible| possible >= cpus().len()));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are answered `answers`.
+//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are answered `answers`, how
+//! they come over io_uring `exchanges`.
 //!
 //! One message is waited for; when it has come, those behind it are taken at once until there is none. Answers leave
 //! together at the end of the turn, a read's data from where the disk has it.
 
 mod answers;
 mod disk;
+mod exchanges;
 mod plan;
 
 use std::any::Any;
@@ -13,21 +15,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_block::Device;
-use fabrix_proto::fuse::{self, Asked};
+use fabrix_proto::fuse::{self, Asked, Offer};
+use fabrix_rt::device::page_bytes;
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 
 use crate::job::Job;
 use crate::lane::Lane;
 use crate::{BeginError, Resize, Tell, Told};
+pub(super) use exchanges::OverUring;
+use exchanges::{Exchanges, PAYLOAD_BYTES};
 use plan::Reply;
 
 const TAKE: u32 = 0;
 const GIVE: u32 = 1;
 const RETRY: u32 = 2;
+/// The answer to the kernel's first message, when its requests may come over io_uring.
+const GIVE_FIRST: u32 = 3;
 /// The disk's endings: this and the slot's number.
 const DISK_SLOTS: u32 = 16;
+/// What comes over io_uring: this and the number of its place.
+const EXCHANGE_SLOTS: u32 = 1 << 16;
 
-/// Requests in progress. The kernel waits with more.
+/// Requests in progress that were read. The kernel waits with more.
 const SLOTS: u16 = 256;
 /// How many requests that nobody waits for (writeback, direct I/O side by side) the kernel sends at once.
 const BACKGROUND: u16 = 192;
@@ -62,9 +71,17 @@ enum Left {
     Kernel,
 }
 
+/// Who waits for an answer, and where.
+#[derive(Clone, Copy)]
+struct Asker {
+    unique: u64,
+    /// The place in which the request came over io_uring. None: it was read.
+    place: Option<u16>,
+}
+
 /// One request of the kernel.
 struct Call {
-    unique: u64,
+    asker: Asker,
     job: Job,
     reply: Reply,
     /// It was answered before its time; its ending is for nobody.
@@ -81,6 +98,7 @@ pub(super) struct Server {
     message: Option<Buf>,
     has_no_memory: bool,
     transfer_bytes: u32,
+    exchanges: Exchanges,
     work: Vec<Work>,
     free: Vec<u16>,
     stalled: usize,
@@ -102,7 +120,7 @@ impl Server {
         disk: Arc<dyn Device>,
         device: std::fs::File,
         owner: (u32, u32),
-        tell: Tell,
+        (tell, over_uring): (Tell, OverUring),
     ) -> Result<TaskId, BeginError> {
         let lane = Lane::open(shard, disk).map_err(|error| BeginError(error.to_string()))?;
         let transfer_bytes = lane.geometry().max_transfer_bytes.min(TRANSFER_BYTES_MAX);
@@ -119,6 +137,7 @@ impl Server {
             message: Some(message),
             has_no_memory: false,
             transfer_bytes,
+            exchanges: Exchanges::new(over_uring),
             work: (0..SLOTS).map(|_| Work::Nothing).collect(),
             free: (0..SLOTS).rev().collect(),
             stalled: 0,
@@ -133,7 +152,7 @@ impl Server {
     }
 
     fn await_message(&mut self, shard: &mut Shard) {
-        if self.over || self.free.is_empty() {
+        if self.over || !self.has_room() {
             return;
         }
         if self.has_no_memory {
@@ -177,7 +196,7 @@ impl Server {
                 Err(_) => return self.end(shard),
             }
             left -= 1;
-            if self.free.is_empty() || left == 0 {
+            if !self.has_room() || left == 0 {
                 break;
             }
             let most = buf.len();
@@ -191,49 +210,102 @@ impl Server {
         self.await_message(shard);
     }
 
-    /// Carries out what the kernel asks, or begins to.
+    /// Carries out what a message asks, or begins to.
     fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> Left {
         let Some((unique, asked)) = fuse::parse(&buf.bytes()[..bytes]) else {
             return Left::Message(buf);
         };
+        let asker = Asker {
+            unique,
+            place: None,
+        };
+        match asked {
+            Asked::Init { .. } => self.begun(shard, unique, asked),
+            Asked::Unanswered => {}
+            Asked::Destroy => return Left::Kernel,
+            _ => {
+                return self
+                    .act(shard, asker, asked, Some(buf))
+                    .map_or(Left::Nothing, Left::Message);
+            }
+        }
+        Left::Message(buf)
+    }
+
+    /// Carries out what the kernel asks and waits for, or begins to. Gives the message back when its data is needed no
+    /// more.
+    fn act(
+        &mut self,
+        shard: &mut Shard,
+        asker: Asker,
+        asked: Asked,
+        message: Option<Buf>,
+    ) -> Option<Buf> {
         let geometry = self.lane.geometry().clone();
         match asked {
-            Asked::Init {
-                major,
-                minor,
-                max_readahead,
-                flags,
-            } => {
-                let most = self.transfer_bytes;
-                match fuse::init((major, minor, flags), max_readahead, most, BACKGROUND) {
-                    Some(body) => self.answer(shard, unique, &body),
-                    None => self.refuse(shard, unique, errno::EPROTO),
-                }
-            }
-            Asked::Attributes => self.attributes(shard, unique, &geometry),
+            Asked::Attributes => self.attributes(shard, asker, &geometry),
             Asked::Change {
                 size,
                 owner_or_mode,
             } => {
                 let keeps = !owner_or_mode && size.is_none_or(|size| size == geometry.bytes());
                 match keeps {
-                    true => self.attributes(shard, unique, &geometry),
-                    false => self.refuse(shard, unique, errno::EPERM),
+                    true => self.attributes(shard, asker, &geometry),
+                    false => self.refuse(shard, asker, errno::EPERM),
                 }
             }
-            Asked::Open => self.answer(shard, unique, &fuse::opened()),
-            Asked::StatFs => self.answer(shard, unique, &fuse::statfs(&self.facts(&geometry))),
-            Asked::Close => self.answer(shard, unique, &[]),
-            Asked::Unanswered => {}
-            Asked::Destroy => return Left::Kernel,
-            Asked::Unknown => self.refuse(shard, unique, errno::ENOSYS),
-            Asked::Broken => self.refuse(shard, unique, errno::EINVAL),
+            Asked::Open => self.answer(shard, asker, &fuse::opened()),
+            Asked::StatFs => self.answer(shard, asker, &fuse::statfs(&self.facts(&geometry))),
+            Asked::Close => self.answer(shard, asker, &[]),
+            Asked::Broken => self.refuse(shard, asker, errno::EINVAL),
+            // The first and those without an answer are read.
+            Asked::Unknown | Asked::Init { .. } | Asked::Unanswered | Asked::Destroy => {
+                self.refuse(shard, asker, errno::ENOSYS);
+            }
             Asked::Read { .. } | Asked::Write { .. } | Asked::Sync | Asked::Zero { .. } => {
-                let back = self.io(shard, unique, asked, &geometry, buf);
-                return back.map_or(Left::Nothing, Left::Message);
+                return self.io(shard, asker, asked, &geometry, message);
             }
         }
-        Left::Message(buf)
+        message
+    }
+
+    /// The kernel's first message: what it can, and whether its requests come over io_uring from now on.
+    fn begun(&mut self, shard: &mut Shard, unique: u64, asked: Asked) {
+        let Asked::Init {
+            major,
+            minor,
+            max_readahead,
+            flags,
+        } = asked
+        else {
+            return debug_assert!(false, "it is no first message");
+        };
+        let bytes_max = self.transfer_bytes.min(PAYLOAD_BYTES);
+        let over_uring = self.exchanges.make(shard, &self.file, (flags, bytes_max));
+        if over_uring {
+            self.transfer_bytes = bytes_max;
+            let more = self.exchanges.places();
+            let all = self.work.len() + more;
+            let slot = |slot: usize| u16::try_from(slot).expect("some hundreds");
+            self.free.extend((self.work.len()..all).map(slot));
+            self.work.resize_with(all, || Work::Nothing);
+        }
+        let offer = Offer {
+            bytes_max: self.transfer_bytes,
+            page_bytes: u32::try_from(page_bytes()).unwrap_or(u32::MAX),
+            background: BACKGROUND,
+            over_uring,
+        };
+        let slot = if over_uring { GIVE_FIRST } else { GIVE };
+        match fuse::init((major, minor, flags), max_readahead, &offer) {
+            Some(body) => self.give(shard, slot, unique, Ok(&body)),
+            None => self.give(shard, GIVE, unique, Err(errno::EPROTO)),
+        }
+    }
+
+    /// Whether a message may be taken: what comes over io_uring finds room in any case.
+    fn has_room(&self) -> bool {
+        self.free.len() > self.exchanges.places()
     }
 
     fn message_bytes(&self) -> usize {
@@ -257,7 +329,7 @@ impl Server {
         if !self.over {
             return self.await_message(shard);
         }
-        if self.free.len() == usize::from(SLOTS) {
+        if self.free.len() == self.work.len() {
             (self.tell)(Told::Over);
             shard.remove(self.task);
         }
@@ -269,9 +341,16 @@ impl Task for Server {
         match (slot, completion.loan) {
             (TAKE, Loan::Buf(buf)) => self.messages(shard, completion.result, buf),
             // An answer that comes too late finds nobody (ENOENT), and that is all the kernel has to say.
-            (GIVE, Loan::Gather(mut gather)) => {
+            (GIVE | GIVE_FIRST, Loan::Gather(mut gather)) => {
                 gather.clear();
                 self.gathers.push(gather);
+                if slot == GIVE_FIRST && completion.result > 0 {
+                    self.begin_exchanges(shard);
+                }
+            }
+            (slot, Loan::Exchange(exchange)) => {
+                let place = u16::try_from(slot - EXCHANGE_SLOTS).expect("it came from a place");
+                self.exchanged(shard, place, (completion.result, exchange));
             }
             (slot, loan) if slot >= DISK_SLOTS => {
                 let completion = Completion {

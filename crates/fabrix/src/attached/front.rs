@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabrix_attach::fuse::FuseFile;
+use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_attach::nbd::{NbdPeers, NbdSocket};
 use fabrix_attach::ublk::{self, UblkDisk};
 use fabrix_attach::vhost::VhostSocket;
@@ -103,8 +103,12 @@ impl Front {
         }
     }
 
-    /// Something that the user should know about how it works here.
-    pub(crate) fn note(&self) -> Option<String> {
+    /// What the user should know about how it works here.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
+        self.is_cached().into_iter().chain(self.is_read())
+    }
+
+    fn is_cached(&self) -> Option<String> {
         match self {
             Self::Loop { device, .. } => match device.status() {
                 Ok(status) if status.direct => None,
@@ -121,6 +125,27 @@ impl Front {
     pub(crate) fn zero_copy(&self) -> Option<u64> {
         match self {
             Self::Ublk(device) => device.zero_copy(),
+            _ => None,
+        }
+    }
+
+    fn is_read(&self) -> Option<String> {
+        if let Self::File { place, .. } = self {
+            let _whoever_looks_asks = fs::metadata(place);
+        }
+        let why = self.over_uring()?.err()?;
+        if KernelRing::look() == KernelRing::Absent {
+            return None; // there is nothing to be done
+        }
+        Some(format!(
+            "requests are read from /dev/fuse, not over io_uring: {why}; `fabrix doctor` says what helps"
+        ))
+    }
+
+    /// Whether the kernel asks over io_uring, or why it does not; None: nothing here could ask so.
+    pub(crate) fn over_uring(&self) -> Option<Result<(), &str>> {
+        match self {
+            Self::Loop { file, .. } | Self::File { file, .. } => file.over_uring(),
             _ => None,
         }
     }

@@ -20,6 +20,7 @@ use signal_hook::iterator::Signals;
 use super::choose::choose;
 use super::front::Front;
 use super::kernel;
+use super::kernel_fuse;
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
 use super::takeover;
@@ -79,7 +80,7 @@ pub(crate) fn hold(
     if let Some(why) = why {
         say(format_args!("{}: attached {why}", claim.name));
     }
-    let shards = Shards::one(&args.engine)?;
+    let shards = Shards::one(&args.engine, kernel_fuse::asks_over_uring(kind))?;
     stop_signals(tell.clone())?;
     let remote = shards.remotes().remove(0);
     let begun = Front::begin(
@@ -97,7 +98,7 @@ pub(crate) fn hold(
         }
     };
     claim.keep(false);
-    front.note().into_iter().for_each(say);
+    front.notes().for_each(say);
     let record = record(args, &claim, kind, (&front, &*disk));
     let held = Arc::new(Held {
         record: Mutex::new(record),
@@ -292,6 +293,9 @@ impl Held {
         all["reconnects"] = json!(self.paths.reconnects());
         all["volatile"] = json!(volatile);
         all["zero_copy"] = json!(self.front.zero_copy());
+        if let Some(over_uring) = self.front.over_uring() {
+            all["io_uring"] = json!(over_uring.is_ok());
+        }
         for (name, counts) in counters::summary(&self.counted) {
             all[name] = counts;
         }

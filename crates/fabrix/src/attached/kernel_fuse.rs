@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fabrix_attach::Tell;
-use fabrix_attach::fuse::FuseFile;
+use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_block::Device;
 use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
 use fabrix_rt::mounts::{self, Unmount};
 use fabrix_rt::{Remote, process};
 
 use super::front::not_ended;
+use crate::args::FrontEnd;
 use crate::failure::Failure;
 
 /// Whether there is FUSE. Who is not root asks a helper that is, so it need not be his to open.
@@ -38,6 +39,11 @@ pub(super) fn no_fuse(error: &io::Error) -> Failure {
     Failure::usage(format!(
         "/dev/fuse: {error}: {fix}; --as nbd-socket works without it"
     ))
+}
+
+/// Whether the kernel would ask a front end over io_uring.
+pub(super) fn asks_over_uring(kind: FrontEnd) -> bool {
+    matches!(kind, FrontEnd::Fuse | FrontEnd::File) && KernelRing::look() == KernelRing::On
 }
 
 /// Serves the disk as a file, mounted at `place`.

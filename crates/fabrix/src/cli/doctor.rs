@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
+use fabrix_attach::fuse::{KernelRing, RING_SWITCH};
 use fabrix_rt::{engine, mounts, process, topology};
 use serde_json::json;
 
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         socket_buffers(),
         congestion_control(),
         fuse(),
+        fuse_io_uring(),
         loop_devices(),
         nbd(),
         ublk(),
@@ -208,6 +210,24 @@ fn fuse() -> Finding {
         ),
     };
     there("fuse", found, fix)
+}
+
+/// Over what the kernel asks for the files and block devices that `attach` makes so.
+fn fuse_io_uring() -> Finding {
+    let (found, fix) = match KernelRing::look() {
+        KernelRing::On => ("usable by attach --as fuse and --as file", None),
+        KernelRing::Off => (
+            "switched off: requests are read from /dev/fuse",
+            Some(format!(
+                "as root: echo Y > {RING_SWITCH} (pays for many small requests at once on fast disks)"
+            )),
+        ),
+        KernelRing::Absent => (
+            "not there: requests are read from /dev/fuse",
+            Some("Linux 6.14 and later have it; attach needs none of it".to_owned()),
+        ),
+    };
+    there("fuse io_uring", found.to_owned(), fix.as_deref())
 }
 
 fn loop_devices() -> Finding {

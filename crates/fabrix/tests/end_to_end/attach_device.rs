@@ -13,15 +13,15 @@ use super::attach_place::{
 use super::harness::{Ended, Running, Serve, path_in, scratch};
 
 /// A disk that is served over one protocol, and how to serve it again.
-struct Served {
+pub(super) struct Served {
     serve: Serve,
     disk: String,
     listen: String,
-    uri: String,
+    pub(super) uri: String,
 }
 
 impl Served {
-    fn start(disk: &str, protocol: &str) -> Self {
+    pub(super) fn start(disk: &str, protocol: &str) -> Self {
         let serve = Serve::start(&[disk, "--listen", &format!("{protocol}://127.0.0.1:0")]);
         let key = if protocol == "iscsi" {
             "iscsi_uri"
@@ -43,7 +43,7 @@ impl Served {
     }
 
     /// `kill -9`.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.serve.process.kill();
     }
 
@@ -54,33 +54,33 @@ impl Served {
 
 const PROTOCOLS: [&str; 2] = ["nvme+tcp", "iscsi"];
 
-fn writable(device: &Path) -> File {
+pub(super) fn writable(device: &Path) -> File {
     let opened = File::options().read(true).write(true).open(device);
     opened.expect("the device opens")
 }
 
 /// A program that uses a disk. One that waits for it cannot be killed, so it is let go in a test that fails: what is
 /// attached goes behind it, and takes what it waits for away.
-struct User(Option<Running>);
+pub(super) struct User(Option<Running>);
 
 impl User {
     /// Reads or writes one block, and how is said in the words of `dd`.
-    fn dd(words: &str) -> Self {
+    pub(super) fn dd(words: &str) -> Self {
         let words = words.split(' ').chain(["bs=4k", "count=1"]);
         let running = Running::spawn(Command::new("dd").args(words));
         Self(Some(running.expect("dd is everywhere")))
     }
 
-    fn pid(&self) -> u64 {
+    pub(super) fn pid(&self) -> u64 {
         self.0.as_ref().map_or(0, |running| running.pid().into())
     }
 
-    fn waits_for_its_disk(&self) {
+    pub(super) fn waits_for_its_disk(&self) {
         wait("it waits for its disk", || hangs(self.pid()));
     }
 
     #[track_caller]
-    fn ended(mut self) -> Ended {
+    pub(super) fn ended(mut self) -> Ended {
         let running = self.0.as_mut().expect("nobody has asked before");
         wait("its user has ended", || !running.is_running());
         let running = self.0.take();
@@ -95,7 +95,7 @@ impl Drop for User {
 }
 
 /// The process that keeps the only attachment.
-fn holder(place: &Place) -> u64 {
+pub(super) fn holder(place: &Place) -> u64 {
     place.list()[0]["pid"].as_u64().expect("a number")
 }
 

@@ -6,6 +6,7 @@
 
 mod attach;
 mod attach_device;
+mod attach_fuse_ring;
 mod attach_life;
 mod attach_place;
 mod attach_programs;

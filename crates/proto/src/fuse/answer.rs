@@ -30,31 +30,43 @@ pub fn head(unique: u64, error: i32, bytes: usize) -> [u8; OUT_HEADER_BYTES] {
     })
 }
 
-/// The answer to [`Asked::Init`]: requests of at most `max_bytes`, `background` of them at once. None: the kernel
-/// speaks another protocol.
+/// What the kernel is offered when it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// The longest read and write.
+    pub bytes_max: u32,
+    /// Bytes of a page of this machine.
+    pub page_bytes: u32,
+    /// How many requests that nobody waits for it sends at once.
+    pub background: u16,
+    /// Its requests may come over io_uring, if it has offered that.
+    pub over_uring: bool,
+}
+
+/// The answer to [`Asked::Init`](super::Asked::Init). None: the kernel speaks another protocol.
 #[must_use]
-pub fn init(
-    asked: (u32, u32, u32),
-    readahead: u32,
-    max_bytes: u32,
-    background: u16,
-) -> Option<[u8; 64]> {
+pub fn init(asked: (u32, u32, u64), readahead: u32, offer: &Offer) -> Option<[u8; 64]> {
     let (major, minor, flags) = asked;
     if major != MAJOR || minor < MINOR_MIN {
         return None;
     }
+    let mut taken = flags & (ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES);
+    if offer.over_uring {
+        taken |= flags & (OVER_IO_URING | u64::from(INIT_EXT));
+    }
+    let half = |flags: u64| u32::try_from(flags & u64::from(u32::MAX)).unwrap_or_default();
     let out = InitOut {
         major: MAJOR,
         minor: MINOR,
         max_readahead: readahead,
-        flags: flags & (ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES),
-        max_background: background,
-        congestion_threshold: background,
-        max_write: max_bytes,
+        flags: half(taken),
+        max_background: offer.background,
+        congestion_threshold: offer.background,
+        max_write: offer.bytes_max,
         time_granularity_ns: 1,
-        max_pages: u16::try_from(max_bytes / 4096).unwrap_or(u16::MAX),
+        max_pages: u16::try_from(offer.bytes_max / offer.page_bytes.max(1)).unwrap_or(u16::MAX),
         map_alignment: 0,
-        flags2: 0,
+        flags2: half(taken >> 32),
         unused: [0; 7],
     };
     Some(zerocopy::transmute!(out))
@@ -124,9 +136,13 @@ const MAJOR: u32 = 7;
 const MINOR: u32 = 31;
 /// The first with a settable number of pages: Linux 4.20.
 const MINOR_MIN: u32 = 28;
-const ASYNC_READ: u32 = 1;
-const BIG_WRITES: u32 = 1 << 5;
-pub(super) const ASYNC_DIO: u32 = 1 << 15;
-const MAX_PAGES: u32 = 1 << 22;
+const ASYNC_READ: u64 = 1;
+const BIG_WRITES: u64 = 1 << 5;
+pub(super) const ASYNC_DIO: u64 = 1 << 15;
+const MAX_PAGES: u64 = 1 << 22;
+/// There are more than 32 flags.
+pub(super) const INIT_EXT: u32 = 1 << 30;
+/// FUSE_OVER_IO_URING, of Linux 6.14 and later where the administrator allows it.
+pub const OVER_IO_URING: u64 = 1 << 41;
 const FOPEN_DIRECT_IO: u32 = 1;
 const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;

@@ -235,7 +235,8 @@ fn side(op: &Op) -> Option<(RawFd, Side)> {
         | Op::Sync { .. }
         | Op::Allocate { .. }
         | Op::GiveMessage { .. }
-        | Op::DeviceCommand { .. } => None,
+        | Op::DeviceCommand { .. }
+        | Op::Exchange { .. } => None,
     }
 }
 
@@ -254,6 +255,7 @@ fn handle(op: &Op) -> BorrowedFd<'_> {
         | Op::TakeMessage { file, .. }
         | Op::GiveMessage { file, .. }
         | Op::DeviceCommand { file, .. } => file.as_fd(),
+        Op::Exchange { exchange } => exchange.file().as_fd(),
     }
 }
 

@@ -53,9 +53,10 @@ pub(super) fn run_on_file(op: &mut Op) -> i32 {
             } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
             Op::GiveMessage { file, gather } => gather.wire().write(file.as_fd()),
             // Only a ring carries these.
-            Op::ReadRegistered { .. } | Op::WriteRegistered { .. } | Op::DeviceCommand { .. } => {
-                return -libc::EOPNOTSUPP;
-            }
+            Op::ReadRegistered { .. }
+            | Op::WriteRegistered { .. }
+            | Op::DeviceCommand { .. }
+            | Op::Exchange { .. } => return -libc::EOPNOTSUPP,
             _ => unreachable!("`side` names no descriptor for these five only"),
         };
         match done {

@@ -15,11 +15,12 @@ use super::warm::Warm;
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
 use crate::spin::Spin;
+use crate::sys::entry::Form;
 use crate::sys::uring::{NotTaken, Reaped, Ring};
 use crate::{Completion, Loan, Nanos, Op, Socket, TaskId, Token};
 
-pub(crate) struct UringDriver {
-    ring: Ring,
+pub(crate) struct UringDriver<E: Form> {
+    ring: Ring<E>,
     spin: Spin,
     bell: Arc<Bell>,
     /// Did not fit, or must be sent on: goes first in the next turn.
@@ -32,7 +33,7 @@ pub(crate) struct UringDriver {
     forgotten: Vec<TaskId>,
 }
 
-impl UringDriver {
+impl<E: Form> UringDriver<E> {
     pub(crate) fn new(entries: u32, spin: Spin, bell: Arc<Bell>) -> io::Result<Self> {
         let ring = Ring::new(entries, Arc::clone(bell.event()))?;
         Ok(Self {
@@ -47,7 +48,7 @@ impl UringDriver {
     }
 }
 
-impl Driver for UringDriver {
+impl<E: Form> Driver for UringDriver<E> {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
@@ -99,7 +100,7 @@ impl Driver for UringDriver {
     }
 }
 
-impl UringDriver {
+impl<E: Form> UringDriver<E> {
     /// Spins, then sleeps, and remembers how long the next ending took.
     fn wait(&mut self, endings: &mut Vec<Ending>, until: Until, window: Duration) -> Nanos {
         let began = Nanos::now();

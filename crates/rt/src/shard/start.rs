@@ -9,6 +9,7 @@ use crate::driver::{Driver, EpollDriver, UringDriver};
 use crate::engine::{self, Engine, Refused};
 use crate::mailbox::Mailbox;
 use crate::spin::Spin;
+use crate::sys::entry::{Long, Short};
 
 /// What a shard is made with.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub struct ShardConfig {
     pub entries: u32,
     /// Messages that may wait from other shards.
     pub mailbox: usize,
+    /// Entries of the ring are twice as long, which [`Op::Exchange`](crate::Op::Exchange) needs and nothing else does.
+    pub exchanges: bool,
 }
 
 impl Default for ShardConfig {
@@ -37,6 +40,7 @@ impl Default for ShardConfig {
             spin: SpinPolicy::default(),
             entries: 1024,
             mailbox: 1024,
+            exchanges: false,
         }
     }
 }
@@ -86,8 +90,13 @@ pub(super) fn choose_driver(config: &ShardConfig, mailbox: &Mailbox) -> Result<C
     if config.engine == Engine::Epoll {
         return Ok((epoll()?, Engine::Epoll, None));
     }
-    match UringDriver::new(config.entries, spin(), Arc::clone(mailbox.bell())) {
-        Ok(driver) => Ok((Box::new(driver), Engine::IoUring, None)),
+    let (entries, bell) = (config.entries, Arc::clone(mailbox.bell()));
+    let ring: io::Result<Box<dyn Driver>> = match config.exchanges {
+        false => UringDriver::<Short>::new(entries, spin(), bell).map(|ring| Box::new(ring) as _),
+        true => UringDriver::<Long>::new(entries, spin(), bell).map(|ring| Box::new(ring) as _),
+    };
+    match ring {
+        Ok(driver) => Ok((driver, Engine::IoUring, None)),
         Err(error) if config.engine == Engine::IoUring => {
             Err(StartError::Refused(engine::explain(&error)))
         }

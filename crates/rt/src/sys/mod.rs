@@ -11,6 +11,7 @@ pub(crate) mod arena;
 pub(crate) mod clock;
 pub(crate) mod counting;
 pub(crate) mod device;
+pub(crate) mod entry;
 pub(crate) mod epoll;
 pub(crate) mod file;
 pub(crate) mod gather;

@@ -13,15 +13,16 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, opcode, types};
 
+use super::entry::Form;
 use super::file;
 use super::socket::RawAddress;
 use crate::{Op, Socket, TaskId, Token};
 
 /// One ring and what is in progress on it.
-pub(crate) struct Ring {
-    ring: IoUring,
+pub(crate) struct Ring<E: Form> {
+    ring: IoUring<E>,
     table: Vec<Entry>,
     free: Vec<u32>,
     in_flight: usize,
@@ -74,7 +75,7 @@ pub(crate) enum NotTaken {
     Invalid(Token, Op, i32),
 }
 
-impl Ring {
+impl<E: Form> Ring<E> {
     /// A ring for the calling thread only.
     pub(crate) fn new(entries: u32, event: Arc<File>) -> io::Result<Self> {
         let ring = build(entries)?;
@@ -127,7 +128,7 @@ impl Ring {
             Op::Connect { address, .. } => Some(Box::new(RawAddress::new(address))),
             _ => None,
         };
-        let entry = match describe(&mut op, address.as_deref()) {
+        let mut entry: E = match describe(&mut op, address.as_deref()) {
             Ok(entry) => entry,
             Err(errno) => return Err(NotTaken::Invalid(token, op, errno)),
         };
@@ -137,7 +138,8 @@ impl Ring {
             _address: address,
         });
         self.in_flight += 1;
-        self.push_entry(&entry.user_data(name));
+        entry.set_user_data(name);
+        self.push_entry(&entry);
         Ok(())
     }
 
@@ -152,7 +154,7 @@ impl Ring {
         let descriptor = types::Fd(wake.event.as_raw_fd());
         let entry = opcode::Read::new(descriptor, wake.count.as_mut_ptr(), 8).build();
         let name = self.hold(Held::Wake(wake));
-        self.push_entry(&entry.user_data(name));
+        self.push_entry(&entry.user_data(name).into());
         true
     }
 
@@ -205,8 +207,11 @@ impl Ring {
                 self.wake = Some(wake);
                 Reaped::Wake
             }
-            Held::Op { token, op, .. } => {
+            Held::Op { token, mut op, .. } => {
                 self.in_flight -= 1;
+                if let Op::Exchange { exchange } = &mut op {
+                    exchange.came(result);
+                }
                 let accepted = accepted(&op, result);
                 Reaped::Ended {
                     token,
@@ -241,11 +246,14 @@ impl Ring {
         mem::replace(&mut entry.held, Held::Nothing)
     }
 
-    fn push_entry(&mut self, entry: &squeue::Entry) {
+    fn push_entry(&mut self, entry: &E) {
         // SAFETY: what the entry points to is owned by the table until its completion was reaped:
         // buffers and lists by their Op, socket addresses and the wake-up's count in boxes beside
         // it, descriptors by handles that keep them open. `describe` has checked every range. Registered memory is
         // the kernel's own, and named by a number: it has no address (see `make_table`).
+        // FUSE touches the memory
+        // of an exchange while a command that names it is in the table, and which one a command names is what the
+        // kernel itself has written there.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the caller has seen room");
@@ -261,7 +269,8 @@ impl Ring {
             if self.is_full() && (self.submit().is_err() || self.is_full()) {
                 return false;
             }
-            self.push_entry(&opcode::AsyncCancel::new(name).build().user_data(CANCEL));
+            let entry = opcode::AsyncCancel::new(name).build().user_data(CANCEL);
+            self.push_entry(&entry.into());
         }
         true
     }
@@ -285,7 +294,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl<E: Form> Drop for Ring<E> {
     fn drop(&mut self) {
         if !self.drain() {
             // The kernel may still write there: a disk that never answers. Leaking is the only
@@ -297,7 +306,7 @@ impl Drop for Ring {
 
 /// Makes a ring with all we insist on: one thread, work run only when it asks, and a flag to see
 /// that there is some.
-pub(crate) fn build(entries: u32) -> io::Result<IoUring> {
+pub(crate) fn build<E: Form>(entries: u32) -> io::Result<IoUring<E>> {
     IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
@@ -310,7 +319,7 @@ pub(crate) fn build(entries: u32) -> io::Result<IoUring> {
 
 /// The entry for an operation, without its name. Panics when a range lies outside its buffer or the
 /// buffer is shared.
-fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, i32> {
+fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32> {
     let entry = match op {
         Op::Accept { listener } => {
             let descriptor = types::Fd(listener.as_raw_fd());
@@ -427,8 +436,9 @@ fn describe(op: &mut Op, address: Option<&RawAddress>) -> Result<squeue::Entry, 
             .cmd(area(*words))
             .addr(Some(no_address(*number)?))
             .build(),
+        Op::Exchange { exchange } => return E::exchange(exchange),
     };
-    Ok(entry)
+    Ok(entry.into())
 }
 
 /// Two words and zeroes.

@@ -7,7 +7,7 @@ use fabrix_proto::fuse::{self, Facts};
 use fabrix_rt::{Gather, Loan, Op, Shard, errno};
 
 use super::plan::Reply;
-use super::{Call, GIVE, Server};
+use super::{Asker, Call, GIVE, Server};
 use crate::job::errno_of;
 
 impl Server {
@@ -25,25 +25,37 @@ impl Server {
             return;
         }
         if let Some(errno) = errno_of(status) {
-            return self.refuse(shard, call.unique, errno);
+            return self.refuse(shard, call.asker, errno);
         }
         match call.reply {
-            Reply::Empty => self.answer(shard, call.unique, &[]),
-            Reply::Written(bytes) => self.answer(shard, call.unique, &fuse::written(bytes)),
-            Reply::Data { skip, bytes } => {
-                let mut gather = self.gather();
-                gather.push_bytes(&fuse::head(call.unique, 0, bytes));
-                match loan {
-                    Loan::Lent(lent) => gather.push_lent(lent.slice(skip, bytes)),
-                    Loan::Buf(buf) => gather.push_buf(buf, skip, bytes),
-                    _ => {
-                        self.gathers.push(gather);
-                        return self.refuse(shard, call.unique, errno::EIO);
-                    }
-                }
-                self.give(shard, gather);
+            Reply::Empty => self.answer(shard, call.asker, &[]),
+            Reply::Written(bytes) => self.answer(shard, call.asker, &fuse::written(bytes)),
+            Reply::Data { skip, bytes } => self.give_data(shard, call.asker, (loan, skip, bytes)),
+        }
+    }
+
+    /// Answers with what was read, from so many bytes into it.
+    fn give_data(
+        &mut self,
+        shard: &mut Shard,
+        asker: Asker,
+        (loan, skip, bytes): (Loan, usize, usize),
+    ) {
+        if asker.place.is_some() {
+            return self.give_in_exchange(shard, asker, (loan, skip, bytes));
+        }
+        let mut gather = self.gather();
+        gather.push_bytes(&fuse::head(asker.unique, 0, bytes));
+        match loan {
+            Loan::Lent(lent) => gather.push_lent(lent.slice(skip, bytes)),
+            Loan::Buf(buf) => gather.push_buf(buf, skip, bytes),
+            _ => {
+                gather.clear();
+                self.gathers.push(gather);
+                return self.refuse(shard, asker, errno::EIO);
             }
         }
+        self.give_message(shard, GIVE, gather);
     }
 
     pub(super) fn facts(&self, geometry: &Geometry) -> Facts {
@@ -55,32 +67,52 @@ impl Server {
         }
     }
 
-    pub(super) fn attributes(&mut self, shard: &mut Shard, unique: u64, geometry: &Geometry) {
+    pub(super) fn attributes(&mut self, shard: &mut Shard, asker: Asker, geometry: &Geometry) {
         let body = fuse::attributes(&self.facts(geometry));
-        self.answer(shard, unique, &body);
+        self.answer(shard, asker, &body);
     }
 
-    pub(super) fn answer(&mut self, shard: &mut Shard, unique: u64, body: &[u8]) {
+    pub(super) fn answer(&mut self, shard: &mut Shard, asker: Asker, body: &[u8]) {
+        match asker.place {
+            Some(_) => self.answer_in_exchange(shard, asker, body),
+            None => self.give(shard, GIVE, asker.unique, Ok(body)),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, shard: &mut Shard, asker: Asker, errno: i32) {
+        match asker.place {
+            Some(_) => self.end_exchange(shard, asker, |_| Err(errno)),
+            None => self.give(shard, GIVE, asker.unique, Err(errno)),
+        }
+    }
+
+    /// Writes an answer to /dev/fuse: a body, or an errno.
+    pub(super) fn give(
+        &mut self,
+        shard: &mut Shard,
+        slot: u32,
+        unique: u64,
+        answer: Result<&[u8], i32>,
+    ) {
         let mut gather = self.gather();
-        gather.push_bytes(&fuse::head(unique, 0, body.len()));
-        gather.push_bytes(body);
-        self.give(shard, gather);
+        match answer {
+            Ok(body) => {
+                gather.push_bytes(&fuse::head(unique, 0, body.len()));
+                gather.push_bytes(body);
+            }
+            Err(errno) => gather.push_bytes(&fuse::head(unique, -errno, 0)),
+        }
+        self.give_message(shard, slot, gather);
     }
 
-    pub(super) fn refuse(&mut self, shard: &mut Shard, unique: u64, errno: i32) {
-        let mut gather = self.gather();
-        gather.push_bytes(&fuse::head(unique, -errno, 0));
-        self.give(shard, gather);
-    }
-
-    pub(super) fn gather(&mut self) -> Box<Gather> {
+    fn gather(&mut self) -> Box<Gather> {
         let fresh = || Box::new(Gather::new(fuse::ANSWER_BYTES_MAX, ANSWER_PARTS));
         self.gathers.pop().unwrap_or_else(fresh)
     }
 
-    pub(super) fn give(&mut self, shard: &mut Shard, gather: Box<Gather>) {
+    fn give_message(&mut self, shard: &mut Shard, slot: u32, gather: Box<Gather>) {
         let file = self.file.clone();
-        shard.start(self.token(GIVE), Op::GiveMessage { file, gather });
+        shard.start(self.token(slot), Op::GiveMessage { file, gather });
     }
 }
 

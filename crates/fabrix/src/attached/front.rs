@@ -134,11 +134,11 @@ impl Front {
             let _whoever_looks_asks = fs::metadata(place);
         }
         let why = self.over_uring()?.err()?;
-        if KernelRing::look() == KernelRing::Absent {
-            return None; // there is nothing to be done
+        if KernelRing::look() != KernelRing::On {
+            return None; // as on most machines: `fabrix doctor` says what could be done
         }
         Some(format!(
-            "requests are read from /dev/fuse, not over io_uring: {why}; `fabrix doctor` says what helps"
+            "requests are read from /dev/fuse, not over io_uring: {why}"
         ))
     }
 

@@ -250,10 +250,9 @@ impl<E: Form> Ring<E> {
         // SAFETY: what the entry points to is owned by the table until its completion was reaped:
         // buffers and lists by their Op, socket addresses and the wake-up's count in boxes beside
         // it, descriptors by handles that keep them open. `describe` has checked every range. Registered memory is
-        // the kernel's own, and named by a number: it has no address (see `make_table`).
-        // FUSE touches the memory
-        // of an exchange while a command that names it is in the table, and which one a command names is what the
-        // kernel itself has written there.
+        // the kernel's own, and named by a number: it has no address (see `make_table`). FUSE touches the memory of an
+        // exchange while a command that names it is in the table, and which one a command names is what the kernel
+        // itself has written there.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the caller has seen room");

@@ -10,6 +10,7 @@ use fabrix_rt::Gather;
 
 use crate::pass::crc32c_of;
 use crate::slot::Held;
+use crate::staging::Staging;
 
 /// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its 4 of digest.
 const BYTES_PER_PART: usize = 80;
@@ -125,6 +126,7 @@ impl Outbox {
 pub struct Out<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) slots: &'a [Held],
+    pub(crate) staging: &'a Staging,
 }
 
 impl Sink for Out<'_> {
@@ -148,8 +150,11 @@ impl Sink for Out<'_> {
                 digest.then(|| crc32c_of(&buf.bytes()[from..from + bytes], fill))
             }
             Held::Staged(staged) => {
-                gather.push_referenced(staged.copy.slice(offset, bytes));
-                let from = staged.start + offset;
+                let from = staged.start as usize + offset;
+                match self.staging.at(staged.place) {
+                    Some(copy) => gather.push_referenced(copy.slice(offset, bytes)),
+                    None => gather.push_buf(staged.buf.clone(), from, bytes),
+                }
                 digest.then(|| crc32c_of(&staged.buf.bytes()[from..from + bytes], fill))
             }
             Held::Lent(lent) => {

@@ -2,7 +2,7 @@
 //!
 //! Knows buffers; does not know why they travel.
 
-use fabrix_rt::{Buf, Lent, Referenced};
+use fabrix_rt::{Buf, Lent};
 
 use crate::staging::Place;
 
@@ -26,10 +26,11 @@ pub enum Held {
     Staged(Staged),
 }
 
-/// Payload that goes by reference, and the buffer it was copied from.
+/// A buffer, where in it the payload starts, and where the copy of that lies. Short: slots are moved for every command.
 pub struct Staged {
     pub(crate) buf: Buf,
-    pub(crate) start: usize,
-    pub(crate) copy: Referenced,
+    pub(crate) start: u32,
     pub(crate) place: Place,
 }
+
+const _: () = assert!(size_of::<Held>() <= 40, "slots are moved for every command");

@@ -28,13 +28,19 @@ pub(crate) struct Staging {
 
 /// Names a part that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct Place(u32);
 
 impl Staging {
     /// Copies payload to where it is sent from; None: it must be sent from where it is.
-    pub(crate) fn put(&mut self, socket: &Socket, bytes: &[u8]) -> Option<(Referenced, Place)> {
+    pub(crate) fn put(&mut self, socket: &Socket, bytes: &[u8]) -> Option<Place> {
         self.ring.get_or_init(|| Ring::new(socket));
         self.ring.get_mut()?.as_mut()?.put(bytes)
+    }
+
+    /// What lies at a place that is in use.
+    pub(crate) fn at(&self, place: Place) -> Option<&Referenced> {
+        let ring = self.ring.get()?.as_ref()?;
+        ring.parts.get(ring.index(place)).map(|part| &part.copy)
     }
 
     /// The peer has it.
@@ -50,13 +56,14 @@ struct Ring {
     /// In the order in which they were taken, and so in the memory's, around its end.
     parts: VecDeque<Part>,
     /// The place of the first part.
-    first: u64,
+    first: u32,
     /// Where the next part begins if it fits there: the whole ring is used in turn, however little of it is in use.
     next: usize,
 }
 
 struct Part {
     start: usize,
+    copy: Referenced,
     in_use: bool,
 }
 
@@ -80,18 +87,19 @@ impl Ring {
         })
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Option<(Referenced, Place)> {
+    fn put(&mut self, bytes: &[u8]) -> Option<Place> {
         if !self.stage.is_of_use() {
             return None;
         }
         let start = self.room(bytes.len())?;
-        let place = Place(self.first + self.parts.len() as u64);
+        let behind = u32::try_from(self.parts.len()).expect("a ring has few parts");
         self.parts.push_back(Part {
             start,
+            copy: self.stage.put(start, bytes),
             in_use: true,
         });
         self.next = start + bytes.len().next_multiple_of(PAGE_BYTES);
-        Some((self.stage.put(start, bytes), place))
+        Some(Place(self.first.wrapping_add(behind)))
     }
 
     /// Where so many bytes fit: behind the newest part, or at the beginning.
@@ -107,12 +115,17 @@ impl Ring {
         }
     }
 
+    /// Where a place is among the parts.
+    fn index(&self, place: Place) -> usize {
+        place.0.wrapping_sub(self.first) as usize
+    }
+
     fn free(&mut self, place: Place) {
-        let index = usize::try_from(place.0 - self.first).expect("a place is freed once");
+        let index = self.index(place);
         self.parts[index].in_use = false;
         while self.parts.front().is_some_and(|part| !part.in_use) {
             self.parts.pop_front();
-            self.first += 1;
+            self.first = self.first.wrapping_add(1);
         }
     }
 }
@@ -138,7 +151,7 @@ mod tests {
     const QUARTER: usize = RING_BYTES / 4;
 
     fn put(ring: &mut Ring, bytes: usize) -> Option<Place> {
-        ring.put(&vec![1; bytes]).map(|(_, place)| place)
+        ring.put(&vec![1; bytes])
     }
 
     #[test]

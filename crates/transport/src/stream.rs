@@ -117,6 +117,7 @@ impl<M: Machine> Stream<M> {
             Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
+                staging: &self.staging,
             },
         )
     }
@@ -139,10 +140,9 @@ impl<M: Machine> Stream<M> {
                 .put(&self.socket, &buf.bytes()[start..start + bytes])
         });
         let held = match copied.flatten() {
-            Some((copy, place)) => Held::Staged(Staged {
+            Some(place) => Held::Staged(Staged {
                 buf,
-                start,
-                copy,
+                start: u32::try_from(start).expect("a shard's buffers are at most 4 MiB"),
                 place,
             }),
             None => Held::Buf(buf, start),
@@ -155,7 +155,7 @@ impl<M: Machine> Stream<M> {
         match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
             Held::Staged(staged) => {
                 self.staging.free(staged.place);
-                Held::Buf(staged.buf, staged.start)
+                Held::Buf(staged.buf, staged.start as usize)
             }
             held => held,
         }

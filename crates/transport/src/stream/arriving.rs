@@ -65,6 +65,7 @@ impl<M: Machine> Stream<M> {
             let mut out = Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
+                staging: &self.staging,
             };
             let event = match self.machine.want() {
                 Want::Closed => return Err(Ended::Closed),
@@ -89,6 +90,7 @@ impl<M: Machine> Stream<M> {
                     let mut out = Out {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
+                        staging: &self.staging,
                     };
                     self.machine.payload(intact, &mut out)
                 }
@@ -100,6 +102,7 @@ impl<M: Machine> Stream<M> {
                     let mut out = Out {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
+                        staging: &self.staging,
                     };
                     self.machine.terminate(&violation, &mut out);
                     return Err(Ended::Violation(Box::new(violation)));

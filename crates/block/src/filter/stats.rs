@@ -1,6 +1,7 @@
 //! Counts what passes: requests, errors, bytes, and how long each took. Every shard writes its own counters, which
 //! nobody else writes, so counting is a plain load and store; whoever wants to know reads them from outside and adds
-//! them up. Times are those of the shard's turns: what is answered within the turn took no time.
+//! them up. Times are those of the shard's turns: what is answered within the turn took no time. A request that its
+//! disk could not carry out with registered memory is not counted: it comes again, with a buffer.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
 use crate::{
-    Channel, Device, Geometry, Identity, OpenError, Operation, Request, Run, Status, Submit,
+    Channel, Device, Geometry, Identity, OpenError, Operation, Payload, Request, Run, Status,
+    Submit,
 };
 
 /// A disk whose requests are counted.
@@ -176,11 +178,14 @@ impl Default for KindCounters {
 }
 
 impl Counters {
-    fn count(&self, operation: Operation, status: Status, bytes: u64, took_ns: u64) {
-        let counters = &self.kinds[Kind::from(operation) as usize];
+    fn count(&self, request: &Pending, status: Status, took_ns: u64) {
+        if request.registered && status == Status::Unsupported {
+            return; // whoever has asked asks again
+        }
+        let counters = &self.kinds[Kind::from(request.operation) as usize];
         add(&counters.requests, 1);
         match status {
-            Status::Ok => add(&counters.bytes, bytes),
+            Status::Ok => add(&counters.bytes, request.bytes),
             Status::CompareFailed => {}
             _ => add(&counters.errors, 1),
         }
@@ -290,17 +295,18 @@ struct Pending {
     caller: Token,
     operation: Operation,
     bytes: u64,
+    registered: bool,
     since: Nanos,
 }
 
 impl StatsTask {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let (caller, operation) = (request.token, request.operation);
-        let bytes = u64::from(request.blocks) * self.block_bytes;
+        let caller = request.token;
         let Some(slot) = self.pending.insert(Pending {
             caller,
-            operation,
-            bytes,
+            operation: request.operation,
+            bytes: u64::from(request.blocks) * self.block_bytes,
+            registered: matches!(request.payload, Payload::Registered(_)),
             since: shard.now(),
         }) else {
             return Submit::Busy(request);
@@ -314,8 +320,9 @@ impl StatsTask {
         ) {
             Submit::Pending => Submit::Pending,
             Submit::Done(status, loan) => {
-                self.pending.take(slot);
-                self.counters.count(operation, status, bytes, 0);
+                if let Some(pending) = self.pending.take(slot) {
+                    self.counters.count(&pending, status, 0);
+                }
                 Submit::Done(status, loan)
             }
             Submit::Busy(request) => {
@@ -340,8 +347,7 @@ impl Task for StatsTask {
         let took = shard.now().since(pending.since).as_nanos();
         let took = u64::try_from(took).unwrap_or(u64::MAX);
         let status = Status::from_result(completion.result);
-        self.counters
-            .count(pending.operation, status, pending.bytes, took);
+        self.counters.count(&pending, status, took);
         shard.complete(pending.caller, completion);
         self.leave_if_idle(shard);
     }

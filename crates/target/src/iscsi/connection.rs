@@ -332,7 +332,8 @@ impl Task for Connection {
             self.stream.socket().shutdown_send();
             self.life.phase = Phase::Parted;
         }
-        if self.session.as_ref().is_some_and(|it| it.is_paused()) {
+        let is_paused = self.session.as_ref().is_some_and(|it| it.is_paused());
+        if is_paused && self.life.phase < Phase::Parting {
             self.life.go_on_next_turn(shard);
         }
         if self.session.as_ref().is_some_and(|it| it.is_stalled()) {

@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 
+use super::Filter;
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
-use crate::{
-    Channel, Device, Geometry, Identity, OpenError, Operation, Payload, Request, Run, Status,
-    Submit,
-};
+use crate::{Channel, Device, OpenError, Operation, Payload, Request, Status, Submit};
 
 /// A disk whose requests are counted.
 pub struct Stats {
@@ -222,18 +220,14 @@ fn end_of(bucket: usize) -> u64 {
     u64::try_from(next - 1).unwrap_or(u64::MAX)
 }
 
-impl Device for Stats {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn identity(&self) -> &Identity {
-        self.inner.identity()
+impl Filter for Stats {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let inner = self.inner.open(shard)?;
-        let block_bytes = u64::from(self.geometry().block_bytes);
+        let block_bytes = u64::from(self.inner.geometry().block_bytes);
         let counters = self.counters(shard.id());
         let make = |id| StatsTask {
             id,
@@ -246,22 +240,6 @@ impl Device for Stats {
         Ok(Box::new(StatsChannel {
             hold: Hold::new(shard, make),
         }))
-    }
-
-    fn allocation(&self, lba: u64) -> Run {
-        self.inner.allocation(lba)
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
-    }
-
-    fn compares_and_writes(&self) -> bool {
-        self.inner.compares_and_writes()
-    }
-
-    fn takes_registered(&self) -> bool {
-        self.inner.takes_registered()
     }
 
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {

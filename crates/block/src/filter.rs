@@ -12,7 +12,8 @@ use fabrix_rt::Shard;
 
 use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 
-/// A disk in front of another one. What it does not say itself, the other one says.
+/// A disk in front of another one, which passes requests on without a look at their bytes. What it does not say itself,
+/// the other one says. Who looks at bytes is a [`Device`] of its own, as [`Exclusive`](crate::exclusive::Exclusive) is.
 trait Filter: Send + Sync {
     /// The other one.
     fn inner(&self) -> &dyn Device;

@@ -1,5 +1,5 @@
-//! Entries as the kernel reads them, where no test has the driver of the kernel's that would show it: registered memory,
-//! and exchanges.
+//! Entries as the kernel reads them, where no test has the driver of the kernel's that would show it: registered
+//! memory, and exchanges.
 //! Source: include/uapi/linux/io_uring.h of the Linux kernel, `struct io_uring_sqe`.
 
 use super::*;

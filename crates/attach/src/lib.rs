@@ -12,6 +12,8 @@ pub mod fuse;
 mod job;
 mod lane;
 pub mod nbd;
+#[cfg(test)]
+mod testing;
 pub mod ublk;
 pub mod vhost;
 

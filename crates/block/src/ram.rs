@@ -134,14 +134,15 @@ impl RamChannel {
     fn write<'a>(&self, request: Request<'a>) -> Submit<'a> {
         let (offset, bytes) = self.memory.range(request.lba, request.blocks);
         if let Some(source) = request.payload.source() {
-            // First, so that the word comes from memory while the data is copied.
-            self.memory.written.set(request.lba, request.blocks.into());
+            // The word of the marks comes from memory while the data is copied.
+            self.memory.written.prefetch(request.lba);
             let region = self.memory.pages.region();
             if self.streams {
                 region.stream(offset, &source[..bytes]);
             } else {
                 region.write(offset, &source[..bytes]);
             }
+            self.memory.written.set(request.lba, request.blocks.into());
         }
         request.done(Status::Ok)
     }

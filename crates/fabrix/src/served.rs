@@ -159,7 +159,7 @@ impl Served {
 pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     let wrong = |why: &str| {
         Failure::usage(format!(
-            "--listen {text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
+            "{text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
         ))
     };
     let (protocol, place, port) = match text.split_once("://") {

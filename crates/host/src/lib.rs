@@ -15,6 +15,7 @@ mod outage;
 mod probe;
 mod request;
 mod resolve;
+mod sizes;
 mod timers;
 mod timing;
 mod wire;

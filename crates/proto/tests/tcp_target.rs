@@ -409,6 +409,35 @@ fn a_transfer_above_the_limit_is_refused_and_the_connection_goes_on() {
     assert_eq!(side.events.len(), 1);
 }
 
+/// SPDK's host forgets its event requests before it shuts a controller down, and uses their ids again.
+#[test]
+fn an_event_request_gives_its_id_to_the_next_command_and_is_never_answered() {
+    let mut side = ready_target(target_limits(), NONE);
+    let event_request = capsule(&entry(0x0C, 3, SglDescriptor::transport(0)), NONE);
+    let property_get = capsule(&entry(0x7F, 3, SglDescriptor::transport(0)), NONE);
+    side.feed(&event_request);
+    side.feed(&property_get);
+    assert_eq!(side.take_events().len(), 2);
+    side.feed(&property_get);
+    assert_eq!(only_response(&mut side, 3), Status::COMMAND_ID_CONFLICT);
+    let event = CompletionEntry::new(Status::SUCCESS, 0x20002);
+    assert!(answer(&mut side, 0, event, 0), "its slot is free");
+    assert_eq!(
+        side.take_sent(),
+        [],
+        "but the host waits for another answer"
+    );
+    assert!(answer(&mut side, 1, success(), 0));
+    assert_eq!(only_response(&mut side, 3), Status::SUCCESS);
+    assert_eq!(side.machine.slots_in_use(), 0);
+
+    let mut side = ready_target(target_limits(), NONE);
+    side.machine.set_queue(false, 32);
+    side.feed(&event_request); // on an I/O queue that opcode is another command's
+    side.feed(&property_get);
+    assert_eq!(only_response(&mut side, 3), Status::COMMAND_ID_CONFLICT);
+}
+
 #[test]
 fn a_command_id_in_use_is_answered_with_a_conflict_and_the_first_command_lives_on() {
     let mut side = fetching(NONE);

@@ -33,6 +33,14 @@ impl Bitmap {
         });
     }
 
+    /// Asks for the word of a bit, if there is such a bit, to be brought into the caches, for a [`Bitmap::set`] after
+    /// other work.
+    pub fn prefetch(&self, bit: u64) {
+        if bit < self.bits {
+            self.words.prefetch(Self::index(bit));
+        }
+    }
+
     /// Clears bits; memory that was never written stays so.
     pub fn clear(&self, first: u64, bits: u64) {
         self.each_word(first, bits, |word, mask| {
@@ -63,8 +71,11 @@ impl Bitmap {
     }
 
     fn word(&self, bit: u64) -> &AtomicU64 {
-        let index = usize::try_from(bit / WORD_BITS).expect("there are so many words");
-        self.words.get(index)
+        self.words.get(Self::index(bit))
+    }
+
+    fn index(bit: u64) -> usize {
+        usize::try_from(bit / WORD_BITS).expect("there are so many words")
     }
 
     fn each_word(&self, first: u64, bits: u64, mut change: impl FnMut(&AtomicU64, u64)) {

@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use common::{Bench, pattern};
-use fabrix_rt::{Allocate, Engine, File, Op, Registered, Wait};
+use fabrix_rt::exchange::HEADER_BYTES;
+use fabrix_rt::{Allocate, Engine, Exchange, File, Loan, Op, Registered, ShardConfig, Wait, errno};
 
 on_both_drivers!(
     what_was_written_durably_is_read_back,
@@ -17,6 +18,7 @@ on_both_drivers!(
     a_command_that_a_device_does_not_know_is_refused,
     what_could_be_an_address_is_not_said_to_a_device,
     memory_that_nobody_has_lent_is_neither_read_nor_written,
+    an_exchange_reaches_its_device_from_shards_that_take_it,
     many_reads_end_over_several_turns,
 );
 
@@ -349,6 +351,43 @@ fn memory_that_nobody_has_lent_is_neither_read_nor_written(engine: Engine) {
             },
         );
         assert_eq!(bench.ending(2).result, refused);
+    }
+}
+
+/// What is said to /dev/null is taken at once, whatever it is, by kernels that give it commands at all.
+fn an_exchange_reaches_its_device_from_shards_that_take_it(engine: Engine) {
+    for exchanges in [false, true] {
+        let mut bench = Bench::with(ShardConfig {
+            engine,
+            exchanges,
+            arena_bytes: 64 << 20,
+            ..ShardConfig::default()
+        });
+        let takes = exchanges && engine != Engine::Epoll;
+        assert_eq!(bench.shard.takes_exchanges(), takes, "{exchanges}");
+        let device = std::fs::File::open("/dev/null").expect("every Linux has it");
+        let device = File::from(device);
+        let command = Op::DeviceCommand {
+            file: device.clone(),
+            opcode: 1,
+            words: [0, 0],
+            number: 0,
+        };
+        bench.start(2, command);
+        let is_given_commands = bench.ending(2).result == 0;
+        let (mut header, payload) = (bench.buf(HEADER_BYTES), bench.buf(8192));
+        header.bytes_mut()[264] = 7; // where the kernel says which request it is
+        let exchange = Exchange::new(device, 0, header, payload);
+        bench.start(1, Op::Exchange { exchange });
+        let ending = bench.ending(1);
+        let Loan::Exchange(exchange) = ending.loan else {
+            panic!("it comes back: {:?}", ending.loan);
+        };
+        let ended = match takes && is_given_commands {
+            true => (0, Some(7)),
+            false => (-errno::EOPNOTSUPP, None),
+        };
+        assert_eq!((ending.result, exchange.answers()), ended);
     }
 }
 

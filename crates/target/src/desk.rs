@@ -80,6 +80,37 @@ impl Data {
     }
 }
 
+/// What one command may still ask of a disk that answers at once: then it pauses, and others have their turn.
+pub(crate) struct Budget {
+    requests: u32,
+    bytes: u64,
+}
+
+impl Budget {
+    /// What it may in one turn.
+    pub(crate) fn of_a_turn() -> Self {
+        Self {
+            requests: REQUESTS_PER_TURN,
+            bytes: BYTES_PER_TURN,
+        }
+    }
+
+    /// Takes a request of so many bytes off it; false: there is nothing left. The last may be longer than what is.
+    pub(crate) fn spend(&mut self, bytes: u64) -> bool {
+        if self.requests == 0 || self.bytes == 0 {
+            return false;
+        }
+        self.requests -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        true
+    }
+}
+
+/// 4 MiB of what is verified.
+const REQUESTS_PER_TURN: u32 = 32;
+/// A RAM disk takes about a millisecond to zero so much, and does more of it in pieces of its own.
+const BYTES_PER_TURN: u64 = 16 << 20;
+
 /// A copy in a buffer of the shard's; None: there is no memory for it.
 pub(crate) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes.len().max(1))?;

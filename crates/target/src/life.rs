@@ -53,6 +53,7 @@ pub(crate) struct Life {
     deadline: Option<TimerId>,
     retrying: bool,
     errands_awaited: bool,
+    goes_on: bool,
 }
 
 impl Life {
@@ -65,6 +66,7 @@ impl Life {
             deadline: None,
             retrying: false,
             errands_awaited: false,
+            goes_on: false,
         }
     }
 
@@ -118,6 +120,17 @@ impl Life {
             let at = shard.now() + ERRAND_AGAIN;
             self.set_timer(shard, ERRANDS, at);
         }
+    }
+
+    /// Makes sure that what pauses goes on in the next turn of the loop: everybody else has theirs before.
+    pub(crate) fn go_on_next_turn(&mut self, shard: &mut Shard) {
+        self.goes_on = true;
+        shard.flush_later(self.task);
+    }
+
+    /// Whether this is the turn in which what pauses goes on.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        std::mem::take(&mut self.goes_on)
     }
 
     /// A timer of this slot.

@@ -104,18 +104,13 @@ const FILE: Side = Side {
     ..BASE
 };
 /// A depth at which no request of an open loop waits for another's place.
-const OPEN: Side = Side { depth: 128, ..BASE };
+const OPEN: Side = deep(BASE);
 
 pub(super) const ROWS: &[Row] = &[
     wire("4k-randread-32", BASE, 0.60, 0.90),
-    wire("4k-randread-128", Side { depth: 128, ..BASE }, 0.60, 0.90),
+    wire("4k-randread-128", deep(BASE), 0.60, 0.90),
     wire("4k-randwrite-32", writes(BASE), 0.60, 0.85),
-    wire(
-        "4k-randwrite-128",
-        writes(Side { depth: 128, ..BASE }),
-        0.60,
-        0.85,
-    ),
+    wire("4k-randwrite-128", deep(writes(BASE)), 0.60, 0.85),
     latency("4k-randread-1-p50", Group::Wire, SMALL, 1.40, 1.12),
     latency("4k-randwrite-1-p50", Group::Wire, writes(SMALL), 1.40, 1.12),
     wire("128k-randread-8", LARGE, 0.70, 0.95),
@@ -225,20 +220,18 @@ pub(super) const ROWS: &[Row] = &[
         Server::LocalLoop,
         0.20,
     ),
-    spdk(
-        "spdk-host-4k-randread-32",
-        Side {
-            client: Client::SpdkPerf,
-            ..BASE
-        },
-    ),
-    spdk(
-        "spdk-target-4k-randread-32",
-        Side {
-            server: Server::Spdk,
-            ..BASE
-        },
-    ),
+    spdk_host("spdk-host-4k-randread-32", BASE),
+    spdk_host("spdk-host-4k-randread-128", deep(BASE)),
+    spdk_host("spdk-host-4k-randwrite-32", writes(BASE)),
+    spdk_host("spdk-host-4k-randwrite-128", deep(writes(BASE))),
+    spdk_host("spdk-host-128k-randread-8", LARGE),
+    spdk_host("spdk-host-128k-randwrite-8", writes(LARGE)),
+    spdk_target("spdk-target-4k-randread-32", BASE),
+    spdk_target("spdk-target-4k-randread-128", deep(BASE)),
+    spdk_target("spdk-target-4k-randwrite-32", writes(BASE)),
+    spdk_target("spdk-target-4k-randwrite-128", deep(writes(BASE))),
+    spdk_target("spdk-target-128k-randread-8", LARGE),
+    spdk_target("spdk-target-128k-randwrite-8", writes(LARGE)),
 ];
 
 /// A row whose goal is its aim.
@@ -265,6 +258,10 @@ const fn writes(side: Side) -> Side {
         access: Access::Write,
         ..side
     }
+}
+
+const fn deep(side: Side) -> Side {
+    Side { depth: 128, ..side }
 }
 
 const fn sleeping(side: Side) -> Side {
@@ -455,7 +452,24 @@ const fn attached(name: &'static str, side: Side, other: Server, at_least: f64) 
     )
 }
 
-const fn spdk(name: &'static str, side: Side) -> Row {
+/// SPDK's host at our target.
+const fn spdk_host(name: &'static str, side: Side) -> Row {
+    let client = Client::SpdkPerf;
+    beside_spdk(name, Side { client, ..side })
+}
+
+/// Our host at SPDK's target.
+const fn spdk_target(name: &'static str, side: Side) -> Row {
+    let server = Server::Spdk;
+    beside_spdk(name, Side { server, ..side })
+}
+
+/// One end ours and one SPDK's, and both SPDK's. SPDK's never sleep, so ours does not either.
+const fn beside_spdk(name: &'static str, side: Side) -> Row {
+    let side = Side {
+        spin: Spin::Always,
+        ..side
+    };
     let both = Side {
         server: Server::Spdk,
         client: Client::SpdkPerf,

@@ -152,11 +152,11 @@ impl Side {
                 spdk::Spdk::find()?.perf(self, target.uri(), seconds)
             }
             (Server::Spdk, Client::SpdkPerf) => {
-                let served = spdk::Spdk::find()?.serve()?;
+                let served = spdk::Spdk::find()?.serve(&programs.fabrix)?;
                 spdk::Spdk::find()?.perf(self, served.uri(), seconds)
             }
             (Server::Spdk, _) => {
-                let served = spdk::Spdk::find()?.serve()?;
+                let served = spdk::Spdk::find()?.serve(&programs.fabrix)?;
                 super::fabrix::bench(&programs.fabrix, served.uri(), self, &runtime(seconds))
             }
             (Server::Fabrix, _) => {

@@ -1,22 +1,28 @@
 //! SPDK's target and SPDK's host, if somebody has built them: rows that appear where `FABRIX_PERF_SPDK` names a build.
 //!
-//! It is its folder, with `build/bin/nvmf_tgt` and `build/bin/spdk_nvme_perf`. Both run without huge pages.
+//! It is its folder, with `build/bin/nvmf_tgt` and `build/bin/spdk_nvme_perf`. Both have huge pages, as SPDK means it,
+//! where the machine has enough of them free and a mount of them; else they do without.
 
+use super::fabrix::fill;
 use super::iscsi::free_port;
 use super::side::{Access, DISK_BYTES, Measured, Side};
 use crate::process::{Background, command, output};
 use serde_json::json;
 use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const VARIABLE: &str = "FABRIX_PERF_SPDK";
 const NQN: &str = "nqn.2026-01.io.fabrix:perf";
+const HOST_NQN: &str = "nqn.2026-01.io.fabrix:perf-host";
 /// The processors of target and host, as masks.
 const TARGET_MASK: &str = "0x1";
 const HOST_MASK: &str = "0x2";
+/// The memory of target and host.
+const TARGET_MIB: u32 = 2048;
+const HOST_MIB: u32 = 512;
 const START_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A build.
@@ -48,15 +54,12 @@ impl Spdk {
     pub(super) fn perf(&self, side: &Side, uri: &str, seconds: u32) -> Result<Measured, String> {
         let (address, nqn) = split(uri).ok_or_else(|| format!("{uri} is no address of a disk"))?;
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "4420"));
-        let way = format!("trtype:TCP adrfam:IPv4 traddr:{host} trsvcid:{port} subnqn:{nqn}");
+        // Without the last word it says that it has no name, which is no name of a host.
+        let way = format!(
+            "trtype:TCP adrfam:IPv4 traddr:{host} trsvcid:{port} subnqn:{nqn} hostnqn:{HOST_NQN}"
+        );
         let mut perf = command(&self.perf.to_string_lossy());
-        perf.args([
-            "--core-mask",
-            HOST_MASK,
-            "--no-huge",
-            "--hugemem-size",
-            "512",
-        ]);
+        perf.args(["--core-mask", HOST_MASK]).args(memory(HOST_MIB));
         perf.args([
             "-q",
             &side.depth.to_string(),
@@ -74,17 +77,17 @@ impl Spdk {
         Ok(Measured::rate(iops, &said))
     }
 
-    /// Its target with a RAM disk.
-    pub(super) fn serve(&self) -> Result<Served, String> {
+    /// Its target with a RAM disk, written once from end to end by `fabrix` as ours is: without huge pages its memory
+    /// is nobody's until then.
+    pub(super) fn serve(&self, fabrix: &Path) -> Result<Served, String> {
         let port = free_port()?;
         let name = format!("fabrix-perf-spdk-{}", std::process::id());
         let config = std::env::temp_dir().join(format!("{name}.json"));
         fs::write(&config, self::config(port).to_string())
             .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
         let mut target = command(&self.target.to_string_lossy());
-        target
-            .args(["-m", TARGET_MASK, "--no-huge", "-s", "2048", "-c"])
-            .arg(&config);
+        target.args(["-m", TARGET_MASK]).args(memory(TARGET_MIB));
+        target.arg("-c").arg(&config);
         target.arg("-r").arg(config.with_extension("sock"));
         let served = Served {
             process: Background::start(&mut target)?,
@@ -101,6 +104,7 @@ impl Spdk {
             }
             thread::sleep(Duration::from_millis(100));
         }
+        fill(&fabrix.to_string_lossy(), served.uri())?;
         Ok(served)
     }
 }
@@ -122,6 +126,28 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _written_by_us = fs::remove_file(&self.config);
     }
+}
+
+/// The words for so much memory, which both programs understand.
+fn memory(mib: u32) -> Vec<String> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let mut words = vec!["-s".to_owned(), mib.to_string()];
+    if !has_huge_pages(&read("/proc/meminfo"), &read("/proc/mounts")) {
+        words.push("--no-huge".to_owned());
+    }
+    words
+}
+
+/// Whether there are huge pages for one of the programs beside the other, so that the answer is the same for both.
+fn has_huge_pages(memory: &str, mounts: &str) -> bool {
+    let number = |name: &str| {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let free_kib = number("HugePages_Free:").zip(number("Hugepagesize:"));
+    let free_kib = free_kib.map_or(0, |(pages, kib)| pages.saturating_mul(kib));
+    let is_mounted = mounts.lines().any(|line| line.contains(" hugetlbfs "));
+    is_mounted && free_kib >= u64::from(TARGET_MIB + HOST_MIB) << 10
 }
 
 /// What nvmf_tgt does at its start, as its `-c` takes it.
@@ -174,6 +200,20 @@ mod tests {
                     Total  : 361234.50 1411.07 88.5\n";
         assert_eq!(total(said), Some(361_234.5));
         assert_eq!(total("Total : 0.00 0.00"), None);
+    }
+
+    #[test]
+    fn huge_pages_must_be_free_and_mounted() {
+        let memory =
+            "HugePages_Total:    1500\nHugePages_Free:     1500\nHugepagesize:       2048 kB\n";
+        let mounts = "proc /proc proc rw 0 0\nnone /dev/hugepages hugetlbfs rw 0 0\n";
+        assert!(has_huge_pages(memory, mounts));
+        assert!(!has_huge_pages(memory, "proc /proc proc rw 0 0\n"));
+        assert!(!has_huge_pages(
+            &memory.replace("Free:     1500", "Free:     1000"),
+            mounts
+        ));
+        assert!(!has_huge_pages("MemTotal: 1 kB\n", mounts));
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn nothing_is_allocated_for_a_request() {
     let later = allocations_of(allocations, || {
         for _ in 0..100 {
             assert_eq!(bench.ask(0, WRITE, 0, 8), None);
-            let first = asked.lock().expect("nobody panics with it").remove(0);
+            let first = asked.take_first();
             written(&mut bench, first.token);
             bench.kernel.borrow_mut().answers.clear();
         }
@@ -167,7 +167,7 @@ fn nothing_is_allocated_for_a_request() {
     let lent = allocations_of(allocations, || {
         for _ in 0..100 {
             assert_eq!(bench.ask(0, WRITE, 0, 8), None);
-            let first = asked.lock().expect("nobody panics with it").remove(0);
+            let first = asked.take_first();
             written(&mut bench, first.token);
             bench.kernel.borrow_mut().answers.clear();
         }

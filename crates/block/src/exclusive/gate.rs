@@ -198,8 +198,12 @@ impl LaneHandle {
 
     /// Counts a write out, and calls the holder if that is what it waits for.
     pub(super) fn leave(&self) {
-        let before = self.lane.writes.fetch_sub(1, Ordering::SeqCst);
+        // Nobody else changes the counter, so a plain store will do. A step in the one total order would wait until
+        // all that was written past the caches is in memory. Without it, who closes the gate at this moment may see
+        // the write still in progress, and not be called when it is not: its timer finds out.
+        let before = self.lane.writes.load(Ordering::Relaxed);
         debug_assert!(before > 0, "a write left that had not entered");
+        self.lane.writes.store(before - 1, Ordering::Release);
         if before == 1 && self.gate.closed.load(Ordering::SeqCst) {
             let state = self.gate.state();
             if let Some(holder) = state.holder {

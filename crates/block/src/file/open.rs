@@ -134,7 +134,12 @@ fn find_or_create(options: &FileOptions) -> Result<Found, OpenError> {
 /// Creates a sparse file and makes sure that it is there after a power failure.
 fn create(options: &FileOptions) -> Result<fs::Metadata, OpenError> {
     let Some(bytes) = options.create_bytes.filter(|_| !options.read_only) else {
-        let sentence = "does not exist; add size=1G to create a file of that size";
+        let path = &options.path;
+        let is_device = path.starts_with("/dev") && !path.starts_with("/dev/shm");
+        let sentence = match is_device {
+            true => "does not exist: there is no such device",
+            false => "does not exist; add size=1G to create a file of that size",
+        };
         return Err(wrong(options, OpenErrorKind::NotFound, sentence));
     };
     let failed = |error: io::Error| {

@@ -10,7 +10,7 @@ use crate::exclusive::Exclusive;
 use crate::filter::fault::Fault;
 use crate::filter::named::Named;
 use crate::filter::read_only::ReadOnly;
-use crate::filter::stats::Stats;
+use crate::filter::stats::{Kind, Stats};
 use crate::raid0::Raid0;
 use crate::testing::{Asked, FrontEnd, Kernel, identity, ram_disk};
 use crate::{Channel, Device, Operation, Payload, Status};
@@ -67,6 +67,22 @@ fn what_the_kernel_cannot_move_whole_is_to_be_asked_again_with_a_buffer() {
         }
     }
     assert_eq!(front.flush(&mut channel), Status::Ok, "nothing is lost");
+}
+
+#[test]
+fn what_is_asked_again_with_a_buffer_is_counted_once() {
+    let (folder, kernel) = (folder(), Kernel::default());
+    let mut front = kernel.front_end();
+    let stats = Stats::new(file(&folder));
+    let mut channel = front.open(&stats);
+    kernel.will_answer(&[-errno::EINVAL]);
+    let status = ask(&mut front, &mut channel, WRITE);
+    assert_eq!(status, Status::Unsupported);
+    assert_eq!(front.write(&mut channel, 8, &[7; 2048]), Status::Ok);
+    assert_eq!(ask(&mut front, &mut channel, WRITE), Status::Ok);
+    let counts = stats.counts(Kind::Write);
+    let sums = (counts.requests, counts.errors, counts.bytes);
+    assert_eq!(sums, (2, 0, 4096));
 }
 
 #[test]

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
 
+use super::Filter;
 use crate::slots::Slots;
 use crate::spec::{Effect, Inject, On};
 use crate::task::{Closing, Hold};
-use crate::{
-    Channel, Device, Geometry, Identity, OpenError, Operation, Request, Run, Status, Submit,
-};
+use crate::{Channel, Device, OpenError, Operation, Request, Status, Submit};
 
 /// A disk with faults.
 pub struct Fault {
@@ -45,13 +44,9 @@ impl Fault {
     }
 }
 
-impl Device for Fault {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn identity(&self) -> &Identity {
-        self.inner.identity()
+impl Filter for Fault {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
@@ -68,22 +63,6 @@ impl Device for Fault {
         Ok(Box::new(FaultChannel {
             hold: Hold::new(shard, make),
         }))
-    }
-
-    fn allocation(&self, lba: u64) -> Run {
-        self.inner.allocation(lba)
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
-    }
-
-    fn compares_and_writes(&self) -> bool {
-        self.inner.compares_and_writes()
-    }
-
-    fn takes_registered(&self) -> bool {
-        self.inner.takes_registered()
     }
 
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {

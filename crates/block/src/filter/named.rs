@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
+use super::Filter;
+use crate::{Channel, Device, Identity, OpenError};
 
 /// A disk under another name.
 pub struct Named {
@@ -20,9 +21,9 @@ impl Named {
     }
 }
 
-impl Device for Named {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
+impl Filter for Named {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
     fn identity(&self) -> &Identity {
@@ -31,22 +32,6 @@ impl Device for Named {
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         self.inner.open(shard)
-    }
-
-    fn allocation(&self, lba: u64) -> Run {
-        self.inner.allocation(lba)
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
-    }
-
-    fn compares_and_writes(&self) -> bool {
-        self.inner.compares_and_writes()
-    }
-
-    fn takes_registered(&self) -> bool {
-        self.inner.takes_registered()
     }
 
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use fabrix_rt::Shard;
 
-use crate::{
-    Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Request, Run, Status, Submit,
-};
+use super::Filter;
+use crate::{Channel, Device, Geometry, OpenError, OpenErrorKind, Request, Status, Submit};
 
 /// A disk that is not to be written.
 pub struct ReadOnly {
@@ -26,13 +25,13 @@ impl ReadOnly {
     }
 }
 
-impl Device for ReadOnly {
-    fn geometry(&self) -> &Geometry {
-        &self.geometry
+impl Filter for ReadOnly {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
-    fn identity(&self) -> &Identity {
-        self.inner.identity()
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
@@ -41,26 +40,10 @@ impl Device for ReadOnly {
         }))
     }
 
-    fn allocation(&self, lba: u64) -> Run {
-        self.inner.allocation(lba)
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
-    }
-
-    fn compares_and_writes(&self) -> bool {
-        self.inner.compares_and_writes()
-    }
-
-    fn takes_registered(&self) -> bool {
-        self.inner.takes_registered()
-    }
-
     /// Giving a disk a size changes it, which is what this filter is there to refuse.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         if bytes.is_some() {
-            let name = &self.identity().name;
+            let name = &self.inner.identity().name;
             let sentence = format!("{name} is read-only, so it cannot be given another size");
             return Err(OpenError::new(OpenErrorKind::Denied, sentence));
         }

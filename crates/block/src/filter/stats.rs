@@ -1,6 +1,7 @@
 //! Counts what passes: requests, errors, bytes, and how long each took. Every shard writes its own counters, which
 //! nobody else writes, so counting is a plain load and store; whoever wants to know reads them from outside and adds
-//! them up. Times are those of the shard's turns: what is answered within the turn took no time.
+//! them up. Times are those of the shard's turns: what is answered within the turn took no time. A request that its
+//! disk could not carry out with registered memory is not counted: it comes again, with a buffer.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 
+use super::Filter;
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
-use crate::{
-    Channel, Device, Geometry, Identity, OpenError, Operation, Request, Run, Status, Submit,
-};
+use crate::{Channel, Device, OpenError, Operation, Payload, Request, Status, Submit};
 
 /// A disk whose requests are counted.
 pub struct Stats {
@@ -176,11 +176,14 @@ impl Default for KindCounters {
 }
 
 impl Counters {
-    fn count(&self, operation: Operation, status: Status, bytes: u64, took_ns: u64) {
-        let counters = &self.kinds[Kind::from(operation) as usize];
+    fn count(&self, request: &Pending, status: Status, took_ns: u64) {
+        if request.registered && status == Status::Unsupported {
+            return; // whoever has asked asks again
+        }
+        let counters = &self.kinds[Kind::from(request.operation) as usize];
         add(&counters.requests, 1);
         match status {
-            Status::Ok => add(&counters.bytes, bytes),
+            Status::Ok => add(&counters.bytes, request.bytes),
             Status::CompareFailed => {}
             _ => add(&counters.errors, 1),
         }
@@ -217,18 +220,14 @@ fn end_of(bucket: usize) -> u64 {
     u64::try_from(next - 1).unwrap_or(u64::MAX)
 }
 
-impl Device for Stats {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn identity(&self) -> &Identity {
-        self.inner.identity()
+impl Filter for Stats {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
     }
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let inner = self.inner.open(shard)?;
-        let block_bytes = u64::from(self.geometry().block_bytes);
+        let block_bytes = u64::from(self.inner.geometry().block_bytes);
         let counters = self.counters(shard.id());
         let make = |id| StatsTask {
             id,
@@ -241,22 +240,6 @@ impl Device for Stats {
         Ok(Box::new(StatsChannel {
             hold: Hold::new(shard, make),
         }))
-    }
-
-    fn allocation(&self, lba: u64) -> Run {
-        self.inner.allocation(lba)
-    }
-
-    fn notes(&self) -> &[String] {
-        self.inner.notes()
-    }
-
-    fn compares_and_writes(&self) -> bool {
-        self.inner.compares_and_writes()
-    }
-
-    fn takes_registered(&self) -> bool {
-        self.inner.takes_registered()
     }
 
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
@@ -290,17 +273,18 @@ struct Pending {
     caller: Token,
     operation: Operation,
     bytes: u64,
+    registered: bool,
     since: Nanos,
 }
 
 impl StatsTask {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let (caller, operation) = (request.token, request.operation);
-        let bytes = u64::from(request.blocks) * self.block_bytes;
+        let caller = request.token;
         let Some(slot) = self.pending.insert(Pending {
             caller,
-            operation,
-            bytes,
+            operation: request.operation,
+            bytes: u64::from(request.blocks) * self.block_bytes,
+            registered: matches!(request.payload, Payload::Registered(_)),
             since: shard.now(),
         }) else {
             return Submit::Busy(request);
@@ -314,8 +298,9 @@ impl StatsTask {
         ) {
             Submit::Pending => Submit::Pending,
             Submit::Done(status, loan) => {
-                self.pending.take(slot);
-                self.counters.count(operation, status, bytes, 0);
+                if let Some(pending) = self.pending.take(slot) {
+                    self.counters.count(&pending, status, 0);
+                }
                 Submit::Done(status, loan)
             }
             Submit::Busy(request) => {
@@ -340,8 +325,7 @@ impl Task for StatsTask {
         let took = shard.now().since(pending.since).as_nanos();
         let took = u64::try_from(took).unwrap_or(u64::MAX);
         let status = Status::from_result(completion.result);
-        self.counters
-            .count(pending.operation, status, pending.bytes, took);
+        self.counters.count(&pending, status, took);
         shard.complete(pending.caller, completion);
         self.leave_if_idle(shard);
     }

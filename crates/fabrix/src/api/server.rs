@@ -42,7 +42,7 @@ impl Server {
     pub(crate) fn start(path: &Path, router: Router) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::usage(format!(
-                "the control socket {}: {error}; choose a path in a folder that is yours",
+                "the control socket {}: {error}; choose another path, in a folder that is yours",
                 path.display()
             ))
         };
@@ -125,6 +125,9 @@ pub(crate) fn socket_path(text: &str) -> PathBuf {
     PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
 }
 
+/// The longest path of a socket: `sun_path` of unix(7), without its end.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
 /// Listens at a path that only its owner may open. A socket that nobody answers any more is replaced.
 ///
 /// The socket is made in a folder of its own that nobody else may enter and is moved to its place when its permissions
@@ -144,8 +147,16 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let folder = PathBuf::from(name);
-    fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let fresh = folder.join("socket");
+    let too_long = fresh
+        .as_os_str()
+        .len()
+        .saturating_sub(SOCKET_PATH_BYTES_MAX);
+    if too_long > 0 {
+        let sentence = format!("the path of a socket is too long by {too_long} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
+    }
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let bound = UnixListener::bind(&fresh).and_then(|listener| {
         fs::set_permissions(&fresh, Permissions::from_mode(0o600))?;
         fs::rename(&fresh, path)?;

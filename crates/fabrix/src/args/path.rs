@@ -62,7 +62,7 @@ pub(crate) struct RemoteArgs {
     /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to 5 s]
     #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) reconnect_delay: Option<Duration>,
-    /// Give up after this long without a connection, everything fails from then on; -1: never. For `attach` also -l
+    /// Give up after this long without a connection, everything fails from then on; -1: never
     #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_loss)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) ctrl_loss_tmo: Loss,

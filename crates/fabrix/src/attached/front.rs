@@ -257,7 +257,7 @@ fn listen(
     let path = socket.map_or_else(|| claim.path(extension), Path::to_owned);
     let listener = bind(&path).map_err(|error| {
         Failure::usage(format!(
-            "--socket {}: {error}; choose a path in a folder that is yours",
+            "--socket {}: {error}; choose another path, in a folder that is yours",
             path.display()
         ))
     })?;
@@ -267,7 +267,10 @@ fn listen(
 /// Why a block device is still there.
 pub(super) fn not_ended(path: &Path, error: &io::Error) -> Failure {
     if error.kind() != ErrorKind::ResourceBusy {
-        return Failure::io(format!("{}: {error}", path.display()));
+        return Failure::io(format!(
+            "{}: {error}: what was written there may not be on the disk (--force takes it away all the same)",
+            path.display()
+        ));
     }
     match &mounted_at(path)[..] {
         [] => in_use(

@@ -91,6 +91,10 @@ fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
             "--as kernel needs root, as `nvme connect` does",
         ));
     }
+    // Else somebody would load a module first, to hear then that the kernel cannot have this disk.
+    if !args.uri.starts_with("nvme+tcp:") {
+        return Err(no_disk_of_the_kernels());
+    }
     match OpenOptions::new().read(true).write(true).open(FABRICS) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::usage(format!(
@@ -101,18 +105,21 @@ fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
 
 /// Where our host has found the disk.
 fn place(disk: &dyn Device) -> Result<(Remote, SocketAddr), Failure> {
-    let other = || Failure::usage("--as kernel is for an nvme+tcp:// disk without options of ours");
-    let spec = Spec::parse(&disk.identity().name).map_err(|_| other())?;
+    let spec = Spec::parse(&disk.identity().name).map_err(|_| no_disk_of_the_kernels())?;
     let Disk::Remote(remote) = spec.disk else {
-        return Err(other());
+        return Err(no_disk_of_the_kernels());
     };
     if remote.scheme != "nvme+tcp" || remote.nqn.is_none() {
-        return Err(other());
+        return Err(no_disk_of_the_kernels());
     }
     let port = remote.port.unwrap_or(fabrix_host::DEFAULT_PORT);
     let found = (remote.host.as_str(), port).to_socket_addrs();
     let address = found.ok().and_then(|mut found| found.next());
-    Ok((remote, address.ok_or_else(other)?))
+    Ok((remote, address.ok_or_else(no_disk_of_the_kernels)?))
+}
+
+fn no_disk_of_the_kernels() -> Failure {
+    Failure::usage("--as kernel is for an nvme+tcp:// disk without options of ours")
 }
 
 /// What the kernel is told: the words of `nvme connect`.

@@ -49,16 +49,14 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
 
 /// What is served now, for people.
 fn text(now: &Value) -> String {
-    let words = |value: &Value| {
-        let list = value.as_array().map_or(&[][..], Vec::as_slice);
-        let words: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-        words.join(", ")
-    };
+    // As `listener` takes them.
+    let mut listens = listed("nvme+tcp", &now["listen"]);
+    listens.extend(listed("iscsi", &now["portals"]));
     let mut out = format!(
         "{}\n  listens on {}\n  allows {}\n",
         now["nqn"].as_str().unwrap_or_default(),
-        words(&now["listen"]),
-        words(&now["allow"]),
+        listens.join(", "),
+        strings(&now["allow"]).join(", "),
     );
     for export in now["exports"].as_array().map_or(&[][..], Vec::as_slice) {
         let read_only = if export["read_only"] == true {
@@ -75,4 +73,15 @@ fn text(now: &Value) -> String {
         );
     }
     out
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    let list = list.as_array().map_or(&[][..], Vec::as_slice);
+    list.iter().filter_map(Value::as_str).collect()
+}
+
+/// Addresses of a protocol as URIs.
+fn listed(scheme: &str, addresses: &Value) -> Vec<String> {
+    let uri = |address: &str| format!("{scheme}://{address}");
+    strings(addresses).into_iter().map(uri).collect()
 }

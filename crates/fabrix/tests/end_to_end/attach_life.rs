@@ -356,6 +356,13 @@ fn a_kernel_without_a_host_of_its_own_is_told_apart_from_one_with() {
         )
     };
     attach(&["--foreground"]).exits(2).says(&["--foreground"]);
+    if place.is_roots() {
+        // Whatever the kernel has: nobody loads a module in vain.
+        place
+            .run(&["attach", "ram:1M", "--as", "kernel"])
+            .exits(2)
+            .says(&["is for an nvme+tcp:// disk"]);
+    }
     if fs::metadata("/dev/nvme-fabrics").is_err() && place.is_roots() {
         attach(&[])
             .exits(2)

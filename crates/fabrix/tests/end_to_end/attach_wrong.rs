@@ -90,6 +90,12 @@ fn words_that_mean_nothing_are_refused() {
         2,
         &["--socket"],
     );
+    let long = format!("/tmp/{}", "a".repeat(120));
+    refused(
+        &["ram:1M", "--socket", &long],
+        2,
+        &["the path of a socket is too long by"],
+    );
     refused(
         &["ram:1M", "--devid-file", "/no/such/folder/file"],
         1,

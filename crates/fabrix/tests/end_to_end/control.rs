@@ -106,6 +106,10 @@ fn hosts_come_by_another_address_and_are_shut_out_by_name() {
         .map(str::to_owned)
         .expect("an address");
     fabrix(&["discover", &format!("nvme+tcp://{second}")]).exits(0);
+    // What is shown is what `listener` takes.
+    let shown = fabrix(&["ctl", "--api", &api, "show"]);
+    let uri = format!("nvme+tcp://{second}");
+    assert!(shown.exits(0).stdout.contains(&uri), "{shown}");
     ctl(&["allow", "nqn.2026-01.org.example:friend"]).exits(0);
     fabrix(&["bench", &serve.uri(0), "--runtime", "100ms"])
         .exits(3)

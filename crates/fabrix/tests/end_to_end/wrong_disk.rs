@@ -124,6 +124,7 @@ fn a_missing_file_is_a_usage_error_that_says_how_to_make_one() {
         2,
         &[&path, "does not exist"],
     );
+    bench_is_refused(&["/dev/loop99999"], 2, &["there is no such device"]);
     let ended = fabrix(&["serve", &path, "--listen", "nvme+tcp://127.0.0.1:0"]);
     refused(&ended, 2, &[&path, "does not exist"]);
     assert!(

@@ -3,9 +3,10 @@
 //! Pure tables over what `fabrix_proto::scsi::bringup` learned. A geometry is a promise to those who opened the disk; a
 //! target that comes back and no longer keeps it is not used. The mirror of NVMe's `seen`.
 
-use fabrix_block::{Deallocate, Durability, Geometry, Identity};
+use fabrix_block::{Durability, Geometry, Identity};
 use fabrix_proto::scsi::bringup::UnitFacts;
 
+use crate::sizes::{check_blocks, deallocate, hint};
 use crate::{ConnectError, ConnectErrorKind};
 
 /// A logical unit as it was first seen.
@@ -30,13 +31,7 @@ impl Seen {
     ///
     /// Errors: it is no disk for us.
     pub(crate) fn new(facts: &UnitFacts) -> Result<Self, ConnectError> {
-        if !BLOCK_BYTES.contains(&facts.block_bytes) {
-            let sentence = format!(
-                "LUN {}: blocks of {} bytes; supported are 512 and 4096",
-                facts.lun, facts.block_bytes
-            );
-            return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
-        }
+        check_blocks(format_args!("LUN {}", facts.lun), facts.block_bytes)?;
         let geometry = geometry(facts);
         let write_same = u32::try_from(facts.write_same_blocks).unwrap_or(u32::MAX);
         Ok(Self {
@@ -140,12 +135,7 @@ fn refused(sentence: &str) -> ConnectError {
 fn geometry(facts: &UnitFacts) -> Geometry {
     let block_bytes = facts.block_bytes;
     let plain = Geometry::new(block_bytes, facts.blocks);
-    // Hints that no disk could mean are no hints.
-    let hint = |blocks: u32| {
-        blocks
-            .checked_mul(block_bytes)
-            .filter(|bytes| *bytes <= MOST_HINT)
-    };
+    let hint = |blocks| hint(blocks, block_bytes);
     let most = match facts.max_transfer_blocks {
         0 => plain.max_transfer_bytes,
         blocks => blocks
@@ -161,22 +151,14 @@ fn geometry(facts: &UnitFacts) -> Geometry {
         // is answered. A target that keeps nothing has no way to say so.
         durability: Durability::Device,
         read_only: facts.read_only,
-        deallocate: match (
+        deallocate: deallocate(
             facts.unmaps && facts.unmap_blocks > 0,
             facts.unmapped_read_zeroes,
-        ) {
-            (false, _) => Deallocate::No,
-            (true, false) => Deallocate::Undefined,
-            (true, true) => Deallocate::Zeroes,
-        },
+        ),
         ..plain
     }
 }
 
-/// The block sizes that a disk may have here.
-const BLOCK_BYTES: [u32; 2] = [512, 4096];
-/// No physical block, and no stripe worth asking for, is larger.
-const MOST_HINT: u32 = 64 << 20;
 /// A serial number that NVMe hosts can be shown.
 const SERIAL_BYTES_MAX: usize = 20;
 /// Blocks of one WRITE SAME where the target does not say: as Linux has it.

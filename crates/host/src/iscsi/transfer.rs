@@ -25,10 +25,10 @@ use crate::timers::Timer;
 
 impl Carrier for Session {
     fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
-        let Some(seen) = self.plan.expected.clone() else {
+        let Some(seen) = &self.plan.expected else {
             return request.done(DiskStatus::Internal);
         };
-        if let Some(status) = refusal(&request, &seen) {
+        if let Some(status) = refusal(&request, seen) {
             return request.done(status);
         }
         let flows = self.flows() && self.life.waiting.is_empty();
@@ -91,22 +91,23 @@ impl Session {
 
     /// Sends a request; gives it back when there is no room.
     fn send(&mut self, shard: &mut Shard, mut request: Request) -> Result<(), Request> {
-        let Some(seen) = self.plan.expected.clone() else {
+        let Some(seen) = &self.plan.expected else {
             return Err(request);
         };
         let extent = Extent {
             lba: request.lba,
             blocks: request
                 .blocks
-                .min(command::most_blocks(request.operation, &seen)),
+                .min(command::most_blocks(request.operation, seen)),
         };
-        let Some((cdb, transfer)) = command::cdb(request.operation, extent, &seen) else {
+        let Some((cdb, transfer)) = command::cdb(request.operation, extent, seen) else {
             finish(shard, request, DiskStatus::Unsupported);
             return Ok(());
         };
+        let lun = Lun::flat(seen.facts.lun);
         let data = match request.operation {
             Operation::WriteZeroes { .. } | Operation::Deallocate => {
-                let Some(buf) = parameters(shard, request.operation, extent, &seen) else {
+                let Some(buf) = parameters(shard, request.operation, extent, seen) else {
                     self.pause(shard);
                     return Err(request);
                 };
@@ -114,7 +115,6 @@ impl Session {
             }
             _ => request.data.take(),
         };
-        let lun = Lun::flat(seen.facts.lun);
         let command = Command { lun, cdb, transfer };
         self.put(shard, &command, data, Carried::Request(request))
     }
@@ -187,7 +187,7 @@ impl Session {
         operation: Operation,
         (ending, sense): (Ending, Option<Sense>),
     ) {
-        let Some(seen) = self.plan.expected.clone() else {
+        let Some(seen) = &self.plan.expected else {
             return;
         };
         let verdict = match ending {
@@ -195,11 +195,11 @@ impl Session {
             Ending {
                 delivered: false, ..
             } => Verdict::Again(DiskStatus::NotReady),
-            _ => command::verdict(operation, Status(ending.status), sense, &seen),
+            _ => command::verdict(operation, Status(ending.status), sense, seen),
         };
         match verdict {
             Verdict::Ends(DiskStatus::Ok) => {
-                self.done(shard, slot, request, operation, (ending.data_bytes, &seen));
+                self.done(shard, slot, request, operation, ending.data_bytes);
             }
             Verdict::Ends(status) => self.end(shard, slot, request, status),
             // A pair that was aborted on its way may have happened.
@@ -233,14 +233,18 @@ impl Session {
         slot: Slot,
         mut request: Request,
         operation: Operation,
-        (data_bytes, seen): (u32, &Seen),
+        data_bytes: u32,
     ) {
+        let Some(seen) = &self.plan.expected else {
+            return;
+        };
         if let Some(status) = shortage(&request, operation, data_bytes, seen) {
             return self.end(shard, slot, request, status);
         }
         if operation != Operation::Flush && command::needs_flush(operation, seen) {
+            let lun = Lun::flat(seen.facts.lun);
             self.free(slot);
-            return self.flush_behind(shard, request, seen);
+            return self.flush_behind(shard, request, lun);
         }
         let most = command::most_blocks(request.operation, seen);
         if request.blocks > most {
@@ -253,9 +257,9 @@ impl Session {
     }
 
     /// Makes durable what a request has written; where that cannot be begun, the request begins anew.
-    fn flush_behind(&mut self, shard: &mut Shard, mut request: Request, seen: &Seen) {
+    fn flush_behind(&mut self, shard: &mut Shard, mut request: Request, lun: Lun) {
         let command = Command {
-            lun: Lun::flat(seen.facts.lun),
+            lun,
             cdb: build::synchronize_cache(),
             transfer: Transfer::None,
         };

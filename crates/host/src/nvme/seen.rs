@@ -3,11 +3,12 @@
 //! Pure tables over what `fabrix_proto::nvme::bringup` learned. A geometry is a promise to those who opened the disk;
 //! a controller that comes back and no longer keeps it is not used.
 
-use fabrix_block::{Deallocate, Durability, Geometry, Identity};
+use fabrix_block::{Durability, Geometry, Identity};
 use fabrix_proto::nvme::bringup::{ControllerFacts, Facts, Found, NamespaceFacts};
 use fabrix_proto::nvme::nqn::Nqn;
 
 use super::bring;
+use crate::sizes::{check_blocks, deallocate, hint};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// A namespace as it was first seen.
@@ -42,13 +43,10 @@ impl Seen {
             let sentence = "the subsystem shows no namespace";
             return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
         };
-        if !BLOCK_BYTES.contains(&namespace.block_bytes) {
-            let sentence = format!(
-                "namespace {}: blocks of {} bytes; supported are 512 and 4096",
-                namespace.nsid, namespace.block_bytes
-            );
-            return Err(ConnectError::new(ConnectErrorKind::Unsupported, sentence));
-        }
+        check_blocks(
+            format_args!("namespace {}", namespace.nsid),
+            namespace.block_bytes,
+        )?;
         let slots = bring::io_slots(options, facts);
         Ok(Self {
             nsid: namespace.nsid,
@@ -148,12 +146,7 @@ impl Names {
 fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometry {
     let block_bytes = namespace.block_bytes;
     let plain = Geometry::new(block_bytes, namespace.blocks);
-    // Hints that no disk could mean are no hints.
-    let hint = |blocks: u32| {
-        blocks
-            .checked_mul(block_bytes)
-            .filter(|bytes| *bytes <= MOST_HINT)
-    };
+    let hint = |blocks| hint(blocks, block_bytes);
     let physical = hint(namespace.write_granularity_blocks).filter(|bytes| bytes.is_power_of_two());
     Geometry {
         physical_block_bytes: physical.unwrap_or(block_bytes),
@@ -165,22 +158,13 @@ fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometr
         durability: Durability::Device,
         atomic_write_blocks: namespace.atomic_write_blocks.max(1),
         read_only: namespace.read_only,
-        deallocate: match (
+        deallocate: deallocate(
             controller.dataset_management,
             namespace.deallocated_reads_zeroes,
-        ) {
-            (false, _) => Deallocate::No,
-            (true, false) => Deallocate::Undefined,
-            (true, true) => Deallocate::Zeroes,
-        },
+        ),
         ..plain
     }
 }
-
-/// The block sizes that a disk may have here.
-const BLOCK_BYTES: [u32; 2] = [512, 4096];
-/// No physical block, and no stripe worth asking for, is larger.
-const MOST_HINT: u32 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use super::link::{Command, Link, Then};
 use super::pages::{DISK_BLOCKS, NQN};
 
 /// How a connection begins.
+#[derive(Clone)]
 pub enum Greeting {
     Serve,
     Close,

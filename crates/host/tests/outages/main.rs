@@ -37,13 +37,20 @@ impl Switch {
 
 /// A target that closes every new connection while the switch is on.
 fn closing(switch: &Switch) -> Script {
-    let closed = switch.clone();
-    let greeting = move |_| {
-        if closed.is_on() {
-            Greeting::Close
-        } else {
-            Greeting::Serve
-        }
+    greeting(switch, Greeting::Close)
+}
+
+/// A target that answers nothing on new connections while the switch is on.
+fn silent(switch: &Switch) -> Script {
+    greeting(switch, Greeting::Silence)
+}
+
+/// A target that greets so while the switch is on, and serves while it is off.
+fn greeting(switch: &Switch, so: Greeting) -> Script {
+    let switch = switch.clone();
+    let greeting = move |_| match switch.is_on() {
+        true => so.clone(),
+        false => Greeting::Serve,
     };
     Script {
         greeting: Box::new(greeting),

@@ -10,9 +10,9 @@ use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
 use fabrix_rt::{Engine, Loan};
 
 use super::common::{
-    Asked, Command, Fake, Greeting, Link, Notes, PATIENCE, Rig, Script, Then, options, within,
+    Asked, Command, Fake, Link, Notes, PATIENCE, Rig, Script, Then, options, within,
 };
-use super::{Switch, closing, disk, rig};
+use super::{Switch, closing, disk, rig, silent};
 use crate::on_both_engines;
 
 on_both_engines!(
@@ -178,21 +178,10 @@ fn a_channel_dropped_at_any_time_leaves_nothing_behind(engine: Engine) {
     drop(fake);
 
     // Rising, and nobody answers.
-    let silent = Switch::default();
-    let silence = silent.clone();
-    let greeting = move |_| {
-        if silence.is_on() {
-            Greeting::Silence
-        } else {
-            Greeting::Serve
-        }
-    };
-    let fake = Fake::start(Script {
-        greeting: Box::new(greeting),
-        ..Script::default()
-    });
+    let silence = Switch::default();
+    let fake = Fake::start(silent(&silence));
     let disk = connect(&fake.address(), &options).expect("an honest bring-up");
-    silent.turn(true);
+    silence.turn(true);
     let mut rig = Rig::new(engine, &disk);
     assert!(matches!(
         rig.ask(5, Operation::Read, (0, 1), Payload::Lend),

@@ -11,8 +11,8 @@ use fabrix_proto::nvme::spec::{AdminOpcode, Opcode, Status as Nvme};
 use fabrix_rt::{Engine, SpinPolicy};
 use zerocopy::FromBytes;
 
-use super::common::{Command, Fake, Greeting, Link, Rig, Script, Then, options};
-use super::{Switch, disk, rig};
+use super::common::{Command, Fake, Link, Rig, Script, Then, options};
+use super::{Switch, disk, rig, silent};
 use crate::on_both_engines;
 
 on_both_engines!(
@@ -137,19 +137,8 @@ fn without_a_keep_alive_an_idle_session_sleeps() {
 
 #[test]
 fn a_target_that_hangs_while_we_reconnect_is_given_up_too() {
-    let silent = Switch::default();
-    let silence = silent.clone();
-    let greeting = move |_| {
-        if silence.is_on() {
-            Greeting::Silence
-        } else {
-            Greeting::Serve
-        }
-    };
-    let fake = Fake::start(Script {
-        greeting: Box::new(greeting),
-        ..Script::default()
-    });
+    let silence = Switch::default();
+    let fake = Fake::start(silent(&silence));
     let (options, notes) = options(Engine::Epoll);
     let options = Options {
         bringup_timeout: Duration::from_millis(200),
@@ -157,10 +146,10 @@ fn a_target_that_hangs_while_we_reconnect_is_given_up_too() {
     };
     let mut rig = rig(&fake, &options);
     rig.read(0, 1).expect("connected");
-    silent.turn(true);
+    silence.turn(true);
     fake.disconnect_all();
     rig.until("the timeout", |_| notes.say("did not answer ICReq"));
-    silent.turn(false);
+    silence.turn(false);
     assert_eq!(rig.read(0, 1), Ok(vec![0; 512]));
 }
 

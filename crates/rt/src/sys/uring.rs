@@ -20,6 +20,9 @@ use super::file;
 use super::socket::RawAddress;
 use crate::{Op, Socket, TaskId, Token};
 
+#[cfg(test)]
+mod tests;
+
 /// One ring and what is in progress on it.
 pub(crate) struct Ring<E: Form> {
     ring: IoUring<E>,

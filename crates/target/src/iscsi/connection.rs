@@ -215,6 +215,16 @@ impl Connection {
         shard.flush_later(self.life.task);
     }
 
+    /// Goes on with what pauses, unless nobody waits for it any more.
+    fn go_on(&mut self, shard: &mut Shard) {
+        if self.life.phase >= Phase::Parting {
+            return;
+        }
+        if let Some((session, mut desk)) = self.at_work(shard) {
+            session.go_on(&mut desk);
+        }
+    }
+
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_errands(&mut self, shard: &mut Shard) {
         if self.life.phase >= Phase::Parting {
@@ -306,6 +316,9 @@ impl Task for Connection {
         if self.has_more {
             self.take_events(shard);
         }
+        if self.life.goes_on() {
+            self.go_on(shard);
+        }
         if self.life.phase >= Phase::Ending {
             return;
         }
@@ -318,6 +331,10 @@ impl Task for Connection {
         if self.life.phase == Phase::Parting && self.stream.is_drained() {
             self.stream.socket().shutdown_send();
             self.life.phase = Phase::Parted;
+        }
+        let is_paused = self.session.as_ref().is_some_and(|it| it.is_paused());
+        if is_paused && self.life.phase < Phase::Parting {
+            self.life.go_on_next_turn(shard);
         }
         if self.session.as_ref().is_some_and(|it| it.is_stalled()) {
             self.life.retry_soon(shard);

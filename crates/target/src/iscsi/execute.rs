@@ -11,7 +11,7 @@ use super::desk::Desk;
 use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
-use crate::desk::{Data, copy};
+use crate::desk::{Budget, Data, copy};
 
 /// How the disk took a request.
 enum Taken {
@@ -29,25 +29,28 @@ impl Session {
         if !job.prepare(desk, data) {
             return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
         }
-        for _ in 0..REQUESTS_PER_TURN {
+        let mut budget = Budget::of_a_turn();
+        loop {
             if !self.may_go_on(&job) {
                 return self.finish(desk, slot, &job, End::Failed(Failure::CopyAborted));
             }
             let ask = job.next();
+            if !budget.spend(ask.bytes as u64) {
+                return self.pause(slot, job);
+            }
             let end = match submit(desk, slot, &mut job, ask, in_place) {
                 Taken::Done(status, loan) => job.ended(desk, status, loan),
                 Taken::Pending => {
                     self.at_disk += 1;
                     return self.set(slot, Work::AtDisk(job));
                 }
-                Taken::Busy => return self.stall(slot, Work::Stalled(job)),
+                Taken::Busy => return self.stall(slot, job),
                 Taken::Failed(failure) => Some(End::Failed(failure)),
             };
             if let Some(end) = end {
                 return self.finish(desk, slot, &job, end);
             }
         }
-        self.stall(slot, Work::Paused(job));
     }
 
     /// Answers a command whose job has ended.
@@ -146,6 +149,3 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
 fn owned<'a>(buf: Option<&Buf>) -> Payload<'a> {
     buf.map_or(Payload::None, |buf| Payload::Owned(buf.clone()))
 }
-
-/// How many requests of one job are answered at once before it pauses: 4 MiB of VERIFY.
-const REQUESTS_PER_TURN: u32 = 32;

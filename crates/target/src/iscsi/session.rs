@@ -67,6 +67,8 @@ pub(super) struct Session {
     pub(super) seats: Vec<Seat>,
     pub(super) work: Vec<Work>,
     stalled: VecDeque<Slot>,
+    /// Whose turn it is comes first.
+    paused: VecDeque<Slot>,
     pub(super) at_disk: usize,
     pub(super) managing: Vec<Managing>,
     pub(super) copies: Copies,
@@ -93,6 +95,7 @@ impl Session {
             units,
             work: (0..slots).map(|_| Work::Idle).collect(),
             stalled: VecDeque::with_capacity(slots),
+            paused: VecDeque::with_capacity(slots),
             at_disk: 0,
             managing: Vec::new(),
             copies: Copies::default(),
@@ -141,9 +144,15 @@ impl Session {
         !self.stalled.is_empty()
     }
 
-    /// The connection is over: what the disks had no room for is not tried again.
+    /// True while commands wait for the turn of others only: somebody must call `go_on`.
+    pub(super) fn is_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
     pub(super) fn give_up(&mut self) {
         self.stalled.clear();
+        self.paused.clear();
     }
 
     pub(super) fn set(&mut self, slot: Slot, work: Work) {
@@ -154,10 +163,16 @@ impl Session {
         std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
     }
 
-    /// A slot waits until its disk has room again, or others have had their turn.
-    pub(super) fn stall(&mut self, slot: Slot, work: Work) {
-        self.set(slot, work);
+    /// A slot waits until its disk has room again.
+    pub(super) fn stall(&mut self, slot: Slot, job: Job) {
+        self.set(slot, Work::Stalled(job));
         self.stalled.push_back(slot);
+    }
+
+    /// A slot waits until others have had their turn.
+    pub(super) fn pause(&mut self, slot: Slot, job: Job) {
+        self.set(slot, Work::Paused(job));
+        self.paused.push_back(slot);
     }
 
     /// Slots that wait for changes: somebody must call [`run_errands`](Self::run_errands).
@@ -243,17 +258,23 @@ impl Session {
             let waiting = self.stalled.len();
             match self.take(slot) {
                 Work::Stalled(job) => self.run(desk, slot, job, Data::None),
-                Work::Paused(job) => {
-                    // It goes to the end of the line if it pauses again: nobody waits for it.
-                    self.run(desk, slot, job, Data::None);
-                    continue;
-                }
                 other => self.set(slot, other),
             }
             if self.stalled.len() > waiting {
                 // Still no room: keep the order, and wait for the next ending.
                 self.stalled.rotate_right(1);
                 return;
+            }
+        }
+    }
+
+    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
+    pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
+        while let Some(slot) = self.paused.pop_front() {
+            match self.take(slot) {
+                Work::Paused(job) => return self.run(desk, slot, job, Data::None),
+                // It was aborted meanwhile.
+                other => self.set(slot, other),
             }
         }
     }

@@ -214,6 +214,9 @@ impl Admin {
         }
         let now = Nanos(desk.shard.now().0);
         self.hear(desk);
+        if let Some(held) = self.controller.forgotten(entry.command_id.get()) {
+            desk.answer(held, Status::ABORT_REQUESTED);
+        }
         let around = Surroundings {
             persistence: self.persistence(entry),
             timing: &timing,
@@ -263,9 +266,12 @@ impl Admin {
             }
             // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not been
             // told to flush was not promised: the standard leaves that to the host's own flushes.
-            Outcome::Quiesce(Quiesce::Reset | Quiesce::Shutdown) => {
+            Outcome::Quiesce(why @ (Quiesce::Reset | Quiesce::Shutdown)) => {
                 desk.answer(slot, Status::SUCCESS);
                 self.quiescing = true;
+                if why == Quiesce::Shutdown {
+                    desk.forget_event_requests();
+                }
                 while let Some(held) = self.controller.release_held() {
                     desk.answer(held, Status::ABORT_REQUESTED);
                 }

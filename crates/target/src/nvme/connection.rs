@@ -258,6 +258,16 @@ impl Connection {
         shard.flush_later(self.life.task);
     }
 
+    /// Goes on with what pauses, unless nobody waits for it any more.
+    fn go_on(&mut self, shard: &mut Shard) {
+        if self.life.phase >= Phase::Ending {
+            return;
+        }
+        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
+            queue.go_on(&mut desk);
+        }
+    }
+
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_errands(&mut self, shard: &mut Shard) {
         if self.life.phase >= Phase::Parting {
@@ -272,13 +282,16 @@ impl Connection {
         shard.flush_later(self.life.task);
     }
 
-    /// Sets the timers for what no ending of the connection's own will wake it for.
+    /// Makes sure that it looks again at what no ending of its own will wake it for.
     fn look_again(&mut self, shard: &mut Shard) {
-        let (is_stalled, has_errands) = match &self.role {
-            Role::Io { queue, .. } => (queue.is_stalled(), queue.has_errands()),
-            Role::Admin(admin) => (false, admin.has_errands()),
-            Role::Unknown { .. } => (false, false),
+        let (is_paused, is_stalled, has_errands) = match &self.role {
+            Role::Io { queue, .. } => (queue.is_paused(), queue.is_stalled(), queue.has_errands()),
+            Role::Admin(admin) => (false, false, admin.has_errands()),
+            Role::Unknown { .. } => (false, false, false),
         };
+        if is_paused {
+            self.life.go_on_next_turn(shard);
+        }
         if is_stalled {
             self.life.retry_soon(shard);
         }
@@ -341,6 +354,9 @@ impl Task for Connection {
     fn flush(&mut self, shard: &mut Shard) {
         if self.has_more {
             self.take_events(shard);
+        }
+        if self.life.goes_on() {
+            self.go_on(shard);
         }
         if self.life.phase >= Phase::Ending {
             return;

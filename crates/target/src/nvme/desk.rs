@@ -34,6 +34,11 @@ impl Desk<'_> {
         }
     }
 
+    /// What answers the host's event requests from now on is not sent.
+    pub(crate) fn forget_event_requests(&mut self) {
+        self.stream.speak().0.forget_event_requests();
+    }
+
     /// Makes room for a write's data and asks the host for it; false: there is no memory for it.
     pub(crate) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
         let has_room = self.make_room(slot, bytes);

@@ -14,7 +14,7 @@ use zerocopy::FromBytes;
 use super::desk::Desk;
 use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
-use crate::desk::{Data, copy};
+use crate::desk::{Budget, Data, copy};
 
 /// How the disk took a request.
 pub(crate) enum Taken {
@@ -252,14 +252,13 @@ impl IoQueue {
         (mut lba, mut blocks): (u64, u32),
     ) {
         let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
-        let mut pieces_left = PIECES_PER_TURN;
+        let mut budget = Budget::of_a_turn();
         while blocks > 0 {
             wanted.command = IoCommand::Verify { lba, blocks };
-            if pieces_left == 0 {
-                return self.stall(slot, Work::Paused(wanted, None));
-            }
-            pieces_left -= 1;
             let piece = blocks.min(most);
+            if !budget.spend(wanted.bytes(piece).into()) {
+                return self.pause(slot, wanted, None);
+            }
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
             match submit(desk, slot, &wanted, Operation::Read, at, Data::None) {
@@ -316,12 +315,11 @@ impl IoQueue {
         wanted: Wanted,
         mut ranges: Ranges,
     ) {
-        let mut pieces_left = PIECES_PER_TURN;
+        let mut budget = Budget::of_a_turn();
         while let Some(at) = ranges.first() {
-            if pieces_left == 0 {
-                return self.stall(slot, Work::Paused(wanted, Some(ranges)));
+            if !budget.spend(wanted.bytes(at.1).into()) {
+                return self.pause(slot, wanted, Some(ranges));
             }
-            pieces_left -= 1;
             ranges.next += 1;
             if at.1 == 0 {
                 continue;
@@ -387,5 +385,3 @@ fn compared(status: DiskStatus, loan: &Loan, expected: &[u8]) -> DiskStatus {
 
 /// Verify reads so much at a time.
 const VERIFY_BYTES: u32 = 128 << 10;
-/// How many requests of one command are answered at once before it pauses: 4 MiB of Verify, or so many ranges.
-const PIECES_PER_TURN: u32 = 32;

@@ -99,6 +99,8 @@ pub(crate) struct IoQueue {
     /// Whose queue this is: controller and queue id.
     name: (u16, u16),
     stalled: VecDeque<Slot>,
+    /// Whose turn it is comes first.
+    paused: VecDeque<Slot>,
     /// The first half of a fused pair, whose second half must be the next command.
     pub(crate) expecting: Option<Slot>,
     pub(crate) at_disk: usize,
@@ -139,6 +141,7 @@ impl IoQueue {
             wanted: vec![None; slots],
             name: owner.name,
             stalled: VecDeque::with_capacity(slots),
+            paused: VecDeque::with_capacity(slots),
             expecting: None,
             at_disk: 0,
             me: owner.me,
@@ -171,6 +174,11 @@ impl IoQueue {
     /// True while requests wait for a disk that had no room: somebody must call `retry`.
     pub(crate) fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
+    }
+
+    /// True while commands wait for the turn of others only: somebody must call `go_on`.
+    pub(crate) fn is_paused(&self) -> bool {
+        !self.paused.is_empty()
     }
 
     pub(crate) fn set(&mut self, slot: Slot, work: Work) {
@@ -283,9 +291,10 @@ impl IoQueue {
         self.abandon(desk, expected);
     }
 
-    /// The connection is over: what the disks had no room for is not tried again.
+    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
     pub(crate) fn give_up(&mut self) {
         self.stalled.clear();
+        self.paused.clear();
     }
 
     /// Most bytes that a command reads or writes.
@@ -297,6 +306,12 @@ impl IoQueue {
     pub(crate) fn stall(&mut self, slot: Slot, work: Work) {
         self.set(slot, work);
         self.stalled.push_back(slot);
+    }
+
+    /// A slot waits until others have had their turn.
+    pub(crate) fn pause(&mut self, slot: Slot, wanted: Wanted, ranges: Option<Ranges>) {
+        self.set(slot, Work::Paused(wanted, ranges));
+        self.paused.push_back(slot);
     }
 
     /// Checks the ranges of Dataset Management against its namespace, all before the first is used.
@@ -367,15 +382,6 @@ impl IoQueue {
                 Work::Stalled(wanted, data) => {
                     self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
                 }
-                // These go to the end of the line if they pause again: nobody waits for them.
-                Work::Paused(wanted, None) => {
-                    self.execute(desk, slot, wanted, Data::None);
-                    continue;
-                }
-                Work::Paused(wanted, Some(ranges)) => {
-                    self.next_range(desk, slot, wanted, ranges);
-                    continue;
-                }
                 Work::Half { wanted, data, mate } => {
                     self.set(slot, Work::Half { wanted, data, mate });
                     self.try_pair(desk, slot);
@@ -386,6 +392,22 @@ impl IoQueue {
                 // Still no room: keep the order, and wait for the next ending.
                 self.stalled.rotate_right(1);
                 return;
+            }
+        }
+    }
+
+    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
+    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
+        while let Some(slot) = self.paused.pop_front() {
+            match self.take(slot) {
+                Work::Paused(wanted, None) => {
+                    return self.execute(desk, slot, wanted, Data::None);
+                }
+                Work::Paused(wanted, Some(ranges)) => {
+                    return self.next_range(desk, slot, wanted, ranges);
+                }
+                // It was aborted meanwhile.
+                other => self.set(slot, other),
             }
         }
     }

@@ -242,6 +242,11 @@ impl Host {
         self.pending.insert(id, pending);
     }
 
+    /// From now on no answer to `id` may come.
+    pub fn forget(&mut self, id: u16) {
+        self.pending.remove(&id);
+    }
+
     /// The CapsuleCmd of a command, with the descriptor that its data needs.
     pub fn capsule(&self, entry: SubmissionEntry, id: u16, data: Data<'_>) -> Vec<u8> {
         let mut entry = entry;

@@ -188,14 +188,6 @@ impl Initiator {
         taken
     }
 
-    /// Whether something has come that nobody has taken yet.
-    pub(crate) fn has_something(&self) -> bool {
-        self.socket.set_nonblocking(true).expect("a socket");
-        let came = self.socket.peek(&mut [0]).is_ok();
-        self.socket.set_nonblocking(false).expect("a socket");
-        came
-    }
-
     /// The target says nothing more and closes. One that says nothing and stays has not closed.
     pub(crate) fn is_closed(&mut self) -> bool {
         match self.socket.read(&mut [0; 1]) {

@@ -1,4 +1,6 @@
-//! No command keeps a shard for itself, however long it is, although its disk answers at once.
+//! No command keeps a shard for itself, however long it is, although its disk answers at once; and none rests.
+
+use std::time::{Duration, Instant};
 
 use fabrix_block::Operation;
 use fabrix_block::exclusive::Exclusive;
@@ -10,28 +12,22 @@ use crate::initiator::{FINAL, WRITE};
 use crate::{good, on_both_engines, rw, session};
 
 on_both_engines!(
-    a_long_verify_lets_others_have_their_turn,
+    a_long_verify_goes_on_in_the_next_turn,
     a_long_write_of_zeroes_lets_others_have_their_turn,
     many_requests_of_one_command_let_others_have_their_turn,
     what_waits_for_room_does_not_wait_for_what_pauses,
 );
 
-/// A disk that answers at once would keep its shard from everybody else for as long as the command takes.
-fn a_long_verify_lets_others_have_their_turn(engine: Engine) {
-    let plan = Plan {
-        shards: 1,
-        ..Plan::of(ram("long", 512, 4 << 30))
-    };
-    let stage = Stage::set(engine, plan);
-    let (mut slow, mut quick) = (session(&stage, 1, false), session(&stage, 2, false));
-    let verify = [0x8F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0];
-    slow.begin(FINAL, &verify, 0, &[]);
-    good(&quick.command(&[0; 6], 0));
-    assert!(
-        !slow.has_something(),
-        "the whole disk was verified in between"
-    );
-    good(&slow.end(&[]));
+/// Half a million requests, whose disk answers at once. A rest of a millisecond between two turns would make it longer
+/// than anybody waits.
+fn a_long_verify_goes_on_in_the_next_turn(engine: Engine) {
+    let stage = Stage::set(engine, Plan::of(ram("long", 512, 64 << 30)));
+    let mut initiator = session(&stage, 1, false);
+    let began = Instant::now();
+    initiator.begin(FINAL, &VERIFY_64G, 0, &[]);
+    good(&initiator.end(&[]));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 /// WRITE SAME of zeroes, more of them than a RAM disk zeroes at once: what comes right behind it is answered first.
@@ -52,7 +48,7 @@ fn a_long_write_of_zeroes_lets_others_have_their_turn(engine: Engine) {
     }
 }
 
-/// UNMAP of many ranges, and WRITE SAME of a pattern: another session's command gets to the disk in between.
+/// UNMAP of many ranges, WRITE SAME of a pattern, VERIFY: another session's command gets to the disk in between.
 fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     let disk = TestDisk::new(32 << 20);
     let plan = Plan {
@@ -62,13 +58,14 @@ fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     let stage = Stage::set(engine, plan);
     let (mut long, mut other) = (session(&stage, 1, false), session(&stage, 2, false));
     let (unmap, list) = unmap(256);
-    for (cdb, data, requests) in [
-        (&unmap[..], list, 256),
-        (&WRITE_SAME[..], vec![7; 512], 512),
+    for (flags, cdb, data, requests) in [
+        (WRITE | FINAL, &unmap[..], list, 256),
+        (WRITE | FINAL, &WRITE_SAME[..], vec![7; 512], 512),
+        (FINAL, &VERIFY_32M[..], vec![], 256),
     ] {
         let before = disk.asked().len();
         let wake = stage.stop(0);
-        long.begin(WRITE | FINAL, cdb, data.len(), &data);
+        long.begin(flags, cdb, data.len(), &data);
         other.begin(FINAL, &SYNCHRONIZE_CACHE, 0, &[]);
         drop(wake);
         good(&other.end(&[]));
@@ -85,7 +82,7 @@ fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     }
 }
 
-/// A command whose disk had no room goes on when it has, although another one of its session takes many turns.
+/// A command whose disk had no room goes on when it has, although others of its session take many turns.
 fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     let disk = TestDisk::new(64 << 30);
     let plan = Plan {
@@ -94,14 +91,17 @@ fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     };
     let stage = Stage::set(engine, plan);
     let mut initiator = session(&stage, 1, false);
-    // Longer than anybody waits.
-    let verify = [0x8F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0, 0, 0, 0, 0];
-    initiator.begin(FINAL, &verify, 0, &[]);
+    // Half a million requests each, with a copy: longer than anybody waits.
+    disk.when(Kind::Read, Do::Copy);
+    for _ in 0..2 {
+        initiator.begin(FINAL, &VERIFY_64G, 0, &[]);
+    }
     disk.when(Kind::Write, Do::Busy);
-    initiator.begin(WRITE | FINAL, &rw(0x2A, 0, 1), 512, &[7; 512]);
+    let write = initiator.begin(WRITE | FINAL, &rw(0x2A, 0, 1), 512, &[7; 512]);
     disk.until_refused();
     disk.when(Kind::Write, Do::Obey);
-    good(&initiator.end(&[]));
+    let response = initiator.receive();
+    assert_eq!((response.u32(16), response.bhs[3]), (write, 0));
 }
 
 /// The command, and its list of so many single blocks.
@@ -120,4 +120,7 @@ fn unmap(ranges: u16) -> ([u8; 10], Vec<u8>) {
 
 /// WRITE SAME(16) of 65,535 blocks.
 const WRITE_SAME: [u8; 16] = [0x93, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+/// VERIFY(16) of 65,536 blocks, and of 134,217,728.
+const VERIFY_32M: [u8; 16] = [0x8F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+const VERIFY_64G: [u8; 16] = [0x8F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0, 0, 0, 0, 0];
 const SYNCHRONIZE_CACHE: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -17,6 +17,7 @@ use crate::on_both_engines;
 
 on_both_engines!(
     a_dropped_connection_stays_until_the_disk_has_answered,
+    event_requests_end_unanswered_when_the_host_forgets_them_or_shuts_down,
     a_reset_waits_for_the_disk,
     a_shutdown_waits_for_the_disk,
     an_io_queue_that_disconnects_is_answered_and_closed,
@@ -59,6 +60,30 @@ fn a_dropped_connection_stays_until_the_disk_has_answered(engine: Engine) {
     drop(admin);
     stage.until_empty();
     stage.serves_a_fresh_host();
+}
+
+/// SPDK's host forgets its event requests, uses their ids again, and takes an answer to one for a fault.
+fn event_requests_end_unanswered_when_the_host_forgets_them_or_shuts_down(engine: Engine) {
+    let stage = Stage::new(engine);
+    let mut admin = stage.admin();
+    let request = SubmissionEntry::async_event_request();
+    let held = [(); 4].map(|()| admin.submit(request, Data::None));
+    for id in held {
+        admin.forget(id);
+    }
+    let keep_alive = admin.capsule(SubmissionEntry::keep_alive(), held[3], Data::None);
+    admin.expect_answer(held[3], Data::None);
+    admin.send(&keep_alive);
+    assert_eq!(admin.finish(held[3]).status, Status::SUCCESS);
+    let in_its_place = admin.submit(request, Data::None);
+    admin.forget(in_its_place);
+    assert_eq!(
+        admin.property_set(Property::CC, CC_SHUTDOWN).status,
+        Status::SUCCESS
+    );
+    stage.until("SHST: complete", |_| {
+        admin.property(Property::CSTS) >> 2 & 3 == 2
+    });
 }
 
 fn a_reset_waits_for_the_disk(engine: Engine) {

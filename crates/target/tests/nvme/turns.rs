@@ -95,9 +95,9 @@ fn a_long_write_zeroes_lets_others_have_their_turn(engine: Engine) {
     );
 }
 
-/// Another connection's command gets to the disk between the ranges.
+/// Another connection's command gets to the disk between the ranges, whether they are many or large.
 fn a_long_list_of_ranges_lets_others_have_their_turn(engine: Engine) {
-    let disk = TestDisk::new(1 << 20);
+    let disk = TestDisk::new(1 << 30);
     let plan = Plan {
         shards: 1,
         ..Plan::of(disk.clone())
@@ -105,20 +105,23 @@ fn a_long_list_of_ranges_lets_others_have_their_turn(engine: Engine) {
     let stage = Stage::set(engine, plan);
     let (admin, mut long) = stage.admin_and_io();
     let mut other = stage.io(&admin, 2);
-    let ranges = (0..256).map(|lba| DatasetRange::new(lba, 1));
-    let ranges: Vec<_> = ranges.collect();
-    let trim = SubmissionEntry::dataset_management(1, 256, true);
-    let wake = stage.stop(0);
-    let trim = long.submit(trim, Data::Inline(ranges.as_bytes()));
-    let flush = other.submit(SubmissionEntry::flush(1), Data::None);
-    drop(wake);
-    assert_eq!(other.finish(flush).status, Status::SUCCESS);
-    assert_eq!(long.finish(trim).status, Status::SUCCESS);
-    let asked = disk.asked();
-    assert_eq!(asked.len(), ranges.len() + 1);
-    let position = asked
-        .iter()
-        .position(|operation| *operation == Operation::Flush);
-    let position = position.expect("it was asked");
-    assert!(position < ranges.len(), "the other's command came last");
+    for (count, blocks) in [(256, 1), (32, 32768)] {
+        let ranges = (0..u64::from(count)).map(|lba| DatasetRange::new(lba, blocks));
+        let ranges: Vec<_> = ranges.collect();
+        let trim = SubmissionEntry::dataset_management(1, count, true);
+        let before = disk.asked().len();
+        let wake = stage.stop(0);
+        let trim = long.submit(trim, Data::Inline(ranges.as_bytes()));
+        let flush = other.submit(SubmissionEntry::flush(1), Data::None);
+        drop(wake);
+        assert_eq!(other.finish(flush).status, Status::SUCCESS);
+        assert_eq!(long.finish(trim).status, Status::SUCCESS);
+        let asked = disk.asked().split_off(before);
+        assert_eq!(asked.len(), ranges.len() + 1);
+        let position = asked
+            .iter()
+            .position(|operation| *operation == Operation::Flush);
+        let position = position.expect("it was asked");
+        assert!(position < ranges.len(), "the other's command came last");
+    }
 }

@@ -7,20 +7,17 @@ use fabrix_block::{Operation, Status};
 use fabrix_rt::{Registered, Wait, errno};
 
 use super::bench::{Bench, FLUSH, READ, WRITE, ZEROES};
-use super::slow::{AskedOf, AtDisk, ended, slow_disk, written};
+use super::slow::{ended, slow_disk, written};
 use crate::Told;
+use crate::testing::Asked;
 use crate::ublk::server::Order;
 
 /// What the driver says of a request whose pages it could not put into the table (UBLK_IO_F_NEED_REG_BUF).
 const NOT_LENT: u32 = 1 << 17;
 
-fn lending() -> (Bench, AskedOf) {
+fn lending() -> (Bench, Asked) {
     let (disk, asked) = slow_disk(true);
     (Bench::with(disk, true), asked)
-}
-
-fn all(asked: &AskedOf) -> Vec<AtDisk> {
-    std::mem::take(&mut asked.lock().expect("nobody panics with it"))
 }
 
 fn uncopied(bench: &Bench) -> u64 {
@@ -34,7 +31,7 @@ fn the_disk_gets_the_pages_of_the_request_and_nothing_is_copied() {
     bench.put(3, &[7; 4096]);
     assert_eq!(bench.ask(3, WRITE, 8, 8), None);
     assert_eq!(bench.ask(2, READ, 8, 1), None);
-    let at_disk = all(&asked);
+    let at_disk = asked.take();
     let memory = |place, bytes| Some(Registered { place, bytes });
     assert_eq!(at_disk[0].operation, Operation::Write { durable: false });
     assert_eq!((at_disk[0].byte, at_disk[0].lent), (None, memory(3, 4096)));
@@ -52,7 +49,7 @@ fn what_moves_no_data_is_asked_as_ever() {
     let (mut bench, asked) = lending();
     assert_eq!(bench.ask(0, FLUSH, 0, 0), None);
     assert_eq!(bench.ask(1, ZEROES, 8, 8), None);
-    let at_disk = all(&asked);
+    let at_disk = asked.take();
     assert!(at_disk.iter().all(|at_disk| at_disk.lent.is_none()));
     for at_disk in at_disk {
         written(&mut bench, at_disk.token);
@@ -66,7 +63,7 @@ fn a_request_whose_pages_are_not_lent_is_copied() {
     let (mut bench, asked) = lending();
     bench.put(1, &[9; 4096]);
     assert_eq!(bench.ask(1, WRITE | NOT_LENT, 8, 8), None);
-    let at_disk = all(&asked)[0];
+    let at_disk = asked.take_first();
     assert_eq!((at_disk.byte, at_disk.lent), (Some(9), None));
     written(&mut bench, at_disk.token);
     assert_eq!(bench.kernel.borrow().answers, [(1, 4096)]);
@@ -79,7 +76,7 @@ fn a_disk_that_takes_no_lent_pages_gets_none() {
     let mut bench = Bench::with(disk, true);
     bench.put(1, &[9; 4096]);
     assert_eq!(bench.ask(1, WRITE, 8, 8), None);
-    let at_disk = all(&asked)[0];
+    let at_disk = asked.take_first();
     assert_eq!((at_disk.byte, at_disk.lent), (Some(9), None));
 }
 
@@ -90,7 +87,7 @@ fn a_driver_that_lends_nothing_is_asked_for_no_place_and_its_requests_are_copied
     assert_eq!(bench.kernel.borrow().places, None);
     bench.put(1, &[9; 4096]);
     assert_eq!(bench.ask(1, WRITE, 8, 8), None);
-    assert_eq!(all(&asked)[0].byte, Some(9));
+    assert_eq!(asked.take_first().byte, Some(9));
 }
 
 #[test]
@@ -101,8 +98,8 @@ fn the_disk_of_another_size_says_anew_whether_it_takes_them() {
     assert!(bench.shard.remote().send(bench.task, order).is_ok());
     bench.turn();
     assert_eq!(bench.ask(0, WRITE, 0, 8), None);
-    assert!(all(&asked).is_empty());
-    assert_eq!(all(&of_other)[0].lent, None);
+    assert_eq!(asked.count(), 0);
+    assert_eq!(of_other.take_first().lent, None);
 }
 
 #[test]
@@ -110,14 +107,14 @@ fn what_the_disk_cannot_do_with_them_is_asked_again_with_a_copy() {
     let (mut bench, asked) = lending();
     bench.put(0, &[5; 4096]);
     assert_eq!(bench.ask(0, WRITE, 8, 8), None);
-    ended(&mut bench, all(&asked)[0].token, Status::Unsupported);
+    ended(&mut bench, asked.take_first().token, Status::Unsupported);
     assert!(bench.kernel.borrow().answers.is_empty());
-    let again = all(&asked)[0];
+    let again = asked.take_first();
     assert_eq!((again.byte, again.lent), (Some(5), None));
     written(&mut bench, again.token);
     assert_eq!(bench.ask(0, READ, 8, 8), None);
-    ended(&mut bench, all(&asked)[0].token, Status::Unsupported);
-    let again = all(&asked)[0];
+    ended(&mut bench, asked.take_first().token, Status::Unsupported);
+    let again = asked.take_first();
     assert_eq!((again.operation, again.lent), (Operation::Read, None));
     // Twice it is an answer.
     ended(&mut bench, again.token, Status::Unsupported);
@@ -134,8 +131,8 @@ fn an_error_of_the_disk_is_an_answer_and_not_asked_again() {
         (Status::NoSpace, errno::ENOSPC),
     ] {
         assert_eq!(bench.ask(0, WRITE, 0, 8), None);
-        ended(&mut bench, all(&asked)[0].token, status);
-        assert!(all(&asked).is_empty());
+        ended(&mut bench, asked.take_first().token, status);
+        assert_eq!(asked.count(), 0);
         assert_eq!(bench.kernel.borrow_mut().answers.pop(), Some((0, -errno)));
     }
     assert_eq!(uncopied(&bench), 0);
@@ -147,14 +144,14 @@ fn a_busy_disk_is_asked_again_for_the_same_pages() {
     for tag in 0..3 {
         assert_eq!(bench.ask(tag, WRITE, 0, 8), None);
     }
-    for at_disk in all(&asked) {
+    for at_disk in asked.take() {
         written(&mut bench, at_disk.token);
     }
     // The timer of the retry: it comes by itself, however long that takes on a busy machine.
-    while asked.lock().expect("nobody panics with it").is_empty() {
+    while asked.count() == 0 {
         bench.shard.turn(Wait::Never);
     }
-    let last = all(&asked)[0];
+    let last = asked.take_first();
     assert_eq!(last.lent.map(|memory| memory.place), Some(2));
     written(&mut bench, last.token);
     assert_eq!(bench.kernel.borrow().answers.last(), Some(&(2, 4096)));
@@ -172,11 +169,11 @@ fn by_force_a_request_whose_pages_the_disk_has_is_answered_when_it_has_let_go_of
     bench.turn();
     assert_eq!(bench.kernel.borrow().answers, [(1, -errno::EIO)]);
     assert_eq!(bench.ask(2, READ, 0, 8), Some(-errno::EIO));
-    for at_disk in all(&asked) {
+    for at_disk in asked.take() {
         // Not even what it could not do with them is asked again.
         ended(&mut bench, at_disk.token, Status::Unsupported);
     }
-    assert!(all(&asked).is_empty());
+    assert_eq!(asked.count(), 0);
     let answers = [(1, -errno::EIO), (2, -errno::EIO), (0, -errno::EIO)];
     assert_eq!(bench.kernel.borrow().answers, answers);
     bench.stop();

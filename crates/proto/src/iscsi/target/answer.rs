@@ -126,8 +126,8 @@ impl Target {
             task.phase = Phase::Answered(*answer);
             return false;
         }
-        if let Some(task) = self.end_task(slot) {
-            self.complete(slot, &task, answer, out);
+        if let Some(mut task) = self.end_task(slot) {
+            self.complete(slot, &mut task, answer, out);
         }
         true
     }
@@ -157,14 +157,13 @@ impl Target {
     pub(super) fn complete<S: Sink>(
         &mut self,
         slot: Slot,
-        task: &Task,
+        task: &mut Task,
         answer: &Answer,
         out: &mut S,
     ) {
         if self.is_closed() {
             return;
         }
-        let mut task = *task;
         let bytes = match task.direction {
             Direction::Read => {
                 task.data_sn = 0;
@@ -172,9 +171,9 @@ impl Target {
             }
             Direction::None | Direction::Write => 0,
         };
-        let said = bytes > 0 && self.send_data(slot, &mut task, bytes, answer, out);
+        let said = bytes > 0 && self.send_data(slot, task, bytes, answer, out);
         if !said {
-            self.send_response(&task, answer, out);
+            self.send_response(task, answer, out);
         }
     }
 

@@ -150,8 +150,8 @@ impl Target {
         match task.phase {
             Phase::Answered(_) if task.awaits_data() => return None,
             Phase::Answered(answer) => {
-                let task = self.end_task(slot)?;
-                self.complete(slot, &task, &answer, out);
+                let mut task = self.end_task(slot)?;
+                self.complete(slot, &mut task, &answer, out);
             }
             _ => {
                 self.end_task(slot);

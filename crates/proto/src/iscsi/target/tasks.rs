@@ -146,10 +146,16 @@ impl Task {
 }
 
 /// All tasks in progress of one connection.
+///
+/// Every command is looked for here by its Initiator Task Tag, to know that the tag is not in use. Tags with the same
+/// low bits form a chain of slots. Initiators count their tags, or number them by slots of their own, so chains are
+/// short; of one that chooses tags of one chain, a search takes as long as there are slots.
 pub(super) struct TaskTable {
     tasks: Box<[Task]>,
-    /// The Initiator Task Tags alone, side by side: they are searched for each command.
-    itts: Box<[u32]>,
+    /// The first slot of each chain, or `END`.
+    chains: Box<[u16]>,
+    /// The slot after each in its chain, or `END`.
+    next: Box<[u16]>,
     free: Vec<u16>,
 }
 
@@ -159,7 +165,8 @@ impl TaskTable {
         empty.phase = Phase::Free;
         Self {
             tasks: alloc::vec![empty; usize::from(slots)].into_boxed_slice(),
-            itts: alloc::vec![NO_TAG; usize::from(slots)].into_boxed_slice(),
+            chains: alloc::vec![END; usize::from(slots).next_power_of_two()].into_boxed_slice(),
+            next: alloc::vec![END; usize::from(slots)].into_boxed_slice(),
             free: (0..slots).rev().collect(),
         }
     }
@@ -169,14 +176,26 @@ impl TaskTable {
         if itt == NO_TAG {
             return None;
         }
-        let index = self.itts.iter().position(|known| *known == itt)?;
-        u16::try_from(index).ok().map(Slot)
+        let mut index = self.chains[self.chain(itt)];
+        while index != END {
+            if self.tasks[usize::from(index)].itt == itt {
+                return Some(Slot(index));
+            }
+            index = self.next[usize::from(index)];
+        }
+        None
+    }
+
+    /// The chain of a tag; there is at least one.
+    fn chain(&self, itt: u32) -> usize {
+        itt as usize & (self.chains.len() - 1)
     }
 
     /// Gives a task a slot; `None` when all are in use.
     pub(super) fn insert(&mut self, task: Task) -> Option<Slot> {
         let index = self.free.pop()?;
-        self.itts[usize::from(index)] = task.itt;
+        let chain = self.chain(task.itt);
+        self.next[usize::from(index)] = core::mem::replace(&mut self.chains[chain], index);
         self.tasks[usize::from(index)] = task;
         Some(Slot(index))
     }
@@ -192,9 +211,19 @@ impl TaskTable {
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Task> {
         let task = *self.get(slot)?;
         self.tasks[usize::from(slot.0)].phase = Phase::Free;
-        self.itts[usize::from(slot.0)] = NO_TAG;
+        self.unchain(slot.0, task.itt);
         self.free.push(slot.0);
         Some(task)
+    }
+
+    fn unchain(&mut self, index: u16, itt: u32) {
+        let chain = self.chain(itt);
+        let after = self.next[usize::from(index)];
+        let mut link = &mut self.chains[chain];
+        while *link != index {
+            link = &mut self.next[usize::from(*link)];
+        }
+        *link = after;
     }
 
     /// The tasks that the adapter has.
@@ -209,6 +238,9 @@ impl TaskTable {
         self.tasks.len() - self.free.len()
     }
 }
+
+/// No slot: the end of a chain. There are not so many slots.
+const END: u16 = u16::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -227,6 +259,23 @@ mod tests {
         assert_eq!((table.find(8), table.find(NO_TAG)), (None, None));
         assert!(table.remove(slot).is_some() && table.remove(slot).is_none());
         assert_eq!((table.find(7), table.in_use()), (None, 0));
+    }
+
+    #[test]
+    fn tags_of_one_chain_are_told_apart_in_whatever_order_they_go() {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            let mut table = TaskTable::new(4);
+            let tags = [5, 5 + (1 << 8), 5 + (1 << 31)];
+            let slots = tags.map(|itt| table.insert(task(itt)).expect("room"));
+            for (gone, &which) in order.iter().enumerate() {
+                assert_eq!(table.find(tags[which]), Some(slots[which]));
+                assert!(table.remove(slots[which]).is_some());
+                let found = tags.map(|itt| table.find(itt).is_some());
+                assert_eq!(found.iter().filter(|found| **found).count(), 2 - gone);
+                assert!(!found[which]);
+            }
+        }
+        assert_eq!(TaskTable::new(0).find(5), None);
     }
 
     #[test]

@@ -344,6 +344,12 @@ impl Controller {
         }
     }
 
+    /// Takes back the held event request whose command id has come with another command: its host has forgotten it, and
+    /// the transport sends no answer to it. Call before the other command is executed.
+    pub fn forgotten(&mut self, command_id: u16) -> Option<Slot> {
+        self.events.take(command_id)
+    }
+
     /// Takes back one held event request, to be answered with [`Status::ABORT_REQUESTED`]; call until it is `None`
     /// when the I/O queues were stopped.
     pub fn release_held(&mut self) -> Option<Slot> {

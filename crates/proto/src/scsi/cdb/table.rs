@@ -44,6 +44,8 @@ pub struct CommandEntry {
     pub access: Access,
     needs: Needs,
     usage: &'static [u8],
+    /// The bits of a CDB, its first byte highest, that mean nothing.
+    meaningless: u128,
 }
 
 impl CommandEntry {
@@ -74,23 +76,19 @@ impl CommandEntry {
         })
     }
 
-    /// The first bit that is set and means nothing, as byte and bit.
+    /// The first bit that is set and means nothing, as byte and bit; bytes behind the command's end do not count. Every
+    /// command passes here, so all bits are looked at together.
     #[must_use]
-    pub fn stray_bit(&self, cdb: &[u8], features: Features) -> Option<(u16, u8)> {
-        let stray = |(at, (bits, usage)): (usize, (&u8, u8))| {
-            let ours = match (at, self.service_action) {
-                (0, _) => 0xFF,
-                (1, Some(_)) => usage | SERVICE_ACTION,
-                _ => usage,
-            };
-            let left = bits & !ours;
-            let bit = left.checked_ilog2()?;
-            Some((u16::try_from(at).ok()?, u8::try_from(bit).ok()?))
-        };
-        cdb.iter()
-            .zip(self.usage(features))
-            .enumerate()
-            .find_map(stray)
+    pub fn stray_bit(
+        &self,
+        cdb: &[u8; spec::CDB_BYTES_MAX],
+        features: Features,
+    ) -> Option<(u16, u8)> {
+        let conditional = u128::from(self.conditional_bits(features)) << (u128::BITS - 16);
+        let stray = u128::from_be_bytes(*cdb) & (self.meaningless | conditional);
+        // Bit 7 of byte 0 is the highest.
+        let at = u128::BITS - 1 - stray.checked_ilog2()?;
+        Some((u16::try_from(at / 8).ok()?, u8::try_from(7 - at % 8).ok()?))
     }
 
     /// Bits of byte 1 that only some disks have.
@@ -187,7 +185,22 @@ const fn row(
         access,
         needs,
         usage,
+        meaningless: meaningless(service_action.is_some(), usage),
     }
+}
+
+/// What `usage` has no ones for, but for the operation code and the service action: they are why the row was found.
+const fn meaningless(has_action: bool, usage: &[u8]) -> u128 {
+    let mut bits = [0; spec::CDB_BYTES_MAX];
+    let mut at = 1;
+    while at < usage.len() {
+        bits[at] = !usage[at];
+        at += 1;
+    }
+    if has_action {
+        bits[1] &= !SERVICE_ACTION;
+    }
+    u128::from_be_bytes(bits)
 }
 
 use Access::{Always, Legacy, PersistentIn, PersistentOut, Read, Ready, Write};

@@ -62,7 +62,9 @@ impl Connection {
     /// Whether what a draining connection waits for is not its initiator's part.
     pub(super) fn waits_for_others(&self) -> bool {
         let session = self.session.as_ref();
-        session.is_some_and(|it| it.at_disk > 0 || it.is_stalled() || it.has_errands())
+        session.is_some_and(|it| {
+            it.at_disk > 0 || it.is_stalled() || it.is_paused() || it.has_errands()
+        })
     }
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.

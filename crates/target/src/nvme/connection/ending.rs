@@ -81,7 +81,10 @@ impl Connection {
     pub(super) fn waits_for_others(&self) -> bool {
         match &self.role {
             Role::Io { queue, .. } => {
-                queue.at_disk() > 0 || queue.is_stalled() || queue.has_errands()
+                queue.at_disk() > 0
+                    || queue.is_stalled()
+                    || queue.is_paused()
+                    || queue.has_errands()
             }
             Role::Admin(admin) => admin.has_ending_queues() || admin.has_errands(),
             Role::Unknown { .. } => false,

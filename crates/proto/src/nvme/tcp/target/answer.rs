@@ -18,7 +18,8 @@ impl Target {
     /// The command id and SQHD of `entry` are filled in here. The slot is free, and the answer is in `out`, when
     /// this returns `true`. `false`: granted data is still arriving; the machine keeps the answer and the slot,
     /// swallows that data (`want` goes on naming the slot), and `Event::Released` says when it is over. A slot
-    /// that is not the adapter's to answer gives `false` and nothing else.
+    /// that is not the adapter's to answer gives `false` and nothing else. For an event request that was forgotten
+    /// the slot is free as after any answer, but nothing is sent.
     ///
     /// `data_bytes` above what the host expects is our own mistake; no more than expected is sent.
     pub fn answer<S: Sink>(
@@ -31,7 +32,7 @@ impl Target {
         let Some(command) = self.slots.get(slot) else {
             return false;
         };
-        let command_id = command.command_id;
+        let (command_id, forgotten) = (command.command_id, command.forgotten);
         match command.phase {
             Phase::Owned { .. } if command.is_arriving() => {
                 command.phase = Phase::Answered(entry);
@@ -42,6 +43,10 @@ impl Target {
                 let expected = if sends { command.bytes } else { 0 };
                 debug_assert!(data_bytes <= expected, "more data than the host expects");
                 self.slots.remove(slot);
+                if forgotten {
+                    self.advance_sq_head();
+                    return true;
+                }
                 let data = (data_bytes > 0).then(|| (slot, data_bytes.min(expected)));
                 self.complete(command_id, entry, data, out);
                 true
@@ -52,6 +57,14 @@ impl Target {
             }
             Phase::Free | Phase::Arriving | Phase::Answered(_) => false,
         }
+    }
+
+    /// The host waits for no event any more: what answers its event requests is not sent.
+    ///
+    /// To be called when it shuts the controller down. It need not be told then, and SPDK's host takes such an answer
+    /// for one to nothing, and ends the connection.
+    pub fn forget_event_requests(&mut self) {
+        self.slots.forget_event_requests();
     }
 
     /// Sends what answers a command: `data`, a response, or both. After the end of the connection, nothing.

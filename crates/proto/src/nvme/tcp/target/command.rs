@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use super::capsule::{CapsuleLimits, Verdict, classify, in_capsule_limit};
 use super::slots::Phase;
 use super::{Event, Reading, Target, Transfer};
-use crate::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
+use crate::nvme::spec::{AdminOpcode, CompletionEntry, Status, SubmissionEntry};
 use crate::nvme::tcp::Fault;
 use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommonHeader};
 use crate::{Sink, Slot};
@@ -29,7 +29,7 @@ impl Target {
             max_data_bytes: self.limits.max_data_bytes,
         };
         let verdict = match classify(entry, carried, limits)? {
-            _ if self.slots.is_taken(entry.command_id.get()) => {
+            _ if self.is_in_use(entry.command_id.get()) => {
                 Verdict::Refuse(Status::COMMAND_ID_CONFLICT)
             }
             verdict => verdict,
@@ -50,6 +50,14 @@ impl Target {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether a command in progress has this id and may keep it.
+    ///
+    /// An event request may not: a host that forgets it, as SPDK's does before it shuts a controller down, uses the id
+    /// again. What answers the request is then sent no more.
+    fn is_in_use(&mut self, command_id: u16) -> bool {
+        self.slots.is_taken(command_id) && !self.slots.forget_event_request(command_id)
     }
 
     /// The in-capsule data that the lengths of a CapsuleCmd speak of, checked by `check_command_lengths`.
@@ -80,6 +88,9 @@ impl Target {
             Transfer::None | Transfer::Inline { .. } => (Phase::COMPLETE, 0),
         };
         let slot = self.take_slot(entry, phase, bytes)?;
+        if self.admin && entry.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST {
+            self.slots.set_waits_for_event(slot);
+        }
         Ok(Event::Command {
             slot,
             entry: entry.to_array(),

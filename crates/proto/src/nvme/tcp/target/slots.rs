@@ -16,6 +16,10 @@ pub(super) struct Command {
     pub(super) command_id: u16,
     /// Whether this command marks `command_id` as taken: not when it was refused because another one does.
     holds_id: bool,
+    /// The host waits for an event with it, and may give its id to another command.
+    waits_for_event: bool,
+    /// It has done so: whatever answers this command, the host takes for the other's answer.
+    pub(super) forgotten: bool,
     /// Whose turn it is.
     pub(super) phase: Phase,
     /// How far the command's data reaches, in either direction.
@@ -73,6 +77,8 @@ impl SlotTable {
         let empty = Command {
             command_id: 0,
             holds_id: false,
+            waits_for_event: false,
+            forgotten: false,
             phase: Phase::Free,
             bytes: 0,
             received: 0,
@@ -101,6 +107,8 @@ impl SlotTable {
         self.commands[usize::from(index)] = Command {
             command_id,
             holds_id,
+            waits_for_event: false,
+            forgotten: false,
             phase,
             bytes,
             received: 0,
@@ -108,6 +116,40 @@ impl SlotTable {
             intact: true,
         };
         Some(Slot(index))
+    }
+
+    /// The command in this slot is an Asynchronous Event Request.
+    pub(super) fn set_waits_for_event(&mut self, slot: Slot) {
+        if let Some(command) = self.get(slot) {
+            command.waits_for_event = true;
+        }
+    }
+
+    /// Frees the id of an event request, which keeps its slot until it is answered; `false` when the id is another
+    /// command's.
+    pub(super) fn forget_event_request(&mut self, command_id: u16) -> bool {
+        let holder = |command: &Command| command.holds_id && command.command_id == command_id;
+        let Some(index) = self.commands.iter().position(holder) else {
+            return false;
+        };
+        self.forget(index)
+    }
+
+    /// The same for all event requests.
+    pub(super) fn forget_event_requests(&mut self) {
+        for index in 0..self.commands.len() {
+            self.forget(index);
+        }
+    }
+
+    fn forget(&mut self, index: usize) -> bool {
+        let command = &mut self.commands[index];
+        if !command.holds_id || !command.waits_for_event {
+            return false;
+        }
+        (command.holds_id, command.forgotten) = (false, true);
+        self.taken_ids[id_word(command.command_id)] &= !id_bit(command.command_id);
+        true
     }
 
     /// The command in a slot; `None` for a free slot, or one beyond the table (the number may be a peer's).
@@ -124,6 +166,7 @@ impl SlotTable {
         };
         let (command_id, holds_id) = (command.command_id, command.holds_id);
         command.phase = Phase::Free;
+        command.holds_id = false;
         if holds_id {
             self.taken_ids[id_word(command_id)] &= !id_bit(command_id);
         }
@@ -173,6 +216,26 @@ mod tests {
         assert!(table.is_taken(0xFFFF));
         table.remove(first);
         assert!(!table.is_taken(0xFFFF));
+    }
+
+    #[test]
+    fn an_event_request_gives_its_id_away_and_keeps_its_slot() {
+        let mut table = SlotTable::new(3);
+        let event = table.insert(5, OWNED, 0).expect("empty");
+        table.set_waits_for_event(event);
+        let other = table.insert(6, OWNED, 0).expect("room");
+        assert!(!table.forget_event_request(6) && !table.forget_event_request(7));
+        assert!(table.forget_event_request(5) && !table.is_taken(5));
+        assert!(!table.forget_event_request(5), "nobody holds it any more");
+        let second = table.insert(5, OWNED, 0).expect("room");
+        table.remove(event);
+        assert!(table.is_taken(5), "it is the second command's now");
+        table.remove(second);
+        table.set_waits_for_event(other);
+        table.forget_event_requests();
+        assert!(!table.is_taken(6) && table.in_use() == 1);
+        table.remove(other);
+        assert!(!table.is_taken(5) && table.in_use() == 0);
     }
 
     #[test]

@@ -1,0 +1,102 @@
+//! What the tests of front ends share: a disk that takes its time, until the test says so.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fabrix_block::{
+    Channel, Device, Geometry, Identity, OpenError, Operation, Payload, Request, Submit,
+};
+use fabrix_rt::{Registered, Shard, Token};
+
+/// A disk that takes its time. It has room for two requests.
+pub(crate) struct Slow {
+    pub(crate) geometry: Geometry,
+    pub(crate) identity: Identity,
+    pub(crate) takes_registered: bool,
+    pub(crate) asked: Asked,
+}
+
+/// What it was asked and has not answered.
+#[derive(Clone, Default)]
+pub(crate) struct Asked(Arc<Mutex<Vec<AtDisk>>>);
+
+/// A request, with the first byte of a write that was given in a buffer, or the memory that is lent.
+#[derive(Clone, Copy)]
+pub(crate) struct AtDisk {
+    pub(crate) token: Token,
+    pub(crate) operation: Operation,
+    pub(crate) byte: Option<u8>,
+    pub(crate) lent: Option<Registered>,
+}
+
+impl Slow {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        Self {
+            geometry,
+            identity: Identity::derive("slow", "slow", "slow"),
+            takes_registered: false,
+            asked: Asked::default(),
+        }
+    }
+}
+
+impl Asked {
+    pub(crate) fn count(&self) -> usize {
+        self.list().len()
+    }
+
+    /// Takes all: the disk has room for others.
+    pub(crate) fn take(&self) -> Vec<AtDisk> {
+        std::mem::take(&mut self.list())
+    }
+
+    /// Takes the one that came first.
+    pub(crate) fn take_first(&self) -> AtDisk {
+        self.list().remove(0)
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<AtDisk>> {
+        self.0.lock().expect("nobody panics with it")
+    }
+}
+
+impl Device for Slow {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn open(&self, _shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        Ok(Box::new(SlowChannel(self.asked.clone())))
+    }
+
+    fn takes_registered(&self) -> bool {
+        self.takes_registered
+    }
+}
+
+struct SlowChannel(Asked);
+
+impl Channel for SlowChannel {
+    fn submit<'a>(&mut self, _shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        let mut asked = self.0.list();
+        if asked.len() == 2 {
+            return Submit::Busy(request);
+        }
+        asked.push(AtDisk {
+            token: request.token,
+            operation: request.operation,
+            byte: match &request.payload {
+                Payload::Owned(data) => data.bytes().first().copied(),
+                _ => None,
+            },
+            lent: match &request.payload {
+                Payload::Registered(memory) => Some(*memory),
+                _ => None,
+            },
+        });
+        Submit::Pending
+    }
+}

@@ -16,6 +16,8 @@ use std::thread;
 use crate::process::command;
 
 const LINE_BYTES: u64 = 64;
+/// Which mark says that the reads begin; what was before is not looked at.
+const BEGINNING: usize = 3;
 /// Around what a thread named on its stack: its stack, and what belongs to the thread above it.
 const STACK_BELOW_BYTES: u64 = 256 << 10;
 const STACK_ABOVE_BYTES: u64 = 16 << 10;
@@ -83,9 +85,10 @@ fn watch(trace: impl Read, told: &Receiver<Places>) -> Option<Watch> {
 
 /// Addresses that the program tells.
 struct Places {
-    /// A store to one of the first two begins that shard's turn, to the third ends it.
-    marks: [u64; 3],
-    stacks: [Range<u64>; 3],
+    /// A store to one of the first two begins that shard's turn, to the third ends it; to the fourth begins the reads.
+    marks: [u64; 4],
+    /// The stacks of both shards' threads and of the main one, and what else is the main one's own.
+    stacks: [Range<u64>; 4],
 }
 
 impl Places {
@@ -145,6 +148,7 @@ impl Access {
 /// Whose turn it is, and what both have used.
 struct Watch {
     places: Places,
+    begun: bool,
     turn: Option<usize>,
     /// Accesses of each shard.
     used: [u64; 2],
@@ -155,6 +159,7 @@ impl Watch {
     fn new(places: Places) -> Self {
         Self {
             places,
+            begun: false,
             turn: None,
             used: [0; 2],
             lines: Lines::default(),
@@ -163,7 +168,8 @@ impl Watch {
 
     fn see(&mut self, access: &Access) {
         if let Some(mark) = self.places.marks.iter().position(|mark| *mark == access.at) {
-            self.turn = (mark < self.used.len()).then_some(mark);
+            self.turn = (self.begun && mark < self.used.len()).then_some(mark);
+            self.begun |= mark == BEGINNING;
             return;
         }
         let is_of_a_stack = |stack: &Range<u64>| stack.contains(&access.at);
@@ -213,12 +219,13 @@ mod tests {
 
     /// Both shards turn once, with these accesses between the marks.
     fn moves_of(first: &str, second: &str) -> u64 {
-        let mut said = "marks: 64 128 192\nstacks: 1048576 2097152 3145728\n".as_bytes();
+        let mut said =
+            "marks: 64 128 192 256\nstacks: 1048576 2097152 3145728 4194304\n".as_bytes();
         let (tell, told) = channel();
         tell.send(Places::read(&mut said).expect("well formed"))
             .expect("received below");
         let trace = format!(
-            "==1== Lackey\n S 5000,8\n S 40,8\n{first} S c0,8\n S 5000,8\n S 80,8\n{second} S c0,8\n"
+            "==1== Lackey\n S 40,8\n S 5000,8\n S 80,8\n S 5000,8\n S c0,8\n S 100,8\n S 40,8\n{first} S c0,8\n S 5000,8\n S 80,8\n{second} S c0,8\n"
         );
         let watch = watch(trace.as_bytes(), &told).expect("places were told");
         watch.lines.moves
@@ -253,7 +260,7 @@ mod tests {
     fn places_of_another_form_are_refused() {
         let refused = |said: &str| Places::read(&mut said.as_bytes()).is_err();
         assert!(refused(""));
-        assert!(refused("marks: 1 2\nstacks: 3 4 5\n"));
-        assert!(refused("marks: 1 2 3\nstakes: 3 4 5\n"));
+        assert!(refused("marks: 1 2 3\nstacks: 3 4 5 6\n"));
+        assert!(refused("marks: 1 2 3 4\nstakes: 3 4 5 6\n"));
     }
 }

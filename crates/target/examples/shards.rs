@@ -3,11 +3,12 @@
 //!
 //! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between them the main thread:
 //! who has the baton works, all others wait in the kernel. Before its turn a shard writes to its mark, and after it to
-//! the third one. The addresses of the marks are printed, and of something on the stack of each thread; then a line is
-//! awaited on standard input, and the reads begin.
+//! the third one; the fourth is written to when the reads begin. The addresses of the marks are printed, and of something
+//! on the stack of each thread; then a line is awaited on standard input.
 
 mod simulated;
 
+use std::cell::Cell;
 use std::io::{Read, Write, stdin};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -25,7 +26,8 @@ struct Mark(AtomicU64);
 
 impl Mark {
     fn touch(&self) {
-        self.0.store(1, Ordering::Relaxed);
+        // Nothing may move past it.
+        self.0.swap(1, Ordering::AcqRel);
     }
 
     fn address(&self) -> usize {
@@ -33,8 +35,13 @@ impl Mark {
     }
 }
 
-/// A shard's each, and the one of nobody.
-static MARKS: [Mark; 3] = [const { Mark(AtomicU64::new(0)) }; 3];
+/// A shard's each, nobody's, and the one of the beginning.
+static MARKS: [Mark; 4] = [const { Mark(AtomicU64::new(0)) }; 4];
+
+thread_local! {
+    /// Among what belongs to a thread. Of the shards' threads that lies above their stacks.
+    static OF_A_THREAD: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Passed round: the first shard's thread, the second's, the main thread.
 struct Baton {
@@ -77,10 +84,13 @@ fn main() -> ExitCode {
     }
     let started: Vec<Started> = told.iter().take(plays.len()).collect();
     println!("marks: {}", list(MARKS.iter().map(Mark::address)));
-    let here = std::ptr::from_ref(&words).addr();
+    let here = [
+        std::ptr::from_ref(&words).addr(),
+        OF_A_THREAD.with(|it| it.as_ptr().addr()),
+    ];
     println!(
         "stacks: {}",
-        list(started.iter().map(|started| started.stack).chain([here]))
+        list(started.iter().map(|started| started.stack).chain(here))
     );
     let remotes = started.into_iter().map(|started| started.remote).collect();
     let connecting = thread::spawn(|| Connected::start(remotes));
@@ -88,6 +98,7 @@ fn main() -> ExitCode {
     let connected = connecting.join().expect("connected");
     let _line = stdin().read_line(&mut String::new());
     connected.play(&plays, depth, commands);
+    MARKS[3].touch();
     round_until(&mut main, || {
         plays.iter().all(|play| play.tally().is_some())
     });

@@ -225,7 +225,8 @@ mod tests {
         tell.send(Places::read(&mut said).expect("well formed"))
             .expect("received below");
         let trace = format!(
-            "==1== Lackey\n S 40,8\n S 5000,8\n S 80,8\n S 5000,8\n S c0,8\n S 100,8\n S 40,8\n{first} S c0,8\n S 5000,8\n S 80,8\n{second} S c0,8\n"
+            "==1== Lackey\n S 40,8\n S 5000,8\n S 80,8\n S 5000,8\n S c0,8\n S 100,8\n S 40,8\n\
+             {first} S c0,8\n S 5000,8\n S 80,8\n{second} S c0,8\n"
         );
         let watch = watch(trace.as_bytes(), &told).expect("places were told");
         watch.lines.moves

@@ -1,10 +1,10 @@
 //! Runs so many 4 KiB reads through each of two shards of a target, which share one disk: for seeing which cache lines
 //! one shard writes and the other one uses. Whoever watches the accesses to memory is told whose they are.
 //!
-//! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between them the main thread:
-//! who has the baton works, all others wait in the kernel. Before its turn a shard writes to its mark, and after it to
-//! the third one; the fourth is written to when the reads begin. The addresses of the marks are printed, and of something
-//! on the stack of each thread; then a line is awaited on standard input.
+//! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between them the main
+//! thread: who has the baton works, all others wait in the kernel. Before its turn a shard writes to its mark, and
+//! after it to the third one; the fourth is written to when the reads begin. The addresses of the marks are printed,
+//! and of something on the stack of each thread; then a line is awaited on standard input.
 
 mod simulated;
 

@@ -212,8 +212,9 @@ impl<E: Form> UringDriver<E> {
 
     /// Runs some of what only copies.
     fn copy(&mut self, endings: &mut Vec<Ending>) {
+        let most = (self.copies.len() / 2).clamp(BITE, COPIES);
         let mut bytes = 0;
-        for _ in 0..COPIES {
+        for _ in 0..most {
             if bytes >= COPIED_BYTES {
                 return;
             }
@@ -319,7 +320,8 @@ fn send_so_far(op: Op) -> Settled {
 /// So many endings of files are handed back in one turn. What they cause begins before the next ones are looked at:
 /// else a disk, the shard and whoever waits for its answers would work one after the other, all of a batch each.
 const BITE: usize = 4;
-/// The same of what is run in place. A turn, with its send, costs more beside a copy than beside a wait for a device.
+/// The most of the same when it is run in place, half of what waits if that is fewer. A turn, with its send, costs more
+/// beside a copy than beside a wait for a device.
 const COPIES: usize = 12;
 /// And no more of them when so much was copied: others of the shard wait meanwhile.
 const COPIED_BYTES: usize = 512 << 10;

@@ -532,9 +532,13 @@ impl Load {
         }
     }
 
-    /// Whether threads of the kernel do what is measured: a loop device's work is theirs.
+    /// Whether threads of the kernel do a part of what is measured: the work of a loop device and of a disk, and the
+    /// end of many connections.
     pub(super) fn is_the_kernels(self) -> bool {
-        matches!(self, Self::Sides { ours, .. } if ours.server.is_device())
+        match self {
+            Self::Sides { ours, .. } => ours.server.is_device() || ours.disk == Disk::File,
+            Self::Connections { number, .. } => number == Held::OneMore,
+        }
     }
 
     /// Whether other programs change the figure: what a process itself used is counted, whoever else ran.

@@ -1,10 +1,12 @@
 //! What plain sockets can do on this machine in the place of an iSCSI target: a target without a target.
 //!
-//! `iscsi_limit ram|null` prints the address of its disk and serves one initiator after another until it is ended. It
-//! lets everybody in, answers what `iscsi-perf` asks before it starts with the least that this takes, and every
-//! READ(16) with one Data-In that bears the status: the bytes at the read's place, of 1 GiB of memory that was written
-//! (`ram`) or of memory that never was (`null`), sent from where they lie. It spins while it has an initiator, and what
-//! one receive finds is answered by one send. It checks nothing, knows no other command, and loses what it is sent.
+//! `iscsi_limit ram|null [PAUSE_US]` prints the address of its disk and serves one initiator after another until it is
+//! ended. It lets everybody in, answers what `iscsi-perf` asks before it starts with the least that this takes, and
+//! every READ(16) with one Data-In that bears the status: the bytes at the read's place, of 1 GiB of memory that was
+//! written (`ram`) or of memory that never was (`null`), sent from where they lie. What one receive finds is answered
+//! by one send. It never sleeps while it has an initiator, but leaves the socket alone for PAUSE_US (20) before it
+//! looks again: more commands come meanwhile, and their sender is not disturbed. It checks nothing, knows no other
+//! command, and loses what is written.
 //!
 //! So what an initiator reaches here, hardly any target lets it reach more. Only the quotient of a real target and
 //! this, run in turns, means something.
@@ -14,6 +16,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use fabrix_proto::iscsi::pdu::{
     BHS_BYTES, BasicHeader, CONTINUE, DATA_IN_STATUS, DataIn, FINAL, LoginRequest, LoginResponse,
@@ -25,6 +28,8 @@ use fabrix_rt::{Gather, HugePages, LocalRegion, Region, Socket, net};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 const NAME: &str = "iqn.2026-01.io.fabrix:limit";
+/// Of what was tried, nothing lets `iscsi-perf` reach more.
+const PAUSE_US: u64 = 20;
 const DISK_BYTES: u64 = 1 << 30;
 const BLOCK_BYTES: u32 = 512;
 /// What is sent for the null disk: as much as such a disk of ours lends, in the cache like that.
@@ -41,15 +46,13 @@ const STAGE: u8 = 0x0C;
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    let memory = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["ram"] => written(),
-        ["null"] => Region::new(NULL_BYTES, HugePages::No).map(|region| Region::local(&region)),
-        _ => {
-            eprintln!("usage: iscsi_limit ram|null, which says whether its memory was written");
-            return ExitCode::from(2);
-        }
+    let Some((is_ram, pause)) = parse(&words) else {
+        eprintln!(
+            "usage: iscsi_limit ram|null [PAUSE_US]\nwhere `null` is memory that was never written"
+        );
+        return ExitCode::from(2);
     };
-    match memory.and_then(serve_all) {
+    match memory(is_ram).and_then(|memory| serve_all(&memory, pause)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("iscsi_limit: {error}");
@@ -58,8 +61,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// The memory of a RAM disk, written once from end to end.
-fn written() -> io::Result<LocalRegion> {
+/// Whether the memory is to be written, and how long the socket is left alone.
+fn parse(words: &[String]) -> Option<(bool, Duration)> {
+    let (disk, pause_us) = match words {
+        [disk] => (disk, PAUSE_US),
+        [disk, pause_us] => (disk, pause_us.parse().ok()?),
+        _ => return None,
+    };
+    let is_known = ["ram", "null"].contains(&disk.as_str());
+    is_known.then_some((disk == "ram", Duration::from_micros(pause_us)))
+}
+
+/// What reads are answered from; that of a RAM disk is written once from end to end.
+fn memory(is_ram: bool) -> io::Result<LocalRegion> {
+    if !is_ram {
+        return Region::new(NULL_BYTES, HugePages::No).map(|region| Region::local(&region));
+    }
     let bytes = usize::try_from(DISK_BYTES).expect("1 GiB");
     let region = Region::new(bytes, HugePages::Try)?;
     let ones = vec![1; 1 << 20];
@@ -70,12 +87,12 @@ fn written() -> io::Result<LocalRegion> {
 }
 
 /// Never ends by itself.
-fn serve_all(memory: LocalRegion) -> io::Result<()> {
+fn serve_all(memory: &LocalRegion, pause: Duration) -> io::Result<()> {
     let listener = listen()?;
     println!("iscsi://{}/{NAME}/0", listener.local_addr()?);
     loop {
-        let served = Limit::new(listener.accept()?.0, memory.clone()).and_then(Limit::serve);
-        match served {
+        let limit = Limit::new(listener.accept()?.0, memory.clone());
+        match limit.and_then(|limit| limit.serve(pause)) {
             Err(error) if !is_the_others_end(&error) => return Err(error),
             _ => {}
         }
@@ -121,9 +138,13 @@ impl Limit {
     }
 
     /// Answers until the initiator goes away.
-    fn serve(mut self) -> io::Result<()> {
+    fn serve(mut self, pause: Duration) -> io::Result<()> {
         let mut have = 0;
         loop {
+            let looked_away = Instant::now();
+            while looked_away.elapsed() < pause {
+                std::hint::spin_loop();
+            }
             match self.socket.stream().read(&mut self.received[have..]) {
                 Ok(0) => return Ok(()),
                 Ok(bytes) => have += bytes,
@@ -291,7 +312,7 @@ mod tests {
         let listener = listen().expect("a port");
         let address = listener.local_addr().expect("an address");
         let limit = thread::spawn(move || {
-            Limit::new(listener.accept()?.0, numbered(100)).and_then(Limit::serve)
+            Limit::new(listener.accept()?.0, numbered(100))?.serve(Duration::ZERO)
         });
         (TcpStream::connect(address).expect("it listens"), limit)
     }
@@ -312,6 +333,16 @@ mod tests {
         socket.read_exact(&mut data).expect("its data");
         data.truncate(bhs[7].into());
         (bhs[0], bhs[1], bhs[19], bhs[31], data)
+    }
+
+    #[test]
+    fn only_the_two_disks_and_a_pause_are_known() {
+        let parse = |line: &str| parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parse("ram"), Some((true, Duration::from_micros(20))));
+        assert_eq!(parse("null 0"), Some((false, Duration::ZERO)));
+        for wrong in ["", "file", "ram soon", "ram 1 2"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -407,10 +407,14 @@ const fn tgt(name: &'static str, disk: Disk, depth: u32, at_least: f64) -> Row {
     under_iscsi_perf(name, Server::Tgt, disk, depth, at_least)
 }
 
-/// What libiscsi's client shows of us, as a share of what it shows of any target at all: a row against tgt, divided by
-/// this, is the most that such a row can be here. A tenth is for what a real target checks, and for the spread of runs.
+/// What libiscsi's client shows of us, as a share of the most that it was seen to show of anybody: a row against tgt,
+/// divided by this, is the most that such a row can be here. The goal leaves a tenth to the spread of runs, and a tenth
+/// to answering at once: waiting for more to answer pays here, and costs hosts that wait for every answer.
 const fn iscsi_limit(name: &'static str, disk: Disk) -> Row {
-    under_iscsi_perf(name, Server::IscsiLimit, disk, 32, 0.90)
+    Row {
+        aim: Goal::AtLeast(0.90),
+        ..under_iscsi_perf(name, Server::IscsiLimit, disk, 32, 0.80)
+    }
 }
 
 const fn under_iscsi_perf(

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use fabrix_proto::iscsi::pdu::{
     BHS_BYTES, BasicHeader, CONTINUE, DATA_IN_STATUS, DataIn, FINAL, LoginRequest, LoginResponse,
-    LogoutResponse, NO_TAG, NopIn, Opcode, PADDING_UNIT, ScsiCommand, ScsiResponse, Sequence, U24,
-    padding,
+    NO_TAG, NopIn, Opcode, PADDING_UNIT, ScsiCommand, Sequence, U24, padding,
 };
 use fabrix_proto::scsi::spec;
 use fabrix_rt::{Gather, HugePages, LocalRegion, Region, Socket, net};
+use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 const NAME: &str = "iqn.2026-01.io.fabrix:limit";
@@ -170,19 +170,9 @@ impl Limit {
             Opcode::LOGIN_REQUEST => self.log_in(&zerocopy::transmute!(header)),
             Opcode::SCSI_COMMAND => self.execute(&zerocopy::transmute!(header)),
             Opcode::NOP_OUT if basic.itt.get() != NO_TAG => {
-                let mut answer = NopIn::new_zeroed();
-                (answer.opcode, answer.flags) = (Opcode::NOP_IN.0, FINAL);
-                (answer.itt, answer.ttt) = (basic.itt, NO_TAG.into());
-                answer.sequence = self.next_status();
-                self.push(&answer, &[])
+                self.say(Opcode::NOP_IN, basic.itt, NO_TAG)
             }
-            Opcode::LOGOUT_REQUEST => {
-                let mut answer = LogoutResponse::new_zeroed();
-                (answer.opcode, answer.flags) = (Opcode::LOGOUT_RESPONSE.0, FINAL);
-                answer.itt = basic.itt;
-                answer.sequence = self.next_status();
-                self.push(&answer, &[])
-            }
+            Opcode::LOGOUT_REQUEST => self.say(Opcode::LOGOUT_RESPONSE, basic.itt, 0),
             _ => Ok(()),
         }
     }
@@ -213,14 +203,17 @@ impl Limit {
                 let header = self.data_in(command, capacity.len());
                 self.push(&header, &capacity)
             }
-            _ => {
-                let mut answer = ScsiResponse::new_zeroed();
-                (answer.opcode, answer.flags) = (Opcode::SCSI_RESPONSE.0, FINAL);
-                answer.itt = command.itt;
-                answer.sequence = self.next_status();
-                self.push(&answer, &[])
-            }
+            _ => self.say(Opcode::SCSI_RESPONSE, command.itt, 0),
         }
+    }
+
+    /// NOP-In, and what says no more than that all is well: those headers lie alike.
+    fn say(&mut self, opcode: Opcode, itt: U32, ttt: u32) -> io::Result<()> {
+        let mut answer = NopIn::new_zeroed();
+        (answer.opcode, answer.flags) = (opcode.0, FINAL);
+        (answer.itt, answer.ttt) = (itt, ttt.into());
+        answer.sequence = self.next_status();
+        self.push(&answer, &[])
     }
 
     fn read(&mut self, command: &ScsiCommand) -> io::Result<()> {

@@ -307,7 +307,10 @@ mod tests {
         let limit = thread::spawn(move || {
             Limit::new(listener.accept()?.0, numbered(100))?.serve(Duration::ZERO)
         });
-        (TcpStream::connect(address).expect("it listens"), limit)
+        let socket = TcpStream::connect(address).expect("it listens");
+        let patience = Some(Duration::from_secs(60));
+        socket.set_read_timeout(patience).expect("a timeout");
+        (socket, limit)
     }
 
     /// A request by the RFC's table, for the first 16 bytes of data.

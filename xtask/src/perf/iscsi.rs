@@ -1,4 +1,4 @@
-//! libiscsi's `iscsi-perf`, against our target and against tgt on the same processor.
+//! libiscsi's `iscsi-perf`, against our target, and on the same processor tgt or a program that is no target at all.
 //!
 //! tgt is the daemon of the stgt project, from the distribution's package: started here, on ports of its own, and ended
 //! with the measurement.
@@ -8,6 +8,7 @@ use super::fabrix::{START_TIME_MAX, Target};
 use super::side::{Disk, HOST_CPU, Measured, Side, TARGET_CPU};
 use crate::interop::install_tool;
 use crate::process::{Background, command, output, works};
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
@@ -50,6 +51,28 @@ pub(super) fn measure_tgt(
 ) -> Result<Measured, String> {
     let tgt = Tgt::start(side, programs)?;
     perf(side, &tgt.url(), seconds)
+}
+
+pub(super) fn measure_limit(
+    side: &Side,
+    programs: &Programs,
+    seconds: u32,
+) -> Result<Measured, String> {
+    let mut limit = command("taskset");
+    limit.args(["--cpu-list", TARGET_CPU]);
+    limit.arg(&programs.iscsi_limit);
+    limit.arg(if side.disk == Disk::Null {
+        "null"
+    } else {
+        "ram"
+    });
+    let mut limit = Background::start(&mut limit)?;
+    let mut url = String::new();
+    let output = limit.0.stdout.as_mut().expect("the output was asked for");
+    match BufReader::new(output).read_line(&mut url) {
+        Ok(bytes) if bytes > 0 => perf(side, url.trim(), seconds),
+        _ => Err("iscsi_limit does not say where it listens".to_owned()),
+    }
 }
 
 /// Random reads of the disk at `url`.

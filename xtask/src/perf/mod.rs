@@ -37,6 +37,7 @@ const MEMORY_FOLDER: &str = "/dev/shm";
 struct Programs {
     fabrix: PathBuf,
     ceiling: PathBuf,
+    iscsi_limit: PathBuf,
     files: PathBuf,
 }
 
@@ -45,6 +46,7 @@ impl Programs {
         Self {
             fabrix: folder.join("fabrix"),
             ceiling: folder.join("examples/ceiling"),
+            iscsi_limit: folder.join("examples/iscsi_limit"),
             files: files.to_owned(),
         }
     }
@@ -161,12 +163,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     println!("building the release binaries");
     run_program(cargo().args(["build", "--quiet", "--release", "--package", "fabrix"]))?;
-    let ceiling = ["--package", "fabrix-rt", "--example", "ceiling"];
-    run_program(
-        cargo()
-            .args(["build", "--quiet", "--release"])
-            .args(ceiling),
-    )?;
+    for (package, example) in [("fabrix-rt", "ceiling"), ("fabrix-target", "iscsi_limit")] {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--release", "--package", package]);
+        run_program(build.args(["--example", example]))?;
+    }
     let folder = target_folder()?;
     let programs = Programs::in_folder(&folder.join("release"), &folder);
     if let Some(other) = &options.against {

@@ -37,6 +37,8 @@ pub(super) enum Server {
     Fabrix,
     /// The example `ceiling`, both ends of it.
     BareSockets,
+    /// The example `iscsi_limit`: bare sockets in an iSCSI target's place.
+    IscsiLimit,
     Tgt,
     Spdk,
     /// A block device of this machine: ours attached over FUSE, served by ours over NVMe/TCP.
@@ -145,6 +147,7 @@ impl Side {
                 attach::measure(self, programs, seconds)
             }
             (Server::Tgt, _) => iscsi::measure_tgt(self, programs, seconds),
+            (Server::IscsiLimit, _) => iscsi::measure_limit(self, programs, seconds),
             (Server::Fabrix, Client::IscsiPerf) => iscsi::measure_ours(self, programs, seconds),
             (Server::Fabrix, Client::SpdkPerf) => {
                 let target = Target::start(&programs.fabrix, self, programs)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use fabrix_block::{OpenError, OpenErrorKind};
 use fabrix_proto::iscsi::initiator::LoginFailure;
 use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::nvme::bringup::{BringupError, BringupErrorKind};
@@ -86,6 +87,17 @@ impl ConnectError {
             kind: self.kind,
             sentence: format!("{address}: {}", self.sentence),
         }
+    }
+
+    /// The same for who asked again what a disk called `name` is: whether the target said what has become of it, or could
+    /// not be asked.
+    pub(crate) fn of_disk(self, name: &str) -> OpenError {
+        let kind = match self.kind {
+            ConnectErrorKind::Refused => OpenErrorKind::NotFound,
+            ConnectErrorKind::Unsupported => OpenErrorKind::Unsupported,
+            _ => OpenErrorKind::Unreachable,
+        };
+        OpenError::new(kind, format!("{name}: {self}"))
     }
 
     /// What kind of trouble it is.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::Format;
-use super::values::parse_bytes;
+use super::values::{parse_bytes, parse_nsid};
 
 /// Arguments of `ctl`.
 #[derive(Args)]
@@ -52,19 +52,19 @@ pub(crate) enum NamespaceVerb {
         #[arg(value_name = "DISK")]
         disk: String,
         /// Its namespace id; the lowest that is free if left out
-        #[arg(long, value_name = "NSID")]
+        #[arg(long, value_parser = parse_nsid, value_name = "NSID")]
         nsid: Option<u32>,
     },
     /// Export a disk no more
     Remove {
         /// Its namespace id
-        #[arg(value_name = "NSID")]
+        #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
     },
     /// Make a file so large, or see how large a file or block device has become
     Resize {
         /// Its namespace id
-        #[arg(value_name = "NSID")]
+        #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
         /// The new size; left out: the size that it has now
         #[arg(value_parser = parse_bytes, value_name = "SIZE")]

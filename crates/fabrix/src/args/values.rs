@@ -152,6 +152,14 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     ))
 }
 
+/// A namespace id; which of them there can be, the target says.
+pub(super) fn parse_nsid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        "a namespace id is a number from 1; `fabrix ctl show` lists those that are served"
+            .to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +182,14 @@ mod tests {
                 .contains("write 10, 0.5, 500ms")
         );
         assert!(parse_time("").is_err());
+    }
+
+    #[test]
+    fn a_namespace_id_is_a_number() {
+        assert_eq!(parse_nsid("1"), Ok(1));
+        for wrong in ["x", "", "-1", "4294967296"] {
+            assert!(parse_nsid(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

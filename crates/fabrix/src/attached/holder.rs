@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use fabrix_attach::Told;
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::{Disk, without_secrets};
-use fabrix_block::{Device, Durability, Spec};
+use fabrix_block::{Device, Durability, OpenError, OpenErrorKind, Spec};
 use fabrix_rt::process;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -289,6 +289,7 @@ impl Held {
             .durability
             == Durability::None;
         all["state"] = json!(self.paths.state());
+        all["fault"] = json!(self.paths.fault());
         all["paths"] = self.paths.json();
         all["reconnects"] = json!(self.paths.reconnects());
         all["volatile"] = json!(volatile);
@@ -330,13 +331,24 @@ impl Held {
     pub(crate) fn resize(&self) -> Result<(), Failure> {
         let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
-        let fresh = disk.remeasure(None)?; // a target may take its time
+        let fresh = disk.remeasure(None); // a target may take its time
+        self.paths.set_fault(fresh.as_ref().err().and_then(fault));
+        let fresh = fresh?;
         self.front.resized(&fresh)?;
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.size_bytes = fresh.geometry().bytes();
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
+}
+
+/// What has become of a disk. Who could not be asked has said nothing of it.
+fn fault(error: &OpenError) -> Option<String> {
+    matches!(
+        error.kind,
+        OpenErrorKind::NotFound | OpenErrorKind::Unsupported
+    )
+    .then(|| error.to_string())
 }
 
 /// What is printed of an attachment.

@@ -1,5 +1,5 @@
 //! The connections of an attached disk, as their sessions tell of them: which there are, how they are, how often they
-//! had to be made again.
+//! had to be made again; and what keeps the disk from being used although it is connected.
 //!
 //! Told on the shard's thread, seldom; asked by the control socket.
 
@@ -17,6 +17,7 @@ use crate::disks::Watch;
 #[derive(Default)]
 pub(crate) struct Paths {
     known: Mutex<Vec<Path>>,
+    fault: Mutex<Option<String>>,
 }
 
 struct Path {
@@ -74,6 +75,8 @@ impl Paths {
             PathEvent::Connected => {
                 path.reconnects += u64::from(path.state != State::Connected);
                 path.state = State::Connected;
+                // Who connects looks at the disk anew.
+                self.set_fault(None);
             }
             PathEvent::Lost => path.state = State::Reconnecting,
             PathEvent::GivenUp => path.state = State::Lost,
@@ -81,15 +84,27 @@ impl Paths {
         }
     }
 
-    /// How the disk is as a whole: `attached` while every connection is there.
+    /// How the disk is as a whole: `attached` while every connection is there, and the disk behind it.
     pub(crate) fn state(&self) -> &'static str {
         let known = self.known();
         let is = |state| known.iter().any(|path| path.state == state);
         match (is(State::Lost), is(State::Reconnecting)) {
             (true, _) => State::Lost.word(),
             (false, true) => State::Reconnecting.word(),
+            (false, false) if self.fault().is_some() => "unusable",
             (false, false) => "attached",
         }
+    }
+
+    /// What has become of the disk over there, if it cannot be used as it is now.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.clone()
+    }
+
+    /// The disk has changed: it can be used as it is now, or why it cannot.
+    pub(crate) fn set_fault(&self, fault: Option<String>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// How often a connection was made again, of all together.
@@ -131,5 +146,18 @@ mod tests {
         assert_eq!((paths.state(), paths.reconnects()), ("attached", 1));
         paths.take(address, PathEvent::GivenUp);
         assert_eq!(paths.state(), "lost");
+    }
+
+    #[test]
+    fn a_disk_that_is_gone_is_unusable_until_somebody_connects_again() {
+        let paths = Paths::default();
+        let address = SocketAddr::from(([127, 0, 0, 1], 4420));
+        paths.take(address, PathEvent::Connected);
+        paths.set_fault(Some("no such namespace".to_owned()));
+        assert_eq!(paths.state(), "unusable");
+        paths.take(address, PathEvent::Lost);
+        assert_eq!(paths.state(), "reconnecting");
+        paths.take(address, PathEvent::Connected);
+        assert_eq!((paths.state(), paths.fault()), ("attached", None));
     }
 }

@@ -138,6 +138,28 @@ fn a_disk_that_changes_its_size_over_there_changes_here_by_itself() {
 }
 
 #[test]
+fn a_disk_that_is_taken_away_over_there_is_listed_as_unusable_and_can_be_detached() {
+    let folder = scratch();
+    let api = format!("unix:{}", path_in(&folder, "api"));
+    let to = ["--listen", "nvme+tcp://127.0.0.1:0", "--api", &api];
+    let serve = Serve::start(&[&["ram:16M", "ram:8M"], &to[..]].concat());
+    let place = Place::new();
+    let socket = place.attach(&[&serve.uri(1), "--as", "nbd-socket"]);
+    let mut client = begin_nbd(&socket);
+    assert_eq!(client.read(0, 512), Ok(vec![0; 512]));
+    place
+        .run(&["ctl", "--api", &api, "namespace", "remove", "2"])
+        .exits(0);
+    until(&place, "known to be gone", |one| {
+        let says_why = one["fault"].as_str().is_some_and(|why| why.contains('2'));
+        one["state"] == "unusable" && says_why
+    });
+    assert!(client.read(0, 512).is_err(), "nobody has its data");
+    drop(client);
+    place.run(&["detach", "all"]).exits(0);
+}
+
+#[test]
 fn a_secret_stands_in_no_processs_words_and_in_no_list() {
     const SECRET: &str = "a-secret-of-ours";
     let chap = format!("alice%{SECRET}");

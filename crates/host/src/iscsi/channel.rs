@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use fabrix_block::{Channel, Device, Geometry, Identity, OpenError, OpenErrorKind};
+use fabrix_block::{Channel, Device, Geometry, Identity, OpenError};
 use fabrix_proto::scsi::bringup::UnitFacts;
 use fabrix_rt::Shard;
 
@@ -74,10 +74,7 @@ impl Device for RemoteUnit {
 
     /// Asks the target again, and waits for the answer.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let cannot = |error: ConnectError| {
-            let sentence = format!("{}: {error}", self.identity.name);
-            OpenError::new(OpenErrorKind::Unreachable, sentence)
-        };
+        let cannot = |error: ConnectError| error.of_disk(&self.identity.name);
         if bytes.is_some() {
             return Err(sized_elsewhere(&self.identity));
         }

@@ -89,8 +89,8 @@ impl ConnectError {
         }
     }
 
-    /// The same for who asked again what a disk called `name` is: whether the target said what has become of it, or could
-    /// not be asked.
+    /// The same for who asked again what a disk called `name` is: whether the target said what has become of it, or
+    /// could not be asked.
     pub(crate) fn of_disk(self, name: &str) -> OpenError {
         let kind = match self.kind {
             ConnectErrorKind::Refused => OpenErrorKind::NotFound,

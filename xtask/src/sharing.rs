@@ -9,13 +9,15 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::process::Stdio;
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use crate::process::command;
 
 const LINE_BYTES: u64 = 64;
+/// A run takes a few seconds, and more on a machine that has other things to do.
+const SECONDS_MAX: &str = "180";
 /// Which mark says that the reads begin; what was before is not looked at.
 const BEGINNING: usize = 3;
 /// Around what a thread named on its stack: its stack, and what belongs to the thread above it.
@@ -25,19 +27,12 @@ const STACK_ABOVE_BYTES: u64 = 16 << 10;
 /// How often lines moved while each of two shards answered so many reads of 4 KiB.
 ///
 /// # Errors
-/// The program or valgrind did not do what is expected of them.
+/// The program or valgrind did not do what is expected of them, or took longer than [`SECONDS_MAX`].
 pub(crate) fn moves(program: &Path, depth: &str, commands: u32) -> Result<u64, String> {
-    let mut valgrind = command("valgrind");
-    valgrind.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]);
-    valgrind.arg(program).args([depth, &commands.to_string()]);
-    valgrind
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut running = valgrind
+    let mut running = traced(program, depth, commands)
         .spawn()
         .map_err(|error| format!("cannot start valgrind: {error}"))?;
-    let (Some(mut input), Some(output), Some(trace)) = (
+    let (Some(input), Some(trace), Some(said)) = (
         running.stdin.take(),
         running.stdout.take(),
         running.stderr.take(),
@@ -46,23 +41,61 @@ pub(crate) fn moves(program: &Path, depth: &str, commands: u32) -> Result<u64, S
     };
     let (tell, told) = channel();
     let watching = thread::spawn(move || watch(trace, &told));
-    let mut output = BufReader::new(output);
-    let places = Places::read(&mut output)?;
-    tell.send(places).map_err(|_| "the trace ended early")?;
-    writeln!(input, "go").map_err(|error| format!("the shards do not begin: {error}"))?;
-    let mut said = String::new();
-    let _until_its_end = output.read_to_string(&mut said);
+    let said = begin(said, input, &tell);
     let status = running
         .wait()
         .map_err(|error| format!("valgrind: {error}"))?;
-    if !status.success() {
-        return Err(format!("the shards ended with {status}"));
-    }
+    ended_well(status, said)?;
     let watch = watching.join().map_err(|_| "the trace cannot be read")?;
     watch
         .filter(|watch| watch.used.iter().all(|used| *used > 0))
         .map(|watch| watch.lines.moves)
         .ok_or_else(|| "the trace shows no turns of both shards".to_owned())
+}
+
+/// The trace goes to standard output, what the program says to standard error. coreutils' timeout ends both.
+fn traced(program: &Path, depth: &str, commands: u32) -> Command {
+    let mut traced = command("timeout");
+    traced.args(["--foreground", "--kill-after=10", SECONDS_MAX, "valgrind"]);
+    traced.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]);
+    traced.arg("--log-fd=1");
+    traced.arg(program).args([depth, &commands.to_string()]);
+    traced
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    traced
+}
+
+/// Tells the watching thread what the program says of its places, and then the program to begin; gives what it says
+/// until its end.
+fn begin(said: impl Read, mut input: impl Write, tell: &Sender<Places>) -> Result<String, String> {
+    let mut said = BufReader::new(said);
+    tell.send(Places::read(&mut said)?)
+        .map_err(|_| "the trace ended early")?;
+    // Who does not read it has ended, and has said why.
+    let _ = writeln!(input, "go");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest)
+        .map_err(|error| format!("cannot read what the shards say: {error}"))?;
+    Ok(rest)
+}
+
+fn ended_well(status: ExitStatus, said: Result<String, String>) -> Result<(), String> {
+    if matches!(status.code(), Some(124 | 137)) {
+        return Err(format!(
+            "two shards under valgrind did not end within {SECONDS_MAX} s"
+        ));
+    }
+    let said = said?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!(
+            "the shards ended with {status}: {}",
+            said.trim_end()
+        ))
+    }
 }
 
 /// Reads the trace to its end. What comes before the places are known is not looked at.
@@ -216,6 +249,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
 
     /// Both shards turn once, with these accesses between the marks.
     fn moves_of(first: &str, second: &str) -> u64 {
@@ -255,6 +289,22 @@ mod tests {
         assert_eq!(moves_of(" S 100000,8\n", " S 100000,8\n"), 0);
         assert_eq!(moves_of(" S 2fff00,8\n", " S 2fff00,8\n"), 0);
         assert_eq!(moves_of(" S 180000,8\n", " S 180000,8\n"), 1);
+    }
+
+    #[test]
+    fn who_does_not_end_or_ends_badly_is_told_with_what_was_said() {
+        let ended = |code: i32, said: Result<&str, &str>| {
+            let said = said.map(str::to_owned).map_err(str::to_owned);
+            ended_well(ExitStatus::from_raw(code << 8), said)
+        };
+        assert_eq!(ended(0, Ok("a shard: 1 operations\n")), Ok(()));
+        for code in [124, 137] {
+            let late = ended(code, Err("the shards said nothing")).expect_err("killed");
+            assert!(late.contains("did not end within 180 s"), "{late}");
+        }
+        let panicked = ended(101, Ok("why\n")).expect_err("not 0");
+        assert!(panicked.ends_with("exit status: 101: why"), "{panicked}");
+        assert!(ended(0, Err("of another form")).is_err());
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //!
 //! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between them the main
 //! thread: who has the baton works, all others wait in the kernel. Before its turn a shard writes to its mark, and
-//! after it to the third one; the fourth is written to when the reads begin. The addresses of the marks are printed,
-//! and of something on the stack of each thread; then a line is awaited on standard input.
+//! after it to the third one; the fourth is written to when the reads begin. The addresses of the marks are said on
+//! standard error, and of something on the stack of each thread; then a line is awaited on standard input. Nothing goes
+//! to standard output: it is left to whoever watches.
 
 mod simulated;
 
@@ -18,7 +19,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use fabrix_rt::{Remote, Wait};
-use simulated::{Connected, Play};
+use simulated::{Connected, Play, depth_and_commands};
 
 /// Alone in its cache line.
 #[repr(align(64))]
@@ -42,6 +43,9 @@ thread_local! {
     /// Among what belongs to a thread. Of the shards' threads that lies above their stacks.
     static OF_A_THREAD: Cell<u64> = const { Cell::new(0) };
 }
+
+/// More than a read takes. Who counts rounds instead of waiting notices a host that no shard plays.
+const ROUNDS_PER_READ: usize = 16;
 
 /// Passed round: the first shard's thread, the second's, the main thread.
 struct Baton {
@@ -67,54 +71,60 @@ struct Started {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    let [depth @ 1..=64, commands] = words[..] else {
+    let Some([depth, commands]) = depth_and_commands() else {
         eprintln!("usage: shards DEPTH COMMANDS, where DEPTH is 1 to 64");
         return ExitCode::from(2);
     };
-    let plays = [Arc::new(Play::default()), Arc::new(Play::default())];
+    let play = Arc::new(Play::default());
     let [first, second, mut main] = batons();
-    let (tell, told) = channel();
-    for (index, baton) in [first, second].into_iter().enumerate() {
-        let (play, tell) = (Arc::clone(&plays[index]), tell.clone());
-        thread::spawn(move || turn_about(index, &play, baton, &tell));
-    }
-    let started: Vec<Started> = told.iter().take(plays.len()).collect();
-    println!("marks: {}", list(MARKS.iter().map(Mark::address)));
-    let here = [
-        std::ptr::from_ref(&words).addr(),
-        OF_A_THREAD.with(|it| it.as_ptr().addr()),
-    ];
-    println!(
-        "stacks: {}",
-        list(started.iter().map(|started| started.stack).chain(here))
-    );
-    let remotes = started.into_iter().map(|started| started.remote).collect();
-    let connecting = thread::spawn(|| Connected::start(remotes));
-    round_until(&mut main, || connecting.is_finished());
-    let connected = connecting.join().expect("connected");
+    let started = [start(0, &play, first), start(1, &play, second)];
+    say_places(&started, std::ptr::from_ref(&main).addr());
+    let remotes = started.map(|started| started.remote).into();
+    let connected = connect(remotes, &mut main);
     let _line = stdin().read_line(&mut String::new());
-    connected.play(&plays, depth, commands);
+    connected.play(&play, depth, commands);
     MARKS[3].touch();
-    round_until(&mut main, || {
-        plays.iter().all(|play| play.tally().is_some())
-    });
-    for tally in plays.iter().filter_map(|play| play.tally()) {
+    let mut rounds = 0..ROUNDS_PER_READ * (commands + 1);
+    round_until(&mut main, || play.has_ended() || rounds.next().is_none());
+    for tally in play.tallies() {
         let (operations, turns) = (tally.operations, tally.submitting_turns);
-        println!("a shard: {operations} operations in {turns} turns");
+        eprintln!("a shard: {operations} operations in {turns} turns");
     }
-    std::process::exit(0) // the target's connections are nobody's any more
+    if !play.has_ended() {
+        eprintln!("the reads did not end: a shard has two of the hosts and can play one");
+    }
+    // Not by returning: the target's connections are nobody's any more.
+    std::process::exit(i32::from(!play.has_ended()))
+}
+
+fn say_places(started: &[Started], main_stack: usize) {
+    eprintln!("marks: {}", list(MARKS.iter().map(Mark::address)));
+    let of_main = [main_stack, OF_A_THREAD.with(|it| it.as_ptr().addr())];
+    let stacks = started.iter().map(|started| started.stack);
+    eprintln!("stacks: {}", list(stacks.chain(of_main)));
+}
+
+/// Connects the hosts while the shards turn. They do not wait for ever: a panic over there is one here.
+fn connect(shards: Vec<Remote>, baton: &mut Baton) -> Connected {
+    let connecting = thread::spawn(|| Connected::start(shards));
+    round_until(baton, || connecting.is_finished());
+    connecting.join().expect("connected")
 }
 
 /// Lets the shards turn until something is so.
-fn round_until(baton: &mut Baton, is_so: impl Fn() -> bool) {
+fn round_until(baton: &mut Baton, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         baton.give();
         baton.take();
     }
+}
+
+/// Starts a shard's thread. If it panics, now or later, its baton is gone and so everybody's turn.
+fn start(index: usize, play: &Arc<Play>, baton: Baton) -> Started {
+    let (tell, told) = channel();
+    let play = Arc::clone(play);
+    thread::spawn(move || turn_about(index, &play, baton, &tell));
+    told.recv().expect("the shard has started")
 }
 
 /// Turns a shard whenever the others have had theirs.

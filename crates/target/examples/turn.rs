@@ -11,14 +11,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use fabrix_rt::Wait;
-use simulated::{Connected, Play};
+use simulated::{Connected, Play, depth_and_commands};
 
 fn main() -> ExitCode {
-    let words: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    let [depth @ 1..=64, commands] = words[..] else {
+    let Some([depth, commands]) = depth_and_commands() else {
         eprintln!("usage: turn DEPTH COMMANDS, where DEPTH is 1 to 64");
         return ExitCode::from(2);
     };
@@ -28,15 +24,15 @@ fn main() -> ExitCode {
     let shard = thread::spawn(move || {
         let mut shard = turning.shard();
         tell.send(shard.remote()).expect("main waits");
-        while turning.tally().is_none() {
+        while !turning.has_ended() {
             shard.turn(Wait::Forever);
         }
     });
     let remote = told.recv().expect("the shard has started");
     let connected = Connected::start(vec![remote]);
-    connected.play(&[Arc::clone(&play)], depth, commands);
+    connected.play(&play, depth, commands);
     shard.join().expect("the shard ends with the last answer");
-    let tally = play.tally().expect("counted");
+    let tally = play.tallies().next().expect("counted");
     println!("operations: {}", tally.operations);
     println!("submitting-turns: {}", tally.submitting_turns);
     std::process::exit(0) // the target's connections are nobody's any more

@@ -1,6 +1,6 @@
-//! A target's shard whose driver is simulated: the driver plays a host that reads 4 KiB blocks, from memory and without
-//! a system call. A real host connects over loopback first, as hosts do; then the driver takes its connection over:
-//! DEPTH commands arrive in one receive, and every answer brings one more.
+//! Shards of a target whose drivers are simulated: each driver plays a host that reads 4 KiB blocks, from memory and
+//! without a system call. Real hosts connect over loopback first, as hosts do; then the driver that finds such a
+//! connection on its shard takes it over: DEPTH commands arrive in one receive, and every answer brings one more.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -29,14 +29,21 @@ const READ_BYTES: usize = 4096;
 const ANSWER_BYTES: usize = 24 + READ_BYTES;
 const DISK_BYTES: u64 = 16 << 20;
 
-/// What a shard's driver and those who watch it share.
-#[derive(Default)]
-pub(crate) struct Play {
-    load: OnceLock<Load>,
-    tally: OnceLock<Tally>,
+/// DEPTH and COMMANDS, as the program was called.
+pub(crate) fn depth_and_commands() -> Option<[usize; 2]> {
+    let words = std::env::args().skip(1);
+    let words: Result<Vec<usize>, _> = words.map(|word| word.parse()).collect();
+    let [depth, commands] = words.ok()?.try_into().ok()?;
+    (1..=64).contains(&depth).then_some([depth, commands])
 }
 
-/// What a shard asked of the kernel until it had answered every command.
+/// What the drivers of a target's shards and those who watch them share.
+#[derive(Default)]
+pub(crate) struct Play {
+    loads: OnceLock<Vec<Arc<Load>>>,
+}
+
+/// What a shard asked of the kernel until it had answered every command of its host.
 pub(crate) struct Tally {
     pub(crate) operations: usize,
     pub(crate) submitting_turns: usize,
@@ -49,13 +56,21 @@ impl Play {
         Shard::with_driver(&ShardConfig::default(), driver).expect("a shard")
     }
 
-    /// Nothing before the last answer.
-    pub(crate) fn tally(&self) -> Option<&Tally> {
-        self.tally.get()
+    /// Whether every host has got its answers.
+    pub(crate) fn has_ended(&self) -> bool {
+        let has_ended = |load: &Arc<Load>| load.tally.get().is_some();
+        let loads = self.loads.get();
+        loads.is_some_and(|loads| loads.iter().all(has_ended))
+    }
+
+    /// Of each host that has got its answers.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        let loads = self.loads.get().into_iter().flatten();
+        loads.filter_map(|load| load.tally.get())
     }
 }
 
-/// A target with a connected host for each of its shards.
+/// A target with a connected host for each of its shards: it gives connections to them in turn.
 pub(crate) struct Connected {
     _target: Target,
     hosts: Vec<Host>,
@@ -76,14 +91,12 @@ impl Connected {
         }
     }
 
-    /// Lets every driver play the host of its shard: DEPTH commands in flight, until so many are answered.
-    pub(crate) fn play(&self, plays: &[Arc<Play>], depth: usize, commands: usize) {
-        for (queue, host) in self.hosts.iter().enumerate().skip(1) {
-            // Connections go to the shards in turn, and the first one is the admin queue's.
-            let play = &plays[queue % plays.len()];
-            let set = play.load.set(Load::new(host, queue, depth, commands));
-            assert!(set.is_ok(), "set once");
-        }
+    /// Lets the drivers play the hosts: each has DEPTH commands in flight until so many are answered.
+    pub(crate) fn play(&self, play: &Play, depth: usize, commands: usize) {
+        let io_queues = self.hosts.iter().enumerate().skip(1);
+        let loads = io_queues.map(|(queue, io)| Arc::new(Load::new(io, queue, depth, commands)));
+        let set = play.loads.set(loads.collect());
+        assert!(set.is_ok(), "set once");
     }
 }
 
@@ -137,6 +150,7 @@ struct Load {
     capsules: Vec<u8>,
     depth: usize,
     commands: usize,
+    tally: OnceLock<Tally>,
 }
 
 impl Load {
@@ -157,11 +171,13 @@ impl Load {
             capsules: ids.flat_map(capsule).collect(),
             depth,
             commands,
+            tally: OnceLock::new(),
         }
     }
 }
 
-/// Tries every operation by hand until there is a load; from then on it is the other end of one connection.
+/// Tries every operation by hand until there is a load for a connection of its shard; from then on it is the other end
+/// of that one.
 struct ByHand {
     play: Arc<Play>,
     waiting: Vec<Submission>,
@@ -171,6 +187,7 @@ struct ByHand {
 /// The connection of the simulated host.
 struct Simulated {
     task: TaskId,
+    load: Arc<Load>,
     /// Bytes of capsules that have been sent and not received, and where in the ring of capsules they begin.
     unread: usize,
     at: usize,
@@ -189,28 +206,32 @@ impl ByHand {
         }
     }
 
-    /// Becomes the host as soon as there is a load and the target waits for it.
+    /// Becomes a host as soon as there are any and the target waits for one of them here.
     fn take_over(&mut self) {
-        let Some(load) = self.play.load.get().filter(|_| self.simulated.is_none()) else {
+        let Some(loads) = self.play.loads.get() else {
             return;
         };
-        let is_host = |(_, op): &&Submission| match op {
-            Op::Receive { socket, .. } => socket.peer_addr().is_ok_and(|peer| peer == load.host),
-            _ => false,
-        };
-        self.simulated = self
-            .waiting
-            .iter()
-            .find(is_host)
-            .map(|(token, _)| Simulated {
-                task: token.task,
-                unread: load.capsules.len(),
-                at: 0,
-                answered_bytes: 0,
-                answers: 0,
-                operations: 0,
-                submitting_turns: 0,
-            });
+        self.simulated = self.waiting.iter().find_map(|(token, op)| {
+            let Op::Receive { socket, .. } = op else {
+                return None;
+            };
+            let peer = socket.peer_addr().ok()?;
+            let load = loads.iter().find(|load| load.host == peer)?;
+            Some(Simulated::new(token.task, Arc::clone(load)))
+        });
+    }
+
+    fn try_all(&mut self, endings: &mut Vec<Ending>) {
+        for (token, op) in std::mem::take(&mut self.waiting) {
+            match attempt(op) {
+                Ok(completion) => endings.push((token, completion)),
+                Err(op) => self.waiting.push((token, op)),
+            }
+        }
+        if endings.is_empty() {
+            // Between two tries of a host that is being connected: what is counted would drown in tries otherwise.
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -221,27 +242,14 @@ impl Driver for ByHand {
         endings: &mut Vec<Ending>,
         _until: Until,
     ) -> Nanos {
-        self.take_over();
-        if let (Some(simulated), Some(load)) = (&mut self.simulated, self.play.load.get()) {
-            simulated.operations += submissions.len();
-            simulated.submitting_turns += usize::from(!submissions.is_empty());
-            self.waiting.append(submissions);
-            simulated.answer(load, &mut self.waiting, endings);
-            if simulated.answers >= load.commands {
-                let _already = self.play.tally.set(simulated.tally());
-            }
-            return Nanos::now();
+        if self.simulated.is_none() {
+            self.take_over();
         }
+        let asked = submissions.len();
         self.waiting.append(submissions);
-        for (token, op) in std::mem::take(&mut self.waiting) {
-            match attempt(op) {
-                Ok(completion) => endings.push((token, completion)),
-                Err(op) => self.waiting.push((token, op)),
-            }
-        }
-        if endings.is_empty() {
-            // Between two tries of a host that is being connected: what is counted would drown in tries otherwise.
-            thread::sleep(Duration::from_millis(1));
+        match &mut self.simulated {
+            Some(simulated) => simulated.turn(asked, &mut self.waiting, endings),
+            None => self.try_all(endings),
         }
         Nanos::now()
     }
@@ -256,8 +264,31 @@ impl Driver for ByHand {
 }
 
 impl Simulated {
+    fn new(task: TaskId, load: Arc<Load>) -> Self {
+        Self {
+            task,
+            unread: load.capsules.len(),
+            load,
+            at: 0,
+            answered_bytes: 0,
+            answers: 0,
+            operations: 0,
+            submitting_turns: 0,
+        }
+    }
+
+    /// The shard has asked for so many operations more.
+    fn turn(&mut self, asked: usize, waiting: &mut Vec<Submission>, endings: &mut Vec<Ending>) {
+        self.operations += asked;
+        self.submitting_turns += usize::from(asked > 0);
+        self.answer(waiting, endings);
+        if self.answers >= self.load.commands {
+            let _already = self.load.tally.set(self.tally());
+        }
+    }
+
     /// Ends what the target asked of this connection; what others wait for stays where it is.
-    fn answer(&mut self, load: &Load, waiting: &mut Vec<Submission>, endings: &mut Vec<Ending>) {
+    fn answer(&mut self, waiting: &mut Vec<Submission>, endings: &mut Vec<Ending>) {
         let mut index = 0;
         while index < waiting.len() {
             let (token, op) = &waiting[index];
@@ -267,11 +298,12 @@ impl Simulated {
                 continue;
             }
             let (token, op) = waiting.swap_remove(index);
-            endings.push((token, self.end_of(load, op)));
+            endings.push((token, self.end_of(op)));
         }
     }
 
-    fn end_of(&mut self, load: &Load, op: Op) -> Completion {
+    fn end_of(&mut self, op: Op) -> Completion {
+        let load = &self.load;
         match op {
             Op::Receive {
                 mut buf,

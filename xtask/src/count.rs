@@ -37,8 +37,8 @@ const MOVES: &str = "lines-moved-per-read-1";
 const SHORT: u32 = 3200;
 const LONG: u32 = 6400;
 /// The same where every access to memory is written down.
-const SHORT_TRACED: u32 = 320;
-const LONG_TRACED: u32 = 640;
+const SHORT_TRACED: u32 = 40;
+const LONG_TRACED: u32 = 80;
 /// More than this above what was recorded is a loss that somebody has to explain, or to record.
 const RISE_PERCENT: u64 = 5;
 
@@ -181,11 +181,13 @@ fn count_all() -> Result<Vec<(&'static str, u64)>, String> {
     Ok(counts)
 }
 
-/// Both shards' reads count. Whole moves: a thread on its way into the kernel is taken for the next one now and then.
+/// Both shards' reads count. Whole moves, to the nearest: a shard that has its answers reads on until the other one has
+/// them too.
 fn moves_per_read(shards: &Path) -> Result<u64, String> {
     let moves = |commands| sharing::moves(shards, DEPTHS[0], commands);
     let more = moves(LONG_TRACED)?.saturating_sub(moves(SHORT_TRACED)?);
-    Ok(more / u64::from(2 * (LONG_TRACED - SHORT_TRACED)))
+    let reads = u64::from(2 * (LONG_TRACED - SHORT_TRACED));
+    Ok((more + reads / 2) / reads)
 }
 
 /// Builds an example; gives the program.

@@ -3,7 +3,8 @@
 //! Two processors that take a line from each other wait for it each time, which a machine with as few processors as
 //! shards cannot show as time. So it is counted: `crates/target/examples/shards.rs` lets two shards read from one disk
 //! in turns, valgrind's lackey writes down every access to memory, and a line moves when one shard uses what the other
-//! one has written since, or writes what the other one uses. Stacks are left out, for each thread has its own.
+//! one has written since, or writes what the other one uses; once in a turn at most. Stacks are left out, for each
+//! thread has its own.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -149,7 +150,7 @@ fn numbers<const N: usize>(output: &mut impl BufRead, name: &str) -> Result<[u64
     });
     numbers
         .and_then(|numbers: Vec<u64>| numbers.try_into().ok())
-        .ok_or_else(|| format!("the shards said `{line}`, not {N} {name}"))
+        .ok_or_else(|| format!("the shards said `{}`, not {N} {name}", line.trim_end()))
 }
 
 /// One access to memory.
@@ -178,11 +179,20 @@ impl Access {
     }
 }
 
+/// A shard's turn: nobody else uses anything before it is over.
+#[derive(Clone, Copy)]
+struct Turn {
+    shard: usize,
+    /// From 1 on, and every turn has another.
+    number: u64,
+}
+
 /// Whose turn it is, and what both have used.
 struct Watch {
     places: Places,
     begun: bool,
-    turn: Option<usize>,
+    turn: Option<Turn>,
+    turns: u64,
     /// Accesses of each shard.
     used: [u64; 2],
     lines: Lines,
@@ -194,6 +204,7 @@ impl Watch {
             places,
             begun: false,
             turn: None,
+            turns: 0,
             used: [0; 2],
             lines: Lines::default(),
         }
@@ -201,19 +212,23 @@ impl Watch {
 
     fn see(&mut self, access: &Access) {
         if let Some(mark) = self.places.marks.iter().position(|mark| *mark == access.at) {
-            self.turn = (self.begun && mark < self.used.len()).then_some(mark);
+            self.turns += 1;
+            self.turn = (self.begun && mark < self.used.len()).then_some(Turn {
+                shard: mark,
+                number: self.turns,
+            });
             self.begun |= mark == BEGINNING;
             return;
         }
         let is_of_a_stack = |stack: &Range<u64>| stack.contains(&access.at);
-        let Some(shard) = self.turn else { return };
+        let Some(turn) = self.turn else { return };
         if self.places.stacks.iter().any(is_of_a_stack) {
             return;
         }
-        self.used[shard] += 1;
+        self.used[turn.shard] += 1;
         let last = access.at.saturating_add(access.bytes.saturating_sub(1));
         for line in access.at / LINE_BYTES..=last / LINE_BYTES {
-            self.lines.used(line, shard, access.writes);
+            self.lines.used(line, turn, access.writes);
         }
     }
 }
@@ -230,14 +245,19 @@ struct Lines {
 struct Held {
     by: [bool; 2],
     written: bool,
+    /// The number of the turn in which it moved last: whoever reads it first and then writes it takes it once.
+    moved_in: u64,
 }
 
 impl Lines {
-    fn used(&mut self, line: u64, shard: usize, writes: bool) {
+    fn used(&mut self, line: u64, Turn { shard, number }: Turn, writes: bool) {
         let held = self.held.entry(line).or_default();
         let by_the_other = held.by[1 - shard];
         let moves = by_the_other && (writes || (held.written && !held.by[shard]));
-        self.moves += u64::from(moves);
+        if moves && held.moved_in != number {
+            self.moves += 1;
+            held.moved_in = number;
+        }
         if writes {
             held.by = [false; 2];
         }
@@ -276,6 +296,7 @@ mod tests {
         assert_eq!(moves_of(" S 5000,8\n", " L 5038,8\n L 5000,8\n"), 1);
         assert_eq!(moves_of(" M 5000,8\n", " M 5000,8\n"), 1);
         assert_eq!(moves_of(" L 5000,8\n", " S 5000,8\n"), 1);
+        assert_eq!(moves_of(" M 5000,8\n", " L 5000,8\n M 5000,8\n"), 1);
     }
 
     #[test]

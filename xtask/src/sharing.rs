@@ -61,6 +61,8 @@ fn traced(program: &Path, depth: &str, commands: u32) -> Command {
     traced.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]);
     traced.arg("--log-fd=1");
     traced.arg(program).args([depth, &commands.to_string()]);
+    // Who panics reads all debug information for a backtrace: minutes, when every access is written down.
+    traced.env("RUST_BACKTRACE", "0");
     traced
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -72,31 +74,36 @@ fn traced(program: &Path, depth: &str, commands: u32) -> Command {
 /// until its end.
 fn begin(said: impl Read, mut input: impl Write, tell: &Sender<Places>) -> Result<String, String> {
     let mut said = BufReader::new(said);
-    tell.send(Places::read(&mut said)?)
-        .map_err(|_| "the trace ended early")?;
+    let told = Places::read(&mut said).and_then(|places| {
+        tell.send(places)
+            .map_err(|_| "the trace ended early".into())
+    });
     // Who does not read it has ended, and has said why.
     let _ = writeln!(input, "go");
+    drop(input);
     let mut rest = String::new();
     said.read_to_string(&mut rest)
         .map_err(|error| format!("cannot read what the shards say: {error}"))?;
-    Ok(rest)
+    match told {
+        Ok(()) => Ok(rest),
+        Err(error) => Err(format!("{error}: {}", rest.trim_end())),
+    }
 }
 
 fn ended_well(status: ExitStatus, said: Result<String, String>) -> Result<(), String> {
     if matches!(status.code(), Some(124 | 137)) {
+        let said = said.unwrap_or_else(|error| error);
         return Err(format!(
-            "two shards under valgrind did not end within {SECONDS_MAX} s"
+            "two shards under valgrind did not end within {SECONDS_MAX} s: {}",
+            said.trim_end()
         ));
     }
     let said = said?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!(
-            "the shards ended with {status}: {}",
-            said.trim_end()
-        ))
+    if !status.success() {
+        let said = said.trim_end();
+        return Err(format!("the shards ended with {status}: {said}"));
     }
+    Ok(())
 }
 
 /// Reads the trace to its end. What comes before the places are known is not looked at.
@@ -319,13 +326,21 @@ mod tests {
             ended_well(ExitStatus::from_raw(code << 8), said)
         };
         assert_eq!(ended(0, Ok("a shard: 1 operations\n")), Ok(()));
-        for code in [124, 137] {
-            let late = ended(code, Err("the shards said nothing")).expect_err("killed");
-            assert!(late.contains("did not end within 180 s"), "{late}");
+        for (code, said) in [(124, Ok("so far\n")), (137, Err("so far"))] {
+            let late = ended(code, said).expect_err("killed");
+            assert!(late.ends_with("did not end within 180 s: so far"), "{late}");
         }
         let panicked = ended(101, Ok("why\n")).expect_err("not 0");
         assert!(panicked.ends_with("exit status: 101: why"), "{panicked}");
         assert!(ended(0, Err("of another form")).is_err());
+    }
+
+    #[test]
+    fn who_ends_instead_of_telling_places_is_told_with_what_was_said() {
+        let (tell, _told) = channel();
+        let failure = begin("\nno socket\n".as_bytes(), Vec::new(), &tell);
+        let failure = failure.expect_err("no places");
+        assert!(failure.ends_with(": no socket"), "{failure}");
     }
 
     #[test]

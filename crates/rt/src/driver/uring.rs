@@ -25,7 +25,7 @@ pub(crate) struct UringDriver<E: Form> {
     bell: Arc<Bell>,
     /// Did not fit, or must be sent on: goes first in the next turn.
     again: Vec<Submission>,
-    /// Of files in memory: run in place, a bite in each turn.
+    /// Of files in memory: run in place, some in each turn.
     copies: VecDeque<Submission>,
     /// Receives that are not in the ring as long as the shard spins.
     warm: Warm,
@@ -210,10 +210,19 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// Runs a bite of what only copies.
+    /// Runs some of what only copies.
     fn copy(&mut self, endings: &mut Vec<Ending>) {
-        for (token, mut op) in self.copies.drain(..self.copies.len().min(BITE)) {
+        let most = (self.copies.len() / 2).clamp(BITE, COPIES);
+        let mut bytes = 0;
+        for _ in 0..most {
+            if bytes >= COPIED_BYTES {
+                return;
+            }
+            let Some((token, mut op)) = self.copies.pop_front() else {
+                return;
+            };
             let result = run_on_file(&mut op);
+            bytes += usize::try_from(result).unwrap_or(0);
             endings.push((token, ended(result, op)));
         }
     }
@@ -311,6 +320,11 @@ fn send_so_far(op: Op) -> Settled {
 /// So many endings of files are handed back in one turn. What they cause begins before the next ones are looked at:
 /// else a disk, the shard and whoever waits for its answers would work one after the other, all of a batch each.
 const BITE: usize = 4;
+/// The most of the same when it is run in place, half of what waits if that is fewer. A turn, with its send, costs more
+/// beside a copy than beside a wait for a device.
+const COPIES: usize = 12;
+/// And no more of them when so much was copied: others of the shard wait meanwhile.
+const COPIED_BYTES: usize = 512 << 10;
 /// So many operations of a turn are begun by hand: more are cheaper together, in one call.
 const FEW: usize = 4;
 /// Reading the clock costs as much as several looks.

@@ -1,5 +1,5 @@
 //! Instructions per command, counted and compared with what they were: of the protocol machines, and of the loop of a
-//! target's shard around them; and what that loop asks of the kernel.
+//! target's shard around them; what that loop asks of the kernel; and cache lines that move between two shards.
 //!
 //! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on shared processors
 //! would show. It does depend on the compiler: `counts.txt` names the one it was made with, and under another one
@@ -10,6 +10,7 @@
 use crate::interop::install_tool;
 use crate::no_os::target_folder;
 use crate::process::{cargo, command, output, root, run};
+use crate::sharing;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,9 +31,14 @@ const SHARD: [[&str; 3]; 2] = [
         "submits-per-1000-reads-32",
     ],
 ];
+/// What is counted of two shards, at the least of those depths.
+const MOVES: &str = "lines-moved-per-read-1";
 /// Multiples of every depth.
 const SHORT: u32 = 3200;
 const LONG: u32 = 6400;
+/// The same where every access to memory is written down.
+const SHORT_TRACED: u32 = 40;
+const LONG_TRACED: u32 = 80;
 /// More than this above what was recorded is a loss that somebody has to explain, or to record.
 const RISE_PERCENT: u64 = 5;
 
@@ -101,6 +107,7 @@ const HEAD: &str = "\
 # read-..., write-...: instructions per command of the NVMe/TCP machines, host and target together.
 # shard-...: instructions per 4 KiB read on a target's shard, at depth 1 and 32, with a simulated driver.
 # operations-..., submits-...: what the shard asks of the kernel for 1000 such reads, and the turns that ask for any.
+# lines-moved-...: how often a cache line moves between two shards that read from one disk.
 ";
 
 /// What the file says.
@@ -170,7 +177,17 @@ fn count_all() -> Result<Vec<(&'static str, u64)>, String> {
             difference.per_1000(|run| run.printed("submitting-turns"))?,
         ));
     }
+    counts.push((MOVES, moves_per_read(&example("fabrix-target", "shards")?)?));
     Ok(counts)
+}
+
+/// Both shards' reads count. Whole moves, to the nearest: a shard that has its answers reads on until the other one has
+/// them too.
+fn moves_per_read(shards: &Path) -> Result<u64, String> {
+    let moves = |commands| sharing::moves(shards, DEPTHS[0], commands);
+    let more = moves(LONG_TRACED)?.saturating_sub(moves(SHORT_TRACED)?);
+    let reads = u64::from(2 * (LONG_TRACED - SHORT_TRACED));
+    Ok((more + reads / 2) / reads)
 }
 
 /// Builds an example; gives the program.

@@ -12,6 +12,7 @@ mod no_os;
 mod pages;
 mod perf;
 mod process;
+mod sharing;
 mod source;
 mod tally;
 mod tidy;
@@ -26,7 +27,7 @@ cargo xtask COMMAND
   tidy    rules about the text of the sources (the rules stand in xtask/src/tidy.rs)
   deps    the crates depend only on what docs/ARCHITECTURE.md allows
   no-os   the protocol crate compiles without an operating system
-  count   instructions and operations per command, against what they were; --record writes them down
+  count   instructions, operations and shared cache lines per command, against what they were; --record writes them down
   perf    our speed against bare sockets on this machine, in turns
   conformance  libiscsi's test suite against our iSCSI target
   interop real peers in emulated machines: Linux's host and target against ours

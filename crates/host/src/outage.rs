@@ -14,7 +14,7 @@ use fabrix_block::Status as DiskStatus;
 use fabrix_rt::{Nanos, Shard, TaskId};
 
 use crate::request::{Request, finish};
-use crate::timers::{Timer, Timers};
+use crate::timers::{Timer, Timers, next_tick};
 use crate::{ConnectError, Options, PathEvent};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +79,12 @@ impl Life {
     pub(crate) fn set_timer(&mut self, shard: &mut Shard, timer: Timer, after: Duration) {
         let at = shard.now() + after;
         self.timers.set(shard, self.task, timer, at);
+    }
+
+    /// Sets the timer that looks whether the target still answers.
+    pub(crate) fn set_tick(&mut self, shard: &mut Shard, period: Duration) {
+        let at = next_tick(shard.now(), period);
+        self.timers.set(shard, self.task, Timer::Tick, at);
     }
 
     /// Tells the user something about the target.

@@ -20,7 +20,7 @@ use super::plan::{Found, Plan, slots};
 use crate::channel::Forsaken;
 use crate::outage::{Life, State};
 use crate::probe::{self, Outcome};
-use crate::timers::Timer;
+use crate::timers::{Timer, is_over};
 use crate::wire::{Ending, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind};
 
@@ -199,7 +199,7 @@ impl Session {
         let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
         let ticks = self.ping_period().into_iter().chain(looks);
         let period = ticks.chain([LONGEST_TICK]).min().unwrap_or(LONGEST_TICK);
-        self.life.set_timer(shard, Timer::Tick, period);
+        self.life.set_tick(shard, period);
     }
 
     /// Time to look whether the target still answers.
@@ -211,7 +211,9 @@ impl Session {
             return self.lose_with(shard, ConnectErrorKind::Timeout, &sentence);
         }
         let since = shard.now().since(self.pinged.sent_at);
-        let is_due = self.ping_period().is_some_and(|period| since >= period);
+        let is_due = self
+            .ping_period()
+            .is_some_and(|period| is_over(since, period));
         if let Some((machine, mut out)) = self.connection.as_mut().and_then(Connection::speak) {
             machine.renew();
             if is_due && self.pinged.is_answered && machine.ping(&mut out) {

@@ -11,7 +11,7 @@ use fabrix_rt::{Nanos, Shard};
 use super::Session;
 use crate::nvme::queue::{Carried, Queue};
 use crate::outage::State;
-use crate::timers::Timer;
+use crate::timers::is_over;
 use crate::wire::is_overdue;
 use crate::{ConnectError, ConnectErrorKind};
 
@@ -34,7 +34,7 @@ impl Session {
         let timeout = self.plan.options.io_timeout;
         let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
         if let Some(period) = self.keep_alive_period().into_iter().chain(looks).min() {
-            self.life.set_timer(shard, Timer::Tick, period);
+            self.life.set_tick(shard, period);
         }
     }
 
@@ -49,9 +49,10 @@ impl Session {
                 ConnectError::new(ConnectErrorKind::Timeout, sentence),
             );
         }
+        let since = shard.now().since(self.keep_alive.sent_at);
         let is_due = self
             .keep_alive_period()
-            .is_some_and(|period| shard.now().since(self.keep_alive.sent_at) >= period);
+            .is_some_and(|period| is_over(since, period));
         if is_due && self.keep_alive.is_answered {
             self.send_keep_alive(shard);
         }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let listen = args
         .listen
         .iter()
-        .map(|text| listen_address(text))
+        .map(|text| listen_address(text).map_err(|why| Failure::usage(format!("--listen {why}"))))
         .collect::<Result<Vec<_>, _>>()?;
     let allowed = Allowed::new(
         args.allow.iter().chain(&args.initiator),

@@ -99,7 +99,10 @@ fn an_address_that_is_none_is_a_usage_error() {
         refused(
             &args,
             2,
-            &[&format!("{listen}: "), "write nvme+tcp://ADDR[:PORT]"],
+            &[
+                &format!("--listen {listen}"),
+                "write nvme+tcp://ADDR[:PORT]",
+            ],
         );
     }
 }

@@ -550,11 +550,14 @@ impl Load {
         }
     }
 
-    /// Whether threads of the kernel do a part of what is measured: the work of a loop device and of a disk, and the
-    /// end of many connections.
+    /// Whether threads of the kernel do a part of what is measured: the work of a loop device, what is written to a
+    /// disk, and the end of many connections.
     pub(super) fn is_the_kernels(self) -> bool {
         match self {
-            Self::Sides { ours, .. } => ours.server.is_device() || ours.disk == Disk::File,
+            Self::Sides { ours, .. } => {
+                let reads = ours.access == Access::Read;
+                ours.server.is_device() || (ours.disk == Disk::File && !reads)
+            }
             Self::Connections { number, .. } => number == Held::OneMore,
         }
     }
@@ -607,6 +610,28 @@ mod tests {
     fn every_row_has_a_name_of_its_own() {
         let names: std::collections::BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), ROWS.len());
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_left_out_where_they_do_a_part_of_the_work() {
+        let is_the_kernels = |name| {
+            let row = ROWS.iter().find(|row| row.name == name);
+            row.expect("a row").load.is_the_kernels()
+        };
+        for name in [
+            "file-disk-4k-randwrite-32",
+            "attach-loop-4k-randread-32",
+            "one-more-than-10000",
+        ] {
+            assert!(is_the_kernels(name), "{name}");
+        }
+        for name in [
+            "file-disk-4k-randread-32",
+            "file-tmpfs-4k-randwrite-32",
+            "bench-file-disk-4k-randread-32",
+        ] {
+            assert!(!is_the_kernels(name), "{name}");
+        }
     }
 
     #[test]

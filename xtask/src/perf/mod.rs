@@ -110,7 +110,7 @@ impl Options {
             };
             match argument {
                 "--quick" => (options.pairs, options.seconds) = (2, 2),
-                "--full" => (options.pairs, options.seconds, options.all) = (10, 5, true),
+                "--full" => (options.pairs, options.seconds, options.all) = (10, 2, true),
                 "--all" => options.all = true,
                 "--pairs" => options.pairs = positive(argument, value()?)?,
                 "--seconds" => options.seconds = positive(argument, value()?)?,
@@ -333,7 +333,7 @@ mod tests {
             options,
             Options {
                 pairs: 3,
-                seconds: 5,
+                seconds: 2,
                 all: true,
                 only: Some("4k".to_owned()),
                 against: None,

@@ -49,7 +49,7 @@ async fn detach(State(held): State<Arc<Held>>, body: Body<How>) -> Answer {
 
 async fn resize(State(held): State<Arc<Held>>) -> Answer {
     blocking(move || {
-        held.resize()?;
+        held.resize(None)?;
         Ok(held.json())
     })
     .await

@@ -3,6 +3,7 @@
 //! The main thread waits; a shard of its own moves data; the control socket answers on a third thread.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,8 +50,8 @@ pub(crate) enum News {
     Over,
     /// A signal asks for the end.
     Asked,
-    /// The disk has another size.
-    Changed,
+    /// The disk has another size, as the path to there says.
+    Changed(SocketAddr),
 }
 
 /// How often `--wait` tries to reach the target.
@@ -141,8 +142,8 @@ fn keep(
                 held.front.over();
                 return Ok(());
             }
-            Ok(News::Changed) => {
-                if let Err(failure) = held.resize() {
+            Ok(News::Changed(address)) => {
+                if let Err(failure) = held.resize(Some(address)) {
                     say(format_args!(
                         "the disk has changed, and that could not be taken over: {failure}"
                     ));
@@ -327,12 +328,13 @@ impl Held {
         Ok(())
     }
 
-    /// Takes over the size that the disk has now.
-    pub(crate) fn resize(&self) -> Result<(), Failure> {
+    /// Takes over the size that the disk has now; `told_by` is the path that said that it has changed, if one did.
+    pub(crate) fn resize(&self, told_by: Option<SocketAddr>) -> Result<(), Failure> {
         let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
         let fresh = disk.remeasure(None); // a target may take its time
-        self.paths.set_fault(fresh.as_ref().err().and_then(fault));
+        let fault = fresh.as_ref().err().and_then(fault);
+        self.paths.set_fault(told_by, fault.as_deref());
         let fresh = fresh?;
         self.front.resized(&fresh)?;
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);

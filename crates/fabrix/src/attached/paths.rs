@@ -1,5 +1,5 @@
 //! The connections of an attached disk, as their sessions tell of them: which there are, how they are, how often they
-//! had to be made again; and what keeps the disk from being used although it is connected.
+//! had to be made again; and what they say keeps the disk from being used although it is connected.
 //!
 //! Told on the shard's thread, seldom; asked by the control socket.
 
@@ -17,13 +17,14 @@ use crate::disks::Watch;
 #[derive(Default)]
 pub(crate) struct Paths {
     known: Mutex<Vec<Path>>,
-    fault: Mutex<Option<String>>,
 }
 
 struct Path {
     address: SocketAddr,
     state: State,
     reconnects: u64,
+    /// What has become of the disk over there, if it cannot be used as it is now.
+    fault: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Paths {
             paths.take(address, event);
             if event == PathEvent::Changed {
                 let tell = tell.lock().unwrap_or_else(PoisonError::into_inner);
-                let _it_is_over = tell.send(News::Changed);
+                let _it_is_over = tell.send(News::Changed(address));
             }
         })
     }
@@ -67,6 +68,7 @@ impl Paths {
                 // The first connection is no reconnection.
                 state: State::Connected,
                 reconnects: 0,
+                fault: None,
             });
             known.len() - 1
         });
@@ -75,8 +77,8 @@ impl Paths {
             PathEvent::Connected => {
                 path.reconnects += u64::from(path.state != State::Connected);
                 path.state = State::Connected;
-                // Who connects looks at the disk anew.
-                self.set_fault(None);
+                // Who connects has found the same disk there; of the other paths' it knows nothing.
+                path.fault = None;
             }
             PathEvent::Lost => path.state = State::Reconnecting,
             PathEvent::GivenUp => path.state = State::Lost,
@@ -84,27 +86,32 @@ impl Paths {
         }
     }
 
-    /// How the disk is as a whole: `attached` while every connection is there, and the disk behind it.
+    /// How the disk is as a whole: `attached` while every connection is there, and the disk behind each.
     pub(crate) fn state(&self) -> &'static str {
         let known = self.known();
         let is = |state| known.iter().any(|path| path.state == state);
         match (is(State::Lost), is(State::Reconnecting)) {
             (true, _) => State::Lost.word(),
             (false, true) => State::Reconnecting.word(),
-            (false, false) if self.fault().is_some() => "unusable",
+            (false, false) if known.iter().any(|path| path.fault.is_some()) => "unusable",
             (false, false) => "attached",
         }
     }
 
-    /// What has become of the disk over there, if it cannot be used as it is now.
+    /// What has become of the disk over there, as the first path says that cannot use it as it is now.
     pub(crate) fn fault(&self) -> Option<String> {
-        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        fault.clone()
+        self.known().iter().find_map(|path| path.fault.clone())
     }
 
-    /// The disk has changed: it can be used as it is now, or why it cannot.
-    pub(crate) fn set_fault(&self, fault: Option<String>) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    /// The disk was looked at: because the path to `address` said that it has changed there, or, without an address, as
+    /// a whole. It can be used as it is now, or why it cannot; a path stands by that until it is looked at again or
+    /// connects again.
+    pub(crate) fn set_fault(&self, address: Option<SocketAddr>, fault: Option<&str>) {
+        for path in self.known().iter_mut() {
+            if address.is_none_or(|address| address == path.address) {
+                path.fault = fault.map(str::to_owned);
+            }
+        }
     }
 
     /// How often a connection was made again, of all together.
@@ -148,16 +155,51 @@ mod tests {
         assert_eq!(paths.state(), "lost");
     }
 
-    #[test]
-    fn a_disk_that_is_gone_is_unusable_until_somebody_connects_again() {
+    /// Two paths that are connected, the first of which has said that the disk is gone.
+    fn one_of_two_says_that_it_is_gone() -> (Paths, [SocketAddr; 2]) {
         let paths = Paths::default();
-        let address = SocketAddr::from(([127, 0, 0, 1], 4420));
-        paths.take(address, PathEvent::Connected);
-        paths.set_fault(Some("no such namespace".to_owned()));
+        let addresses = [4420, 4421].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        for address in addresses {
+            paths.take(address, PathEvent::Connected);
+        }
+        paths.set_fault(Some(addresses[0]), Some(GONE));
+        (paths, addresses)
+    }
+
+    const GONE: &str = "no such namespace";
+
+    #[test]
+    fn a_disk_that_is_gone_is_unusable_until_the_path_that_said_so_connects_again() {
+        let (paths, [told, _]) = one_of_two_says_that_it_is_gone();
         assert_eq!(paths.state(), "unusable");
-        paths.take(address, PathEvent::Lost);
+        paths.take(told, PathEvent::Lost);
         assert_eq!(paths.state(), "reconnecting");
-        paths.take(address, PathEvent::Connected);
+        paths.take(told, PathEvent::Connected);
         assert_eq!((paths.state(), paths.fault()), ("attached", None));
+    }
+
+    #[test]
+    fn what_a_path_says_of_the_disk_stands_whatever_becomes_of_the_others() {
+        let (paths, [told, other]) = one_of_two_says_that_it_is_gone();
+        paths.take(other, PathEvent::Lost);
+        paths.take(other, PathEvent::Connected);
+        assert_eq!(paths.state(), "unusable");
+        paths.set_fault(Some(other), None);
+        assert_eq!(paths.fault().as_deref(), Some(GONE));
+        paths.set_fault(Some(told), None);
+        assert_eq!((paths.state(), paths.fault()), ("attached", None));
+    }
+
+    #[test]
+    fn a_look_at_the_whole_disk_speaks_for_every_path() {
+        let (paths, [told, other]) = one_of_two_says_that_it_is_gone();
+        paths.set_fault(None, Some(GONE));
+        paths.take(told, PathEvent::Connected);
+        assert_eq!(paths.state(), "unusable");
+        paths.take(other, PathEvent::Connected);
+        assert_eq!(paths.state(), "attached");
+        paths.set_fault(Some(told), Some(GONE));
+        paths.set_fault(None, None);
+        assert_eq!(paths.state(), "attached");
     }
 }

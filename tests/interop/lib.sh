@@ -242,9 +242,15 @@ has_luns() {
 # lun NUMBER: the disk of $session that is this logical unit, once it can be opened.
 lun() {
     for path in /sys/class/iscsi_session/$session/device/target*/*:"$1"/block/*; do
-        [ -b "/dev/${path##*/}" ] || return 1
+        was_read "${path##*/}" || return 1
         echo "/dev/${path##*/}"
     done
+}
+
+# was_read NAME: Linux has looked for partitions on the disk, so others can open it. Its node is there a moment before
+# that, and who opens it then is told ENXIO.
+was_read() {
+    read -r reads rest <"/sys/block/$1/stat" && [ "$reads" -gt 0 ]
 }
 
 # sg DISK: the same disk, for commands that go past Linux's cache. Modules: sg.

@@ -234,6 +234,8 @@ pub(super) const ROWS: &[Row] = &[
     spdk_target("spdk-target-4k-randwrite-128", deep(writes(BASE))),
     spdk_target("spdk-target-128k-randread-8", LARGE),
     spdk_target("spdk-target-128k-randwrite-8", writes(LARGE)),
+    beside_spdk("spdk-file-disk-4k-randread-32", FILE),
+    beside_spdk("spdk-file-disk-4k-randwrite-32", writes(FILE)),
 ];
 
 /// A row whose goal is its aim.
@@ -482,7 +484,7 @@ const fn spdk_target(name: &'static str, side: Side) -> Row {
     beside_spdk(name, Side { server, ..side })
 }
 
-/// One end ours and one SPDK's, and both SPDK's. SPDK's never sleep, so ours does not either.
+/// One end ours and one SPDK's, or both ours, and both SPDK's. SPDK's never sleep, so ours does not either.
 const fn beside_spdk(name: &'static str, side: Side) -> Row {
     let side = Side {
         spin: Spin::Always,

@@ -155,11 +155,11 @@ impl Side {
                 spdk::Spdk::find()?.perf(self, target.uri(), seconds)
             }
             (Server::Spdk, Client::SpdkPerf) => {
-                let served = spdk::Spdk::find()?.serve(&programs.fabrix)?;
+                let served = spdk::Spdk::find()?.serve(self.disk, programs)?;
                 spdk::Spdk::find()?.perf(self, served.uri(), seconds)
             }
             (Server::Spdk, _) => {
-                let served = spdk::Spdk::find()?.serve(&programs.fabrix)?;
+                let served = spdk::Spdk::find()?.serve(self.disk, programs)?;
                 super::fabrix::bench(&programs.fabrix, served.uri(), self, &runtime(seconds))
             }
             (Server::Fabrix, _) => {

@@ -3,9 +3,10 @@
 //! It is its folder, with `build/bin/nvmf_tgt` and `build/bin/spdk_nvme_perf`. Both have huge pages, as SPDK means it,
 //! where the machine has enough of them free and a mount of them; else they do without.
 
+use super::Programs;
 use super::fabrix::fill;
 use super::iscsi::free_port;
-use super::side::{Access, DISK_BYTES, Measured, Side};
+use super::side::{Access, DISK_BYTES, Disk, Measured, Side};
 use crate::process::{Background, command, output};
 use serde_json::json;
 use std::fs;
@@ -77,13 +78,14 @@ impl Spdk {
         Ok(Measured::rate(iops, &said))
     }
 
-    /// Its target with a RAM disk, written once from end to end by `fabrix` as ours is: without huge pages its memory
-    /// is nobody's until then.
-    pub(super) fn serve(&self, fabrix: &Path) -> Result<Served, String> {
+    /// Its target with a file, or with a RAM disk, which `fabrix` writes once from end to end as it does ours: without
+    /// huge pages its memory is nobody's until then.
+    pub(super) fn serve(&self, disk: Disk, programs: &Programs) -> Result<Served, String> {
         let port = free_port()?;
         let name = format!("fabrix-perf-spdk-{}", std::process::id());
         let config = std::env::temp_dir().join(format!("{name}.json"));
-        fs::write(&config, self::config(port).to_string())
+        let file = programs.path(disk);
+        fs::write(&config, self::config(port, file.as_deref()).to_string())
             .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
         let mut target = command(&self.target.to_string_lossy());
         target.args(["-m", TARGET_MASK]).args(memory(TARGET_MIB));
@@ -104,7 +106,9 @@ impl Spdk {
             }
             thread::sleep(Duration::from_millis(100));
         }
-        fill(&fabrix.to_string_lossy(), served.uri())?;
+        if file.is_none() {
+            fill(&programs.fabrix.to_string_lossy(), served.uri())?;
+        }
         Ok(served)
     }
 }
@@ -150,20 +154,29 @@ fn has_huge_pages(memory: &str, mounts: &str) -> bool {
     is_mounted && free_kib >= u64::from(TARGET_MIB + HOST_MIB) << 10
 }
 
-/// What nvmf_tgt does at its start, as its `-c` takes it.
-fn config(port: u16) -> serde_json::Value {
+/// What nvmf_tgt does at its start, as its `-c` takes it. A file is read and written by libaio past the page cache.
+fn config(port: u16, file: Option<&Path>) -> serde_json::Value {
     let call =
         |method: &str, params: serde_json::Value| json!({ "method": method, "params": params });
-    let malloc = json!({ "name": "Ram", "num_blocks": DISK_BYTES / 512, "block_size": 512 });
+    let disk = match file {
+        Some(file) => call(
+            "bdev_aio_create",
+            json!({ "name": "Disk", "filename": file, "block_size": 512 }),
+        ),
+        None => call(
+            "bdev_malloc_create",
+            json!({ "name": "Disk", "num_blocks": DISK_BYTES / 512, "block_size": 512 }),
+        ),
+    };
     let listen = json!({
         "trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": port.to_string(),
     });
     json!({ "subsystems": [
-        { "subsystem": "bdev", "config": [call("bdev_malloc_create", malloc)] },
+        { "subsystem": "bdev", "config": [disk] },
         { "subsystem": "nvmf", "config": [
             call("nvmf_create_transport", json!({ "trtype": "TCP" })),
             call("nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true })),
-            call("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": { "bdev_name": "Ram" } })),
+            call("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": { "bdev_name": "Disk" } })),
             call("nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": listen })),
         ]},
     ]})
@@ -214,6 +227,15 @@ mod tests {
             mounts
         ));
         assert!(!has_huge_pages("MemTotal: 1 kB\n", mounts));
+    }
+
+    #[test]
+    fn a_file_is_served_in_place_of_memory() {
+        let of = |file: Option<&str>| config(4420, file.map(Path::new)).to_string();
+        assert!(of(None).contains("bdev_malloc_create"));
+        let file = of(Some("/disk.img"));
+        assert!(file.contains("bdev_aio_create") && file.contains("/disk.img"));
+        assert!(!file.contains("bdev_malloc_create"), "{file}");
     }
 
     #[test]

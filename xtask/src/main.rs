@@ -46,7 +46,7 @@ cargo xtask pages [--pictures FOLDER] [FOLDER ...]
 
 cargo xtask perf [--quick | --full] [--all] [--pairs N] [--seconds S] [--only WORD] [--against BINARY]
   --quick       2 pairs of 2 s per row: does it still work
-  --full        every row, 10 pairs of 2 s, over an hour: figures to quote
+  --full        every row, 10 pairs of 2 s, about an hour: figures to quote
   --all         every row: digests, files, many connections, open loops, iSCSI, ...; some need other programs
   --pairs N     so many pairs per row (5)
   --seconds S   so many seconds per measurement (3)

@@ -4,9 +4,6 @@
 # tools: iscsid iscsiadm
 # seconds: 180
 # log: Power-on or device reset occurred|connection[0-9]+:0: detected conn error
-# log: connection[0-9]+:0: Login/Text in progress. Cannot start new task.
-# (Linux 6.1 hands the answer to a step of the login to iscsid before it ends the task of that step, and refuses the next
-# step if iscsid is faster; iscsid then logs in once more.)
 SECRET=secret-of-alice
 OTHER=secret-of-fabrix
 # What iscsiadm ends with: the target has refused, or the initiator itself has.

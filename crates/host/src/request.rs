@@ -3,7 +3,7 @@
 //! Knows the buffer that travels with it and who gets it back; does not know any protocol.
 
 use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
-use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Token};
+use fabrix_rt::{Awaited, Buf, Completion, Loan, Nanos, Shard, Token};
 use fabrix_transport::Held;
 
 /// A request of a disk's user on its way through a connection, or waiting for one.
@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub(crate) retries: u8,
     /// When it first lost its connection.
     pub(crate) lost_at: Option<Nanos>,
+    /// The target owes its answer.
+    _awaited: Awaited,
 }
 
 impl Request {
@@ -46,6 +48,7 @@ impl Request {
             kept: None,
             retries: 0,
             lost_at: None,
+            _awaited: shard.await_answer(),
         };
         match request.payload {
             Payload::Owned(buf) if moves_payload(request.operation) => {

@@ -57,7 +57,7 @@ pub use shard::{Shard, ShardConfig, StartError, Task, Wait};
 pub use shared_memory::SharedMemory;
 pub use sparse::{Stretch, stretch};
 pub use spawn::{ShardThread, spawn};
-pub use spin::SpinPolicy;
+pub use spin::{Awaited, SpinPolicy};
 pub use stage::{Referenced, Stage};
 pub use time::Nanos;
 pub use timer::TimerId;

@@ -11,7 +11,7 @@ use std::fs;
 use std::sync::Arc;
 
 use fabrix_rt::{
-    Allocate, Buf, Completion, File, Loan, Op, Registered, Shard, Task, TaskId, Token,
+    Allocate, Awaited, Buf, Completion, File, Loan, Op, Registered, Shard, Task, TaskId, Token,
 };
 
 use super::State;
@@ -66,6 +66,8 @@ struct Job {
     callers_buf: bool,
     /// How often the kernel has said "again" since the last progress.
     agains: u16,
+    /// The disk owes its ending.
+    _awaited: Awaited,
 }
 
 /// What the operation in progress does for its job.
@@ -155,7 +157,7 @@ impl FileTask {
     }
 
     fn read<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let mut job = self.job(&request, Step::Read, false);
+        let mut job = self.job(shard, &request, Step::Read, false);
         let buf = match request.payload {
             Payload::Owned(buf) => {
                 job.callers_buf = true;
@@ -174,7 +176,7 @@ impl FileTask {
     }
 
     fn write<'a>(&mut self, shard: &mut Shard, request: Request<'a>, durable: bool) -> Submit<'a> {
-        let mut job = self.job(&request, Step::Write, durable);
+        let mut job = self.job(shard, &request, Step::Write, durable);
         let buf = match request.payload {
             Payload::Owned(buf) => {
                 job.callers_buf = true;
@@ -209,7 +211,7 @@ impl FileTask {
         match self.zeroes(shard) {
             None => self.later(request),
             Some(zeroes) => {
-                let job = self.job(&request, Step::WriteZeroes, durable);
+                let job = self.job(shard, &request, Step::WriteZeroes, durable);
                 self.begin(shard, job, Some(zeroes))
             }
         }
@@ -224,7 +226,7 @@ impl FileTask {
         }
     }
 
-    fn job(&self, request: &Request<'_>, step: Step, durable: bool) -> Job {
+    fn job(&self, shard: &Shard, request: &Request<'_>, step: Step, durable: bool) -> Job {
         let flush = request.operation == Operation::Flush;
         Job {
             caller: request.token,
@@ -243,6 +245,7 @@ impl FileTask {
             durable,
             callers_buf: false,
             agains: 0,
+            _awaited: shard.await_answer(),
         }
     }
 
@@ -253,7 +256,7 @@ impl FileTask {
         step: Step,
         durable: bool,
     ) -> Submit<'a> {
-        let job = self.job(request, step, durable);
+        let job = self.job(shard, request, step, durable);
         self.begin(shard, job, None)
     }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::in_place::{is_a_copy, run_on_file};
@@ -31,6 +32,8 @@ pub(crate) struct UringDriver<E: Form> {
     warm: Warm,
     /// Tasks that are gone and whose operations could not all be cancelled yet.
     forgotten: Vec<TaskId>,
+    /// Operations of files that wait in the ring to be submitted.
+    files_queued: usize,
 }
 
 impl<E: Form> UringDriver<E> {
@@ -44,6 +47,7 @@ impl<E: Form> UringDriver<E> {
             copies: VecDeque::with_capacity(entries as usize),
             warm: Warm::new(),
             forgotten: Vec::new(),
+            files_queued: 0,
         })
     }
 }
@@ -105,7 +109,7 @@ impl<E: Form> UringDriver<E> {
     fn wait(&mut self, endings: &mut Vec<Ending>, until: Until, window: Duration) -> Nanos {
         let began = Nanos::now();
         if !window.is_zero() {
-            self.spin(endings, until, began + window);
+            self.spin(endings, until, began, window);
         }
         if endings.is_empty() && self.again.is_empty() {
             self.cool(endings);
@@ -123,7 +127,8 @@ impl<E: Form> UringDriver<E> {
 
     /// Looks at the completion queue's tail and the kernel's flags in memory: no system call until
     /// there is work.
-    fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, window_end: Nanos) {
+    fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, began: Nanos, window: Duration) {
+        let window_end = began + window;
         loop {
             for _ in 0..LOOKS_PER_CLOCK {
                 if self.ring.something_happened() {
@@ -145,6 +150,9 @@ impl<E: Form> UringDriver<E> {
             if now >= window_end || until.is_over(now) {
                 return;
             }
+            if self.spin.gives_way(now - began) {
+                thread::yield_now();
+            }
         }
     }
 
@@ -160,6 +168,7 @@ impl<E: Form> UringDriver<E> {
 
     /// Enters the kernel once: to submit, or with `Some` to wait as well, for ever or so long.
     fn enter(&mut self, wait: Option<Option<Duration>>) {
+        self.files_queued = 0;
         let entered = match wait {
             None => self.ring.submit(),
             Some(timeout) => self.ring.submit_and_wait(timeout),
@@ -243,7 +252,9 @@ impl<E: Form> UringDriver<E> {
                 self.enter(None);
             }
         }
+        self.files_queued += usize::from(op.is_of_a_file());
         match self.ring.push(token, op) {
+            Ok(()) if self.files_queued >= BITE => self.enter(None),
             Ok(()) => {}
             Err(NotTaken::Full(token, op)) => self.again.push((token, op)),
             Err(NotTaken::Invalid(token, op, errno)) => {
@@ -317,8 +328,9 @@ fn send_so_far(op: Op) -> Settled {
     }
 }
 
-/// So many endings of files are handed back in one turn. What they cause begins before the next ones are looked at:
-/// else a disk, the shard and whoever waits for its answers would work one after the other, all of a batch each.
+/// So many operations of files are handed over in one call, and so many endings of them handed back in one turn. What
+/// they cause begins before the next ones are looked at: else a disk, the shard and whoever waits for its answers would
+/// work one after the other, all of a batch each.
 const BITE: usize = 4;
 /// The most of the same when it is run in place, half of what waits if that is fewer. A turn, with its send, costs more
 /// beside a copy than beside a wait for a device.

@@ -10,7 +10,7 @@ mod zeroing;
 
 use std::sync::Arc;
 
-use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard};
+use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard, streaming_pays};
 
 use self::zeroing::Zeroing;
 use crate::geometry::{Deallocate, Geometry};
@@ -29,6 +29,9 @@ pub struct RamDisk {
     /// Which blocks hold something. Marked after they are written and unmarked before they are zeroed, so that of two
     /// shards that do both at once none leaves a block that holds something and is not marked.
     written: Arc<Bitmap>,
+    /// The disk is so much larger than the caches that what is written is not worth a place in them, and this machine
+    /// writes faster past them.
+    streams: bool,
 }
 
 impl RamDisk {
@@ -48,11 +51,13 @@ impl RamDisk {
             .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
         let written = Bitmap::new(geometry.blocks)
             .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
+        let streams = geometry.bytes() >= STREAMED_BYTES && streaming_pays();
         Ok(Arc::new(Self {
             geometry,
             identity,
             region,
             written,
+            streams,
         }))
     }
 }
@@ -81,7 +86,7 @@ impl Device for RamDisk {
         Ok(Box::new(RamChannel {
             zeroing: Hold::new(shard, |id| Zeroing::new(id, memory.clone())),
             memory,
-            streams: self.geometry.bytes() >= STREAMED_BYTES,
+            streams: self.streams,
         }))
     }
 
@@ -97,7 +102,6 @@ impl Device for RamDisk {
 
 struct RamChannel {
     memory: Memory,
-    /// The disk is so much larger than the caches that what is written is not worth a place in them.
     streams: bool,
     zeroing: Hold<Zeroing>,
 }

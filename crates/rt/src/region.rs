@@ -73,9 +73,15 @@ impl Region {
     }
 
     /// Copies into the region, past the processor's caches where that is possible: for a region much larger than
-    /// they are, of which the same bytes are not needed again at once.
+    /// they are, of which the same bytes are not needed again at once, where that is faster
+    /// ([`streaming_pays`](crate::streaming_pays)).
     pub fn stream(&self, offset: usize, bytes: &[u8]) {
         self.mapping.stream(offset, bytes);
+    }
+
+    /// Takes the region out of the processor's caches, where there is a way.
+    pub(crate) fn evict(&self) {
+        self.mapping.evict();
     }
 
     /// Makes a range read as zeroes; whole pages of long ranges go back to the kernel.

@@ -101,6 +101,13 @@ impl Mapping {
         unsafe { super::stream::copy(bytes, to) }
     }
 
+    /// Takes everything out of the caches, where there is a way.
+    pub(crate) fn evict(&self) {
+        // SAFETY: the mapping is valid from its start for all its length.
+        // WHY UNSAFE: as for `write`.
+        unsafe { super::stream::evict(self.pointer(0, self.len()), self.len()) }
+    }
+
     /// Zeroes a range. Long ranges give their whole pages back to the kernel, which gives new
     /// zeroes when asked.
     pub(crate) fn zero(&self, offset: usize, bytes: usize) {

@@ -51,5 +51,20 @@ unsafe fn copy_lines(from: &[u8], to: NonNull<u8>) {
     unsafe { _mm_sfence() }
 }
 
+/// Writes the lines of a range back to memory and forgets them, where the processor can be told to.
+///
+/// # Safety
+/// `from` is valid for reads of `bytes`.
+// WHY UNSAFE: the processor's instruction takes a pointer.
+pub(super) unsafe fn evict(from: NonNull<u8>, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(LINE) {
+        // SAFETY: the line lies in the range; SSE2 is part of x86_64. What it holds does not change.
+        // WHY UNSAFE: the processor's instruction takes a pointer.
+        unsafe { std::arch::x86_64::_mm_clflush(from.as_ptr().add(line)) }
+    }
+    let _ = (from, bytes);
+}
+
 /// A line of the caches.
 const LINE: usize = 64;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::{HugePages, Nanos, Region};
 
-/// Whether [`Region::stream`] copies blocks faster than [`Region::write`] here. The first to ask waits some milliseconds
-/// and needs 8 MiB of memory meanwhile; without them the answer is no.
+/// Whether [`Region::stream`] copies blocks faster than [`Region::write`] here. The first to ask waits some
+/// milliseconds and needs 8 MiB of memory meanwhile; without them the answer is no.
 pub fn streaming_pays() -> bool {
     static PAYS: OnceLock<bool> = OnceLock::new();
     *PAYS.get_or_init(|| measure().is_ok_and(|[plain, streamed]| streamed < plain))

@@ -69,6 +69,13 @@ impl Raid0 {
     }
 }
 
+impl Raid0 {
+    fn chunk_bytes(&self) -> u32 {
+        let bytes = self.layout.chunk_blocks() * u64::from(self.geometry.block_bytes);
+        u32::try_from(bytes).expect("a chunk has 16 MiB at most")
+    }
+}
+
 fn same_block(members: &[Arc<dyn Device>]) -> Result<u32, String> {
     let first = members[0].geometry().block_bytes;
     match members
@@ -182,5 +189,38 @@ impl Device for Raid0 {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Of the members as they are now. Where a block lies does not depend on their sizes, so what was written stays
+    /// where it is; members that cannot change take part as they were.
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let unsupported = |sentence: &str| {
+            let sentence = format!("{}: {sentence}", self.identity.name);
+            OpenError::new(OpenErrorKind::Unsupported, sentence)
+        };
+        if bytes.is_some() {
+            return Err(unsupported(
+                "an array is as large as its members let it be; resize those",
+            ));
+        }
+        let mut members = self.members.clone();
+        let mut measured = false;
+        for member in &mut members {
+            match member.remeasure(None) {
+                Ok(now) => (*member, measured) = (now, true),
+                Err(error) if error.kind == OpenErrorKind::Unsupported => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !measured {
+            return Err(unsupported(
+                "no member of this array can change its size while it is served",
+            ));
+        }
+        Ok(Self::new(
+            self.chunk_bytes(),
+            members,
+            self.identity.clone(),
+        )?)
     }
 }

@@ -255,3 +255,64 @@ fn a_busy_member_gives_a_passed_request_back_as_it_was() {
     };
     assert_eq!((request.lba, request.token), (9, token));
 }
+
+/// A file of 1 MiB, in blocks of 512 bytes.
+fn file(folder: &tempfile::TempDir, name: &str) -> Arc<dyn Device> {
+    let mut options = FileOptions::new(folder.path().join(name));
+    options.create_bytes = Some(1 << 20);
+    options.block_bytes = Some(512);
+    options.direct = false;
+    FileDisk::open(options).expect("a file")
+}
+
+fn lengthen(folder: &tempfile::TempDir, name: &str, bytes: u64) {
+    let path = folder.path().join(name);
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    file.and_then(|file| file.set_len(bytes))
+        .expect("a longer file");
+}
+
+#[test]
+fn an_array_grows_when_all_of_its_members_have_and_keeps_what_it_holds() {
+    on_both_engines(|front| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let old = array(4096, vec![file(&folder, "a"), file(&folder, "b")]);
+        let written: Vec<u8> = (0..16384_u32).map(|at| (at % 251) as u8).collect();
+        let mut before = front.open(&old);
+        assert_eq!(front.write(&mut before, 3, &written), Status::Ok);
+        lengthen(&folder, "a", 2 << 20);
+        let one = old.remeasure(None).expect("one member has grown");
+        assert_eq!(one.geometry().blocks, old.geometry().blocks);
+        lengthen(&folder, "b", 2 << 20);
+        let new = old.remeasure(None).expect("both have grown");
+        assert_eq!(new.geometry().blocks, 2 * old.geometry().blocks);
+        assert_eq!(new.identity(), old.identity());
+        let mut after = front.open(&new);
+        assert_eq!(front.read(&mut after, 3, 32), Ok(written));
+        let behind_the_old_end = old.geometry().blocks + 5;
+        assert_eq!(
+            front.write(&mut after, behind_the_old_end, &[9; 512]),
+            Status::Ok
+        );
+        assert_eq!(
+            front.read(&mut after, behind_the_old_end, 1),
+            Ok(vec![9; 512])
+        );
+    });
+}
+
+#[test]
+fn an_array_is_given_no_size_and_one_of_memory_keeps_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let of_files = array(4096, vec![file(&folder, "a"), ram_disk(2048)]);
+    assert!(of_files.remeasure(None).is_ok(), "the file can change");
+    let of_memory = array(4096, vec![ram_disk(64), ram_disk(64)]);
+    for (array, bytes, says) in [
+        (of_files, Some(4 << 20), "resize those"),
+        (of_memory, None, "no member"),
+    ] {
+        let error = array.remeasure(bytes).err().expect("refused");
+        assert_eq!(error.kind, OpenErrorKind::Unsupported);
+        assert!(error.sentence.contains(says), "{}", error.sentence);
+    }
+}

@@ -7,6 +7,7 @@
 # log: nvme nvme[0-9]+: (failed to connect socket|Failed reconnect)
 # log: block nvme[0-9]+n1: no usable path
 # log: nvme_fabrics: (ctrl_loss_tmo < 0 will reconnect|I/O fail on reconnect)
+# log: nvme nvme[0-9]+: (queue 0: timeout request 0x[0-9a-f]+ type 4|long keepalive RTT|failed nvme_keep_alive_end_io)
 export FABRIX_RUN_DIR=/tmp/run FABRIX_CONFIG_DIR=/tmp/etc
 served="file:/mnt/disk,size=32M,name=kernel"
 mkfs.ext4 -q /dev/ram0

@@ -6,6 +6,7 @@
 # log: nvme nvme[0-9]+: (starting error recovery|queue [0-9]+ socket state)
 # log: nvme nvme[0-9]+: (failed to connect socket|Failed reconnect)
 # log: block nvme[0-9]+n1: no usable path
+# log: nvme nvme[0-9]+: (queue 0: timeout request 0x[0-9a-f]+ type 4|long keepalive RTT|failed nvme_keep_alive_end_io)
 
 # The words of a disk make its identity, unless it has a name.
 served="file:/mnt/disk,size=32M,name=killed"

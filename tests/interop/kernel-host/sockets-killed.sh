@@ -4,6 +4,7 @@
 # seconds: 300
 # log: nvme nvme[0-9]+: (starting error recovery|failed to send request|Reconnecting|queue|receive failed|I/O|rw|sn)
 # log: no usable path - requeuing I/O|callbacks suppressed
+# log: nvme nvme[0-9]+: (queue 0: timeout request 0x[0-9a-f]+ type 4|long keepalive RTT|failed nvme_keep_alive_end_io)
 serve ram:32M
 connect -i 2 --reconnect-delay=1 --ctrl-loss-tmo=600
 d=$(disk_of 1)

@@ -9,6 +9,7 @@
 # log: nvme nvme[0-9]+: (failed to connect socket|Failed reconnect)
 # log: nvme[0-9]+n1: I/O Cmd
 # log: (I/O|critical [a-z ]+|recoverable transport) error, dev (nvme[0-9]+n1|nullb0),
+# log: nvme nvme[0-9]+: (queue 0: timeout request 0x[0-9a-f]+ type 4|long keepalive RTT|failed nvme_keep_alive_end_io)
 
 # Without native multipath: with it, Linux 6.1 acknowledges a flush that was in flight when the connection died, though
 # nobody answered it (power-loss/unanswered shows it).

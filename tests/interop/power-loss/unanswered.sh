@@ -5,6 +5,7 @@
 # log: nvme nvme[0-9]+: (starting error recovery|Property Set error|queue [0-9]+ socket state)
 # log: nvme[0-9]+n1: I/O Cmd
 # log: (I/O|recoverable transport) error, dev nvme[0-9]+n1,
+# log: nvme nvme[0-9]+: (queue 0: timeout request 0x[0-9a-f]+ type 4|long keepalive RTT|failed nvme_keep_alive_end_io)
 null_blk cache_size=64
 is_stopped() {
     grep -q "State:.T" /proc/$target/status

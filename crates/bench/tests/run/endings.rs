@@ -96,14 +96,19 @@ fn an_interrupt_finds_jobs_that_have_ended_and_others_that_have_not() {
         number_ios: None,
         ..job(Rw::RandRead, 1)
     };
-    let devices = [honest(Manner::Later(64)) as Arc<dyn Device>];
-    let parts = [&short, &long].map(|job| Part {
-        devices: &devices,
+    let disks = [honest(Manner::Later(64)), honest(Manner::Later(64))];
+    let devices = disks.clone().map(|disk| [disk as Arc<dyn Device>]);
+    let parts = [(&short, &devices[0]), (&long, &devices[1])].map(|(job, devices)| Part {
+        devices,
         job,
         copy_to: None,
     });
+    let mut ios_then = None;
     let results = run_together(&parts, &config, &mut |progress| {
-        stop.store(progress.ios > 1000, Ordering::Relaxed);
+        if disks[0].seen().len() == 10 {
+            let then = *ios_then.get_or_insert(progress.ios);
+            stop.store(progress.ios > then + 1000, Ordering::Relaxed);
+        }
     });
     let results = results.expect("both give what they have");
     assert!(results[0].is_clean() && results[0].aggregate.read.ios == 10);

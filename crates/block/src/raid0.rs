@@ -67,9 +67,7 @@ impl Raid0 {
             notes,
         }))
     }
-}
 
-impl Raid0 {
     fn chunk_bytes(&self) -> u32 {
         let bytes = self.layout.chunk_blocks() * u64::from(self.geometry.block_bytes);
         u32::try_from(bytes).expect("a chunk has 16 MiB at most")

@@ -102,6 +102,7 @@ impl Device for RamDisk {
 
 struct RamChannel {
     memory: Memory,
+    /// Past the caches, as [`RamDisk`] says.
     streams: bool,
     zeroing: Hold<Zeroing>,
 }

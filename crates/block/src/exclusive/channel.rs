@@ -86,16 +86,16 @@ struct Parked {
 
 impl ExclusiveTask {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
+        if !request.operation.writes() {
+            return self.inner.submit(shard, request);
+        }
         if let Some(status) = request.refusal(&self.geometry) {
             return request.done(status);
         }
         match request.operation {
-            Operation::Read | Operation::Flush => self.inner.submit(shard, request),
             _ if request.blocks == 0 => request.done(Status::Ok),
             Operation::CompareAndWrite { .. } => self.compare(shard, request),
-            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Deallocate => {
-                self.write(shard, request)
-            }
+            _ => self.write(shard, request),
         }
     }
 

@@ -288,13 +288,8 @@ impl TargetRig {
     fn told(&mut self, event: Option<target::Event>) {
         match event {
             None => {}
-            Some(target::Event::Command {
-                slot,
-                entry,
-                transfer,
-                ..
-            }) => {
-                let command_id = u16::from_le_bytes([entry[2], entry[3]]);
+            Some(target::Event::Command { slot, transfer, .. }) => {
+                let command_id = self.target.entry().command_id.get();
                 assert!(
                     !self.slots.iter().any(|owner| owner.holds(command_id)),
                     "a duplicate id"

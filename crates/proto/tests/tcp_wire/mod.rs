@@ -409,8 +409,10 @@ impl Pair {
                 break;
             }
             for piece in cut(&to_target, self.chunk) {
-                self.target.feed(piece);
-                self.serve();
+                self.target.waiting.extend(piece);
+                while self.target.step() {
+                    self.serve();
+                }
             }
             for piece in cut(&to_host, self.chunk) {
                 self.host.feed(piece);
@@ -424,9 +426,9 @@ impl Pair {
     fn serve(&mut self) {
         for event in self.target.take_events() {
             self.log.push(match event {
-                target::Event::Command {
-                    entry, transfer, ..
-                } => format!("{transfer:?} {entry:?}"),
+                target::Event::Command { transfer, .. } => {
+                    format!("{transfer:?} {:?}", self.target.machine.entry().to_array())
+                }
                 target::Event::Fetched { intact, .. } => format!("fetched, intact: {intact}"),
                 other => format!("{other:?}"),
             });

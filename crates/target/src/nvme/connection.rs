@@ -121,13 +121,9 @@ impl Connection {
         match event {
             Event::Command {
                 slot,
-                entry,
                 transfer,
                 intact,
-            } => {
-                let entry = SubmissionEntry::from_array(entry);
-                self.command(shard, slot, &entry, transfer, intact);
-            }
+            } => self.command(shard, slot, transfer, intact),
             Event::Fetched { slot, intact } => self.fetched(shard, slot, intact),
             Event::Released { slot } => drop(self.stream.release(slot)),
             Event::Goodbye => self.goodbye(shard),
@@ -135,30 +131,25 @@ impl Connection {
     }
 
     /// A command has come.
-    fn command(
-        &mut self,
-        shard: &mut Shard,
-        slot: Slot,
-        entry: &SubmissionEntry,
-        transfer: Transfer,
-        intact: bool,
-    ) {
+    fn command(&mut self, shard: &mut Shard, slot: Slot, transfer: Transfer, intact: bool) {
         let draining = self.life.phase == Phase::Draining;
+        let is_fabrics = self.stream.machine().entry().is_fabrics();
         let (role, mut desk) = self.at_work(shard);
         match role {
             _ if draining => desk.answer(slot, Status::ABORTED_SQ_DELETION),
-            Role::Io { queue, .. } if !entry.is_fabrics() => {
-                queue.command(&mut desk, slot, entry, transfer, intact)
+            Role::Io { queue, .. } if !is_fabrics => {
+                queue.command(&mut desk, slot, transfer, intact)
             }
-            Role::Io { .. } => self.io_fabrics(shard, slot, entry),
+            Role::Io { .. } => self.io_fabrics(shard, slot),
             Role::Admin(_) | Role::Unknown { .. } if !intact => {
                 desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR)
             }
             Role::Admin(admin) => {
-                let after = admin.command(&mut desk, slot, entry, transfer);
+                let entry = *desk.stream.machine().entry();
+                let after = admin.command(&mut desk, slot, &entry, transfer);
                 self.after_admin(shard, after);
             }
-            Role::Unknown { .. } => self.stranger_asks(shard, slot, entry, transfer),
+            Role::Unknown { .. } => self.stranger_asks(shard, slot, transfer),
         }
     }
 
@@ -176,9 +167,9 @@ impl Connection {
     }
 
     /// Fabrics commands of an I/O queue: it may leave, and no more.
-    fn io_fabrics(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry) {
+    fn io_fabrics(&mut self, shard: &mut Shard, slot: Slot) {
         let (_, mut desk) = self.at_work(shard);
-        match FabricsCommand::parse(entry) {
+        match FabricsCommand::parse(desk.stream.machine().entry()) {
             Ok(FabricsCommand::Disconnect) => {
                 desk.answer(slot, Status::SUCCESS);
                 self.drain(shard);

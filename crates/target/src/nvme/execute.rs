@@ -97,8 +97,11 @@ impl IoQueue {
             }
             IoCommand::Write { lba, blocks, fua } => {
                 let write = Operation::Write { durable: fua };
-                let taken = submit(desk, slot, &wanted, write, (lba, blocks), data);
-                self.took(desk, slot, wanted, taken, Work::Plain);
+                match submit(desk, slot, &wanted, write, (lba, blocks), data) {
+                    // As most writes end: there is nothing to be remembered.
+                    Taken::Done(status, _) => self.end(desk, slot, status),
+                    taken => self.took(desk, slot, wanted, taken, Work::Plain),
+                }
             }
             IoCommand::WriteZeroes {
                 lba,
@@ -157,9 +160,7 @@ impl IoQueue {
         status: DiskStatus,
         loan: Loan,
     ) {
-        if !status.is_ok() && status != DiskStatus::CompareFailed {
-            self.note_failure(desk, slot, status);
-        }
+        self.note(desk, slot, status);
         match work {
             Work::Reading { bytes } => finish_read(desk, slot, status, loan, bytes),
             Work::FlushingToRead(wanted) if status.is_ok() => {
@@ -199,14 +200,27 @@ impl IoQueue {
         } else {
             Data::None
         };
-        let taken = submit(desk, slot, &wanted, Operation::Read, at, data);
-        // A read that waits for room starts again from its command: it has no data to keep.
-        let taken = if let Taken::Busy(_) = taken {
-            Taken::Busy(None)
-        } else {
-            taken
-        };
-        self.took(desk, slot, wanted, taken, Work::Reading { bytes });
+        match submit(desk, slot, &wanted, Operation::Read, at, data) {
+            Taken::Done(status, loan) => {
+                self.note(desk, slot, status);
+                finish_read(desk, slot, status, loan, bytes);
+            }
+            // A read that waits for room starts again from its command: it has no data to keep.
+            Taken::Busy(_) => self.stall(slot, Work::Stalled(wanted, None)),
+            taken => self.took(desk, slot, wanted, taken, Work::Reading { bytes }),
+        }
+    }
+
+    /// Answers a command with what its disk says, which is all of it.
+    fn end(&self, desk: &mut Desk<'_>, slot: Slot, status: DiskStatus) {
+        self.note(desk, slot, status);
+        desk.answer(slot, nvme_status(status));
+    }
+
+    fn note(&self, desk: &Desk<'_>, slot: Slot, status: DiskStatus) {
+        if !status.is_ok() && status != DiskStatus::CompareFailed {
+            self.note_failure(desk, slot, status);
+        }
     }
 
     fn compare(

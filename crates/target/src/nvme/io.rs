@@ -11,7 +11,7 @@ use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
 use fabrix_proto::nvme::log_page::ErrorRecord;
-use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
+use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::subsystem::{Authorized, Inventory, Refused};
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_rt::{Buf, Completion};
@@ -210,7 +210,6 @@ impl IoQueue {
         &mut self,
         desk: &mut Desk<'_>,
         slot: Slot,
-        entry: &SubmissionEntry,
         transfer: Transfer,
         intact: bool,
     ) {
@@ -221,6 +220,8 @@ impl IoQueue {
                 bytes
             }
         };
+        let entry = desk.stream.machine().entry();
+        let command_id = entry.command_id.get();
         let parsed = IoRequest::parse(entry, &self.view, &self.limits)
             .and_then(|request| request.check_sgl(sgl_bytes).map(|()| request));
         let expected = self.expecting.take();
@@ -234,7 +235,7 @@ impl IoQueue {
         };
         let nsid = request.namespace.nsid;
         let wanted = Wanted {
-            command_id: entry.command_id.get(),
+            command_id,
             nsid,
             added: desk.local.channels.added(nsid),
             block_bytes: request.namespace.block_bytes,

@@ -26,11 +26,14 @@ mod data;
 mod read;
 mod slots;
 
+use zerocopy::FromZeros;
+
 use self::slots::SlotTable;
 use super::pdu::{
     ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, CommonHeader, Digests, MIN_MAX_H2C_BYTES, PduType,
 };
 use super::{TerminateReason, WholeHeader};
+use crate::nvme::spec::SubmissionEntry;
 use crate::{Crc32c, Machine, Sink, Slot, Violation, Want};
 
 /// What one connection may use. Decided by the adapter before the first byte.
@@ -96,12 +99,10 @@ pub enum Transfer {
 /// What happened, for the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A command, and with it the slot, is the adapter's until it answers.
+    /// A command, and with it the slot, is the adapter's until it answers. [`Target::entry`] is its submission entry.
     Command {
         /// Where it is kept, and its data.
         slot: Slot,
-        /// The submission entry.
-        entry: [u8; 64],
         /// How its data moves.
         transfer: Transfer,
         /// `false`: the in-capsule data does not match its digest; the command must not be executed, and is answered
@@ -139,8 +140,8 @@ pub struct Target {
     queue_entries: u32,
     sq_head: u16,
     slots: SlotTable,
-    /// The entry whose in-capsule data is arriving: there is one at most.
-    entry: [u8; 64],
+    /// The last entry that came: its in-capsule data may still be arriving.
+    entry: SubmissionEntry,
     goodbye: Option<TerminateReason>,
     /// One side has said its goodbye: the other says none.
     parted: bool,
@@ -187,7 +188,7 @@ impl Target {
             queue_entries: u32::from(u16::MAX) + 1,
             sq_head: 0,
             slots: SlotTable::new(limits.max_slots),
-            entry: [0; 64],
+            entry: SubmissionEntry::new_zeroed(),
             goodbye: None,
             parted: false,
         }
@@ -212,6 +213,13 @@ impl Target {
     #[must_use]
     pub const fn is_admin(&self) -> bool {
         self.admin
+    }
+
+    /// The submission entry of the command that was the last event, until the next bytes are handed over: it is copied
+    /// once, from the wire.
+    #[must_use]
+    pub const fn entry(&self) -> &SubmissionEntry {
+        &self.entry
     }
 
     /// How many slots are in use: commands not answered, or answered while their data was on its way.

@@ -24,15 +24,10 @@ use crate::registry::{HostName, JoinError};
 
 impl Connection {
     /// A command of somebody who has not said who it is: only Connect is taken.
-    pub(super) fn stranger_asks(
-        &mut self,
-        shard: &mut Shard,
-        slot: Slot,
-        entry: &SubmissionEntry,
-        transfer: Transfer,
-    ) {
+    pub(super) fn stranger_asks(&mut self, shard: &mut Shard, slot: Slot, transfer: Transfer) {
+        let entry = *self.stream.machine().entry();
         let (role, mut desk) = self.at_work(shard);
-        let is_connect = matches!(FabricsCommand::parse(entry), Ok(FabricsCommand::Connect));
+        let is_connect = matches!(FabricsCommand::parse(&entry), Ok(FabricsCommand::Connect));
         let connecting = match role {
             Role::Unknown { connecting } if is_connect && connecting.is_none() => connecting,
             _ => return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR),
@@ -40,10 +35,10 @@ impl Connection {
         match transfer {
             Transfer::Inline { .. } => {
                 let data = self.stream.in_place().to_vec();
-                self.connect(shard, slot, entry, &data);
+                self.connect(shard, slot, &entry, &data);
             }
             Transfer::Fetch { bytes } if bytes <= CONNECT_BYTES_MOST && desk.fetch(slot, bytes) => {
-                *connecting = Some(*entry);
+                *connecting = Some(entry);
             }
             _ => desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID),
         }

@@ -91,9 +91,9 @@ impl Target {
         if self.admin && entry.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST {
             self.slots.set_waits_for_event(slot);
         }
+        self.entry = *entry;
         Ok(Event::Command {
             slot,
-            entry: entry.to_array(),
             transfer,
             intact: true,
         })
@@ -106,7 +106,7 @@ impl Target {
         bytes: u32,
     ) -> Result<Option<Event>, Fault> {
         let slot = self.take_slot(entry, Phase::Arriving, bytes)?;
-        self.entry = entry.to_array();
+        self.entry = *entry;
         self.reading = Reading::Capsule { slot, bytes };
         Ok(None)
     }
@@ -182,7 +182,6 @@ impl Target {
         self.slots.get(slot)?.phase = Phase::COMPLETE;
         Some(Event::Command {
             slot,
-            entry: self.entry,
             transfer: Transfer::Inline { bytes },
             intact,
         })

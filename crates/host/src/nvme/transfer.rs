@@ -23,8 +23,10 @@ impl Carrier for Session {
             return request.done(status);
         }
         let flows = self.life.state == State::Live && !self.leaving && self.life.waiting.is_empty();
+        let mut queue = None;
         let has_room = if flows {
-            self.queue_with_room(request.operation).is_some()
+            queue = self.queue_with_room(request.operation);
+            queue.is_some()
         } else if self.life.lost_too_long(shard) {
             return request.done(DiskStatus::NotReady);
         } else {
@@ -40,10 +42,13 @@ impl Carrier for Session {
         if let Some(trace) = &self.plan.options.trace {
             trace.submitted();
         }
-        if !flows {
-            self.life.waiting.push_back(request);
-        } else if let Err(request) = self.send(shard, request) {
-            self.life.waiting.push_front(request);
+        match queue {
+            None => self.life.waiting.push_back(request),
+            Some(queue) => {
+                if let Err(request) = self.send(shard, queue, request) {
+                    self.life.waiting.push_front(request);
+                }
+            }
         }
         Submit::Pending
     }
@@ -120,9 +125,10 @@ impl Session {
     /// The next I/O queue after the last one used that has room for what an operation sends.
     fn queue_with_room(&self, operation: Operation) -> Option<usize> {
         let slots = if is_pair(operation) { 2 } else { 1 };
-        let count = self.queues.len().saturating_sub(1);
-        (0..count)
-            .map(|step| 1 + (self.last_queue + step) % count)
+        let count = self.queues.len();
+        let next = (self.last_queue + 1).min(count);
+        (next..count)
+            .chain(1..next)
             .find(|index| self.queues[*index].room() >= slots)
     }
 
@@ -130,19 +136,23 @@ impl Session {
     pub(crate) fn send_waiting(&mut self, shard: &mut Shard) {
         while self.life.state == State::Live
             && !self.leaving
+            && let Some(request) = self.life.waiting.front()
+            && let Some(queue) = self.queue_with_room(request.operation)
             && let Some(request) = self.life.waiting.pop_front()
         {
-            if let Err(request) = self.send(shard, request) {
+            if let Err(request) = self.send(shard, queue, request) {
                 return self.life.waiting.push_front(request);
             }
         }
     }
 
-    /// Sends a request on the next I/O queue that has room; gives it back when none has.
-    fn send(&mut self, shard: &mut Shard, mut request: Request) -> Result<(), Request> {
-        let Some(index) = self.queue_with_room(request.operation) else {
-            return Err(request);
-        };
+    /// Sends a request on an I/O queue that has room; gives it back when there is no connection.
+    fn send(
+        &mut self,
+        shard: &mut Shard,
+        index: usize,
+        mut request: Request,
+    ) -> Result<(), Request> {
         self.last_queue = index;
         if is_pair(request.operation) {
             return self.send_pair(shard, index, request);

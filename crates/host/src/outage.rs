@@ -294,10 +294,8 @@ impl Outage {
 
     /// Whether a request lost its connection for the first time so long ago that it waits no more.
     fn has_lost_its_time(&self, now: Nanos, request: &mut Request, most: Duration) -> bool {
-        let lost_at = *request
-            .lost_at
-            .get_or_insert_with(|| self.since.unwrap_or(now));
-        now.since(lost_at) >= most
+        request.lost_at = request.lost_at.min(self.since.unwrap_or(now));
+        now.since(request.lost_at) >= most
     }
 }
 

@@ -21,11 +21,11 @@ pub(crate) struct Request {
     /// The data has no holder but us: it goes back as it came, with no holder but the caller.
     pub(crate) is_sole: bool,
     /// A buffer that came with an operation that moves none.
-    pub(crate) kept: Option<Buf>,
+    kept: Option<Buf>,
     /// How often it was sent again because the transport spoiled it, or the target had something else to say first.
     pub(crate) retries: u8,
-    /// When it first lost its connection.
-    pub(crate) lost_at: Option<Nanos>,
+    /// When it first lost its connection; [`Nanos::MAX`]: it never did.
+    pub(crate) lost_at: Nanos,
     /// The target owes its answer.
     _awaited: Awaited,
 }
@@ -47,7 +47,7 @@ impl Request {
             is_sole: true,
             kept: None,
             retries: 0,
-            lost_at: None,
+            lost_at: Nanos::MAX,
             _awaited: shard.await_answer(),
         };
         match request.payload {
@@ -87,6 +87,18 @@ impl Request {
         let is_shared = self.data.as_ref().is_some_and(|data| !data.is_unique());
         self.is_sole && self.returns_data && is_shared
     }
+
+    /// Who is told of its ending, and what: its buffer goes back with that.
+    pub(crate) fn ending(&mut self, status: DiskStatus) -> (Token, Completion) {
+        let buf = if self.returns_data {
+            self.data.take()
+        } else {
+            self.kept.take()
+        };
+        let result = status.to_result();
+        let loan = buf.map_or(Loan::None, Loan::Buf);
+        (self.token, Completion { result, loan })
+    }
 }
 
 /// Whether an operation's payload travels with its command.
@@ -98,15 +110,9 @@ pub(crate) fn moves_payload(operation: Operation) -> bool {
 }
 
 /// Tells the user of the disk.
-pub(crate) fn finish(shard: &mut Shard, request: Request, status: DiskStatus) {
-    let data = if request.returns_data {
-        request.data
-    } else {
-        request.kept
-    };
-    let result = status.to_result();
-    let loan = data.map_or(Loan::None, Loan::Buf);
-    shard.complete(request.token, Completion { result, loan });
+pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus) {
+    let (token, completion) = request.ending(status);
+    shard.complete(token, completion);
 }
 
 /// The buffer that a slot held.

@@ -7,7 +7,7 @@ use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::SubmissionEntry;
 use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits, HostTransfer};
-use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
+use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId, Token};
 use fabrix_transport::{Ended, Held, Stream, pass};
 
 use super::command;
@@ -211,13 +211,47 @@ impl Queue {
         Err((carried, data))
     }
 
+    /// The request in a slot whose command was answered, with its data; it stays there. None: the slot carries
+    /// something else, or nothing.
+    pub(crate) fn answered(&mut self, slot: Slot) -> Option<&mut Request> {
+        let place = &mut self.places[usize::from(slot.0)];
+        let Some(Carried::Request(request)) = &mut place.carried else {
+            return None;
+        };
+        request.data = held_in(&mut self.wire, slot);
+        Some(request)
+    }
+
+    /// Ends the request in a slot: who is to be told, and what. None: its data is still being sent, it ends after that.
+    pub(crate) fn end(&mut self, slot: Slot, status: DiskStatus) -> Option<(Token, Completion)> {
+        let carried = &mut self.places[usize::from(slot.0)].carried;
+        if let Some(Carried::Request(request)) = carried
+            && !request.is_being_sent()
+        {
+            let ending = request.ending(status);
+            *carried = None;
+            self.free.push(slot);
+            return Some(ending);
+        }
+        if let Some(Carried::Request(request)) = carried.take() {
+            self.put(slot, Carried::Ended { request, status });
+        }
+        None
+    }
+
+    /// Takes the request out of a slot, which is free then.
+    pub(crate) fn withdraw(&mut self, slot: Slot) -> Request {
+        let Some(Carried::Request(request)) = self.places[usize::from(slot.0)].carried.take()
+        else {
+            unreachable!("who withdraws a request has just looked at it");
+        };
+        self.free.push(slot);
+        request
+    }
+
     /// Takes what a slot carried, and its data; the slot is free only after [`free`](Self::free).
     pub(crate) fn take(&mut self, slot: Slot) -> (Option<Carried>, Option<Buf>) {
-        let data = self
-            .wire
-            .stream
-            .as_mut()
-            .and_then(|stream| held_buf(stream.release(slot)));
+        let data = held_in(&mut self.wire, slot);
         (self.places[usize::from(slot.0)].carried.take(), data)
     }
 
@@ -344,6 +378,12 @@ impl Queue {
             None => "the target ended the connection".to_owned(),
         }
     }
+}
+
+/// The buffer that a slot of a connection holds, if any.
+fn held_in(wire: &mut Wire<Host>, slot: Slot) -> Option<Buf> {
+    let stream = wire.stream.as_mut()?;
+    held_buf(stream.release(slot))
 }
 
 fn slot_at(index: usize) -> Slot {

@@ -12,6 +12,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fabrix_proto::Slot;
 use fabrix_proto::nvme::bringup::{Bringup, Facts, Purpose};
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::CompletionEntry;
@@ -23,6 +24,7 @@ use self::keep_alive::KeepAlive;
 use super::bring;
 use super::queue::{Carried, Queue};
 use super::seen::Seen;
+use super::transfer::Answer;
 use crate::channel::Forsaken;
 use crate::outage::{Life, State};
 use crate::probe::{self, Outcome};
@@ -149,32 +151,34 @@ impl Session {
                 entry,
                 data_bytes,
                 intact,
-            } => match self.queues[index].take(slot) {
-                (Some(Carried::Own), data) => {
-                    self.queues[index].free(slot);
-                    let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
-                    let data = data.get(..data_bytes as usize).unwrap_or(data);
-                    self.own_answer(shard, index, &entry, data, intact);
-                }
-                (Some(Carried::Watch(watch)), data) => {
-                    self.queues[index].free(slot);
-                    let data = data.as_ref().map_or(&[][..], |buf| buf.bytes());
-                    let data = data.get(..data_bytes as usize).unwrap_or(data);
-                    self.watched(shard, watch, &entry, data);
-                }
-                (Some(carried), data) => {
-                    if let Some(trace) = &self.plan.options.trace {
-                        trace.received(shard.now());
-                    }
-                    let answer = (&entry, data_bytes, intact);
-                    self.answered(shard, (index, slot), carried, data, answer);
-                }
-                (None, _) => debug_assert!(false, "the machine completes only what was sent"),
-            },
+            } => self.answered(shard, (index, slot), (&entry, data_bytes, intact)),
             Event::Goodbye => {
                 let said = self.queues[index].goodbye();
                 self.lose(shard, ConnectError::new(ConnectErrorKind::Protocol, said));
             }
+        }
+    }
+
+    /// A command in progress was answered: a request's, nearly always.
+    fn answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
+        if self.request_answered(shard, at, answer) {
+            return;
+        }
+        let ((index, slot), (entry, data_bytes, intact)) = (at, answer);
+        let (carried, data) = self.queues[index].take(slot);
+        let bytes = data.as_ref().map_or(&[][..], |buf| buf.bytes());
+        let bytes = bytes.get(..data_bytes as usize).unwrap_or(bytes);
+        match carried {
+            Some(Carried::Own) => {
+                self.queues[index].free(slot);
+                self.own_answer(shard, index, entry, bytes, intact);
+            }
+            Some(Carried::Watch(watch)) => {
+                self.queues[index].free(slot);
+                self.watched(shard, watch, entry, bytes);
+            }
+            Some(carried) => self.half_answered(shard, at, carried, data, entry),
+            None => debug_assert!(false, "the machine completes only what was sent"),
         }
     }
 

@@ -11,6 +11,7 @@ use fabrix_rt::{Buf, Shard};
 
 use super::command;
 use super::queue::{Carried, Queue};
+use super::seen::Seen;
 use super::session::Session;
 use crate::channel::Carrier;
 use crate::outage::{LEAVING_MOST, State};
@@ -96,18 +97,15 @@ impl Session {
         shard: &mut Shard,
         request: BlockRequest<'a>,
     ) -> Result<Request, BlockRequest<'a>> {
-        let range = match request.operation {
-            Operation::Deallocate => {
-                let Some(mut range) = shard.take_buf(command::RANGE_BYTES as usize) else {
-                    return Err(request);
-                };
-                command::fill_range(&mut range, (request.lba, request.blocks));
-                Some(range)
-            }
-            _ => None,
+        if request.operation != Operation::Deallocate {
+            return Request::take(shard, request, self.geometry());
+        }
+        let Some(mut range) = shard.take_buf(command::RANGE_BYTES as usize) else {
+            return Err(request);
         };
+        command::fill_range(&mut range, (request.lba, request.blocks));
         let mut ours = Request::take(shard, request, self.geometry())?;
-        ours.data = ours.data.or(range);
+        ours.data = Some(range);
         Ok(ours)
     }
 
@@ -222,30 +220,67 @@ impl Session {
         }
     }
 
-    /// The command in slot `at` of a queue was answered.
-    pub(crate) fn answered(
+    /// The command in a slot of a queue was answered; false, and nothing done: it is not that of a request.
+    pub(super) fn request_answered(
+        &mut self,
+        shard: &mut Shard,
+        (index, slot): (usize, Slot),
+        answer: Answer<'_>,
+    ) -> bool {
+        let Some(request) = self.queues[index].answered(slot) else {
+            return false;
+        };
+        self.life.has_lived();
+        if let Some(trace) = &self.plan.options.trace {
+            trace.received(shard.now());
+        }
+        let mut next = next_step(request, answer, self.plan.expected.as_deref());
+        if command::is_leaving(answer.0) {
+            if self.life.has_lost_its_time(shard, request) {
+                next = Next::End(DiskStatus::NotReady);
+            }
+            self.leave(shard);
+        }
+        match next {
+            Next::End(status) => self.end(shard, (index, slot), status),
+            Next::First => {
+                let request = self.queues[index].withdraw(slot);
+                self.life.waiting.push_front(request);
+            }
+            Next::Behind => {
+                let request = self.queues[index].withdraw(slot);
+                self.life.waiting.push_back(request);
+            }
+        }
+        self.send_waiting(shard);
+        true
+    }
+
+    /// The controller ends its queues: it has so long to close them.
+    fn leave(&mut self, shard: &mut Shard) {
+        if !std::mem::replace(&mut self.leaving, true) {
+            self.life.set_timer(shard, Timer::Leave, LEAVING_MOST);
+        }
+    }
+
+    /// One half of a pair was answered.
+    pub(super) fn half_answered(
         &mut self,
         shard: &mut Shard,
         (index, slot): (usize, Slot),
         carried: Carried,
         data: Option<Buf>,
-        answer: (&CompletionEntry, u32, bool),
+        entry: &CompletionEntry,
     ) {
         self.life.has_lived();
-        let pair = command::disk_status(Operation::CompareAndWrite { durable: false }, answer.0);
-        match carried {
-            Carried::Request(mut request) => {
-                request.data = data;
-                self.request_answered(shard, (index, slot), request, answer);
-            }
+        let half = command::disk_status(Operation::CompareAndWrite { durable: false }, entry);
+        let queue = &mut self.queues[index];
+        let ended = match carried {
             Carried::Compare { write } => {
                 drop(data);
-                let queue = &mut self.queues[index];
                 queue.free(slot);
-                if let Some((request, status)) = queue.compare_ended(write, pair) {
-                    let status = command::pair_status(Some(pair), Some(status));
-                    self.end(shard, (index, write), request, status);
-                }
+                let ended = queue.compare_ended(write, half);
+                ended.map(|(request, status)| (write, request, Some(half), status))
             }
             Carried::Write {
                 mut request,
@@ -254,114 +289,108 @@ impl Session {
             } => {
                 request.data = data;
                 if compare.is_some() {
-                    let status = command::pair_status(compare, Some(pair));
-                    self.end(shard, (index, slot), request, status);
+                    Some((slot, request, compare, half))
                 } else {
-                    let write = Some(pair);
-                    self.queues[index].put(
-                        slot,
-                        Carried::Write {
-                            request,
-                            compare,
-                            write,
-                        },
-                    );
+                    let write = Some(half);
+                    let carried = Carried::Write {
+                        request,
+                        compare,
+                        write,
+                    };
+                    queue.put(slot, carried);
+                    None
                 }
             }
-            carried @ (Carried::Own | Carried::Watch(_) | Carried::Ended { .. }) => {
-                debug_assert!(false, "neither waits for an answer to a request");
-                self.queues[index].put(slot, carried);
+            carried => {
+                debug_assert!(false, "no other command waits for an answer");
+                queue.put(slot, carried);
+                None
             }
+        };
+        if let Some((slot, request, compare, write)) = ended {
+            queue.put(slot, Carried::Request(request));
+            let status = command::pair_status(compare, Some(write));
+            self.end(shard, (index, slot), status);
         }
         self.send_waiting(shard);
     }
 
-    /// Ends a request, or goes on with it: another try, or the blocks that its command did not cover.
-    fn request_answered(
-        &mut self,
-        shard: &mut Shard,
-        (index, slot): (usize, Slot),
-        mut request: Request,
-        answer: (&CompletionEntry, u32, bool),
-    ) {
-        let (entry, _, intact) = answer;
-        if command::is_leaving(entry) {
-            if !std::mem::replace(&mut self.leaving, true) {
-                self.life.set_timer(shard, Timer::Leave, LEAVING_MOST);
+    /// Ends the request in a slot; at once, unless its data is still being sent.
+    fn end(&mut self, shard: &mut Shard, (index, slot): (usize, Slot), status: DiskStatus) {
+        if let Some((token, completion)) = self.queues[index].end(slot, status) {
+            if let Some(trace) = &self.plan.options.trace {
+                trace.ended();
             }
-            if self.life.has_lost_its_time(shard, &mut request) {
-                return self.end(shard, (index, slot), request, DiskStatus::NotReady);
-            }
-            self.queues[index].free(slot);
-            return self.life.waiting.push_back(request);
+            shard.complete(token, completion);
         }
-        let is_spoiled = !intact || command::worth_retrying(entry);
-        if is_spoiled && request.retries < RETRIES {
-            request.retries += 1;
-            self.queues[index].free(slot);
-            return self.life.waiting.push_back(request);
-        }
-        let status = self.status(&request, answer);
-        let most = command::most_blocks(request.operation);
-        if status.is_ok() && request.blocks > most {
-            request.lba += u64::from(most);
-            request.blocks -= most;
-            self.queues[index].free(slot);
-            return self.life.waiting.push_front(request);
-        }
-        self.end(shard, (index, slot), request, status);
-    }
-
-    fn status(
-        &self,
-        request: &Request,
-        (entry, data_bytes, intact): (&CompletionEntry, u32, bool),
-    ) -> DiskStatus {
-        let bytes = u64::from(request.blocks) * u64::from(self.geometry().block_bytes);
-        match command::disk_status(request.operation, entry) {
-            DiskStatus::Ok if !intact => DiskStatus::MediaRead,
-            // Success without all the data is no success: the rest of the buffer is old memory.
-            DiskStatus::Ok
-                if request.operation == Operation::Read && u64::from(data_bytes) != bytes =>
-            {
-                DiskStatus::MediaRead
-            }
-            status => status,
-        }
-    }
-
-    /// Ends a request; at once, unless its data is still being sent.
-    fn end(
-        &mut self,
-        shard: &mut Shard,
-        (index, slot): (usize, Slot),
-        request: Request,
-        status: DiskStatus,
-    ) {
-        if request.is_being_sent() {
-            return self.queues[index].put(slot, Carried::Ended { request, status });
-        }
-        self.queues[index].free(slot);
-        self.finish(shard, request, status);
-    }
-
-    fn finish(&self, shard: &mut Shard, request: Request, status: DiskStatus) {
-        if let Some(trace) = &self.plan.options.trace {
-            trace.ended();
-        }
-        finish(shard, request, status);
     }
 
     /// A send of a queue has ended: so have the requests whose data it held.
     pub(crate) fn finish_ended(&mut self, shard: &mut Shard, index: usize) {
         let mut has_room = false;
         while let Some((request, status)) = self.queues[index].next_ended() {
-            self.finish(shard, request, status);
+            if let Some(trace) = &self.plan.options.trace {
+                trace.ended();
+            }
+            finish(shard, request, status);
             has_room = true;
         }
         if has_room {
             self.send_waiting(shard);
         }
+    }
+}
+
+/// An answer to a command: its entry, how many bytes of data came, and whether they came as they were sent.
+pub(super) type Answer<'a> = (&'a CompletionEntry, u32, bool);
+
+/// What becomes of a request whose command was answered.
+enum Next {
+    /// It has ended.
+    End(DiskStatus),
+    /// It is sent again, before those that came later: its command did not cover all blocks.
+    First,
+    /// It is sent again behind what waits already.
+    Behind,
+}
+
+/// What an answer means for its request, which goes on from there.
+fn next_step(request: &mut Request, answer: Answer<'_>, seen: Option<&Seen>) -> Next {
+    let (entry, _, intact) = answer;
+    if command::is_leaving(entry) {
+        return Next::Behind;
+    }
+    let is_spoiled = !intact || command::worth_retrying(entry);
+    if is_spoiled && request.retries < RETRIES {
+        request.retries += 1;
+        return Next::Behind;
+    }
+    let status = status(request, answer, seen);
+    let most = command::most_blocks(request.operation);
+    if status.is_ok() && request.blocks > most {
+        request.lba += u64::from(most);
+        request.blocks -= most;
+        return Next::First;
+    }
+    Next::End(status)
+}
+
+fn status(
+    request: &Request,
+    (entry, data_bytes, intact): Answer<'_>,
+    seen: Option<&Seen>,
+) -> DiskStatus {
+    let block_bytes = seen.map_or(0, |seen| seen.geometry.block_bytes);
+    let bytes = u64::from(request.blocks) * u64::from(block_bytes);
+    match command::disk_status(request.operation, entry) {
+        DiskStatus::Ok if !intact => DiskStatus::MediaRead,
+        // Success without all the data is no success: the rest of the buffer is old memory.
+        DiskStatus::Ok
+            if request.operation == Operation::Read && u64::from(data_bytes) != bytes =>
+        {
+            DiskStatus::MediaRead
+        }
+        status => status,
     }
 }
 

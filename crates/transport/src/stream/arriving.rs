@@ -160,12 +160,16 @@ impl<M: Machine> Stream<M> {
     /// its place, and so once. Otherwise it goes into its buffer.
     fn settle(&mut self, slot: Slot, offset: usize, bytes: usize, trailer: usize) {
         let held = &mut self.slots[usize::from(slot.0)];
-        let is_here = self.inbox.bytes().len() >= bytes + trailer;
-        *held = match std::mem::take(held) {
-            Held::Awaited(buf, all) if is_here && (offset, bytes) == (0, all) => Held::Stayed(buf),
-            Held::Awaited(buf, _) => Held::Buf(buf, 0),
-            other => other,
+        let Held::Awaited(_, all) = *held else {
+            return;
         };
+        let is_here = self.inbox.bytes().len() >= bytes + trailer;
+        if let Held::Awaited(buf, _) = std::mem::take(held) {
+            *held = match is_here && (offset, bytes) == (0, all) {
+                true => Held::Stayed(buf),
+                false => Held::Buf(buf, 0),
+            };
+        }
     }
 
     /// Begins the next receive, where what the machine wants is best put.

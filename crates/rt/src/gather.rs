@@ -92,8 +92,13 @@ impl Gather {
 
     /// From now on one system call sends so many bytes at most, at least one: between two calls a shard's other tasks
     /// have their turn.
-    pub fn send_at_once(&mut self, bytes: usize) {
+    pub(crate) fn send_at_once(&mut self, bytes: usize) {
         self.wire.send_at_once(bytes);
+    }
+
+    /// Bytes that the next call may send.
+    pub(crate) fn bytes_at_once(&self) -> usize {
+        self.wire.bytes_at_once()
     }
 
     /// Bytes not sent yet.

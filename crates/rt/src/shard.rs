@@ -3,9 +3,11 @@
 //! A shard promises its tasks that their methods are never entered twice at once, that an ending
 //! comes exactly once, and that nothing comes for a task that was removed. Nothing here waits
 //! except the driver. What a shard is made with, and why it could not be made, is in
-//! `shard/start.rs`.
+//! `shard/start.rs`; how long one task's sends may keep the others waiting is in
+//! `shard/turns.rs`.
 
 mod start;
+mod turns;
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 pub use self::start::{ShardConfig, StartError};
 use self::start::{choose_driver, system};
+use self::turns::Turns;
 use crate::buf::Arena;
 use crate::driver::{Driver, Ending, Submission, Until};
 use crate::engine::{Engine, Refused};
@@ -123,7 +126,7 @@ impl Shard {
             awaited,
             tasks: Tasks::new(),
             flushes: Vec::new(),
-            turns: Turns::default(),
+            turns: Turns::new(),
             arena: Arena::new(config.arena_bytes),
             zeroes: region::zeroes().map_err(system("the page of zeroes"))?,
             now: Nanos::now(),
@@ -195,8 +198,14 @@ impl Shard {
 
     /// Begins an operation, together with all others of this turn in one system call. A range
     /// outside its buffer, or a shared buffer to be filled, is the caller's mistake and panics.
-    pub fn start(&mut self, token: Token, op: Op) {
+    pub fn start(&mut self, token: Token, mut op: Op) {
         check(&op);
+        if let Op::Send { gather, .. } = &mut op {
+            let at_once = self
+                .turns
+                .at_once(token.task, gather.total_bytes(), self.now);
+            gather.send_at_once(at_once);
+        }
         self.submissions.push((token, op));
     }
 
@@ -257,11 +266,6 @@ impl Shard {
         (bytes <= ZEROES_BYTES).then(|| self.zeroes.lend(0, bytes))
     }
 
-    /// Whether several tasks had operations end in the last millisecond: none of them should hold the shard for long.
-    pub fn is_shared(&self) -> bool {
-        self.now < self.turns.shared_until
-    }
-
     /// The way to this shard from any thread.
     pub fn remote(&self) -> Remote {
         self.mailbox.remote()
@@ -314,7 +318,7 @@ impl Shard {
     }
 
     fn deliver(&mut self, token: Token, completion: Completion) {
-        self.turns.note(token.task, self.now);
+        self.turns.ended(token.task, self.now);
         if let Some(task) = self.task(token.task) {
             task.borrow_mut().completed(self, token.slot, completion);
         }
@@ -373,24 +377,6 @@ impl Shard {
         asked.or_before(self.timers.next())
     }
 }
-
-/// Whose operations have ended, to know whether the shard is one task's alone.
-#[derive(Default)]
-struct Turns {
-    last: Option<TaskId>,
-    shared_until: Nanos,
-}
-
-impl Turns {
-    fn note(&mut self, task: TaskId, now: Nanos) {
-        if self.last.replace(task).is_some_and(|last| last != task) {
-            self.shared_until = now + SHARED_FOR;
-        }
-    }
-}
-
-/// How long a shard is taken for shared after two tasks took turns.
-const SHARED_FOR: Duration = Duration::from_millis(1);
 
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

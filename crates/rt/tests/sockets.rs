@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Bench, pair, pattern};
+use common::{Bench, Recorder, pair, pattern};
 use fabrix_rt::{
     Engine, Gather, HugePages, Loan, Op, Region, ShardConfig, TaskId, Token, Wait, net,
 };
@@ -17,6 +19,7 @@ on_both_drivers!(
     a_reset_is_an_error,
     a_large_gather_arrives_whole_and_in_order,
     several_sends_keep_their_order_when_awaited,
+    a_long_send_leaves_turns_to_who_sends_little,
     sending_to_a_gone_peer_fails_without_a_signal,
     an_empty_gather_is_sent_at_once,
     connects_and_accepts,
@@ -169,6 +172,50 @@ fn several_sends_keep_their_order_when_awaited(engine: Engine) {
             .all(|(round, three)| three.iter().all(|b| usize::from(*b) == round))
     );
 }
+
+/// Beside a task that sends little, a long send takes a turn for each 128 KiB, whatever room its socket has.
+fn a_long_send_leaves_turns_to_who_sends_little(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (near, mut far) = pair();
+    let (other, _other_far) = pair();
+    let little = bench.shard.add(Rc::new(RefCell::new(Recorder::default())));
+    let reader = thread::spawn(move || {
+        let mut all = vec![0; LONG_BYTES];
+        far.read_exact(&mut all).map(|()| all)
+    });
+    let mut long = Box::new(Gather::new(8, LONG_BYTES / MIB));
+    for piece in 0..LONG_BYTES / MIB {
+        let mut buf = bench.buf(MIB);
+        let seed = u8::try_from(piece).expect("few pieces");
+        buf.bytes_mut().copy_from_slice(&pattern(MIB, seed));
+        long.push_buf(buf, 0, MIB);
+    }
+    let mut short = Box::new(Gather::new(8, 1));
+    short.push_bytes(b"a");
+    let token = Token {
+        task: little,
+        slot: 1,
+    };
+    let (socket, gather) = (other, short);
+    bench.shard.start(token, Op::Send { socket, gather });
+    let (socket, gather) = (near, long);
+    bench.start(1, Op::Send { socket, gather });
+    let mut turns = 0;
+    while bench.recorder.borrow().completions.is_empty() {
+        bench.shard.turn(Wait::AtMost(Duration::from_secs(10)));
+        turns += 1;
+    }
+    let portions = LONG_BYTES / (128 << 10);
+    // epoll says that a socket is ready in the turn in which its send began.
+    assert!(turns >= portions - 1, "{turns} turns, {portions} portions");
+    let arrived = reader.join().expect("the reader").expect("all arrives");
+    for (piece, bytes) in arrived.chunks(MIB).enumerate() {
+        assert!(bytes == pattern(MIB, u8::try_from(piece).expect("few pieces")));
+    }
+}
+
+const MIB: usize = 1 << 20;
+const LONG_BYTES: usize = 4 * MIB;
 
 fn sending_to_a_gone_peer_fails_without_a_signal(engine: Engine) {
     let mut bench = Bench::new(engine);

@@ -15,9 +15,6 @@ use crate::outbox::{Out, Outbox};
 use crate::slot::{Held, Staged};
 use crate::staging::{STAGED_BYTES, Staging};
 
-/// What one call sends while others want the same shard: what is sent holds the processor until it is copied.
-const SHARED_BYTES: usize = 256 << 10;
-
 /// Which slots of its task a stream uses for its own operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSlots {
@@ -221,12 +218,7 @@ impl<M: Machine> Stream<M> {
     /// # Errors
     /// The shard has no memory for a receive buffer: the connection cannot go on.
     pub fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
-        if let Some(mut gather) = self.outbox.take() {
-            gather.send_at_once(if shard.is_shared() {
-                SHARED_BYTES
-            } else {
-                usize::MAX
-            });
+        if let Some(gather) = self.outbox.take() {
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,

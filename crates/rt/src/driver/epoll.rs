@@ -103,7 +103,7 @@ impl EpollDriver {
         if waiting.queue(side).is_empty() {
             match attempt(op) {
                 Tried::Ended(completion) => return endings.push((token, completion)),
-                Tried::WouldWait(back) => op = back,
+                Tried::InPart(back) | Tried::WouldWait(back) => op = back,
             }
         }
         let waiting = self.waiting_at(descriptor);
@@ -185,7 +185,9 @@ impl EpollDriver {
                     self.in_flight -= 1;
                     endings.push((token, completion));
                 }
-                Tried::WouldWait(op) => return queue.push_front((token, op)),
+                Tried::InPart(op) | Tried::WouldWait(op) => {
+                    return queue.push_front((token, op));
+                }
             }
         }
     }

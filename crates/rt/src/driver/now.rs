@@ -15,6 +15,8 @@ use crate::{Completion, Gather, Listener, Loan, Op, Socket};
 pub(super) enum Tried {
     /// It has ended.
     Ended(Completion),
+    /// As much of it was sent as one call may send: the rest is for the next turn.
+    InPart(Op),
     /// It would wait; what was sent of it stays sent.
     WouldWait(Op),
 }
@@ -39,7 +41,10 @@ pub(super) fn attempt(mut op: Op) -> Tried {
                 start,
                 bytes,
             } => socket::receive_now(socket.as_fd(), buf, *start, *bytes),
-            Op::Send { socket, gather } => send(socket, gather),
+            Op::Send { socket, gather } => match send(socket, gather) {
+                Ok(()) if gather.unsent_bytes() > 0 => return Tried::InPart(op),
+                sent => sent.map(|()| gather.total_bytes()),
+            },
             Op::TakeMessage {
                 file,
                 buf,
@@ -83,19 +88,21 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
     connected
 }
 
-/// Sends what one call sends; what was sent stays sent. The rest waits, for room or for others to have their turn.
-fn send(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
+/// Sends what one call may send; what was sent stays sent. Would wait: the socket has no room for all of that.
+fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
     if gather.has_references() {
         send_references(socket, gather);
     }
-    if gather.unsent_bytes() > 0 && gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? == 0 {
+    let asked = gather.bytes_at_once();
+    if asked == 0 {
+        return Ok(());
+    }
+    match gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? {
         // The kernel sends a byte or says why not.
-        return Err(io::Error::from_raw_os_error(libc::EIO));
+        0 => Err(io::Error::from_raw_os_error(libc::EIO)),
+        sent if sent < asked => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
     }
-    if gather.unsent_bytes() > 0 {
-        return Err(io::ErrorKind::WouldBlock.into());
-    }
-    Ok(gather.total_bytes())
 }
 
 pub(super) fn ended(result: i32, op: Op) -> Completion {

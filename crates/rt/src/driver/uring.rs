@@ -24,8 +24,10 @@ pub(crate) struct UringDriver<E: Form> {
     ring: Ring<E>,
     spin: Spin,
     bell: Arc<Bell>,
-    /// Did not fit, or must be sent on: goes first in the next turn.
+    /// Did not fit: goes first in the next turn.
     again: Vec<Submission>,
+    /// Sent in part: goes on in the next turn, behind what is new, so that the short comes before the rest of the long.
+    rest: Vec<Submission>,
     /// Of files in memory: run in place, some in each turn.
     copies: VecDeque<Submission>,
     /// Receives that are not in the ring as long as the shard spins.
@@ -44,6 +46,7 @@ impl<E: Form> UringDriver<E> {
             spin,
             bell,
             again: Vec::with_capacity(entries as usize),
+            rest: Vec::with_capacity(entries as usize),
             copies: VecDeque::with_capacity(entries as usize),
             warm: Warm::new(),
             forgotten: Vec::new(),
@@ -68,7 +71,7 @@ impl<E: Form> Driver for UringDriver<E> {
         self.warm.attempt(endings, &mut self.again);
         let may_wait = |this: &Self, endings: &Vec<Ending>| {
             endings.is_empty()
-                && this.again.is_empty()
+                && !this.has_more()
                 && this.copies.is_empty()
                 && until != Until::Now
                 && !this.bell.is_rung()
@@ -91,8 +94,9 @@ impl<E: Form> Driver for UringDriver<E> {
     }
 
     fn forget(&mut self, task: TaskId) {
-        self.again
-            .retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
+        for later in [&mut self.again, &mut self.rest] {
+            later.retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
+        }
         self.warm.forget(task);
         if !self.ring.cancel(task) {
             self.forgotten.push(task);
@@ -100,20 +104,26 @@ impl<E: Form> Driver for UringDriver<E> {
     }
 
     fn in_flight(&self) -> usize {
-        self.ring.in_flight() + self.again.len() + self.copies.len() + self.warm.len()
+        let later = self.again.len() + self.rest.len() + self.copies.len();
+        self.ring.in_flight() + later + self.warm.len()
     }
 }
 
 impl<E: Form> UringDriver<E> {
+    /// Whether something is to be begun, or gone on with, in the next turn.
+    fn has_more(&self) -> bool {
+        !self.again.is_empty() || !self.rest.is_empty()
+    }
+
     /// Spins, then sleeps, and remembers how long the next ending took.
     fn wait(&mut self, endings: &mut Vec<Ending>, until: Until, window: Duration) -> Nanos {
         let began = Nanos::now();
         if !window.is_zero() {
             self.spin(endings, until, began, window);
         }
-        if endings.is_empty() && self.again.is_empty() {
+        if endings.is_empty() && !self.has_more() {
             self.cool(endings);
-            if endings.is_empty() && self.again.is_empty() {
+            if endings.is_empty() && !self.has_more() {
                 self.sleep(until);
                 self.reap(endings);
             }
@@ -138,7 +148,7 @@ impl<E: Form> UringDriver<E> {
                     self.reap(endings);
                 }
                 self.warm.attempt(endings, &mut self.again);
-                if !endings.is_empty() || !self.again.is_empty() {
+                if !endings.is_empty() || self.has_more() {
                     return;
                 }
                 if self.bell.is_rung() {
@@ -201,6 +211,7 @@ impl<E: Form> UringDriver<E> {
             self.again.append(submissions);
             mem::swap(&mut self.again, submissions);
         }
+        submissions.append(&mut self.rest);
         let few = spinning && submissions.len() <= FEW;
         for (token, op) in submissions.drain(..) {
             match op {
@@ -210,6 +221,7 @@ impl<E: Form> UringDriver<E> {
                 {
                     match attempt(op) {
                         Tried::Ended(completion) => endings.push((token, completion)),
+                        Tried::InPart(op) => self.rest.push((token, op)),
                         Tried::WouldWait(op) => self.push(token, op, endings),
                     }
                 }
@@ -281,7 +293,7 @@ impl<E: Form> UringDriver<E> {
                 }
                 match settle(op, result, accepted) {
                     Settled::Ended(completion) => endings.push((token, completion)),
-                    Settled::GoOn(op) => self.again.push((token, op)),
+                    Settled::GoOn(op) => self.rest.push((token, op)),
                 }
             }
         }

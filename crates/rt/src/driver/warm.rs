@@ -56,8 +56,10 @@ impl Warm {
             let (token, op) = submission;
             match attempt(op) {
                 Tried::Ended(completion) => endings.push((token, completion)),
-                Tried::WouldWait(op) if tries >= TRIES_MOST => cold.push((token, op)),
-                Tried::WouldWait(op) => self.held.push(Held {
+                Tried::InPart(op) | Tried::WouldWait(op) if tries >= TRIES_MOST => {
+                    cold.push((token, op));
+                }
+                Tried::InPart(op) | Tried::WouldWait(op) => self.held.push(Held {
                     submission: (token, op),
                     tries: tries + 1,
                 }),

@@ -196,6 +196,11 @@ impl Wire {
         self.at_once_bytes = bytes.max(1);
     }
 
+    /// Bytes that the next call may send.
+    pub(crate) fn bytes_at_once(&self) -> usize {
+        self.unsent_bytes().min(self.at_once_bytes)
+    }
+
     /// Makes the parts up to an index, which is returned, what one call may send.
     fn cut(&mut self) -> usize {
         self.mend();

@@ -1,0 +1,95 @@
+//! How much one task of a shard may send before the others have their turn.
+//!
+//! Knows whose operations ended and who sends how much; does not know what is sent. What is sent holds the processor
+//! until the kernel has copied it, and with it everybody who waits for a few bytes.
+
+use std::time::Duration;
+
+use crate::{Nanos, TaskId};
+
+/// Who had operations end lately, and who sent little.
+pub(super) struct Turns {
+    last: TaskId,
+    shared_until: Nanos,
+    short: TaskId,
+    short_until: Nanos,
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self {
+            last: TaskId::NOBODY,
+            shared_until: Nanos(0),
+            short: TaskId::NOBODY,
+            short_until: Nanos(0),
+        }
+    }
+
+    /// An operation of a task has ended.
+    #[inline]
+    pub(super) fn ended(&mut self, task: TaskId, now: Nanos) {
+        if self.last != task {
+            if self.last != TaskId::NOBODY {
+                self.shared_until = now + LATELY;
+            }
+            self.last = task;
+        }
+    }
+
+    /// How many of a send's bytes one call may send.
+    pub(super) fn at_once(&mut self, task: TaskId, bytes: usize, now: Nanos) -> usize {
+        if bytes <= SHORT_BYTES {
+            (self.short, self.short_until) = (task, now + LATELY);
+            usize::MAX
+        } else if now < self.short_until && self.short != task {
+            BESIDE_SHORT_BYTES
+        } else if now < self.shared_until {
+            SHARED_BYTES
+        } else {
+            usize::MAX
+        }
+    }
+}
+
+/// How long somebody is remembered.
+const LATELY: Duration = Duration::from_millis(1);
+/// A send of no more than this: an answer or two, for which somebody waits.
+const SHORT_BYTES: usize = 16 << 10;
+/// What one call sends while somebody else sends little.
+const BESIDE_SHORT_BYTES: usize = 128 << 10;
+/// What one call sends while everybody sends much: less would cost 7 % of what two hosts read in blocks of 128 KiB.
+const SHARED_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUCH: usize = 1 << 20;
+    const LITTLE: usize = 4 << 10;
+
+    fn task(index: u32) -> TaskId {
+        TaskId::new(index, 0)
+    }
+
+    #[test]
+    fn who_is_alone_sends_all_at_once() {
+        let mut turns = Turns::new();
+        turns.ended(task(1), Nanos(5));
+        turns.ended(task(1), Nanos(6));
+        assert_eq!(turns.at_once(task(1), LITTLE, Nanos(7)), usize::MAX);
+        assert_eq!(turns.at_once(task(1), MUCH, Nanos(8)), usize::MAX);
+    }
+
+    #[test]
+    fn who_sends_much_leaves_turns_to_others_and_more_of_them_to_who_sends_little() {
+        let mut turns = Turns::new();
+        turns.ended(task(1), Nanos(5));
+        turns.ended(task(2), Nanos(6));
+        assert_eq!(turns.at_once(task(1), MUCH, Nanos(7)), SHARED_BYTES);
+        turns.at_once(task(2), LITTLE, Nanos(8));
+        assert_eq!(turns.at_once(task(1), MUCH, Nanos(9)), BESIDE_SHORT_BYTES);
+        assert_eq!(turns.at_once(task(2), MUCH, Nanos(9)), SHARED_BYTES);
+        let later = Nanos(9) + LATELY;
+        assert_eq!(turns.at_once(task(1), MUCH, later), usize::MAX);
+    }
+}

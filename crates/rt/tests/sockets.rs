@@ -7,12 +7,15 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Bench, Recorder, pair, pattern};
 use fabrix_rt::{
     Engine, Gather, HugePages, Loan, Op, Region, ShardConfig, TaskId, Token, Wait, net,
 };
+
+const MIB: usize = 1 << 20;
+const LONG_BYTES: usize = 4 * MIB;
 
 on_both_drivers!(
     receives_what_has_arrived_then_the_end,
@@ -200,9 +203,10 @@ fn a_long_send_leaves_turns_to_who_sends_little(engine: Engine) {
     bench.shard.start(token, Op::Send { socket, gather });
     let (socket, gather) = (near, long);
     bench.start(1, Op::Send { socket, gather });
-    let mut turns = 0;
+    let (mut turns, begun) = (0, Instant::now());
     while bench.recorder.borrow().completions.is_empty() {
-        bench.shard.turn(Wait::AtMost(Duration::from_secs(10)));
+        assert!(begun.elapsed() < Duration::from_secs(10), "nothing came");
+        bench.shard.turn(Wait::AtMost(Duration::from_secs(1)));
         turns += 1;
     }
     let portions = LONG_BYTES / (128 << 10);
@@ -213,9 +217,6 @@ fn a_long_send_leaves_turns_to_who_sends_little(engine: Engine) {
         assert!(bytes == pattern(MIB, u8::try_from(piece).expect("few pieces")));
     }
 }
-
-const MIB: usize = 1 << 20;
-const LONG_BYTES: usize = 4 * MIB;
 
 fn sending_to_a_gone_peer_fails_without_a_signal(engine: Engine) {
     let mut bench = Bench::new(engine);

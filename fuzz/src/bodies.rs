@@ -274,7 +274,10 @@ impl TargetRig {
             };
             let mut sent = Sent::default();
             let result = match given {
-                Given::Header(bytes) => self.target.header(&bytes, &mut sent),
+                Given::Header(bytes) => self
+                    .target
+                    .header(&bytes, &mut sent)
+                    .map(|taken| taken.event),
                 Given::Payload(intact) => self.target.payload(intact, &mut sent),
             };
             assert_eq!(sent.payload, [], "only answers send data");
@@ -586,7 +589,9 @@ impl HostRig {
             }
             let mut sent = Sent::default();
             let result = match given {
-                Given::Header(bytes) => self.host.header(&bytes, &mut sent),
+                Given::Header(bytes) => {
+                    self.host.header(&bytes, &mut sent).map(|taken| taken.event)
+                }
                 Given::Payload(intact) => self.host.payload(intact, &mut sent),
             };
             self.check_sent(&sent);

@@ -200,7 +200,7 @@ impl Rig {
             let given: Vec<u8> = self.waiting.drain(..needed).collect();
             let result = self.with(|machine, sent| match want {
                 Want::Payload { .. } => machine.payload(given[0] != 0xFF, sent),
-                _ => machine.header(&given, sent),
+                _ => machine.header(&given, sent).map(|taken| taken.event),
             });
             match result {
                 Ok(event) => self.told(event.as_ref()),

@@ -331,7 +331,10 @@ impl Rig {
             let mut out = Sent(&mut self.sent);
             let result = match want {
                 Want::Payload { .. } => self.target.payload(given[0] != 0xFF, &mut out),
-                _ => self.target.header(&given, &mut out),
+                _ => self
+                    .target
+                    .header(&given, &mut out)
+                    .map(|taken| taken.event),
             };
             match result {
                 Ok(event) => self.told(event),

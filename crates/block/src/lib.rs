@@ -253,6 +253,7 @@ impl<'a> Request<'a> {
     ///
     /// Range and payload are the caller's duty: those are asserted. A write to a read-only disk is an answer.
     #[must_use]
+    #[inline(always)]
     pub fn refusal(&self, geometry: &Geometry) -> Option<Status> {
         self.refusal_by(geometry, false)
     }
@@ -263,6 +264,7 @@ impl<'a> Request<'a> {
         self.refusal_by(geometry, true)
     }
 
+    #[inline(always)]
     fn refusal_by(&self, geometry: &Geometry, takes_registered: bool) -> Option<Status> {
         if self.operation.writes() && geometry.read_only {
             return Some(Status::ReadOnly);
@@ -288,6 +290,7 @@ impl<'a> Request<'a> {
         (!payload_fits).then_some(Status::Internal)
     }
 
+    #[inline(always)]
     fn payload_fits(&self, geometry: &Geometry, takes_registered: bool) -> bool {
         let bytes = self.bytes(geometry) * self.operation.payload_copies();
         let reads = self.operation == Operation::Read;

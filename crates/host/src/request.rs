@@ -32,6 +32,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request of ours, with its data in a buffer; the request itself when there is no memory for one.
+    #[inline(always)]
     pub(crate) fn take<'a>(
         shard: &mut Shard,
         request: BlockRequest<'a>,

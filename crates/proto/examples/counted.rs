@@ -42,7 +42,7 @@ impl Wire {
                         break;
                     };
                     self.taken += bytes;
-                    machine.header(header, back)
+                    machine.header(header, back).map(|taken| taken.event)
                 }
                 Want::Payload { .. } => machine.payload(true, back),
                 Want::Closed => panic!("a side has closed"),

@@ -73,7 +73,7 @@ impl Nanos {
 /// What a machine needs next from its peer: the destination of the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Hand over exactly so many bytes, contiguous, to [`Machine::header`].
+    /// Hand over so many bytes, contiguous, with what has arrived behind them, to [`Machine::header`].
     Header {
         /// How many bytes, never zero.
         bytes: usize,
@@ -92,6 +92,25 @@ pub enum Want {
     },
     /// Nothing any more: the connection is over.
     Closed,
+}
+
+impl Want {
+    /// How many bytes of a header are wanted; none when it is something else.
+    fn header_bytes(self) -> usize {
+        match self {
+            Self::Header { bytes } => bytes,
+            Self::Payload { .. } | Self::Closed => 0,
+        }
+    }
+}
+
+/// What a machine did with bytes that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken<E> {
+    /// So many of them are done with, at least those that it wanted.
+    pub bytes: usize,
+    /// What they meant.
+    pub event: Option<E>,
 }
 
 /// Where a machine puts what is to be sent, in order.
@@ -119,15 +138,16 @@ pub trait Machine {
     /// The next bytes, and where they belong.
     fn want(&self) -> Want;
 
-    /// Takes the bytes that [`Want::Header`] asked for.
+    /// Takes the bytes that [`Want::Header`] asked for from the start of `arrived`, and may take what lies behind them:
+    /// a header whose length its first bytes tell is then read at once. It takes nothing that follows its event.
     ///
     /// # Errors
     /// The peer broke the rules; the connection ends, best after [`terminate`](Machine::terminate).
     fn header<S: Sink>(
         &mut self,
-        bytes: &[u8],
+        arrived: &[u8],
         out: &mut S,
-    ) -> Result<Option<Self::Event>, Violation>;
+    ) -> Result<Taken<Self::Event>, Violation>;
 
     /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when its digest differs.
     ///

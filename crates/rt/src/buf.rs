@@ -40,6 +40,7 @@ impl Buf {
 
     /// The bytes to change. Panics when somebody else holds a clone: the owner's mistake, never a
     /// peer's.
+    #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(
             self.is_unique(),
@@ -50,6 +51,7 @@ impl Buf {
     }
 
     /// Whether no clone exists.
+    #[inline(always)]
     pub fn is_unique(&self) -> bool {
         self.chunk.holders() == 1
     }

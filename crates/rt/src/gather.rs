@@ -39,17 +39,20 @@ impl Gather {
 
     /// Copies bytes in. Adjacent ones become one part. Panics without room: the caller asked
     /// `has_room`.
+    #[inline(always)]
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.wire.push_bytes(bytes);
     }
 
     /// Takes `bytes` of a buffer from `start`; the buffer is held until [`Gather::clear`].
+    #[inline(always)]
     pub fn push_buf(&mut self, buf: Buf, start: usize, bytes: usize) {
         self.check_total(bytes);
         self.wire.push_kept(Keep::Buf(buf), start, bytes);
     }
 
     /// Takes lent pages; they are held until [`Gather::clear`].
+    #[inline(always)]
     pub fn push_lent(&mut self, lent: Lent) {
         let bytes = lent.len();
         self.check_total(bytes);

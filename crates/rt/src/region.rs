@@ -118,6 +118,7 @@ pub struct LocalRegion {
 impl LocalRegion {
     /// Lends a range; the region stays mapped as long as the loan lives, the bytes may change
     /// meanwhile.
+    #[inline(always)]
     pub fn lend(&self, offset: usize, bytes: usize) -> Lent {
         self.region.mapping.check(offset, bytes);
         Lent {
@@ -175,6 +176,7 @@ impl Lent {
     }
 
     /// A part of it.
+    #[inline(always)]
     pub fn slice(&self, start: usize, bytes: usize) -> Self {
         let inside = start
             .checked_add(bytes)

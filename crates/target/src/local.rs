@@ -108,7 +108,7 @@ impl Local {
     ///
     /// # Errors
     /// The request must not, or cannot, reach that disk. An operator is told of a disk that does not open.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reach(
         &self,
         shard: &mut Shard,

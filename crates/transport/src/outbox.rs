@@ -104,6 +104,7 @@ impl Outbox {
         self.spare.push(gather);
     }
 
+    #[inline(always)]
     fn room(&mut self, bytes: usize) -> &mut Gather {
         if self
             .filling
@@ -130,10 +131,12 @@ pub struct Out<'a> {
 }
 
 impl Sink for Out<'_> {
+    #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
         self.outbox.room(bytes.len()).push_bytes(bytes);
     }
 
+    #[inline(always)]
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
         let (offset, bytes) = (offset as usize, bytes as usize);
         // Units are powers of two; for a unit of one this is nothing.

@@ -125,6 +125,7 @@ impl<M: Machine> Stream<M> {
     }
 
     /// Says what a slot's payload lies in.
+    #[inline(always)]
     pub fn hold(&mut self, slot: Slot, held: Held) {
         self.slots[usize::from(slot.0)] = held;
     }
@@ -148,6 +149,7 @@ impl<M: Machine> Stream<M> {
     }
 
     /// Takes what a slot's payload lies in.
+    #[inline(always)]
     pub fn release(&mut self, slot: Slot) -> Held {
         match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
             Held::Staged(staged) => {

@@ -180,6 +180,7 @@ impl Queue {
     ///
     /// # Errors
     /// There is no slot, or no connection: everything is given back.
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -223,6 +224,7 @@ impl Queue {
     }
 
     /// Ends the request in a slot: who is to be told, and what. None: its data is still being sent, it ends after that.
+    #[inline(always)]
     pub(crate) fn end(&mut self, slot: Slot, status: DiskStatus) -> Option<(Token, Completion)> {
         let carried = &mut self.places[usize::from(slot.0)].carried;
         if let Some(Carried::Request(request)) = carried
@@ -381,6 +383,7 @@ impl Queue {
 }
 
 /// The buffer that a slot of a connection holds, if any.
+#[inline(always)]
 fn held_in(wire: &mut Wire<Host>, slot: Slot) -> Option<Buf> {
     let stream = wire.stream.as_mut()?;
     held_buf(stream.release(slot))

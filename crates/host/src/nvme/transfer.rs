@@ -62,6 +62,7 @@ impl Carrier for Session {
 
 impl Session {
     /// The answer to a request that need not travel, if it is one.
+    #[inline(always)]
     fn refusal(&self, request: &BlockRequest<'_>) -> Option<DiskStatus> {
         let Some(seen) = &self.plan.expected else {
             return Some(DiskStatus::Internal);
@@ -145,6 +146,7 @@ impl Session {
     }
 
     /// Sends a request on an I/O queue that has room; gives it back when there is no connection.
+    #[inline(always)]
     fn send(
         &mut self,
         shard: &mut Shard,
@@ -202,6 +204,7 @@ impl Session {
         self.sent(shard, sent)
     }
 
+    #[inline(always)]
     fn sent(
         &mut self,
         shard: &mut Shard,
@@ -316,6 +319,7 @@ impl Session {
     }
 
     /// Ends the request in a slot; at once, unless its data is still being sent.
+    #[inline(always)]
     fn end(&mut self, shard: &mut Shard, (index, slot): (usize, Slot), status: DiskStatus) {
         if let Some((token, completion)) = self.queues[index].end(slot, status) {
             if let Some(trace) = &self.plan.options.trace {

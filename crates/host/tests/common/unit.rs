@@ -201,7 +201,7 @@ impl Link {
                 Want::Header { bytes } => {
                     self.socket.read_exact(&mut input[..bytes])?;
                     let header = input[..bytes].to_vec();
-                    self.with(|target, out| target.header(&header, out))
+                    self.with(|target, out| target.header(&header, out).map(|taken| taken.event))
                 }
                 Want::Payload {
                     slot,

@@ -41,7 +41,7 @@ use super::framing::{self, Fault};
 use super::keys::Parameters;
 use super::pdu::{AsyncEvent, BHS_BYTES, BasicHeader, Digests, IMMEDIATE, LoginRequest, Opcode};
 use super::text::{TextBuffer, TextError};
-use crate::{Crc32c, Machine, Sink, Slot, Violation, Want};
+use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
 /// How a task's data moves, seen from the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,14 +301,19 @@ impl Machine for Initiator {
         }
     }
 
-    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+        let bytes = self.want().header_bytes();
+        let header = &arrived[..bytes];
         let outcome = match self.reading {
-            Reading::Basic => self.basic_header(bytes, out),
-            Reading::Digest => self.header_digest(bytes, out),
-            Reading::Segment { .. } => self.segment(bytes, out),
+            Reading::Basic => self.basic_header(header, out),
+            Reading::Digest => self.header_digest(header, out),
+            Reading::Segment { .. } => self.segment(header, out),
             Reading::Data(_) | Reading::Closed => Ok(None),
         };
-        outcome.map_err(|fault| self.fail(fault))
+        match outcome {
+            Ok(event) => Ok(Taken { bytes, event }),
+            Err(fault) => Err(self.fail(fault)),
+        }
     }
 
     fn payload<S: Sink>(&mut self, intact: bool, _out: &mut S) -> Result<Option<Event>, Violation> {

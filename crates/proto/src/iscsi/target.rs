@@ -46,7 +46,7 @@ use super::keys::{Parameters, Wishes};
 use super::login::{Leading, Login, Refusal, Session};
 use super::pdu::{BHS_BYTES, BasicHeader, Digests, Lun, RejectReason, TaskAttribute, TaskFunction};
 use super::serial::Window;
-use crate::{Crc32c, Machine, Nanos, Sink, Slot, Violation, Want};
+use crate::{Crc32c, Machine, Nanos, Sink, Slot, Taken, Violation, Want};
 
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -337,15 +337,20 @@ impl Machine for Target {
         }
     }
 
-    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+        let bytes = self.want().header_bytes();
+        let header = &arrived[..bytes];
         let outcome = match self.reading {
-            Reading::Basic => self.basic_header(bytes, out),
-            Reading::Additional { .. } => self.additional(bytes, out),
-            Reading::Segment { .. } => self.segment(bytes, out),
-            Reading::Skip { .. } => Ok(self.skipped(bytes.len(), out)),
+            Reading::Basic => self.basic_header(header, out),
+            Reading::Additional { .. } => self.additional(header, out),
+            Reading::Segment { .. } => self.segment(header, out),
+            Reading::Skip { .. } => Ok(self.skipped(bytes, out)),
             Reading::Payload(_) | Reading::Closed => Ok(None),
         };
-        outcome.map_err(|fault| self.fail(fault))
+        match outcome {
+            Ok(event) => Ok(Taken { bytes, event }),
+            Err(fault) => Err(self.fail(fault)),
+        }
     }
 
     fn payload<S: Sink>(&mut self, intact: bool, out: &mut S) -> Result<Option<Event>, Violation> {

@@ -19,7 +19,7 @@ use super::options::{Chosen, Next, answer, greet, too_long};
 use super::spec::{
     FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC, Request, command, flag,
 };
-use crate::{Breach, Machine, Sink, Slot, Violation, Want};
+use crate::{Breach, Machine, Sink, Slot, Taken, Violation, Want};
 
 /// What a client is told of the disk.
 #[derive(Clone, Debug)]
@@ -349,12 +349,14 @@ impl Machine for Server {
         Want::Header { bytes }
     }
 
-    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
-        let skipped = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        match self.state {
-            State::ClientFlags => self.client_flags(bytes).map(|()| None),
-            State::Option => self.option(bytes, out),
-            State::OptionData { number, .. } => Ok(self.option_data(number, bytes, out)),
+    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+        let bytes = self.want().header_bytes();
+        let header = &arrived[..bytes];
+        let skipped = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let event = match self.state {
+            State::ClientFlags => self.client_flags(header).map(|()| None)?,
+            State::Option => self.option(header, out)?,
+            State::OptionData { number, .. } => self.option_data(number, header, out),
             State::SkipOption { number, left } => {
                 self.state = match left.saturating_sub(skipped) {
                     0 => {
@@ -363,15 +365,16 @@ impl Machine for Server {
                     }
                     left => State::SkipOption { number, left },
                 };
-                Ok(None)
+                None
             }
-            State::Request => self.request(bytes, out),
+            State::Request => self.request(header, out)?,
             State::SkipData { left } => {
                 self.skip_data(left.saturating_sub(skipped));
-                Ok(None)
+                None
             }
-            State::Data(_) | State::Over => Ok(None),
-        }
+            State::Data(_) | State::Over => None,
+        };
+        Ok(Taken { bytes, event })
     }
 
     fn payload<S: Sink>(&mut self, _: bool, _: &mut S) -> Result<Option<Event>, Violation> {

@@ -42,7 +42,7 @@ fn feed(machine: &mut Server, mut bytes: &[u8], wire: &mut Wire) -> Result<Vec<E
             Want::Header { bytes: wanted } if bytes.len() >= wanted && !machine.is_full() => {
                 let (now, later) = bytes.split_at(wanted);
                 bytes = later;
-                machine.header(now, wire)?
+                machine.header(now, wire)?.event
             }
             Want::Payload { bytes: wanted, .. } if bytes.len() >= wanted as usize => {
                 bytes = &bytes[wanted as usize..];

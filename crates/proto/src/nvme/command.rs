@@ -120,6 +120,7 @@ impl<'v> IoRequest<'v> {
     /// # Errors
     /// The status to answer with: Invalid Command Opcode, Invalid Namespace or Format, Invalid Field, LBA Out of
     /// Range, Namespace is Write Protected.
+    #[inline(always)]
     pub fn parse(
         entry: &SubmissionEntry,
         view: &'v Authorized,

@@ -100,7 +100,7 @@ impl Host {
                 let intact = !digest || crc32c(padded).to_le_bytes() == after;
                 self.with(|machine, out| machine.payload(intact, out))
             }
-            _ => self.with(|machine, out| machine.header(&input, out)),
+            _ => self.with(|machine, out| machine.header(&input, out).map(|taken| taken.event)),
         };
         match result {
             Ok(event) => self.events.extend(event),

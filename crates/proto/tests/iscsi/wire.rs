@@ -123,7 +123,10 @@ impl Wire {
         };
         let result = match want {
             Want::Payload { .. } => self.target.payload(intact, &mut out),
-            _ => self.target.header(&input, &mut out),
+            _ => self
+                .target
+                .header(&input, &mut out)
+                .map(|taken| taken.event),
         };
         match result {
             Ok(event) => self.take(event),

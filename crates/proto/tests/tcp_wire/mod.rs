@@ -101,20 +101,28 @@ impl<M: Machine> Side<M> {
         if self.waiting.len() < needed {
             return false;
         }
-        let input: Vec<u8> = self.waiting.drain(..needed).collect();
         let mut out = Out {
             sent: &mut self.sent,
             memory: &self.memory,
         };
         self.calls += 1;
         let result = match want {
-            Want::Header { .. } => self.machine.header(&input, &mut out),
+            Want::Header { .. } => {
+                let arrived = self.waiting.make_contiguous();
+                let taken = self.machine.header(arrived, &mut out);
+                taken.map(|taken| {
+                    assert!(taken.bytes >= needed, "what was wanted is taken");
+                    self.waiting.drain(..taken.bytes);
+                    taken.event
+                })
+            }
             Want::Payload {
                 slot,
                 offset,
                 bytes,
                 digest,
             } => {
+                let input: Vec<u8> = self.waiting.drain(..needed).collect();
                 let (payload, after) = input.split_at(bytes as usize);
                 let start = offset as usize;
                 self.memory[usize::from(slot.0)][start..start + payload.len()]

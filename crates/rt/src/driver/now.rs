@@ -21,6 +21,29 @@ pub(super) enum Tried {
     WouldWait(Op),
 }
 
+/// Tries a receive where it is; None: it would wait, as nearly all do that are tried.
+pub(super) fn receive(op: &mut Op) -> Option<i32> {
+    let Op::Receive {
+        socket,
+        buf,
+        start,
+        bytes,
+    } = op
+    else {
+        unreachable!("only receives are tried in place");
+    };
+    loop {
+        match socket::receive_now(socket.as_fd(), buf, *start, *bytes) {
+            Ok(received) => return Some(count(received)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return None,
+                io::ErrorKind::Interrupted => {}
+                _ => return Some(errno(&error)),
+            },
+        }
+    }
+}
+
 /// Tries a socket's operation without waiting.
 pub(super) fn attempt(mut op: Op) -> Tried {
     let tried = loop {

@@ -154,7 +154,9 @@ impl<E: Form> UringDriver<E> {
                 if self.bell.is_rung() {
                     return;
                 }
-                std::hint::spin_loop();
+                if self.warm.len() == 0 {
+                    std::hint::spin_loop(); // else every look is a system call: rest enough
+                }
             }
             let now = Nanos::now();
             if now >= window_end || until.is_over(now) {

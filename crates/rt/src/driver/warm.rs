@@ -4,7 +4,7 @@
 //! where the peer answers within microseconds that is a tenth of the whole round trip. So while the shard spins anyway,
 //! a few receives stay here and are tried directly; before it sleeps they go into the ring.
 
-use super::now::{Tried, attempt};
+use super::now::{ended, receive};
 use super::{Ending, Submission};
 use crate::{Op, TaskId};
 
@@ -51,18 +51,18 @@ impl Warm {
 
     /// Tries every receive once. What has been silent for too long goes to `cold`.
     pub(super) fn attempt(&mut self, endings: &mut Vec<Ending>, cold: &mut Vec<Submission>) {
-        for _ in 0..self.held.len() {
-            let Held { submission, tries } = self.held.remove(0);
-            let (token, op) = submission;
-            match attempt(op) {
-                Tried::Ended(completion) => endings.push((token, completion)),
-                Tried::InPart(op) | Tried::WouldWait(op) if tries >= TRIES_MOST => {
-                    cold.push((token, op));
+        let mut index = 0;
+        while let Some(held) = self.held.get_mut(index) {
+            match receive(&mut held.submission.1) {
+                Some(result) => {
+                    let (token, op) = self.held.remove(index).submission;
+                    endings.push((token, ended(result, op)));
                 }
-                Tried::InPart(op) | Tried::WouldWait(op) => self.held.push(Held {
-                    submission: (token, op),
-                    tries: tries + 1,
-                }),
+                None if held.tries >= TRIES_MOST => cold.push(self.held.remove(index).submission),
+                None => {
+                    held.tries += 1;
+                    index += 1;
+                }
             }
         }
     }

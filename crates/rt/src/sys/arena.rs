@@ -151,6 +151,7 @@ impl Chunk {
     }
 
     /// The bytes, to be changed. Panics when shared.
+    #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.target(0, self.len());
         // SAFETY: as in `bytes`; `target` has shown that this is the only holder, and `&mut self`
@@ -160,6 +161,7 @@ impl Chunk {
     }
 
     /// Where somebody may read `bytes` from `start`. Panics outside the chunk.
+    #[inline(always)]
     pub(crate) fn source(&self, start: usize, bytes: usize) -> NonNull<u8> {
         let inside = start
             .checked_add(bytes)
@@ -175,6 +177,7 @@ impl Chunk {
     }
 
     /// Where the only holder may write. Panics outside the chunk, and when it is shared.
+    #[inline(always)]
     pub(crate) fn target(&self, start: usize, bytes: usize) -> NonNull<u8> {
         assert!(
             self.holders() == 1,
@@ -185,6 +188,7 @@ impl Chunk {
     }
 
     /// How many hold it.
+    #[inline(always)]
     pub(crate) fn holders(&self) -> u32 {
         self.arena.tables.borrow().places[self.place as usize].holders
     }

@@ -97,6 +97,7 @@ impl Wire {
     }
 
     /// Copies bytes in, to the part before when that was copied too.
+    #[inline(always)]
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -125,6 +126,7 @@ impl Wire {
     }
 
     /// Adds `bytes` from `start` of something that is kept until `clear`. Panics outside of it.
+    #[inline(always)]
     pub(crate) fn push_kept(&mut self, keep: Keep, start: usize, bytes: usize) {
         if bytes == 0 {
             return;

@@ -57,6 +57,7 @@ impl Mapping {
     }
 
     /// Panics unless the range lies inside.
+    #[inline(always)]
     pub(crate) fn check(&self, offset: usize, bytes: usize) {
         let inside = offset
             .checked_add(bytes)
@@ -69,6 +70,7 @@ impl Mapping {
     }
 
     /// The address of a byte inside, for the kernel. Panics unless the range lies inside.
+    #[inline(always)]
     pub(crate) fn pointer(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         self.check(offset, bytes);
         // SAFETY: `check` has shown that the offset lies inside the mapping or at its end.

@@ -15,6 +15,7 @@ impl Desk<'_> {
     }
 
     /// Answers a slot with `bytes` of what `held` holds.
+    #[inline(always)]
     pub(crate) fn answer_with(&mut self, slot: Slot, status: Status, held: Held, bytes: u32) {
         if bytes > 0 {
             self.stream.hold(slot, held);
@@ -27,6 +28,7 @@ impl Desk<'_> {
     }
 
     /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
+    #[inline(always)]
     pub(crate) fn complete(&mut self, slot: Slot, entry: CompletionEntry, bytes: u32) {
         let (machine, mut out) = self.stream.speak();
         if machine.answer(slot, entry, bytes, &mut out) {

@@ -27,6 +27,7 @@ pub(crate) enum Taken {
 }
 
 /// Hands a request to the disk of a command's namespace.
+#[inline(always)]
 pub(crate) fn submit(
     desk: &mut Desk<'_>,
     slot: Slot,
@@ -190,6 +191,7 @@ impl IoQueue {
         }
     }
 
+    #[inline(always)]
     fn read(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, at: (u64, u32)) {
         let bytes = wanted.bytes(at.1);
         let data = if desk.copies_reads() {
@@ -217,6 +219,7 @@ impl IoQueue {
         desk.answer(slot, nvme_status(status));
     }
 
+    #[inline(always)]
     fn note(&self, desk: &Desk<'_>, slot: Slot, status: DiskStatus) {
         if !status.is_ok() && status != DiskStatus::CompareFailed {
             self.note_failure(desk, slot, status);
@@ -369,6 +372,7 @@ impl Ranges {
     }
 }
 
+#[inline(always)]
 fn finish_read(desk: &mut Desk<'_>, slot: Slot, status: DiskStatus, loan: Loan, bytes: u32) {
     if !status.is_ok() {
         // Nothing of a failed read leaves: its buffer may hold another request's data.

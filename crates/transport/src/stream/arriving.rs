@@ -70,12 +70,14 @@ impl<M: Machine> Stream<M> {
             let event = match self.machine.want() {
                 Want::Closed => return Err(Ended::Closed),
                 Want::Header { bytes } => {
-                    let Some(header) = self.inbox.bytes().get(..bytes) else {
+                    let arrived = self.inbox.bytes();
+                    if arrived.len() < bytes {
                         return Ok(None);
-                    };
-                    let event = self.machine.header(header, &mut out);
-                    self.inbox.consume(bytes);
-                    event
+                    }
+                    self.machine.header(arrived, &mut out).map(|taken| {
+                        self.inbox.consume(taken.bytes);
+                        taken.event
+                    })
                 }
                 Want::Payload {
                     slot,

@@ -168,7 +168,7 @@ impl Wire {
                         break;
                     };
                     taken += bytes;
-                    machine.header(header, back)
+                    machine.header(header, back).map(|taken| taken.event)
                 }
                 Want::Payload { .. } => machine.payload(true, back),
                 Want::Closed => return false,

@@ -26,7 +26,7 @@ use super::pdu::{
 };
 use super::{TerminateReason, WholeHeader};
 use crate::nvme::spec::CompletionEntry;
-use crate::{Crc32c, Machine, Sink, Slot, Violation, Want};
+use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
 /// What the host asks for and insists on. Decided before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -226,21 +226,32 @@ impl Machine for Host {
         }
     }
 
-    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
+    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
         match self.reading {
-            Reading::Head => self.head(bytes, out).map_err(|fault| {
-                self.reading = Reading::Closed;
-                fault.violation(bytes)
-            }),
-            Reading::Rest { .. } => {
-                let head = self.head;
-                let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
-                self.act(&common, &head, bytes, out).map_err(|fault| {
+            Reading::Head => {
+                let head = &arrived[..HEAD_BYTES];
+                let event = self.head(head, out).map_err(|fault| {
                     self.reading = Reading::Closed;
-                    fault.violation(WholeHeader::join(&common, body, bytes).as_slice())
+                    fault.violation(head)
+                })?;
+                Ok(Taken {
+                    bytes: HEAD_BYTES,
+                    event,
                 })
             }
-            Reading::Data { .. } | Reading::Closed => Ok(None),
+            Reading::Rest { bytes } => {
+                let (head, rest) = (self.head, &arrived[..bytes]);
+                let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
+                let event = self.act(&common, &head, rest, out).map_err(|fault| {
+                    self.reading = Reading::Closed;
+                    fault.violation(WholeHeader::join(&common, body, rest).as_slice())
+                })?;
+                Ok(Taken { bytes, event })
+            }
+            Reading::Data { .. } | Reading::Closed => Ok(Taken {
+                bytes: 0,
+                event: None,
+            }),
         }
     }
 

@@ -234,6 +234,7 @@ fn check_header_digest(header: &[u8], after: &[u8], crc32c: Crc32c) -> Result<()
 }
 
 /// Sends a header, its digest, and the padding that its PDO leaves, as one piece.
+#[inline(always)]
 fn send_header<S: Sink>(header: &[u8], digests: Digests, crc32c: Crc32c, out: &mut S) {
     let data_offset = usize::from(header[3]);
     if !digests.header && data_offset <= header.len() {

@@ -29,12 +29,12 @@ mod slots;
 use zerocopy::FromZeros;
 
 use self::slots::SlotTable;
+use super::TerminateReason;
 use super::pdu::{
     ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, CommonHeader, Digests, MIN_MAX_H2C_BYTES, PduType,
 };
-use super::{TerminateReason, WholeHeader};
 use crate::nvme::spec::SubmissionEntry;
-use crate::{Crc32c, Machine, Sink, Slot, Violation, Want};
+use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -278,21 +278,19 @@ impl Machine for Target {
         }
     }
 
-    fn header<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
-        match self.reading {
-            Reading::Common => self.common_header(bytes).map_err(|fault| {
-                self.reading = Reading::Closed;
-                fault.violation(bytes)
-            }),
-            Reading::Rest { common, .. } => {
-                self.rest_of_header(common, bytes, out).map_err(|fault| {
-                    self.reading = Reading::Closed;
-                    fault.violation(WholeHeader::new(&common, bytes).as_slice())
-                })
+    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+        let (bytes, event) = match self.reading {
+            Reading::Common => return self.start_of_header(arrived, out),
+            Reading::Rest { common, bytes } => {
+                (bytes, self.rest_of_header(common, &arrived[..bytes], out)?)
             }
-            Reading::Unwanted { slot, bytes: left } => Ok(self.skip(slot, left, bytes.len(), out)),
-            Reading::Capsule { .. } | Reading::Data { .. } | Reading::Closed => Ok(None),
-        }
+            Reading::Unwanted { slot, bytes: left } => {
+                let bytes = left.min(SKIPPED_AT_ONCE);
+                (bytes as usize, self.skip(slot, left, bytes, out))
+            }
+            Reading::Capsule { .. } | Reading::Data { .. } | Reading::Closed => (0, None),
+        };
+        Ok(Taken { bytes, event })
     }
 
     fn payload<S: Sink>(&mut self, intact: bool, out: &mut S) -> Result<Option<Event>, Violation> {

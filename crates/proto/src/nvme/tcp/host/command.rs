@@ -16,6 +16,7 @@ impl Host {
     /// Sends a command and keeps it in `slot`, which must be free; the command id and the SGL are filled in here.
     ///
     /// `false`, and nothing sent: the connection is not ready or is over, or the slot is in use or does not exist.
+    #[inline(always)]
     pub fn command<S: Sink>(
         &mut self,
         slot: Slot,
@@ -57,6 +58,7 @@ impl Host {
         limit.min(MAX_IN_CAPSULE_BYTES)
     }
 
+    #[inline(always)]
     fn send_capsule<S: Sink>(&self, common: CommonHeader, entry: &SubmissionEntry, out: &mut S) {
         let header = CommandHeader {
             common,

@@ -19,6 +19,7 @@ use crate::{Sink, Slot};
 
 impl Host {
     /// C2HData: the next piece of a read's data.
+    #[inline(always)]
     pub(super) fn controller_data(&mut self, head: &[u8]) -> Result<Option<Event>, Fault> {
         let header = DataHeader::read_from_bytes(head).expect("24 bytes");
         self.check_controller_data_length(&header)?;

@@ -18,6 +18,7 @@ use crate::{Sink, Slot};
 
 impl Host {
     /// Checks what the first 24 bytes of a PDU decide, and acts on it if that is the whole header.
+    #[inline(always)]
     pub(super) fn head<S: Sink>(
         &mut self,
         head: &[u8],
@@ -76,6 +77,7 @@ impl Host {
     }
 
     /// Where the data begins in a C2HData; PLEN is compared with DATAL in `act`.
+    #[inline(always)]
     fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         tcp::check_flags(common, self.digests, true, FLAG_LAST | FLAG_SUCCESS)?;
         tcp::check_data_offset(common, self.digests)?;
@@ -83,6 +85,7 @@ impl Host {
     }
 
     /// The whole header is there: `head` its first 24 bytes, `rest` what lies behind.
+    #[inline(always)]
     pub(super) fn act<S: Sink>(
         &mut self,
         common: &CommonHeader,

@@ -125,6 +125,7 @@ impl CommonHeader {
     ///
     /// `None` when the PDU would be longer than PLEN can say.
     #[must_use]
+    #[inline(always)]
     pub fn with_data(
         pdu_type: PduType,
         digests: Digests,
@@ -210,8 +211,12 @@ pub const fn data_offset(header_bytes: u8, header_digest: bool, alignment: u8) -
     } else {
         alignment
     };
-    let step = (units + 1) * 4;
     let end = header_bytes.saturating_add(if header_digest { 4 } else { 0 });
+    if units == 0 && end.is_multiple_of(4) {
+        // As nearly every receiver asks, and every header is: nothing to divide.
+        return end;
+    }
+    let step = (units + 1) * 4;
     end.div_ceil(step).saturating_mul(step)
 }
 

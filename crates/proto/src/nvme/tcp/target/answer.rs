@@ -22,6 +22,7 @@ impl Target {
     /// the slot is free as after any answer, but nothing is sent.
     ///
     /// `data_bytes` above what the host expects is our own mistake; no more than expected is sent.
+    #[inline(always)]
     pub fn answer<S: Sink>(
         &mut self,
         slot: Slot,
@@ -68,6 +69,7 @@ impl Target {
     }
 
     /// Sends what answers a command: `data`, a response, or both. After the end of the connection, nothing.
+    #[inline(always)]
     pub(super) fn complete<S: Sink>(
         &mut self,
         command_id: u16,

@@ -36,6 +36,7 @@ pub(super) enum Verdict {
 ///
 /// Errors: a fault when descriptor and PDU contradict each other, or the descriptor is of a kind whose data cannot
 /// be found, so that the stream behind this capsule cannot be trusted.
+#[inline(always)]
 pub(super) fn classify(
     entry: &SubmissionEntry,
     carried_bytes: u32,

@@ -15,6 +15,7 @@ use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommonHeader};
 use crate::{Sink, Slot};
 
 impl Target {
+    #[inline(always)]
     pub(super) fn command<S: Sink>(
         &mut self,
         common: &CommonHeader,
@@ -56,6 +57,7 @@ impl Target {
     ///
     /// An event request may not: a host that forgets it, as SPDK's does before it shuts a controller down, uses the id
     /// again. What answers the request is then sent no more.
+    #[inline(always)]
     fn is_in_use(&mut self, command_id: u16) -> bool {
         self.slots.is_taken(command_id) && !self.slots.forget_event_request(command_id)
     }
@@ -69,6 +71,7 @@ impl Target {
         total - u32::from(common.data_offset) - self.digests.data_bytes()
     }
 
+    #[inline(always)]
     fn run(&mut self, entry: &SubmissionEntry, transfer: Transfer) -> Result<Event, Fault> {
         let (phase, bytes) = match transfer {
             Transfer::Fetch { bytes } => (
@@ -144,10 +147,10 @@ impl Target {
         &mut self,
         slot: Slot,
         left: u32,
-        skipped: usize,
+        skipped: u32,
         out: &mut S,
     ) -> Option<Event> {
-        let left = left.saturating_sub(u32::try_from(skipped).unwrap_or(left));
+        let left = left - skipped;
         if left > 0 {
             self.reading = Reading::Unwanted { slot, bytes: left };
             return None;
@@ -157,6 +160,7 @@ impl Target {
         self.data_arrived(slot, bytes, true, out)
     }
 
+    #[inline(always)]
     fn take_slot(
         &mut self,
         entry: &SubmissionEntry,

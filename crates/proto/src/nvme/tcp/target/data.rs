@@ -190,6 +190,7 @@ impl Target {
     }
 
     /// A read's data in one C2HData, which is the last.
+    #[inline(always)]
     pub(super) fn send_data<S: Sink>(
         &self,
         slot: Slot,

@@ -7,32 +7,54 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Event, Reading, Target};
-use crate::Sink;
 use crate::nvme::tcp::pdu::{
     COMMON_BYTES, CommonHeader, Digests, InitializeRequest, InitializeResponse, MAX_ALIGNMENT,
     PduType, TerminateRequest,
 };
 use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
+use crate::{Sink, Taken, Violation};
 
 impl Target {
-    pub(super) fn common_header(&mut self, bytes: &[u8]) -> Result<Option<Event>, Fault> {
-        let common = CommonHeader::read_from_bytes(bytes).expect("the driver obeys want()");
+    /// A PDU begins. Its header is read in one piece when all of it is there, as nearly always.
+    pub(super) fn start_of_header<S: Sink>(
+        &mut self,
+        arrived: &[u8],
+        out: &mut S,
+    ) -> Result<Taken<Event>, Violation> {
+        let start = &arrived[..COMMON_BYTES];
+        let common = CommonHeader::read_from_bytes(start).expect("8 bytes");
+        let end = self.check_common(&common).map_err(|fault| {
+            self.reading = Reading::Closed;
+            fault.violation(start)
+        })?;
+        let Some(rest) = arrived.get(COMMON_BYTES..end) else {
+            let bytes = end - COMMON_BYTES;
+            self.reading = Reading::Rest { common, bytes };
+            return Ok(Taken {
+                bytes: COMMON_BYTES,
+                event: None,
+            });
+        };
+        let event = self.rest_of_header(common, rest, out)?;
+        Ok(Taken { bytes: end, event })
+    }
+
+    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends.
+    #[inline(always)]
+    fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
         self.check_sequence(common.pdu_type)?;
-        tcp::check_header_length(&common)?;
+        tcp::check_header_length(common)?;
         let end = match common.pdu_type {
-            PduType::INITIALIZE_REQUEST => tcp::check_initialize(&common)?,
-            PduType::COMMAND => self.check_command_lengths(&common)?,
-            PduType::HOST_DATA => self.check_data_lengths(&common)?,
-            _ => tcp::check_terminate(&common)?,
+            PduType::INITIALIZE_REQUEST => tcp::check_initialize(common)?,
+            PduType::COMMAND => self.check_command_lengths(common)?,
+            PduType::HOST_DATA => self.check_data_lengths(common)?,
+            _ => tcp::check_terminate(common)?,
         };
-        self.reading = Reading::Rest {
-            common,
-            bytes: end as usize - COMMON_BYTES,
-        };
-        Ok(None)
+        Ok(end as usize)
     }
 
     /// Which PDU may come when: ICReq first and once, then commands and data; the goodbye at any time.
+    #[inline(always)]
     fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
         let fault = match (pdu_type, self.initialized) {
             (PduType::HOST_TERMINATE, _)
@@ -51,6 +73,7 @@ impl Target {
     }
 
     /// Where the data, or the next PDU, begins in a CapsuleCmd.
+    #[inline(always)]
     fn check_command_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
         if total < end {
@@ -75,13 +98,28 @@ impl Target {
         Ok(u32::from(common.data_offset))
     }
 
+    /// The whole header is there: `rest` is what follows its first 8 bytes.
+    #[inline(always)]
     pub(super) fn rest_of_header<S: Sink>(
         &mut self,
         common: CommonHeader,
         rest: &[u8],
         out: &mut S,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<Event>, Violation> {
         self.reading = Reading::Common;
+        self.act(common, rest, out).map_err(|fault| {
+            self.reading = Reading::Closed;
+            fault.violation(WholeHeader::new(&common, rest).as_slice())
+        })
+    }
+
+    #[inline(always)]
+    fn act<S: Sink>(
+        &mut self,
+        common: CommonHeader,
+        rest: &[u8],
+        out: &mut S,
+    ) -> Result<Option<Event>, Fault> {
         match common.pdu_type {
             PduType::INITIALIZE_REQUEST => self.initialize(&common, rest, out),
             PduType::COMMAND => {
@@ -96,6 +134,7 @@ impl Target {
         }
     }
 
+    #[inline(always)]
     fn check_digest(&self, common: &CommonHeader, rest: &[u8]) -> Result<(), Fault> {
         if !self.digests.header {
             return Ok(());

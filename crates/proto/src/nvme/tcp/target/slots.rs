@@ -100,6 +100,7 @@ impl SlotTable {
     /// Gives a command a slot; `None` when all are in use.
     ///
     /// A command whose id is taken gets a slot too (its data must go somewhere) but does not hold the id.
+    #[inline(always)]
     pub(super) fn insert(&mut self, command_id: u16, phase: Phase, bytes: u32) -> Option<Slot> {
         let index = self.free.pop()?;
         let holds_id = !self.is_taken(command_id);
@@ -160,6 +161,7 @@ impl SlotTable {
     }
 
     /// Empties a slot, and its command's id may be used again.
+    #[inline(always)]
     pub(super) fn remove(&mut self, slot: Slot) {
         let Some(command) = self.get(slot) else {
             return;

@@ -46,6 +46,12 @@ pub(super) fn receive(op: &mut Op) -> Option<i32> {
 
 /// Tries a socket's operation without waiting.
 pub(super) fn attempt(mut op: Op) -> Tried {
+    if matches!(op, Op::Receive { .. }) {
+        return match receive(&mut op) {
+            Some(result) => Tried::Ended(ended(result, op)),
+            None => Tried::WouldWait(op),
+        };
+    }
     let tried = loop {
         let tried = match &mut op {
             Op::Accept { listener } => match accept(listener) {
@@ -58,12 +64,6 @@ pub(super) fn attempt(mut op: Op) -> Tried {
                 Err(error) => Err(error),
             },
             Op::Connect { socket, address } => connect(socket, address).map(|()| 0),
-            Op::Receive {
-                socket,
-                buf,
-                start,
-                bytes,
-            } => socket::receive_now(socket.as_fd(), buf, *start, *bytes),
             Op::Send { socket, gather } => match send(socket, gather) {
                 Ok(()) if gather.unsent_bytes() > 0 => return Tried::InPart(op),
                 sent => sent.map(|()| gather.total_bytes()),

@@ -154,9 +154,7 @@ impl<E: Form> UringDriver<E> {
                 if self.bell.is_rung() {
                     return;
                 }
-                if self.warm.len() == 0 {
-                    std::hint::spin_loop(); // else every look is a system call: rest enough
-                }
+                std::hint::spin_loop();
             }
             let now = Nanos::now();
             if now >= window_end || until.is_over(now) {

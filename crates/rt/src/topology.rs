@@ -19,7 +19,13 @@ pub struct CpuTimes {
 
 /// The CPUs this thread may use, ascending. Should the kernel not say, CPU 0.
 pub fn cpus() -> Vec<usize> {
-    sys::affinity::allowed().unwrap_or_else(|_| vec![0])
+    sys::affinity::allowed(0).unwrap_or_else(|_| vec![0])
+}
+
+/// The CPUs this process's main thread may use, ascending, whatever this thread was bound to. Should the kernel not
+/// say, CPU 0.
+pub fn cpus_of_process() -> Vec<usize> {
+    sys::affinity::allowed(std::process::id()).unwrap_or_else(|_| vec![0])
 }
 
 /// How many CPUs the kernel is prepared for, those included that are not there. None: it does not say.

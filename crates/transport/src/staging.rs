@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabrix_rt::{Referenced, Socket, Stage};
+use fabrix_rt::{Referenced, Socket, Stage, staging_pays};
 
 /// Smaller payload is cheaper to copy than to refer to.
 pub(crate) const STAGED_BYTES: usize = 64 << 10;
@@ -22,7 +22,7 @@ const PAGE_BYTES: usize = 4096;
 /// A connection's ring, made when it is first wanted.
 #[derive(Default)]
 pub(crate) struct Staging {
-    /// None in it: there is no memory, or there are too many.
+    /// None in it: it would not pay here, there is no memory, or there are too many.
     ring: OnceCell<Option<Ring>>,
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct Place(u32);
 impl Staging {
     /// Copies payload to where it is sent from; None: it must be sent from where it is.
     pub(crate) fn put(&mut self, socket: &Socket, bytes: &[u8]) -> Option<Place> {
-        self.ring.get_or_init(|| Ring::new(socket));
+        self.ring
+            .get_or_init(|| staging_pays().then(|| Ring::new(socket)).flatten());
         self.ring.get_mut()?.as_mut()?.put(bytes)
     }
 

@@ -4,14 +4,15 @@ use std::io;
 
 use super::check;
 
-/// The CPUs the calling thread may run on.
-pub(crate) fn allowed() -> io::Result<Vec<usize>> {
+/// The CPUs a thread may run on; 0 is the calling one, a process's number its main thread.
+pub(crate) fn allowed(thread: u32) -> io::Result<Vec<usize>> {
+    let thread = libc::pid_t::try_from(thread).map_err(io::Error::other)?;
     // SAFETY: a cpu_set_t is plain bits, and all of them zero is the empty set.
     // WHY UNSAFE: libc gives the type no constructor.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes at most the size given, which is that of `set`.
     // WHY UNSAFE: std cannot ask for the affinity.
-    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
+    check(unsafe { libc::sched_getaffinity(thread, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
     // SAFETY: CPU_ISSET reads inside the set: the index is below CPU_SETSIZE.
     // WHY UNSAFE: every libc function is.
     let is_set = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };

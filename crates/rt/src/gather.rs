@@ -54,9 +54,8 @@ impl Gather {
     /// Takes lent pages; they are held until [`Gather::clear`].
     #[inline(always)]
     pub fn push_lent(&mut self, lent: Lent) {
-        let bytes = lent.len();
-        self.check_total(bytes);
-        self.wire.push_kept(Keep::Lent(lent), 0, bytes);
+        self.check_total(lent.len());
+        self.wire.push_lent(lent);
     }
 
     /// Takes bytes that may be sent without being copied; they are held until [`Gather::clear`].

@@ -193,6 +193,11 @@ impl Lent {
         }
     }
 
+    /// Whether what keeps this mapped keeps the other mapped too.
+    pub(crate) fn keeps(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.region.region, &other.region.region)
+    }
+
     pub(crate) fn mapping(&self) -> (&Mapping, usize) {
         (self.region.region.mapping(), self.offset)
     }

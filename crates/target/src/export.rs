@@ -94,7 +94,7 @@ impl Channels {
     ///
     /// # Errors
     /// The request must not reach that disk.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ready(
         &self,
         (nsid, added): DiskName,

@@ -62,7 +62,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: iscsi::Sessions,
     pub(crate) deadlines: Deadlines,
     pub(crate) strangers: Arc<Strangers>,
-    pub(crate) counters: Vec<counters::Counters>,
+    /// One for each shard.
+    counters: Vec<Arc<counters::Counters>>,
     /// Whose clock timing is by.
     clock: [u8; 16],
     started: Instant,
@@ -169,10 +170,7 @@ impl Target {
             deadlines,
             strangers: Strangers::new(config.max_strangers),
             clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
-            counters: shards
-                .iter()
-                .map(|_| counters::Counters::default())
-                .collect(),
+            counters: shards.iter().map(|_| Arc::default()).collect(),
             started: Instant::now(),
             shards,
             stewards: OnceLock::new(),

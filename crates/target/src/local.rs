@@ -33,6 +33,7 @@ use crate::{Notice, Protocol, Shared, iscsi, nvme};
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
     pub(crate) channels: Channels,
+    counters: Arc<Counters>,
     /// This shard, as others reach it.
     remote: Remote,
     /// Which of the target's shards this is.
@@ -49,7 +50,7 @@ pub(crate) struct Local {
 impl Local {
     /// What this shard counts.
     pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.counters[self.index]
+        &self.counters
     }
 
     /// What I/O queues of this shard see.
@@ -223,6 +224,7 @@ impl Steward {
             channels: Channels::new(&current.offer.entries),
             remote: shard.remote(),
             index,
+            counters: Arc::clone(&shared.counters[index]),
             connections: RefCell::new(Vec::new()),
             served: RefCell::new(Arc::clone(&current)),
             announced: RefCell::new(current),

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use fabrix_proto::{Sink, Slot};
-use fabrix_rt::Gather;
+use fabrix_rt::{Gather, Lent};
 
 use crate::pass::crc32c_of;
 use crate::slot::Held;
@@ -70,11 +70,10 @@ impl Outbox {
     }
 
     fn waiting_bytes(&self) -> usize {
+        let queued: usize = self.queued.iter().map(|gather| gather.total_bytes()).sum();
         self.filling
-            .iter()
-            .chain(&self.queued)
-            .map(|gather| gather.total_bytes())
-            .sum()
+            .as_ref()
+            .map_or(queued, |gather| queued + gather.total_bytes())
     }
 
     /// What is to be sent next, if nothing is in flight.
@@ -113,13 +112,18 @@ impl Outbox {
         {
             self.queued.extend(self.filling.take());
         }
-        let (spare, parts) = (&mut self.spare, self.parts);
-        self.filling.get_or_insert_with(|| {
-            let capacity = (parts * BYTES_PER_PART).max(BYTES_AT_ONCE);
-            spare
-                .pop()
-                .unwrap_or_else(|| Box::new(Gather::new(capacity, parts)))
-        })
+        if self.filling.is_none() {
+            self.filling = Some(self.fresh());
+        }
+        self.filling.as_mut().expect("just seen to")
+    }
+
+    /// A gather to be filled, one that was used before if there is one.
+    #[inline(never)]
+    fn fresh(&mut self) -> Box<Gather> {
+        let capacity = (self.parts * BYTES_PER_PART).max(BYTES_AT_ONCE);
+        let spare = self.spare.pop();
+        spare.unwrap_or_else(|| Box::new(Gather::new(capacity, self.parts)))
     }
 }
 
@@ -128,6 +132,8 @@ pub struct Out<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) slots: &'a [Held],
     pub(crate) staging: &'a Staging,
+    /// All payload of the slot that is answered now, if it is not in the table.
+    pub(crate) at_hand: Option<Lent>,
 }
 
 impl Sink for Out<'_> {
@@ -142,34 +148,56 @@ impl Sink for Out<'_> {
         // Units are powers of two; for a unit of one this is nothing.
         let fill = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
         let gather = self.outbox.room(FILL.len() + DIGEST_BYTES);
-        let crc = match &self.slots[usize::from(slot.0)] {
-            Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => unreachable!(
-                "a machine sends the payload of slot {} that nobody gave",
-                slot.0
-            ),
-            Held::Buf(buf, start) => {
-                let from = start + offset;
-                gather.push_buf(buf.clone(), from, bytes);
-                digest.then(|| crc32c_of(&buf.bytes()[from..from + bytes], fill))
+        match &self.at_hand {
+            Some(lent) => push_lent(gather, lent, (offset, bytes, fill), digest),
+            None => {
+                let held = &self.slots[usize::from(slot.0)];
+                push(gather, held, self.staging, (offset, bytes, fill), digest);
             }
-            Held::Staged(staged) => {
-                let from = staged.start as usize + offset;
-                match self.staging.at(staged.place) {
-                    Some(copy) => gather.push_referenced(copy.slice(offset, bytes)),
-                    None => gather.push_buf(staged.buf.clone(), from, bytes),
-                }
-                digest.then(|| crc32c_of(&staged.buf.bytes()[from..from + bytes], fill))
-            }
-            Held::Lent(lent) => {
-                // Lent pages may change under us: whoever asked for digests has copied first.
-                debug_assert!(!digest, "a digest over pages that others may write");
-                gather.push_lent(lent.slice(offset, bytes));
-                None
-            }
-        };
-        gather.push_bytes(fill);
-        if let Some(crc) = crc {
-            gather.push_bytes(&crc.to_le_bytes());
         }
+    }
+}
+
+/// Lists a disk's own pages to be sent: so many bytes from an offset, and what they are filled up with.
+#[inline(always)]
+fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), digest: bool) {
+    // Lent pages may change under us: whoever asked for digests has copied first.
+    debug_assert!(!digest, "a digest over pages that others may write");
+    let (offset, bytes, fill) = part;
+    gather.push_lent(lent.slice(offset, bytes));
+    gather.push_bytes(fill);
+}
+
+/// The same of whatever a slot holds, and the digest over it.
+fn push(
+    gather: &mut Gather,
+    held: &Held,
+    staging: &Staging,
+    part: (usize, usize, &[u8]),
+    digest: bool,
+) {
+    let (offset, bytes, fill) = part;
+    let (buf, from) = match held {
+        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => {
+            unreachable!("a machine sends payload that nobody gave")
+        }
+        Held::Lent(lent) => return push_lent(gather, lent, part, digest),
+        Held::Buf(buf, start) => {
+            gather.push_buf(buf.clone(), start + offset, bytes);
+            (buf, start + offset)
+        }
+        Held::Staged(staged) => {
+            let from = staged.start as usize + offset;
+            match staging.at(staged.place) {
+                Some(copy) => gather.push_referenced(copy.slice(offset, bytes)),
+                None => gather.push_buf(staged.buf.clone(), from, bytes),
+            }
+            (&staged.buf, from)
+        }
+    };
+    gather.push_bytes(fill);
+    if digest {
+        let crc = crc32c_of(&buf.bytes()[from..from + bytes], fill);
+        gather.push_bytes(&crc.to_le_bytes());
     }
 }

@@ -8,7 +8,7 @@
 mod arriving;
 
 use fabrix_proto::{Machine, Slot, Violation};
-use fabrix_rt::{Buf, Completion, Loan, Op, Shard, Socket, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
@@ -109,12 +109,20 @@ impl<M: Machine> Stream<M> {
 
     /// The machine and where it puts what is to be sent.
     pub fn speak(&mut self) -> (&mut M, Out<'_>) {
+        self.speak_of(None)
+    }
+
+    /// The same to answer a slot with a disk's pages that are at hand: they are sent, or let go, and no table has to
+    /// keep them meanwhile.
+    #[inline(always)]
+    pub fn speak_of(&mut self, at_hand: Option<Lent>) -> (&mut M, Out<'_>) {
         (
             &mut self.machine,
             Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
                 staging: &self.staging,
+                at_hand,
             },
         )
     }
@@ -148,8 +156,15 @@ impl<M: Machine> Stream<M> {
         self.hold(slot, held);
     }
 
-    /// Takes what a slot's payload lies in.
+    /// Lets go of what a slot's payload lies in, if of anything.
     #[inline(always)]
+    pub fn vacate(&mut self, slot: Slot) {
+        if !matches!(self.slots[usize::from(slot.0)], Held::Nothing) {
+            drop(self.release(slot));
+        }
+    }
+
+    /// Takes what a slot's payload lies in.
     pub fn release(&mut self, slot: Slot) -> Held {
         match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
             Held::Staged(staged) => {

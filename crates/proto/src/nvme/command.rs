@@ -198,9 +198,12 @@ fn check_flags(entry: &SubmissionEntry) -> Result<(), Status> {
     Ok(())
 }
 
+#[inline(always)]
 fn fuse(entry: &SubmissionEntry) -> Result<Fuse, Status> {
+    if entry.fuse_bits() == 0 {
+        return Ok(Fuse::Normal);
+    }
     match (entry.fuse_bits(), entry.io_opcode()) {
-        (0, _) => Ok(Fuse::Normal),
         (1, Opcode::COMPARE) => Ok(Fuse::First),
         (2, Opcode::WRITE) => Ok(Fuse::Second),
         _ => Err(Status::INVALID_FIELD),
@@ -208,6 +211,7 @@ fn fuse(entry: &SubmissionEntry) -> Result<Fuse, Status> {
 }
 
 impl IoCommand {
+    #[inline(always)]
     fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let lba = u64::from(entry.cdw11.get()) << 32 | u64::from(entry.cdw10.get());
         let cdw12 = entry.cdw12.get();

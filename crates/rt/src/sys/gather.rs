@@ -133,10 +133,7 @@ impl Wire {
         }
         let address = match &keep {
             Keep::Buf(buf) => buf.chunk().source(start, bytes),
-            Keep::Lent(lent) => {
-                let (mapping, offset) = lent.mapping();
-                mapping.pointer(offset + start, bytes)
-            }
+            Keep::Lent(lent) => lent_at(lent, start, bytes),
             Keep::Referenced(referenced, _) => {
                 let (mapping, offset) = referenced.lent.mapping();
                 self.has_references = true;
@@ -147,6 +144,22 @@ impl Wire {
         self.keep.push(keep);
         self.total_bytes += bytes;
         self.last_is_bytes = false;
+    }
+
+    /// Adds pages of a disk, which are kept until `clear`. What one disk lends in turn is kept by its first loan.
+    #[inline(always)]
+    pub(crate) fn push_lent(&mut self, lent: Lent) {
+        let bytes = lent.len();
+        if bytes == 0 {
+            return;
+        }
+        self.push(lent_at(&lent, 0, bytes), bytes);
+        self.total_bytes += bytes;
+        self.last_is_bytes = false;
+        match self.keep.last() {
+            Some(Keep::Lent(last)) if last.keeps(&lent) => {}
+            _ => self.keep.push(Keep::Lent(lent)),
+        }
     }
 
     /// Lets everything go.
@@ -345,6 +358,7 @@ impl Wire {
         }
     }
 
+    #[inline(always)]
     fn push(&mut self, start: NonNull<u8>, bytes: usize) {
         assert!(
             self.parts_left() > 0,
@@ -356,6 +370,13 @@ impl Wire {
             iov_len: bytes,
         });
     }
+}
+
+/// Where lent bytes lie.
+#[inline(always)]
+fn lent_at(lent: &Lent, start: usize, bytes: usize) -> NonNull<u8> {
+    let (mapping, offset) = lent.mapping();
+    mapping.pointer(offset + start, bytes)
 }
 
 impl Drop for Wire {

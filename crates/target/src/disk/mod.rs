@@ -122,6 +122,7 @@ impl Seat {
     }
 
     /// Brings the view up to date. Every command passes here: without a change it is one comparison.
+    #[inline(always)]
     pub(crate) fn refresh(&mut self, me: &Member) {
         if self.state.version.load(Ordering::Acquire) != self.version {
             self.look(me);
@@ -142,6 +143,7 @@ impl Seat {
     }
 
     /// Whether the answer to a command is a reservation conflict.
+    #[inline(always)]
     pub(crate) fn conflicts(&mut self, me: &Member, access: Access) -> bool {
         self.refresh(me);
         self.standing.conflicts(access)

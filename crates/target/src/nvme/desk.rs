@@ -3,6 +3,7 @@
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status};
 use fabrix_proto::nvme::tcp::target::Target;
+use fabrix_rt::{Buf, Lent};
 use fabrix_transport::Held;
 
 /// What a queue works with during one call.
@@ -11,28 +12,47 @@ pub(crate) type Desk<'a> = crate::desk::Desk<'a, Target>;
 impl Desk<'_> {
     /// Answers a slot without data.
     pub(crate) fn answer(&mut self, slot: Slot, status: Status) {
-        self.answer_with(slot, status, Held::Nothing, 0);
+        self.note_answer();
+        self.complete(slot, CompletionEntry::new(status, 0), 0);
     }
 
-    /// Answers a slot with `bytes` of what `held` holds.
+    /// Answers a slot with `bytes` of a buffer from its start.
+    pub(crate) fn answer_with(&mut self, slot: Slot, buf: Buf, bytes: u32) {
+        self.note_answer();
+        self.stream.hold(slot, Held::Buf(buf, 0));
+        self.complete(slot, CompletionEntry::new(Status::SUCCESS, 0), bytes);
+    }
+
+    /// Answers a slot with `bytes` of what a disk lends.
     #[inline(always)]
-    pub(crate) fn answer_with(&mut self, slot: Slot, status: Status, held: Held, bytes: u32) {
-        if bytes > 0 {
-            self.stream.hold(slot, held);
+    pub(crate) fn answer_lent(&mut self, slot: Slot, lent: Lent, bytes: u32) {
+        self.note_answer();
+        let (machine, mut out) = self.stream.speak_of(Some(lent));
+        if machine.answer(
+            slot,
+            CompletionEntry::new(Status::SUCCESS, 0),
+            bytes,
+            &mut out,
+        ) {
+            drop(out);
+            self.stream.vacate(slot);
         }
-        let counters = self.local.counters();
-        if counters.are_timed(self.shard.now()) && !self.stream.machine().is_admin() {
-            counters.answered();
-        }
-        self.complete(slot, CompletionEntry::new(status, 0), bytes);
     }
 
     /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
-    #[inline(always)]
     pub(crate) fn complete(&mut self, slot: Slot, entry: CompletionEntry, bytes: u32) {
         let (machine, mut out) = self.stream.speak();
         if machine.answer(slot, entry, bytes, &mut out) {
-            let _sent_or_unwanted = self.stream.release(slot);
+            drop(out);
+            self.stream.vacate(slot);
+        }
+    }
+
+    /// The timing page shows when commands were answered, of I/O queues only.
+    fn note_answer(&self) {
+        let counters = self.local.counters();
+        if counters.are_timed(self.shard.now()) && !self.stream.machine().is_admin() {
+            counters.answered();
         }
     }
 

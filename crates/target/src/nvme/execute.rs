@@ -7,14 +7,16 @@ use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
-use fabrix_rt::{Buf, Loan, Nanos};
-use fabrix_transport::Held;
+use fabrix_rt::{Buf, Loan, Nanos, Shard, Token};
 use zerocopy::FromBytes;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
+use crate::counters::Counters;
 use crate::desk::{Budget, Data, copy};
+use crate::export::SharedChannel;
+use crate::local::Local;
 
 /// How the disk took a request.
 pub(crate) enum Taken {
@@ -26,9 +28,71 @@ pub(crate) enum Taken {
     Refused(Status),
 }
 
+/// What is asked of a disk, and where its data is: all of a [`Request`] but who asks.
+struct Asked<'d> {
+    operation: Operation,
+    lba: u64,
+    blocks: u32,
+    payload: Payload<'d>,
+}
+
 /// Hands a request to the disk of a command's namespace.
+///
+/// # Errors
+/// What the host is told: the disk cannot be reached from this shard, or is not what it was.
 #[inline(always)]
-pub(crate) fn submit(
+fn submit<'d>(
+    local: &Local,
+    shard: &mut Shard,
+    wanted: &Wanted,
+    asked: Asked<'d>,
+    token: Token,
+) -> Result<Submit<'d>, Status> {
+    let extent = (asked.operation != Operation::Flush).then_some((asked.lba, asked.blocks));
+    let name = (wanted.nsid, wanted.added);
+    let channel = local.reach(shard, name, extent).map_err(unreached)?;
+    let counters = local.counters();
+    if counters.are_timed(shard.now()) {
+        return Ok(submit_timed(counters, shard, &channel, asked.by(token)));
+    }
+    Ok(channel.borrow_mut().submit(shard, asked.by(token)))
+}
+
+/// The same while a host wants to know how long commands take.
+#[cold]
+fn submit_timed<'d>(
+    counters: &Counters,
+    shard: &mut Shard,
+    channel: &SharedChannel,
+    request: Request<'d>,
+) -> Submit<'d> {
+    let begun = Nanos::now();
+    let submitted = channel.borrow_mut().submit(shard, request);
+    if !matches!(submitted, Submit::Busy(_)) {
+        counters.reached_disk(begun);
+    }
+    if matches!(submitted, Submit::Done(..)) {
+        counters.left_disk(Nanos::now());
+    }
+    submitted
+}
+
+impl<'d> Asked<'d> {
+    #[inline(always)]
+    fn by(self, token: Token) -> Request<'d> {
+        Request {
+            operation: self.operation,
+            lba: self.lba,
+            blocks: self.blocks,
+            payload: self.payload,
+            token,
+        }
+    }
+}
+
+/// Asks the disk of a command's namespace for something about so many blocks from the first.
+#[inline(never)]
+pub(crate) fn ask(
     desk: &mut Desk<'_>,
     slot: Slot,
     wanted: &Wanted,
@@ -36,45 +100,33 @@ pub(crate) fn submit(
     (lba, blocks): (u64, u32),
     data: Data,
 ) -> Taken {
-    let extent = (operation != Operation::Flush).then_some((lba, blocks));
-    let name = (wanted.nsid, wanted.added);
-    let channel = match desk.local.reach(desk.shard, name, extent) {
-        Ok(channel) => channel,
-        Err(why) => return Taken::Refused(unreached(why)),
-    };
     let token = desk.token(slot);
-    let payload = match data {
-        Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
-        Data::Kept(buf) => Payload::Owned(buf),
-        Data::None if operation == Operation::Read => Payload::Lend,
-        Data::None => Payload::None,
-    };
-    let request = Request {
+    let asked = Asked {
         operation,
         lba,
         blocks,
-        payload,
-        token,
+        payload: match data {
+            Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
+            Data::Kept(buf) => Payload::Owned(buf),
+            Data::None if operation == Operation::Read => Payload::Lend,
+            Data::None => Payload::None,
+        },
     };
-    let counters = desk.local.counters();
-    let begun = counters.are_timed(desk.shard.now()).then(Nanos::now);
-    let submitted = channel.borrow_mut().submit(desk.shard, request);
-    if let Some(begun) = begun {
-        match &submitted {
-            Submit::Done(..) => {
-                counters.reached_disk(begun);
-                counters.left_disk(Nanos::now());
-            }
-            Submit::Pending => counters.reached_disk(begun),
-            Submit::Busy(_) => {}
-        }
+    match submit(desk.local, desk.shard, wanted, asked, token) {
+        Ok(submitted) => taken(desk.shard, submitted),
+        Err(status) => Taken::Refused(status),
     }
+}
+
+/// What a first answer means to a command; what was only borrowed is kept.
+#[inline(always)]
+fn taken(shard: &mut Shard, submitted: Submit<'_>) -> Taken {
     match submitted {
         Submit::Done(status, loan) => Taken::Done(status, loan),
         Submit::Pending => Taken::Pending,
         Submit::Busy(request) => match request.payload {
             Payload::Owned(buf) => Taken::Busy(Some(buf)),
-            Payload::Borrowed(bytes) => match copy(desk.shard, bytes) {
+            Payload::Borrowed(bytes) => match copy(shard, bytes) {
                 Some(buf) => Taken::Busy(Some(buf)),
                 None => Taken::Refused(Status::NAMESPACE_NOT_READY),
             },
@@ -85,6 +137,7 @@ pub(crate) fn submit(
 
 impl IoQueue {
     /// Asks the disk for what a command wants, now that its data is here.
+    #[inline(always)]
     pub(crate) fn execute(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, data: Data) {
         match wanted.command {
             IoCommand::Read {
@@ -92,17 +145,20 @@ impl IoQueue {
                 blocks,
                 fua: false,
             } => self.read(desk, slot, wanted, (lba, blocks)),
-            IoCommand::Read { fua: true, .. } => {
-                let taken = submit(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
-                self.took(desk, slot, wanted, taken, Work::FlushingToRead(wanted));
-            }
             IoCommand::Write { lba, blocks, fua } => {
-                let write = Operation::Write { durable: fua };
-                match submit(desk, slot, &wanted, write, (lba, blocks), data) {
-                    // As most writes end: there is nothing to be remembered.
-                    Taken::Done(status, _) => self.end(desk, slot, status),
-                    taken => self.took(desk, slot, wanted, taken, Work::Plain),
-                }
+                self.write(desk, slot, wanted, (lba, blocks, fua), data);
+            }
+            _ => self.execute_other(desk, slot, wanted, data),
+        }
+    }
+
+    /// The same for all that is neither a plain read nor a write.
+    #[inline(never)]
+    fn execute_other(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, data: Data) {
+        match wanted.command {
+            IoCommand::Read { .. } => {
+                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
+                self.took(desk, slot, wanted, taken, Work::FlushingToRead(wanted));
             }
             IoCommand::WriteZeroes {
                 lba,
@@ -114,11 +170,11 @@ impl IoQueue {
                     deallocate,
                     durable: fua,
                 };
-                let taken = submit(desk, slot, &wanted, zero, (lba, blocks), Data::None);
+                let taken = ask(desk, slot, &wanted, zero, (lba, blocks), Data::None);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::Flush => {
-                let taken = submit(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
+                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::Compare { lba, blocks } => {
@@ -129,6 +185,7 @@ impl IoQueue {
             IoCommand::DatasetManagement { ranges, deallocate } => {
                 self.dataset(desk, slot, wanted, (ranges, deallocate), data);
             }
+            IoCommand::Write { .. } => unreachable!("`execute` has it"),
         }
     }
 
@@ -192,17 +249,58 @@ impl IoQueue {
     }
 
     #[inline(always)]
-    fn read(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, at: (u64, u32)) {
-        let bytes = wanted.bytes(at.1);
-        let data = if desk.copies_reads() {
-            let Some(buf) = desk.shard.take_buf(bytes as usize) else {
-                return desk.answer(slot, Status::NAMESPACE_NOT_READY);
-            };
-            Data::Kept(buf)
-        } else {
-            Data::None
+    pub(crate) fn read(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        (lba, blocks): (u64, u32),
+    ) {
+        if desk.copies_reads() {
+            return self.read_a_copy(desk, slot, wanted, (lba, blocks));
+        }
+        let asked = Asked {
+            operation: Operation::Read,
+            lba,
+            blocks,
+            payload: Payload::Lend,
         };
-        match submit(desk, slot, &wanted, Operation::Read, at, data) {
+        let bytes = wanted.bytes(blocks);
+        let token = desk.token(slot);
+        match submit(desk.local, desk.shard, &wanted, asked, token) {
+            // As every read of memory ends: its pages leave where they lie.
+            Ok(Submit::Done(DiskStatus::Ok, Loan::Lent(lent))) => {
+                desk.answer_lent(slot, lent, bytes);
+            }
+            Ok(submitted) => {
+                let taken = taken(desk.shard, submitted);
+                self.read_is_taken(desk, slot, wanted, taken, bytes);
+            }
+            Err(status) => desk.answer(slot, status),
+        }
+    }
+
+    /// Reads into a buffer of our own: what is sent must not change on the way.
+    #[inline(never)]
+    fn read_a_copy(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, at: (u64, u32)) {
+        let bytes = wanted.bytes(at.1);
+        let Some(buf) = desk.shard.take_buf(bytes as usize) else {
+            return desk.answer(slot, Status::NAMESPACE_NOT_READY);
+        };
+        let taken = ask(desk, slot, &wanted, Operation::Read, at, Data::Kept(buf));
+        self.read_is_taken(desk, slot, wanted, taken, bytes);
+    }
+
+    #[inline(never)]
+    fn read_is_taken(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        taken: Taken,
+        bytes: u32,
+    ) {
+        match taken {
             Taken::Done(status, loan) => {
                 self.note(desk, slot, status);
                 finish_read(desk, slot, status, loan, bytes);
@@ -210,6 +308,37 @@ impl IoQueue {
             // A read that waits for room starts again from its command: it has no data to keep.
             Taken::Busy(_) => self.stall(slot, Work::Stalled(wanted, None)),
             taken => self.took(desk, slot, wanted, taken, Work::Reading { bytes }),
+        }
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        (lba, blocks, durable): (u64, u32, bool),
+        data: Data,
+    ) {
+        let token = desk.token(slot);
+        let asked = Asked {
+            operation: Operation::Write { durable },
+            lba,
+            blocks,
+            payload: match data {
+                Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
+                Data::Kept(buf) => Payload::Owned(buf),
+                Data::None => Payload::None,
+            },
+        };
+        match submit(desk.local, desk.shard, &wanted, asked, token) {
+            // As most writes end: there is nothing to be remembered.
+            Ok(Submit::Done(status, _)) => self.end(desk, slot, status),
+            Ok(submitted) => {
+                let taken = taken(desk.shard, submitted);
+                self.took(desk, slot, wanted, taken, Work::Plain);
+            }
+            Err(status) => desk.answer(slot, status),
         }
     }
 
@@ -235,7 +364,7 @@ impl IoQueue {
         data: Data,
     ) {
         let bytes = wanted.bytes(at.1) as usize;
-        match submit(desk, slot, &wanted, Operation::Read, at, Data::None) {
+        match ask(desk, slot, &wanted, Operation::Read, at, Data::None) {
             Taken::Done(status, loan) => {
                 let status = compared(status, &loan, &data.bytes(desk)[..bytes]);
                 desk.answer(slot, nvme_status(status));
@@ -278,7 +407,7 @@ impl IoQueue {
             }
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
-            match submit(desk, slot, &wanted, Operation::Read, at, Data::None) {
+            match ask(desk, slot, &wanted, Operation::Read, at, Data::None) {
                 Taken::Done(status, _) if status.is_ok() => {}
                 Taken::Pending => {
                     return self.took(
@@ -341,7 +470,7 @@ impl IoQueue {
             if at.1 == 0 {
                 continue;
             }
-            match submit(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
+            match ask(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
                 Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
                 Taken::Busy(_) => {}
                 Taken::Done(status, _) => return desk.answer(slot, nvme_status(status)),
@@ -372,15 +501,14 @@ impl Ranges {
     }
 }
 
-#[inline(always)]
 fn finish_read(desk: &mut Desk<'_>, slot: Slot, status: DiskStatus, loan: Loan, bytes: u32) {
     if !status.is_ok() {
         // Nothing of a failed read leaves: its buffer may hold another request's data.
         return desk.answer(slot, nvme_status(status));
     }
     match loan {
-        Loan::Lent(lent) => desk.answer_with(slot, Status::SUCCESS, Held::Lent(lent), bytes),
-        Loan::Buf(buf) => desk.answer_with(slot, Status::SUCCESS, Held::Buf(buf, 0), bytes),
+        Loan::Lent(lent) => desk.answer_lent(slot, lent, bytes),
+        Loan::Buf(buf) => desk.answer_with(slot, buf, bytes),
         _ => desk.answer(slot, Status::INTERNAL_ERROR),
     }
 }

@@ -14,7 +14,7 @@ use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_rt::Buf;
 
 use super::desk::Desk;
-use super::execute::{Taken, submit};
+use super::execute::{Taken, ask};
 use super::io::{IoQueue, Wanted, Work};
 use super::status::nvme_status;
 use super::subsystems::MOST_COMPARE_BLOCKS;
@@ -175,7 +175,7 @@ impl IoQueue {
         both.bytes_mut()[bytes..bytes * 2].copy_from_slice(&write.bytes()[..bytes]);
         let durable = matches!(wanted.command, IoCommand::Write { fua: true, .. });
         let operation = Operation::CompareAndWrite { durable };
-        let taken = submit(
+        let taken = ask(
             desk,
             second,
             &wanted,

@@ -257,11 +257,22 @@ impl IoQueue {
         if fuse != Fuse::Normal || expected.is_some() {
             return self.fused(desk, slot, wanted, fuse, expected, transfer);
         }
-        match transfer {
-            Transfer::Fetch { bytes } => self.fetch(desk, slot, bytes, Work::Fetching(wanted)),
-            Transfer::Inline { .. } => self.execute(desk, slot, wanted, Data::InPlace),
-            Transfer::None | Transfer::Send { .. } => self.execute(desk, slot, wanted, Data::None),
+        if let IoCommand::Read {
+            lba,
+            blocks,
+            fua: false,
+        } = wanted.command
+        {
+            return self.read(desk, slot, wanted, (lba, blocks));
         }
+        let data = match transfer {
+            Transfer::Fetch { bytes } => {
+                return self.fetch(desk, slot, bytes, Work::Fetching(wanted));
+            }
+            Transfer::Inline { .. } => Data::InPlace,
+            Transfer::None | Transfer::Send { .. } => Data::None,
+        };
+        self.execute(desk, slot, wanted, data);
     }
 
     /// A disk has failed a command: the health log counts it, the error log shows it.

@@ -10,7 +10,6 @@ use fabrix_proto::nvme::reservation::{
     ReservationCommand, ReservationRequest, refused, write_report,
 };
 use fabrix_proto::nvme::spec::Status;
-use fabrix_transport::Held;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Wanted, Work};
@@ -54,6 +53,7 @@ impl IoQueue {
     }
 
     /// Whether a reservation forbids this command.
+    #[inline(always)]
     pub(super) fn conflicts(&mut self, wanted: &Wanted) -> bool {
         // As in the list of channels: dense unless somebody removed one.
         let guess = wanted.nsid as usize - 1;
@@ -190,5 +190,5 @@ fn report(desk: &mut Desk<'_>, slot: Slot, state: &DiskState, bytes: u32) {
         &state.reservations(),
         &mut page.bytes_mut()[..bytes as usize],
     );
-    desk.answer_with(slot, Status::SUCCESS, Held::Buf(page, 0), bytes);
+    desk.answer_with(slot, page, bytes);
 }

@@ -51,12 +51,14 @@ impl<M: Machine> Stream<M> {
         clippy::should_implement_trait,
         reason = "no iterator: more may come after None"
     )]
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Option<M::Event>, Ended> {
         let event = self.step();
         self.hungry |= matches!(event, Ok(None));
         event
     }
 
+    #[inline(always)]
     fn step(&mut self) -> Result<Option<M::Event>, Ended> {
         loop {
             if self.discard {
@@ -66,6 +68,7 @@ impl<M: Machine> Stream<M> {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
                 staging: &self.staging,
+                at_hand: None,
             };
             let event = match self.machine.want() {
                 Want::Closed => return Err(Ended::Closed),
@@ -93,6 +96,7 @@ impl<M: Machine> Stream<M> {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
                         staging: &self.staging,
+                        at_hand: None,
                     };
                     self.machine.payload(intact, &mut out)
                 }
@@ -105,6 +109,7 @@ impl<M: Machine> Stream<M> {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
                         staging: &self.staging,
+                        at_hand: None,
                     };
                     self.machine.terminate(&violation, &mut out);
                     return Err(Ended::Violation(Box::new(violation)));

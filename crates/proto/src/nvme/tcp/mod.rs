@@ -9,7 +9,7 @@ pub mod host;
 pub mod pdu;
 pub mod target;
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use self::pdu::{
     COMMON_BYTES, CommonHeader, Digests, FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, MAX_QUOTED_BYTES,
@@ -235,11 +235,29 @@ fn check_header_digest(header: &[u8], after: &[u8], crc32c: Crc32c) -> Result<()
 
 /// Sends a header, its digest, and the padding that its PDO leaves, as one piece.
 #[inline(always)]
-fn send_header<S: Sink>(header: &[u8], digests: Digests, crc32c: Crc32c, out: &mut S) {
-    let data_offset = usize::from(header[3]);
-    if !digests.header && data_offset <= header.len() {
-        return out.bytes(header);
+fn send_header<H: IntoBytes + Immutable + Copy, S: Sink>(
+    header: H,
+    digests: Digests,
+    crc32c: Crc32c,
+    out: &mut S,
+) {
+    let bytes = header.as_bytes();
+    if !digests.header && usize::from(bytes[3]) <= bytes.len() {
+        return out.bytes(bytes);
     }
+    send_padded(header, digests, crc32c, out);
+}
+
+/// A header by value: a reference to it would keep the one above in memory, where it is built of small fields and read
+/// in large ones, for which a processor waits.
+#[inline(never)]
+fn send_padded<H: IntoBytes + Immutable + Copy, S: Sink>(
+    header: H,
+    digests: Digests,
+    crc32c: Crc32c,
+    out: &mut S,
+) {
+    let header = header.as_bytes();
     let mut padded = [0; MAX_PADDED_HEADER_BYTES];
     padded[..header.len()].copy_from_slice(header);
     let mut end = header.len();
@@ -247,7 +265,7 @@ fn send_header<S: Sink>(header: &[u8], digests: Digests, crc32c: Crc32c, out: &m
         padded[end..end + 4].copy_from_slice(&crc32c(header).to_le_bytes());
         end += 4;
     }
-    out.bytes(&padded[..end.max(data_offset)]);
+    out.bytes(&padded[..end.max(usize::from(header[3]))]);
 }
 
 /// Sends the goodbye of one side.

@@ -278,6 +278,7 @@ impl Machine for Target {
         }
     }
 
+    #[inline(always)]
     fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
         let (bytes, event) = match self.reading {
             Reading::Common => return self.start_of_header(arrived, out),

@@ -2,7 +2,6 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Command Capsules".
 
-use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::U16;
 
 use super::slots::Direction;
@@ -64,7 +63,7 @@ impl Host {
             common,
             entry: entry.to_array(),
         };
-        tcp::send_header(header.as_bytes(), self.digests, self.crc32c, out);
+        tcp::send_header(header, self.digests, self.crc32c, out);
     }
 
     fn send_capsule_with_data<S: Sink>(

@@ -6,7 +6,7 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::slots::{Command, Direction};
 use super::{Event, Host, Reading};
@@ -158,7 +158,7 @@ impl Host {
             common.flags |= if left == 0 { FLAG_LAST } else { 0 };
             let (command_id, transfer_tag) = (r2t.command_id.get(), r2t.transfer_tag.get());
             let header = DataHeader::new(common, command_id, transfer_tag, offset, bytes);
-            tcp::send_header(header.as_bytes(), self.digests, self.crc32c, out);
+            tcp::send_header(header, self.digests, self.crc32c, out);
             out.payload(slot, offset, bytes, self.digests.data);
             offset += bytes;
         }

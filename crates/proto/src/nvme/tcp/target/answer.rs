@@ -2,7 +2,6 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Response Capsules" and "SUCCESS flag".
 
-use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::U16;
 
 use super::Target;
@@ -117,6 +116,6 @@ impl Target {
             common: CommonHeader::without_data(PduType::RESPONSE, self.digests),
             entry: entry.to_array(),
         };
-        tcp::send_header(header.as_bytes(), self.digests, self.crc32c, out);
+        tcp::send_header(header, self.digests, self.crc32c, out);
     }
 }

@@ -5,8 +5,6 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
-use zerocopy::IntoBytes;
-
 use super::slots::Phase;
 use super::{Event, Reading, Target};
 use crate::nvme::tcp::pdu::{
@@ -51,7 +49,7 @@ impl Target {
         command.granted = command.received + bytes;
         let header = R2tHeader::new(digests, command.command_id, slot.0, command.received, bytes);
         if !closed {
-            tcp::send_header(header.as_bytes(), digests, self.crc32c, out);
+            tcp::send_header(header, digests, self.crc32c, out);
         }
     }
 
@@ -204,7 +202,7 @@ impl Target {
             .expect("max_data_bytes leaves room in PLEN");
         common.flags |= FLAG_LAST | if says_success { FLAG_SUCCESS } else { 0 };
         let header = DataHeader::new(common, command_id, 0, 0, bytes);
-        tcp::send_header(header.as_bytes(), self.digests, self.crc32c, out);
+        tcp::send_header(header, self.digests, self.crc32c, out);
         out.payload(slot, 0, bytes, self.digests.data);
     }
 }

@@ -16,6 +16,7 @@ use crate::{Sink, Taken, Violation};
 
 impl Target {
     /// A PDU begins. Its header is read in one piece when all of it is there, as nearly always.
+    #[inline(always)]
     pub(super) fn start_of_header<S: Sink>(
         &mut self,
         arrived: &[u8],

@@ -172,6 +172,28 @@ fn reserved_flags_and_digests_not_agreed_are_refused() {
     }
 }
 
+#[test]
+fn a_pdu_is_judged_as_if_none_like_it_had_come_before() {
+    let outcome = |mut side: Side<Target>, pdu: &[u8]| {
+        side.take_events();
+        side.feed(pdu);
+        let violation = side.violation.as_ref();
+        (
+            violation.map(|it| (it.fes(), it.fei())),
+            side.machine.want(),
+        )
+    };
+    for bit in 0..64 {
+        let mut pdu = read_capsule(3, 4096, NONE);
+        pdu[bit / 8] ^= 1 << (bit % 8);
+        let first = outcome(ready_target(target_limits(), NONE), &pdu);
+        let mut side = ready_target(target_limits(), NONE);
+        side.feed(&read_capsule(1, 4096, NONE));
+        side.feed(&read_capsule(2, 4096, NONE));
+        assert_eq!(outcome(side, &pdu), first, "bit {bit} of the common header");
+    }
+}
+
 // ---- the opening
 
 #[test]

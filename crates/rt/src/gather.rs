@@ -143,6 +143,8 @@ impl fmt::Debug for Gather {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::buf::Arena;
     use crate::{HugePages, Region};
@@ -176,6 +178,26 @@ mod tests {
         assert_eq!(left(&mut gather), b"abcd234efpage");
         gather.clear();
         assert!(gather.is_empty() && gather.parts() == 0 && gather.has_room(100, 4));
+    }
+
+    #[test]
+    fn what_disks_lend_in_any_order_stays_mapped_until_all_is_let_go() {
+        let regions = [1, 2].map(|byte| {
+            let region = Region::new(4096, HugePages::No).expect("a page");
+            region.write(0, &[byte; 4]);
+            region
+        });
+        let views = [0, 1].map(|index: usize| Region::local(&regions[index]));
+        let mut gather = Gather::new(0, 8);
+        for index in [0, 0, 1, 1, 0, 1] {
+            gather.push_lent(views[index].lend(0, 2));
+        }
+        drop(views);
+        let kept = |region: &Arc<Region>| Arc::strong_count(region) > 1;
+        assert!(kept(&regions[0]) && kept(&regions[1]));
+        assert_eq!(left(&mut gather), [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2]);
+        gather.clear();
+        assert!(!kept(&regions[0]) && !kept(&regions[1]));
     }
 
     #[test]

@@ -133,6 +133,9 @@ pub struct Target {
     crc32c: Crc32c,
     reading: Reading,
     initialized: bool,
+    /// The last common header that passed its checks since then, and where the header of its PDU ends: nearly every
+    /// PDU begins with the same as the one before.
+    passed: Option<([u8; COMMON_BYTES], usize)>,
     digests: Digests,
     host_alignment: u8,
     admin: bool,
@@ -181,6 +184,7 @@ impl Target {
             crc32c,
             reading: Reading::Common,
             initialized: false,
+            passed: None,
             digests: Digests::default(),
             host_alignment: 0,
             admin: true,

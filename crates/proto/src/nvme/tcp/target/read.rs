@@ -4,7 +4,7 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{IntoBytes, transmute};
 
 use super::{Event, Reading, Target};
 use crate::nvme::tcp::pdu::{
@@ -22,12 +22,14 @@ impl Target {
         arrived: &[u8],
         out: &mut S,
     ) -> Result<Taken<Event>, Violation> {
-        let start = &arrived[..COMMON_BYTES];
-        let common = CommonHeader::read_from_bytes(start).expect("8 bytes");
-        let end = self.check_common(&common).map_err(|fault| {
-            self.reading = Reading::Closed;
-            fault.violation(start)
-        })?;
+        let start: &[u8; COMMON_BYTES] = arrived.first_chunk().expect("the driver obeys want()");
+        let common: CommonHeader = transmute!(*start);
+        let end = match &self.passed {
+            Some((passed, end)) if passed == start => *end,
+            _ => self
+                .check_new(common)
+                .map_err(|fault| fault.violation(start))?,
+        };
         let Some(rest) = arrived.get(COMMON_BYTES..end) else {
             let bytes = end - COMMON_BYTES;
             self.reading = Reading::Rest { common, bytes };
@@ -40,8 +42,20 @@ impl Target {
         Ok(Taken { bytes: end, event })
     }
 
-    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends.
-    #[inline(always)]
+    /// A common header other than the last that passed.
+    #[inline(never)]
+    fn check_new(&mut self, common: CommonHeader) -> Result<usize, Fault> {
+        let checked = self.check_common(&common);
+        match checked {
+            Ok(end) if self.initialized => self.passed = Some((transmute!(common), end)),
+            Ok(_) => {}
+            Err(_) => self.reading = Reading::Closed,
+        }
+        checked
+    }
+
+    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides by does not change
+    /// once the connection is initialized.
     fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(common)?;
@@ -55,7 +69,6 @@ impl Target {
     }
 
     /// Which PDU may come when: ICReq first and once, then commands and data; the goodbye at any time.
-    #[inline(always)]
     fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
         let fault = match (pdu_type, self.initialized) {
             (PduType::HOST_TERMINATE, _)
@@ -74,7 +87,6 @@ impl Target {
     }
 
     /// Where the data, or the next PDU, begins in a CapsuleCmd.
-    #[inline(always)]
     fn check_command_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
         if total < end {

@@ -141,7 +141,6 @@ impl Worker {
                 return self.wait_for_room(shard);
             }
         }
-        self.publish();
         shard.flush_later(self.id);
     }
 

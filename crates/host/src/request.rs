@@ -2,6 +2,8 @@
 //!
 //! Knows the buffer that travels with it and who gets it back; does not know any protocol.
 
+use std::mem;
+
 use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
 use fabrix_rt::{Awaited, Buf, Completion, Loan, Nanos, Shard, Token};
 use fabrix_transport::Held;
@@ -31,53 +33,46 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request of ours, with its data in a buffer; the request itself when there is no memory for one.
+    /// A request of ours, with its data in a buffer, taken out of the user's. None, and nothing taken: there is no
+    /// memory for one.
     #[inline(always)]
-    pub(crate) fn take<'a>(
+    pub(crate) fn take(
         shard: &mut Shard,
-        request: BlockRequest<'a>,
+        request: &mut BlockRequest<'_>,
         geometry: &Geometry,
-    ) -> Result<Self, BlockRequest<'a>> {
-        let mut ours = Self {
+    ) -> Option<Self> {
+        let moves = moves_payload(request.operation);
+        let is_borrowed = matches!(request.payload, Payload::Borrowed(_));
+        let (data, kept) = match &request.payload {
+            Payload::Borrowed(source) if moves => {
+                let mut buf = shard.take_buf(source.len())?;
+                buf.bytes_mut().copy_from_slice(source);
+                (Some(buf), None)
+            }
+            Payload::Lend => {
+                let bytes = usize::try_from(request.bytes(geometry)).ok()?;
+                (Some(shard.take_buf(bytes)?), None)
+            }
+            _ => match (mem::replace(&mut request.payload, Payload::None), moves) {
+                (Payload::Owned(buf), true) => (Some(buf), None),
+                (Payload::Owned(buf), false) => (None, Some(buf)),
+                // Registered memory was refused before.
+                _ => (None, None),
+            },
+        };
+        Some(Self {
             operation: request.operation,
             lba: request.lba,
             blocks: request.blocks,
             token: request.token,
-            data: None,
-            returns_data: false,
-            is_sole: true,
-            kept: None,
+            returns_data: data.is_some() && !is_borrowed,
+            is_sole: data.as_ref().is_none_or(Buf::is_unique),
+            data,
+            kept,
             retries: 0,
             lost_at: Nanos::MAX,
             _awaited: shard.await_answer(),
-        };
-        match request.payload {
-            Payload::Owned(buf) if moves_payload(request.operation) => {
-                ours.is_sole = buf.is_unique();
-                ours.returns_data = true;
-                ours.data = Some(buf);
-            }
-            Payload::Borrowed(source) if moves_payload(request.operation) => {
-                let Some(mut buf) = shard.take_buf(source.len()) else {
-                    return Err(request);
-                };
-                buf.bytes_mut().copy_from_slice(source);
-                ours.data = Some(buf);
-            }
-            Payload::Lend => {
-                let bytes = request.bytes(geometry);
-                let buf = usize::try_from(bytes)
-                    .ok()
-                    .and_then(|bytes| shard.take_buf(bytes));
-                let Some(buf) = buf else { return Err(request) };
-                ours.returns_data = true;
-                ours.data = Some(buf);
-            }
-            Payload::Owned(buf) => ours.kept = Some(buf),
-            // Registered memory was refused before.
-            Payload::Borrowed(_) | Payload::None | Payload::Registered(_) => {}
-        }
-        Ok(ours)
+        })
     }
 
     /// Whether it has ended and must still wait, because its data is being sent and would come back with two holders.
@@ -90,6 +85,7 @@ impl Request {
     }
 
     /// Who is told of its ending, and what: its buffer goes back with that.
+    #[inline(always)]
     pub(crate) fn ending(&mut self, status: DiskStatus) -> (Token, Completion) {
         let buf = if self.returns_data {
             self.data.take()

@@ -107,6 +107,7 @@ impl<M: Machine> Wire<M> {
     ///
     /// # Errors
     /// The connection is over.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<M::Event>, Ended> {
         self.stream.as_mut().map_or(Ok(None), Stream::next)
     }

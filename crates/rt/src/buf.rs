@@ -24,6 +24,7 @@ impl Buf {
     }
 
     /// Bytes, exactly as many as were asked for.
+    #[inline]
     pub fn len(&self) -> usize {
         self.chunk.len()
     }
@@ -34,6 +35,7 @@ impl Buf {
     }
 
     /// The bytes to read.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.chunk.bytes()
     }

@@ -210,17 +210,20 @@ impl Shard {
     }
 
     /// A disk answers: delivered in this turn, but never from within this call.
+    #[inline]
     pub fn complete(&mut self, token: Token, completion: Completion) {
         self.answers.push_back((token, completion));
     }
 
     /// Says that somebody slower than this shard, a disk or a target, owes an answer, as long as what is returned is
     /// held. While many do, the shard looks for them longer before it sleeps ([`SpinPolicy`](crate::SpinPolicy)).
+    #[inline]
     pub fn await_answer(&self) -> Awaited {
         self.awaited.one_more()
     }
 
     /// Asks for the task's [`Task::flush`] at the end of this turn, once however often it is asked.
+    #[inline]
     pub fn flush_later(&mut self, id: TaskId) {
         if self.tasks.ask_flush(id) {
             self.flushes.push(id);

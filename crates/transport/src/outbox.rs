@@ -169,6 +169,7 @@ fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), dige
 }
 
 /// The same of whatever a slot holds, and the digest over it.
+#[inline(always)]
 fn push(
     gather: &mut Gather,
     held: &Held,
@@ -197,7 +198,12 @@ fn push(
     };
     gather.push_bytes(fill);
     if digest {
-        let crc = crc32c_of(&buf.bytes()[from..from + bytes], fill);
-        gather.push_bytes(&crc.to_le_bytes());
+        push_digest(gather, &buf.bytes()[from..from + bytes], fill);
     }
+}
+
+#[inline(never)]
+fn push_digest(gather: &mut Gather, payload: &[u8], fill: &[u8]) {
+    let crc = crc32c_of(payload, fill);
+    gather.push_bytes(&crc.to_le_bytes());
 }

@@ -140,20 +140,26 @@ impl<M: Machine> Stream<M> {
 
     /// Says what payload is to be sent for a slot: so many bytes of a buffer from `start`. For whoever
     /// [releases](Self::release) the slot only when the peer has all of it, or sends nothing more.
+    #[inline(always)]
     pub fn hold_to_send(&mut self, slot: Slot, buf: Buf, start: usize, bytes: usize) {
-        let copied = (bytes >= STAGED_BYTES).then(|| {
-            self.staging
-                .put(&self.socket, &buf.bytes()[start..start + bytes])
-        });
-        let held = match copied.flatten() {
+        let held = match bytes < STAGED_BYTES {
+            true => Held::Buf(buf, start),
+            false => self.stage(buf, start, bytes),
+        };
+        self.hold(slot, held);
+    }
+
+    #[inline(never)]
+    fn stage(&mut self, buf: Buf, start: usize, bytes: usize) -> Held {
+        let copied = &buf.bytes()[start..start + bytes];
+        match self.staging.put(&self.socket, copied) {
             Some(place) => Held::Staged(Staged {
                 buf,
                 start: u32::try_from(start).expect("a shard's buffers are at most 4 MiB"),
                 place,
             }),
             None => Held::Buf(buf, start),
-        };
-        self.hold(slot, held);
+        }
     }
 
     /// Lets go of what a slot's payload lies in, if of anything.
@@ -165,6 +171,7 @@ impl<M: Machine> Stream<M> {
     }
 
     /// Takes what a slot's payload lies in.
+    #[inline(always)]
     pub fn release(&mut self, slot: Slot) -> Held {
         match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
             Held::Staged(staged) => {

@@ -38,8 +38,9 @@ impl Worker {
             return;
         }
         let slot = &self.slots[slot as usize];
+        let write = slot.access.write;
         let bytes = self.bytes(slot.access) as u64;
-        let side = &mut self.tally.sides[usize::from(slot.access.write)];
+        let side = &mut self.tally.sides[usize::from(write)];
         side.ios += 1;
         side.bytes += bytes;
         side.service
@@ -47,6 +48,7 @@ impl Worker {
         if let Some(latency) = &mut side.latency {
             latency.record(self.now_ns.saturating_sub(slot.meant_ns));
         }
+        self.show(write);
     }
 
     /// What was written is acknowledged, what was read is compared.
@@ -81,6 +83,7 @@ impl Worker {
         self.tally.errors.count(status, || {
             format!("job {index}: the {kind} of {blocks} at LBA {lba} was answered {status:?}")
         });
+        self.show_errors();
         let probing = self.life.phase == Phase::Probe;
         if !self.setup.job.continue_on_error || probing {
             self.give_up(

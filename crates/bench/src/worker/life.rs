@@ -149,7 +149,7 @@ impl Worker {
     }
 
     fn begin_measuring(&mut self, shard: &mut Shard) {
-        self.tally.begin_measuring();
+        self.count_anew();
         (self.started, self.started_bytes) = (0, 0);
         self.life.measured_from_ns = Some(self.now_ns);
         self.life.cpu_from = topology::thread_cpu_time();
@@ -187,11 +187,14 @@ impl Worker {
     }
 
     /// Nothing can be started now: sees whether a phase is complete.
+    #[inline]
     pub(super) fn settle(&mut self, shard: &mut Shard) {
-        self.publish();
-        if self.in_flight > 0 {
-            return;
+        if self.in_flight == 0 {
+            self.all_answered(shard);
         }
+    }
+
+    fn all_answered(&mut self, shard: &mut Shard) {
         match self.life.phase {
             Phase::Probe if self.started > 0 => {
                 self.life.phase = Phase::Ready;
@@ -221,7 +224,7 @@ impl Worker {
         }
         let Some(from_ns) = self.life.measured_from_ns else {
             // Ended during the ramp: nothing of it counts.
-            return self.tally.begin_measuring();
+            return self.count_anew();
         };
         self.tally.runtime_ns = self.now_ns - from_ns;
         self.tally.cpu_time = topology::thread_cpu_time().saturating_sub(self.life.cpu_from);
@@ -240,7 +243,6 @@ impl Worker {
     fn end(&mut self, shard: &mut Shard) {
         self.life.phase = Phase::Ended;
         self.parked = None;
-        self.publish();
         // The channel is closed on its own shard, while that still turns.
         (self.channel, self.copy) = (None, None);
         let tally = std::mem::replace(&mut self.tally, Tally::new(false, false));
@@ -254,16 +256,29 @@ impl Worker {
         let _ = self.setup.events.send(event);
     }
 
-    /// Shows the counters to whoever draws the progress.
-    pub(super) fn publish(&self) {
+    /// Shows the counters of one direction to whoever draws the progress: after every request, because nobody knows
+    /// when the next one ends.
+    #[inline]
+    pub(super) fn show(&self, write: bool) {
+        let counters = &self.setup.counters.sides[usize::from(write)];
+        let side = &self.tally.sides[usize::from(write)];
+        counters.ios.store(side.ios, Relaxed);
+        counters.bytes.store(side.bytes, Relaxed);
+        let latency = side.latency.as_ref().unwrap_or(&side.service);
+        counters.wait_ns.store(latency.sum_ns(), Relaxed);
+    }
+
+    pub(super) fn show_errors(&self) {
         let counters = &self.setup.counters;
-        for (counters, side) in counters.sides.iter().zip(&self.tally.sides) {
-            counters.ios.store(side.ios, Relaxed);
-            counters.bytes.store(side.bytes, Relaxed);
-            let latency = side.latency.as_ref().unwrap_or(&side.service);
-            counters.wait_ns.store(latency.sum_ns(), Relaxed);
-        }
         counters.errors.store(self.tally.errors.total(), Relaxed);
+    }
+
+    /// Nothing counts of what there was before.
+    fn count_anew(&mut self) {
+        self.tally.begin_measuring();
+        self.show(false);
+        self.show(true);
+        self.show_errors();
     }
 }
 
@@ -300,7 +315,6 @@ impl Worker {
 
     /// Any ending of the channel makes room; without one of ours, only time can.
     pub(super) fn wait_for_room(&mut self, shard: &mut Shard) {
-        self.publish();
         if self.in_flight == 0 && !std::mem::replace(&mut self.life.retry_timer, true) {
             self.wake(shard, TIMER_RETRY, self.now_ns + nanos(RETRY));
         }

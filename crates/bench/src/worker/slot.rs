@@ -36,7 +36,9 @@ impl Worker {
             return;
         }
         let Some(verifier) = &mut self.verifier else {
-            slot.write.clone_from(&self.source);
+            if slot.write.is_none() {
+                slot.write.clone_from(&self.source);
+            }
             return;
         };
         // A disk may still be sending what it has answered already: such a buffer can be sent again, not changed.

@@ -42,9 +42,9 @@ impl Carrier for Session {
         if !has_room {
             return Submit::Busy(request);
         }
-        let request = match Request::take(shard, request, &seen.geometry) {
-            Ok(request) => request,
-            Err(request) => return self.later(request),
+        let mut theirs = request;
+        let Some(request) = Request::take(shard, &mut theirs, &seen.geometry) else {
+            return self.later(theirs);
         };
         if !flows {
             self.life.waiting.push_back(request);

@@ -98,7 +98,7 @@ pub(crate) fn send(
     }
     queue
         .send(shard.now(), entry, transfer, data, Carried::Own)
-        .is_ok()
+        .is_some()
 }
 
 /// Entries of the admin queue, as Linux has it; its slots are one fewer.

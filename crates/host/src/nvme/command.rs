@@ -30,6 +30,7 @@ pub(crate) fn most_blocks(operation: Operation) -> u32 {
 }
 
 /// The command for an operation, and how its data moves; [`fused`] makes the two of `CompareAndWrite`.
+#[inline(always)]
 pub(crate) fn entry(
     operation: Operation,
     nsid: u32,

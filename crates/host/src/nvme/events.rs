@@ -131,7 +131,7 @@ impl Session {
         };
         let now = shard.now();
         let sent = self.queues[0].send(now, entry, transfer, data, Carried::Watch(watch));
-        if sent.is_ok() {
+        if sent.is_some() {
             shard.flush_later(self.life.task);
         }
     }

@@ -102,6 +102,7 @@ impl Queue {
     ///
     /// # Errors
     /// The connection is over.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Ended> {
         self.wire.next()
     }
@@ -176,21 +177,35 @@ impl Queue {
         self.places.iter().any(works)
     }
 
-    /// Sends a command, with its data if it has any; with the data comes where in it the command's part begins.
-    ///
-    /// # Errors
-    /// There is no slot, or no connection: everything is given back.
-    #[inline(always)]
+    /// Sends a command of the session itself; None, and nothing sent: as [`start`](Self::start).
     pub(crate) fn send(
         &mut self,
         now: Nanos,
         entry: &mut SubmissionEntry,
         transfer: HostTransfer,
         data: Option<(Buf, usize)>,
-        carried: Carried,
-    ) -> Result<Slot, (Carried, Option<Buf>)> {
+        own: Carried,
+    ) -> Option<Slot> {
+        let slot = self.start(now, entry, transfer, data).ok()?;
+        self.put(slot, own);
+        Some(slot)
+    }
+
+    /// Sends a command, with its data if it has any; with the data comes where in it the command's part begins. What
+    /// its slot carries follows: nothing that large is moved through here.
+    ///
+    /// # Errors
+    /// There is no slot, or no connection: the data is given back.
+    #[inline(always)]
+    pub(crate) fn start(
+        &mut self,
+        now: Nanos,
+        entry: &mut SubmissionEntry,
+        transfer: HostTransfer,
+        data: Option<(Buf, usize)>,
+    ) -> Result<Slot, Option<Buf>> {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
-            return Err((carried, data.map(|(buf, _)| buf)));
+            return Err(data.map(|(buf, _)| buf));
         };
         match (data, transfer) {
             (Some((buf, start)), HostTransfer::Write { bytes }) => {
@@ -201,19 +216,24 @@ impl Queue {
         }
         let (machine, mut out) = stream.speak();
         if machine.command(slot, entry, transfer, &mut out) {
-            self.unsent += u64::from(!matches!(carried, Carried::Own | Carried::Watch(_)));
-            let place = &mut self.places[usize::from(slot.0)];
-            place.carried = Some(carried);
-            place.sent_at = now;
+            self.places[usize::from(slot.0)].sent_at = now;
             return Ok(slot);
         }
         let data = held_buf(stream.release(slot));
         self.free.push(slot);
-        Err((carried, data))
+        Err(data)
+    }
+
+    /// The command just started in a slot is that of a request, or its last.
+    #[inline(always)]
+    pub(crate) fn carry(&mut self, slot: Slot, request: Carried) {
+        self.unsent += 1;
+        self.places[usize::from(slot.0)].carried = Some(request);
     }
 
     /// The request in a slot whose command was answered, with its data; it stays there. None: the slot carries
     /// something else, or nothing.
+    #[inline(always)]
     pub(crate) fn answered(&mut self, slot: Slot) -> Option<&mut Request> {
         let place = &mut self.places[usize::from(slot.0)];
         let Some(Carried::Request(request)) = &mut place.carried else {

@@ -143,6 +143,7 @@ impl Session {
         }
     }
 
+    #[inline(always)]
     fn event(&mut self, shard: &mut Shard, index: usize, event: Event) {
         match event {
             Event::Ready { .. } => self.step(shard, index),
@@ -160,10 +161,15 @@ impl Session {
     }
 
     /// A command in progress was answered: a request's, nearly always.
+    #[inline(always)]
     fn answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
-        if self.request_answered(shard, at, answer) {
-            return;
+        if !self.request_answered(shard, at, answer) {
+            self.other_answered(shard, at, answer);
         }
+    }
+
+    #[inline(never)]
+    fn other_answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
         let ((index, slot), (entry, data_bytes, intact)) = (at, answer);
         let (carried, data) = self.queues[index].take(slot);
         let bytes = data.as_ref().map_or(&[][..], |buf| buf.bytes());

@@ -36,9 +36,9 @@ impl Carrier for Session {
         if !has_room {
             return Submit::Busy(request);
         }
-        let request = match self.take(shard, request) {
-            Ok(request) => request,
-            Err(request) => return self.later(request),
+        let mut theirs = request;
+        let Some(request) = self.take(shard, &mut theirs) else {
+            return self.later(theirs);
         };
         if let Some(trace) = &self.plan.options.trace {
             trace.submitted();
@@ -92,22 +92,22 @@ impl Session {
         }
     }
 
-    /// A request of ours, with its data in a buffer; the request itself when there is no memory for one.
-    fn take<'a>(
-        &self,
-        shard: &mut Shard,
-        request: BlockRequest<'a>,
-    ) -> Result<Request, BlockRequest<'a>> {
-        if request.operation != Operation::Deallocate {
-            return Request::take(shard, request, self.geometry());
-        }
-        let Some(mut range) = shard.take_buf(command::RANGE_BYTES as usize) else {
-            return Err(request);
+    /// A request of ours, with its data in a buffer; None: there is no memory for one.
+    #[inline(always)]
+    fn take(&self, shard: &mut Shard, request: &mut BlockRequest<'_>) -> Option<Request> {
+        let range = match request.operation {
+            Operation::Deallocate => {
+                let mut range = shard.take_buf(command::RANGE_BYTES as usize)?;
+                command::fill_range(&mut range, (request.lba, request.blocks));
+                Some(range)
+            }
+            _ => None,
         };
-        command::fill_range(&mut range, (request.lba, request.blocks));
         let mut ours = Request::take(shard, request, self.geometry())?;
-        ours.data = Some(range);
-        Ok(ours)
+        if range.is_some() {
+            ours.data = range;
+        }
+        Some(ours)
     }
 
     fn geometry(&self) -> &Geometry {
@@ -165,9 +165,16 @@ impl Session {
         let block_bytes = seen.geometry.block_bytes;
         let (mut entry, transfer) = command::entry(request.operation, seen.nsid, at, block_bytes);
         let data = request.data.take().map(|buf| (buf, 0));
-        let carried = Carried::Request(request);
-        let sent = self.queues[index].send(shard.now(), &mut entry, transfer, data, carried);
-        self.sent(shard, sent.map(drop))
+        let queue = &mut self.queues[index];
+        match queue.start(shard.now(), &mut entry, transfer, data) {
+            Ok(slot) => queue.carry(slot, Carried::Request(request)),
+            Err(data) => {
+                request.data = data;
+                return Err(request);
+            }
+        }
+        shard.flush_later(self.life.task);
+        Ok(())
     }
 
     /// Sends Compare and Write, whose halves must follow each other on one queue.
@@ -189,41 +196,32 @@ impl Session {
         let transfer = HostTransfer::Write { bytes };
         let (now, queue) = (shard.now(), &mut self.queues[index]);
         let half = Some((both.clone(), 0));
-        let Ok(first) = queue.send(now, &mut compare, transfer, half, Carried::Own) else {
+        let Some(first) = queue.send(now, &mut compare, transfer, half, Carried::Own) else {
             request.data = Some(both);
             return Err(request);
         };
         let half = Some((both, bytes as usize));
-        let carried = Carried::Write {
-            request,
-            compare: None,
-            write: None,
-        };
-        let second = queue.send(now, &mut write, transfer, half, carried);
-        let sent = second.map(|write| queue.put(first, Carried::Compare { write }));
-        self.sent(shard, sent)
-    }
-
-    #[inline(always)]
-    fn sent(
-        &mut self,
-        shard: &mut Shard,
-        sent: Result<(), (Carried, Option<Buf>)>,
-    ) -> Result<(), Request> {
-        match sent {
-            Ok(()) => {
-                shard.flush_later(self.life.task);
-                Ok(())
+        match queue.start(now, &mut write, transfer, half) {
+            Ok(second) => {
+                let carried = Carried::Write {
+                    request,
+                    compare: None,
+                    write: None,
+                };
+                queue.carry(second, carried);
+                queue.put(first, Carried::Compare { write: second });
             }
-            Err((Carried::Request(mut request) | Carried::Write { mut request, .. }, data)) => {
+            Err(data) => {
                 request.data = data;
-                Err(request)
+                return Err(request);
             }
-            Err(_) => unreachable!("what was given comes back"),
         }
+        shard.flush_later(self.life.task);
+        Ok(())
     }
 
     /// The command in a slot of a queue was answered; false, and nothing done: it is not that of a request.
+    #[inline(always)]
     pub(super) fn request_answered(
         &mut self,
         shard: &mut Shard,

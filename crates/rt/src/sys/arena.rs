@@ -2,10 +2,11 @@
 //!
 //! Slabs are mapped when needed, up to a limit, and cut into chunks of one size class; a free chunk
 //! waits in its class's list, whose memory was taken with the slab, so taking and dropping never
-//! allocate.
+//! allocate. A chunk in somebody's hands is one pointer, because requests carry it from hand to hand.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::slice;
@@ -13,36 +14,33 @@ use std::slice;
 use super::mmap::Mapping;
 
 /// The memory of one shard's buffers.
-#[derive(Debug)]
 pub(crate) struct Arena {
     tables: RefCell<Tables>,
 }
 
-#[derive(Debug)]
 struct Tables {
     slabs: Vec<Mapping>,
-    places: Vec<Place>,
-    free: [Vec<u32>; CLASSES],
+    /// How many chunks were cut of each class.
+    chunks: [usize; CLASSES],
+    free: [Vec<Rc<Place>>; CLASSES],
     limit_bytes: usize,
     mapped_bytes: usize,
     used_bytes: usize,
 }
 
-/// Where a chunk lies and who holds it.
-#[derive(Debug)]
+/// Where a chunk lies, and how much of it was asked for. Who holds it holds this: the list of free chunks, or the
+/// [`Chunk`]s of those who have taken it.
 struct Place {
     start: NonNull<u8>,
     class: usize,
-    holders: u32,
+    bytes: Cell<u32>,
+    /// While the chunk is in somebody's hands, its memory stays mapped.
+    arena: Cell<Option<Rc<Arena>>>,
 }
 
 /// One holder's share of a chunk.
-#[derive(Debug)]
 pub(crate) struct Chunk {
-    arena: Rc<Arena>,
-    start: NonNull<u8>,
-    place: u32,
-    bytes: u32,
+    place: ManuallyDrop<Rc<Place>>,
 }
 
 impl Arena {
@@ -50,7 +48,7 @@ impl Arena {
     pub(crate) fn new(limit_bytes: usize) -> Rc<Self> {
         let tables = Tables {
             slabs: Vec::new(),
-            places: Vec::new(),
+            chunks: [0; CLASSES],
             free: Default::default(),
             limit_bytes,
             mapped_bytes: 0,
@@ -73,24 +71,26 @@ impl Arena {
         }
         // A larger chunk serves as well when the limit leaves nothing else.
         let place = (class..CLASSES).find_map(|class| tables.free[class].pop())?;
-        let found = &mut tables.places[place as usize];
-        debug_assert!(found.holders == 0, "a free chunk has no holder");
-        found.holders = 1;
-        let (start, class) = (found.start, found.class);
-        tables.used_bytes += class_bytes(class);
-        drop(tables);
-        let bytes = u32::try_from(bytes).expect("at most 4 MiB");
+        tables.used_bytes += class_bytes(place.class);
+        place
+            .bytes
+            .set(u32::try_from(bytes).expect("at most 4 MiB"));
+        place.arena.set(Some(Rc::clone(self)));
         Some(Chunk {
-            arena: Rc::clone(self),
-            start,
-            place,
-            bytes,
+            place: ManuallyDrop::new(place),
         })
     }
 
     /// Bytes of all chunks in somebody's hands.
     pub(crate) fn used_bytes(&self) -> usize {
         self.tables.borrow().used_bytes
+    }
+
+    /// A chunk that nobody holds any more.
+    fn take_back(&self, place: Rc<Place>) {
+        let mut tables = self.tables.borrow_mut();
+        tables.used_bytes -= class_bytes(place.class);
+        tables.free[place.class].push(place); // reserved with the slab
     }
 }
 
@@ -106,21 +106,16 @@ impl Tables {
             return;
         };
         let count = slab_bytes / chunk_bytes;
-        let listed = self
-            .places
-            .iter()
-            .filter(|place| place.class == class)
-            .count();
-        self.free[class].reserve(listed + count);
+        self.chunks[class] += count;
+        self.free[class].reserve(self.chunks[class]);
         for index in (0..count).rev() {
-            let start = slab.pointer(index * chunk_bytes, chunk_bytes);
-            let place = u32::try_from(self.places.len()).expect("4 KiB each, so 16 TiB of chunks");
-            self.places.push(Place {
-                start,
+            let place = Place {
+                start: slab.pointer(index * chunk_bytes, chunk_bytes),
                 class,
-                holders: 0,
-            });
-            self.free[class].push(place);
+                bytes: Cell::new(0),
+                arena: Cell::new(None),
+            };
+            self.free[class].push(Rc::new(place));
         }
         self.slabs.push(slab);
     }
@@ -137,17 +132,19 @@ impl Tables {
 
 impl Chunk {
     /// Bytes asked for.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.bytes as usize
+        self.place.bytes.get() as usize
     }
 
     /// The bytes.
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the chunk is mapped and initialised (the kernel's zeroes at first) as long as the
-        // arena lives, which `self.arena` sees to. Nobody writes it while two hold it (`bytes_mut`
+        // arena lives, which `Place::arena` sees to. Nobody writes it while two hold it (`bytes_mut`
         // and `target` insist on being alone), and nobody else while one does.
         // WHY UNSAFE: the memory is mapped by hand to be page-aligned and counted without atomics.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len()) }
+        unsafe { slice::from_raw_parts(self.place.start.as_ptr(), self.len()) }
     }
 
     /// The bytes, to be changed. Panics when shared.
@@ -173,7 +170,7 @@ impl Chunk {
         );
         // SAFETY: the offset lies inside the chunk or at its end.
         // WHY UNSAFE: pointer arithmetic.
-        unsafe { self.start.add(start) }
+        unsafe { self.place.start.add(start) }
     }
 
     /// Where the only holder may write. Panics outside the chunk, and when it is shared.
@@ -189,37 +186,37 @@ impl Chunk {
 
     /// How many hold it.
     #[inline(always)]
-    pub(crate) fn holders(&self) -> u32 {
-        self.arena.tables.borrow().places[self.place as usize].holders
+    pub(crate) fn holders(&self) -> usize {
+        Rc::strong_count(&self.place)
     }
 }
 
 impl Clone for Chunk {
+    #[inline(always)]
     fn clone(&self) -> Self {
-        let mut tables = self.arena.tables.borrow_mut();
-        let holders = &mut tables.places[self.place as usize].holders;
-        *holders = holders
-            .checked_add(1)
-            .expect("four billion holders do not fit into memory");
         Self {
-            arena: Rc::clone(&self.arena),
-            start: self.start,
-            place: self.place,
-            bytes: self.bytes,
+            place: self.place.clone(),
         }
     }
 }
 
 impl Drop for Chunk {
+    #[inline(always)]
     fn drop(&mut self) {
-        let mut tables = self.arena.tables.borrow_mut();
-        let place = &mut tables.places[self.place as usize];
-        place.holders -= 1;
-        if place.holders == 0 {
-            let class = place.class;
-            tables.used_bytes -= class_bytes(class);
-            tables.free[class].push(self.place); // reserved with the slab
+        // SAFETY: nobody looks at the field after `drop`.
+        // WHY UNSAFE: the last holder gives its place back, which ends in the list of free chunks and not here.
+        let place = unsafe { ManuallyDrop::take(&mut self.place) };
+        if Rc::strong_count(&place) == 1 {
+            give_back(place);
         }
+    }
+}
+
+/// The last holder lets go.
+#[inline(never)]
+fn give_back(place: Rc<Place>) {
+    if let Some(arena) = place.arena.take() {
+        arena.take_back(place);
     }
 }
 
@@ -250,7 +247,7 @@ mod tests {
         for bytes in [0, 1, 4096, 4097, 100_000, CHUNK_MAX_BYTES] {
             let chunk = arena.take(bytes).expect("room");
             assert_eq!(chunk.len(), bytes);
-            assert_eq!(chunk.start.as_ptr().align_offset(4096), 0);
+            assert_eq!(chunk.place.start.as_ptr().align_offset(4096), 0);
             assert_eq!(chunk.bytes().len(), bytes);
         }
         assert!(arena.take(CHUNK_MAX_BYTES + 1).is_none());

@@ -64,7 +64,7 @@ impl Session {
         let admin = &mut self.queues[0];
         if admin
             .send(now, &mut entry, HostTransfer::None, None, Carried::Own)
-            .is_ok()
+            .is_some()
         {
             self.keep_alive = KeepAlive {
                 sent_at: now,

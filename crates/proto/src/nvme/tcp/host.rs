@@ -18,13 +18,13 @@ mod data;
 mod read;
 mod slots;
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use self::slots::{MAX_SLOTS, SlotTable};
+use super::TerminateReason;
 use super::pdu::{
-    ADMIN_IN_CAPSULE_BYTES, CommonHeader, Digests, InitializeRequest, MIN_MAX_H2C_BYTES, PduType,
+    ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, Digests, InitializeRequest, MIN_MAX_H2C_BYTES, PduType,
 };
-use super::{TerminateReason, WholeHeader};
 use crate::nvme::spec::CompletionEntry;
 use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
@@ -103,6 +103,9 @@ pub struct Host {
     crc32c: Crc32c,
     reading: Reading,
     initialized: bool,
+    /// The last common header that passed its checks since then, and where the header of its PDU ends: nearly every
+    /// PDU begins with the same as the one before.
+    passed: Option<([u8; COMMON_BYTES], usize)>,
     digests: Digests,
     controller_alignment: u8,
     max_h2c_bytes: u32,
@@ -149,6 +152,7 @@ impl Host {
             crc32c,
             reading: Reading::Head,
             initialized: false,
+            passed: None,
             digests: Digests::default(),
             controller_alignment: 0,
             max_h2c_bytes: MIN_MAX_H2C_BYTES,
@@ -207,6 +211,7 @@ impl Host {
 impl Machine for Host {
     type Event = Event;
 
+    #[inline(always)]
     fn want(&self) -> Want {
         match self.reading {
             Reading::Head => Want::Header { bytes: HEAD_BYTES },
@@ -226,6 +231,7 @@ impl Machine for Host {
         }
     }
 
+    #[inline(always)]
     fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
         match self.reading {
             Reading::Head => {
@@ -239,15 +245,7 @@ impl Machine for Host {
                     event,
                 })
             }
-            Reading::Rest { bytes } => {
-                let (head, rest) = (self.head, &arrived[..bytes]);
-                let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
-                let event = self.act(&common, &head, rest, out).map_err(|fault| {
-                    self.reading = Reading::Closed;
-                    fault.violation(WholeHeader::join(&common, body, rest).as_slice())
-                })?;
-                Ok(Taken { bytes, event })
-            }
+            Reading::Rest { bytes } => self.rest(&arrived[..bytes], out),
             Reading::Data { .. } | Reading::Closed => Ok(Taken {
                 bytes: 0,
                 event: None,
@@ -255,6 +253,7 @@ impl Machine for Host {
         }
     }
 
+    #[inline(always)]
     fn payload<S: Sink>(&mut self, intact: bool, _out: &mut S) -> Result<Option<Event>, Violation> {
         let Reading::Data {
             slot,

@@ -66,6 +66,7 @@ impl Host {
         tcp::send_header(header, self.digests, self.crc32c, out);
     }
 
+    #[inline(always)]
     fn send_capsule_with_data<S: Sink>(
         &self,
         slot: Slot,

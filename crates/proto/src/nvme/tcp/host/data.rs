@@ -84,6 +84,7 @@ impl Host {
     }
 
     /// A piece of a read's data is in the slot; the last may be the answer too.
+    #[inline(always)]
     pub(super) fn data_arrived(
         &mut self,
         slot: Slot,
@@ -165,6 +166,7 @@ impl Host {
     }
 
     /// The command in progress that a PDU about data names.
+    #[inline(always)]
     fn in_progress(
         &mut self,
         command_id: u16,

@@ -4,17 +4,17 @@
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
 
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, transmute};
 
 use super::slots::Command;
-use super::{Event, HEAD_BYTES, Host, Reading};
+use super::{Event, HEAD_BYTES, Host, Reading, Taken};
 use crate::nvme::spec::CompletionEntry;
 use crate::nvme::tcp::pdu::{
-    CommonHeader, Digests, FLAG_LAST, FLAG_SUCCESS, InitializeResponse, MAX_ALIGNMENT,
-    MIN_MAX_H2C_BYTES, PduType, ResponseHeader, TerminateRequest,
+    COMMON_BYTES, CommonHeader, Digests, FLAG_LAST, FLAG_SUCCESS, InitializeResponse,
+    MAX_ALIGNMENT, MIN_MAX_H2C_BYTES, PduType, ResponseHeader, TerminateRequest,
 };
 use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
-use crate::{Sink, Slot};
+use crate::{Sink, Slot, Violation};
 
 impl Host {
     /// Checks what the first 24 bytes of a PDU decide, and acts on it if that is the whole header.
@@ -24,22 +24,61 @@ impl Host {
         head: &[u8],
         out: &mut S,
     ) -> Result<Option<Event>, Fault> {
-        let (common, _) = CommonHeader::read_from_prefix(head).expect("the driver obeys want()");
-        self.check_sequence(common.pdu_type)?;
-        tcp::check_header_length(&common)?;
-        let end = match common.pdu_type {
-            PduType::INITIALIZE_RESPONSE => tcp::check_initialize(&common)?,
-            PduType::CONTROLLER_TERMINATE => tcp::check_terminate(&common)?,
-            PduType::CONTROLLER_DATA => self.check_data_lengths(&common)?,
-            _ => self.check_plain_lengths(&common)?,
+        let start: &[u8; COMMON_BYTES] = head.first_chunk().expect("the driver obeys want()");
+        let common: CommonHeader = transmute!(*start);
+        let end = match &self.passed {
+            Some((passed, end)) if passed == start => *end,
+            _ => self.check_new(common)?,
         };
-        let rest = end as usize - HEAD_BYTES;
-        if rest == 0 {
+        if end == HEAD_BYTES {
             return self.act(&common, head, &[], out);
         }
         self.head.copy_from_slice(head);
-        self.reading = Reading::Rest { bytes: rest };
+        self.reading = Reading::Rest {
+            bytes: end - HEAD_BYTES,
+        };
         Ok(None)
+    }
+
+    /// The whole header is there, the end of it in a piece of its own.
+    #[inline(never)]
+    pub(super) fn rest<S: Sink>(
+        &mut self,
+        rest: &[u8],
+        out: &mut S,
+    ) -> Result<Taken<Event>, Violation> {
+        let head = self.head;
+        let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
+        let event = self.act(&common, &head, rest, out).map_err(|fault| {
+            self.reading = Reading::Closed;
+            fault.violation(WholeHeader::join(&common, body, rest).as_slice())
+        })?;
+        let bytes = rest.len();
+        Ok(Taken { bytes, event })
+    }
+
+    /// A common header other than the last that passed.
+    #[inline(never)]
+    fn check_new(&mut self, common: CommonHeader) -> Result<usize, Fault> {
+        let end = self.check_common(&common)?;
+        if self.initialized {
+            self.passed = Some((transmute!(common), end));
+        }
+        Ok(end)
+    }
+
+    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides by does not change
+    /// once the connection is initialized.
+    fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
+        self.check_sequence(common.pdu_type)?;
+        tcp::check_header_length(common)?;
+        let end = match common.pdu_type {
+            PduType::INITIALIZE_RESPONSE => tcp::check_initialize(common)?,
+            PduType::CONTROLLER_TERMINATE => tcp::check_terminate(common)?,
+            PduType::CONTROLLER_DATA => self.check_data_lengths(common)?,
+            _ => self.check_plain_lengths(common)?,
+        };
+        Ok(end as usize)
     }
 
     /// Which PDU may come when: ICResp first and once, then the others; the goodbye at any time.
@@ -77,7 +116,6 @@ impl Host {
     }
 
     /// Where the data begins in a C2HData; PLEN is compared with DATAL in `act`.
-    #[inline(always)]
     fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         tcp::check_flags(common, self.digests, true, FLAG_LAST | FLAG_SUCCESS)?;
         tcp::check_data_offset(common, self.digests)?;
@@ -153,6 +191,7 @@ impl Host {
     }
 
     /// CapsuleResp: the answer to a command in progress, once.
+    #[inline(always)]
     fn response(&mut self, head: &[u8]) -> Result<Event, Fault> {
         let header = ResponseHeader::read_from_bytes(head).expect("24 bytes");
         let entry = CompletionEntry::from_array(header.entry);
@@ -178,6 +217,7 @@ impl Host {
     }
 
     /// Frees a slot and says how its command ended.
+    #[inline(always)]
     pub(super) fn complete(&mut self, slot: Slot, entry: CompletionEntry) -> Event {
         let Command { moved, intact, .. } = self.slots.free(slot);
         Event::Completed {

@@ -59,6 +59,7 @@ impl SlotTable {
     }
 
     /// Takes a free slot and gives its command an id that differs from the last one there.
+    #[inline(always)]
     pub(super) fn take(
         &mut self,
         slot: Slot,
@@ -92,6 +93,7 @@ impl SlotTable {
     }
 
     /// The slot of a command in progress with this id; an id of an earlier generation is nobody's.
+    #[inline(always)]
     pub(super) fn find(&self, command_id: u16) -> Option<Slot> {
         let slot = command_id & slot_mask(self.slot_bits);
         let command = self.commands.get(usize::from(slot))?;
@@ -104,6 +106,7 @@ impl SlotTable {
     }
 
     /// Frees a slot, and gives what was in it.
+    #[inline(always)]
     pub(super) fn free(&mut self, slot: Slot) -> Command {
         let command = self.at(slot);
         command.in_use = false;

@@ -628,15 +628,12 @@ impl HostRig {
                 self.digests = digests;
             }
             Some(host::Event::Completed {
-                slot,
-                entry,
-                data_bytes,
-                ..
+                slot, data_bytes, ..
             }) => {
                 let sending = self.commands[usize::from(slot.0)]
                     .take()
                     .expect("in progress");
-                assert_eq!(sending.command_id, entry.command_id.get());
+                assert_eq!(sending.command_id, self.host.entry().command_id.get());
                 assert_eq!(sending.moved, data_bytes);
             }
             Some(host::Event::Goodbye) => {

@@ -32,9 +32,17 @@ pub(crate) struct Request {
     _awaited: Awaited,
 }
 
-impl Request {
-    /// A request of ours, with its data in a buffer, taken out of the user's. None, and nothing taken: there is no
-    /// memory for one.
+/// The data of a request, taken out of the user's.
+pub(crate) struct Data {
+    /// As [`Request::data`].
+    pub(crate) moved: Option<Buf>,
+    kept: Option<Buf>,
+    is_returned: bool,
+    is_sole: bool,
+}
+
+impl Data {
+    /// The data in a buffer. None, and nothing taken: there is no memory for one.
     #[inline(always)]
     pub(crate) fn take(
         shard: &mut Shard,
@@ -43,7 +51,7 @@ impl Request {
     ) -> Option<Self> {
         let moves = moves_payload(request.operation);
         let is_borrowed = matches!(request.payload, Payload::Borrowed(_));
-        let (data, kept) = match &request.payload {
+        let (moved, kept) = match &request.payload {
             Payload::Borrowed(source) if moves => {
                 let mut buf = shard.take_buf(source.len())?;
                 buf.bytes_mut().copy_from_slice(source);
@@ -61,18 +69,31 @@ impl Request {
             },
         };
         Some(Self {
+            is_returned: moved.is_some() && !is_borrowed,
+            is_sole: moved.as_ref().is_none_or(Buf::is_unique),
+            moved,
+            kept,
+        })
+    }
+}
+
+impl Request {
+    /// A request of ours, and its data.
+    #[inline(always)]
+    pub(crate) fn new(shard: &Shard, request: &BlockRequest<'_>, data: Data) -> Self {
+        Self {
             operation: request.operation,
             lba: request.lba,
             blocks: request.blocks,
             token: request.token,
-            returns_data: data.is_some() && !is_borrowed,
-            is_sole: data.as_ref().is_none_or(Buf::is_unique),
-            data,
-            kept,
+            data: data.moved,
+            returns_data: data.is_returned,
+            is_sole: data.is_sole,
+            kept: data.kept,
             retries: 0,
             lost_at: Nanos::MAX,
             _awaited: shard.await_answer(),
-        })
+        }
     }
 
     /// Whether it has ended and must still wait, because its data is being sent and would come back with two holders.

@@ -20,7 +20,7 @@ use super::seen::Seen;
 use super::session::Session;
 use crate::channel::Carrier;
 use crate::outage::State;
-use crate::request::{Request, finish, moves_payload};
+use crate::request::{Data, Request, finish, moves_payload};
 use crate::timers::Timer;
 
 impl Carrier for Session {
@@ -43,9 +43,10 @@ impl Carrier for Session {
             return Submit::Busy(request);
         }
         let mut theirs = request;
-        let Some(request) = Request::take(shard, &mut theirs, &seen.geometry) else {
+        let Some(data) = Data::take(shard, &mut theirs, &seen.geometry) else {
             return self.later(theirs);
         };
+        let request = Request::new(shard, &theirs, data);
         if !flows {
             self.life.waiting.push_back(request);
         } else if let Err(request) = self.send(shard, request) {

@@ -5,7 +5,7 @@
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
-use fabrix_proto::nvme::spec::SubmissionEntry;
+use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
 use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits, HostTransfer};
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId, Token};
 use fabrix_transport::{Ended, Held, Stream, pass};
@@ -96,6 +96,16 @@ impl Queue {
             machine.start(&mut out);
         }
         Ok(())
+    }
+
+    /// The answer that was the last event.
+    ///
+    /// # Panics
+    /// There was none: there is no connection.
+    #[inline(always)]
+    pub(crate) fn entry(&self) -> CompletionEntry {
+        let stream = self.wire.stream.as_ref();
+        *stream.expect("an answer came").machine().entry()
     }
 
     /// The next event, if one is there.
@@ -228,7 +238,12 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn carry(&mut self, slot: Slot, request: Carried) {
         self.unsent += 1;
-        self.places[usize::from(slot.0)].carried = Some(request);
+        let carried = &mut self.places[usize::from(slot.0)].carried;
+        debug_assert!(carried.is_none(), "{slot:?} is in use");
+        // There is nothing to drop: said so, it is made where it stays.
+        if carried.is_none() {
+            *carried = Some(request);
+        }
     }
 
     /// The request in a slot whose command was answered, with its data; it stays there. None: the slot carries

@@ -149,10 +149,12 @@ impl Session {
             Event::Ready { .. } => self.step(shard, index),
             Event::Completed {
                 slot,
-                entry,
                 data_bytes,
                 intact,
-            } => self.answered(shard, (index, slot), (&entry, data_bytes, intact)),
+            } => {
+                let entry = self.queues[index].entry();
+                self.answered(shard, (index, slot), (&entry, data_bytes, intact));
+            }
             Event::Goodbye => {
                 let said = self.queues[index].goodbye();
                 self.lose(shard, ConnectError::new(ConnectErrorKind::Protocol, said));

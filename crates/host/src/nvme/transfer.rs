@@ -15,7 +15,7 @@ use super::seen::Seen;
 use super::session::Session;
 use crate::channel::Carrier;
 use crate::outage::{LEAVING_MOST, State};
-use crate::request::{Request, finish};
+use crate::request::{Data, Request, finish};
 use crate::timers::Timer;
 
 impl Carrier for Session {
@@ -37,19 +37,18 @@ impl Carrier for Session {
             return Submit::Busy(request);
         }
         let mut theirs = request;
-        let Some(request) = self.take(shard, &mut theirs) else {
+        let Some(data) = self.data_of(shard, &mut theirs) else {
             return self.later(theirs);
         };
         if let Some(trace) = &self.plan.options.trace {
             trace.submitted();
         }
         match queue {
-            None => self.life.waiting.push_back(request),
-            Some(queue) => {
-                if let Err(request) = self.send(shard, queue, request) {
-                    self.life.waiting.push_front(request);
-                }
+            None => {
+                let request = Request::new(shard, &theirs, data);
+                self.life.waiting.push_back(request);
             }
+            Some(queue) => self.send_new(shard, queue, &theirs, data),
         }
         Submit::Pending
     }
@@ -92,9 +91,9 @@ impl Session {
         }
     }
 
-    /// A request of ours, with its data in a buffer; None: there is no memory for one.
+    /// The data of a request, in a buffer; None: there is no memory for one.
     #[inline(always)]
-    fn take(&self, shard: &mut Shard, request: &mut BlockRequest<'_>) -> Option<Request> {
+    fn data_of(&self, shard: &mut Shard, request: &mut BlockRequest<'_>) -> Option<Data> {
         let range = match request.operation {
             Operation::Deallocate => {
                 let mut range = shard.take_buf(command::RANGE_BYTES as usize)?;
@@ -103,11 +102,11 @@ impl Session {
             }
             _ => None,
         };
-        let mut ours = Request::take(shard, request, self.geometry())?;
+        let mut data = Data::take(shard, request, self.geometry())?;
         if range.is_some() {
-            ours.data = range;
+            data.moved = range;
         }
-        Some(ours)
+        Some(data)
     }
 
     fn geometry(&self) -> &Geometry {
@@ -145,36 +144,81 @@ impl Session {
         }
     }
 
-    /// Sends a request on an I/O queue that has room; gives it back when there is no connection.
+    /// Sends a request that has just come on an I/O queue that has room; without a connection it waits. Most requests
+    /// go this way: ours is made where it stays.
     #[inline(always)]
+    fn send_new(
+        &mut self,
+        shard: &mut Shard,
+        index: usize,
+        theirs: &BlockRequest<'_>,
+        mut data: Data,
+    ) {
+        let what = (theirs.operation, theirs.lba, theirs.blocks);
+        let sent = if is_pair(theirs.operation) {
+            let request = Request::new(shard, theirs, data);
+            self.send_pair(shard, index, request)
+        } else {
+            match self.command(shard, index, what, data.moved.take()) {
+                Ok(slot) => {
+                    let request = Request::new(shard, theirs, data);
+                    self.queues[index].carry(slot, Carried::Request(request));
+                    return;
+                }
+                Err(moved) => {
+                    data.moved = moved;
+                    Err(Request::new(shard, theirs, data))
+                }
+            }
+        };
+        if let Err(request) = sent {
+            self.life.waiting.push_front(request);
+        }
+    }
+
+    /// Sends a request that has waited on an I/O queue that has room; gives it back when there is no connection.
     fn send(
         &mut self,
         shard: &mut Shard,
         index: usize,
         mut request: Request,
     ) -> Result<(), Request> {
-        self.last_queue = index;
         if is_pair(request.operation) {
             return self.send_pair(shard, index, request);
         }
-        let Some(seen) = &self.plan.expected else {
-            return Err(request);
-        };
-        let blocks = request.blocks.min(command::most_blocks(request.operation));
-        let at = (request.lba, blocks);
-        let block_bytes = seen.geometry.block_bytes;
-        let (mut entry, transfer) = command::entry(request.operation, seen.nsid, at, block_bytes);
-        let data = request.data.take().map(|buf| (buf, 0));
-        let queue = &mut self.queues[index];
-        match queue.start(shard.now(), &mut entry, transfer, data) {
-            Ok(slot) => queue.carry(slot, Carried::Request(request)),
+        let what = (request.operation, request.lba, request.blocks);
+        match self.command(shard, index, what, request.data.take()) {
+            Ok(slot) => {
+                self.queues[index].carry(slot, Carried::Request(request));
+                Ok(())
+            }
             Err(data) => {
                 request.data = data;
-                return Err(request);
+                Err(request)
             }
         }
+    }
+
+    /// Sends the command of a request, as much of it as one command covers; gives the data back when there is no
+    /// connection. What the slot carries is the caller's to say.
+    #[inline(always)]
+    fn command(
+        &mut self,
+        shard: &mut Shard,
+        index: usize,
+        (operation, lba, blocks): (Operation, u64, u32),
+        data: Option<Buf>,
+    ) -> Result<Slot, Option<Buf>> {
+        let Some(seen) = &self.plan.expected else {
+            return Err(data);
+        };
+        let at = (lba, blocks.min(command::most_blocks(operation)));
+        let block_bytes = seen.geometry.block_bytes;
+        let (mut entry, transfer) = command::entry(operation, seen.nsid, at, block_bytes);
+        let data = data.map(|buf| (buf, 0));
+        self.last_queue = index;
         shard.flush_later(self.life.task);
-        Ok(())
+        self.queues[index].start(shard.now(), &mut entry, transfer, data)
     }
 
     /// Sends Compare and Write, whose halves must follow each other on one queue.
@@ -187,6 +231,7 @@ impl Session {
         let (Some(seen), Some(both)) = (&self.plan.expected, request.data.take()) else {
             return Err(request);
         };
+        self.last_queue = index;
         let bytes = request.blocks.saturating_mul(seen.geometry.block_bytes);
         let (mut compare, mut write) = command::fused(
             seen.nsid,

@@ -109,12 +109,9 @@ impl Exchange {
         let (there, back) = (&mut self.there, &mut self.back);
         let mut came = None;
         let heard = there.pass(&mut self.target, back, answer)
-            && back.pass(&mut self.host, there, |_, event, _| {
-                if let host::Event::Completed {
-                    entry, data_bytes, ..
-                } = event
-                {
-                    came = (entry.status() == NvmeStatus::SUCCESS).then_some(data_bytes);
+            && back.pass(&mut self.host, there, |host, event, _| {
+                if let host::Event::Completed { data_bytes, .. } = event {
+                    came = (host.entry().status() == NvmeStatus::SUCCESS).then_some(data_bytes);
                 }
             });
         came.filter(|_| heard)

@@ -25,7 +25,7 @@ use super::TerminateReason;
 use super::pdu::{
     ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, Digests, InitializeRequest, MIN_MAX_H2C_BYTES, PduType,
 };
-use crate::nvme::spec::CompletionEntry;
+use crate::nvme::spec::{CompletionEntry, Status};
 use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
 /// What the host asks for and insists on. Decided before the first byte.
@@ -82,12 +82,10 @@ pub enum Event {
         /// What both sides use now.
         digests: Digests,
     },
-    /// A command was answered, and its slot is free.
+    /// A command was answered, and its slot is free; [`Host::entry`] is the answer.
     Completed {
         /// Which one.
         slot: Slot,
-        /// The answer; made here (success, no result) when the data said SUCCESS.
-        entry: CompletionEntry,
         /// How much data has moved; a read that succeeded with less than it asked for is the owner's to refuse.
         data_bytes: u32,
         /// `false`: data of this command did not match its digest.
@@ -111,6 +109,8 @@ pub struct Host {
     max_h2c_bytes: u32,
     in_capsule_bytes: u32,
     slots: SlotTable,
+    /// The last answer.
+    entry: CompletionEntry,
     /// The header whose digest or padding is still to come.
     head: [u8; HEAD_BYTES],
     goodbye: Option<TerminateReason>,
@@ -158,6 +158,7 @@ impl Host {
             max_h2c_bytes: MIN_MAX_H2C_BYTES,
             in_capsule_bytes: ADMIN_IN_CAPSULE_BYTES,
             slots: SlotTable::new(max_slots),
+            entry: CompletionEntry::new(Status::SUCCESS, 0),
             head: [0; HEAD_BYTES],
             goodbye: None,
             parted: false,
@@ -182,6 +183,13 @@ impl Host {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.initialized && !self.is_closed()
+    }
+
+    /// The answer that was the last event, until the next bytes are handed over; made here (success, no result) when
+    /// the data said SUCCESS.
+    #[must_use]
+    pub const fn entry(&self) -> &CompletionEntry {
+        &self.entry
     }
 
     /// How many slots hold a command that is not answered.

@@ -220,9 +220,9 @@ impl Host {
     #[inline(always)]
     pub(super) fn complete(&mut self, slot: Slot, entry: CompletionEntry) -> Event {
         let Command { moved, intact, .. } = self.slots.free(slot);
+        self.entry = entry;
         Event::Completed {
             slot,
-            entry,
             data_bytes: moved,
             intact,
         }

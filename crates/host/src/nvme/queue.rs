@@ -307,37 +307,9 @@ impl Queue {
         self.places[usize::from(slot.0)].carried = Some(carried);
     }
 
-    /// The compare of a pair has ended. The write's request, if that is all that was missing, and how the write ended.
-    pub(crate) fn compare_ended(
-        &mut self,
-        slot: Slot,
-        status: DiskStatus,
-    ) -> Option<(Request, DiskStatus)> {
-        let carried = &mut self.places[usize::from(slot.0)].carried;
-        match carried.take() {
-            Some(Carried::Write {
-                request,
-                write: Some(write),
-                ..
-            }) => Some((request, write)),
-            Some(Carried::Write { request, .. }) => {
-                let compare = Some(status);
-                *carried = Some(Carried::Write {
-                    request,
-                    compare,
-                    write: None,
-                });
-                None
-            }
-            other => {
-                debug_assert!(
-                    false,
-                    "the write of a pair keeps its slot until both have ended"
-                );
-                *carried = other;
-                None
-            }
-        }
+    /// What a slot carries, to look at and to change.
+    pub(crate) fn carried(&mut self, slot: Slot) -> &mut Option<Carried> {
+        &mut self.places[usize::from(slot.0)].carried
     }
 
     /// A request that has ended and whose data is its caller's alone by now.

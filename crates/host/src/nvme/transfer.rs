@@ -6,10 +6,10 @@
 use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::CompletionEntry;
-use fabrix_proto::nvme::tcp::host::HostTransfer;
 use fabrix_rt::{Buf, Shard};
 
 use super::command;
+use super::pair::is_pair;
 use super::queue::{Carried, Queue};
 use super::seen::Seen;
 use super::session::Session;
@@ -221,50 +221,6 @@ impl Session {
         self.queues[index].start(shard.now(), &mut entry, transfer, data)
     }
 
-    /// Sends Compare and Write, whose halves must follow each other on one queue.
-    fn send_pair(
-        &mut self,
-        shard: &mut Shard,
-        index: usize,
-        mut request: Request,
-    ) -> Result<(), Request> {
-        let (Some(seen), Some(both)) = (&self.plan.expected, request.data.take()) else {
-            return Err(request);
-        };
-        self.last_queue = index;
-        let bytes = request.blocks.saturating_mul(seen.geometry.block_bytes);
-        let (mut compare, mut write) = command::fused(
-            seen.nsid,
-            (request.lba, request.blocks),
-            request.operation.promises_durability(),
-        );
-        let transfer = HostTransfer::Write { bytes };
-        let (now, queue) = (shard.now(), &mut self.queues[index]);
-        let half = Some((both.clone(), 0));
-        let Some(first) = queue.send(now, &mut compare, transfer, half, Carried::Own) else {
-            request.data = Some(both);
-            return Err(request);
-        };
-        let half = Some((both, bytes as usize));
-        match queue.start(now, &mut write, transfer, half) {
-            Ok(second) => {
-                let carried = Carried::Write {
-                    request,
-                    compare: None,
-                    write: None,
-                };
-                queue.carry(second, carried);
-                queue.put(first, Carried::Compare { write: second });
-            }
-            Err(data) => {
-                request.data = data;
-                return Err(request);
-            }
-        }
-        shard.flush_later(self.life.task);
-        Ok(())
-    }
-
     /// The command in a slot of a queue was answered; false, and nothing done: it is not that of a request.
     #[inline(always)]
     pub(super) fn request_answered(
@@ -309,61 +265,14 @@ impl Session {
         }
     }
 
-    /// One half of a pair was answered.
-    pub(super) fn half_answered(
+    /// Ends the request in a slot; at once, unless its data is still being sent.
+    #[inline(always)]
+    pub(super) fn end(
         &mut self,
         shard: &mut Shard,
         (index, slot): (usize, Slot),
-        carried: Carried,
-        data: Option<Buf>,
-        entry: &CompletionEntry,
+        status: DiskStatus,
     ) {
-        self.life.has_lived();
-        let half = command::disk_status(Operation::CompareAndWrite { durable: false }, entry);
-        let queue = &mut self.queues[index];
-        let ended = match carried {
-            Carried::Compare { write } => {
-                drop(data);
-                queue.free(slot);
-                let ended = queue.compare_ended(write, half);
-                ended.map(|(request, status)| (write, request, Some(half), status))
-            }
-            Carried::Write {
-                mut request,
-                compare,
-                ..
-            } => {
-                request.data = data;
-                if compare.is_some() {
-                    Some((slot, request, compare, half))
-                } else {
-                    let write = Some(half);
-                    let carried = Carried::Write {
-                        request,
-                        compare,
-                        write,
-                    };
-                    queue.put(slot, carried);
-                    None
-                }
-            }
-            carried => {
-                debug_assert!(false, "no other command waits for an answer");
-                queue.put(slot, carried);
-                None
-            }
-        };
-        if let Some((slot, request, compare, write)) = ended {
-            queue.put(slot, Carried::Request(request));
-            let status = command::pair_status(compare, Some(write));
-            self.end(shard, (index, slot), status);
-        }
-        self.send_waiting(shard);
-    }
-
-    /// Ends the request in a slot; at once, unless its data is still being sent.
-    #[inline(always)]
-    fn end(&mut self, shard: &mut Shard, (index, slot): (usize, Slot), status: DiskStatus) {
         if let Some((token, completion)) = self.queues[index].end(slot, status) {
             if let Some(trace) = &self.plan.options.trace {
                 trace.ended();
@@ -443,8 +352,3 @@ fn status(
 
 /// How often a command is sent again that the transport spoiled.
 const RETRIES: u8 = 3;
-
-/// Whether it travels as two commands.
-fn is_pair(operation: Operation) -> bool {
-    matches!(operation, Operation::CompareAndWrite { .. })
-}

@@ -73,7 +73,7 @@ pub fn is_over(stream: BorrowedFd<'_>) -> bool {
 /// On the way from this machine to itself there is nothing to be congested. BBR, where it is the system's choice, paces
 /// there too, by timers that take a fifth of a sender's time and cost throughput; Reno, which every kernel has, does
 /// not. It is chosen before a connection begins: one that BBR has begun stays paced.
-fn skip_pacing(socket: BorrowedFd<'_>, address: SocketAddr) {
+pub(crate) fn skip_pacing(socket: BorrowedFd<'_>, address: SocketAddr) {
     if address.ip().is_loopback() {
         // Refused, the connection is only slower.
         let _best_effort = sys::socket::choose_reno(socket);

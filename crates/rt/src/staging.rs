@@ -1,99 +1,122 @@
 //! Whether bytes to be sent had better be referred to than copied on this machine ([`Stage`](crate::Stage)).
 //!
-//! On some processors a core writes lines that another core has just read at a quarter of the speed of lines that have
-//! left both caches; on others faster. The first is what an ordinary send does, the second what a stage does. So it is
-//! measured: once in a process, when somebody first asks.
+//! An ordinary send copies into pages of the kernel's that a receiver on this machine has just read. On some machines
+//! that takes four times as long as a copy into memory of our own, on others less. Which, depends on how the kernel
+//! copies there and on what the caches do, and no copy of our own shows it: so two threads send to each other in both
+//! ways. Once in a process, when somebody first asks.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use crate::{HugePages, Nanos, Region, topology};
+use crate::driver::send_references;
+use crate::{Gather, Nanos, Socket, Stage, net, topology};
 
-/// Whether a [`Stage`](crate::Stage) saves time where the receiver is on this machine. The first to ask waits some
-/// milliseconds, while two processors copy. Where there is only one, or they do not get to it, the answer is no.
+/// Whether a [`Stage`] saves time where the receiver is on this machine. The first to ask waits some milliseconds,
+/// while two processors send and receive. Where there is only one, or they do not get to it, the answer is no.
 pub fn staging_pays() -> bool {
     static PAYS: OnceLock<bool> = OnceLock::new();
     *PAYS.get_or_init(|| {
-        measure().is_ok_and(|times| times.is_some_and(|[returned, cold]| pays(returned, cold)))
+        measure().is_ok_and(|times| times.is_some_and(|[copied, referred]| pays(copied, referred)))
     })
 }
 
-/// Referring has a price of its own: pages that the kernel holds and lets go.
-fn pays(returned: Duration, cold: Duration) -> bool {
-    returned * 2 > cold * 3
+/// A tenth at least: less is within what two measurements differ by.
+fn pays(copied: Duration, referred: Duration) -> bool {
+    referred * 10 < copied * 9
 }
 
-/// The median time of a copy into memory that another processor has just read, and into memory that comes back after
-/// a long while. None: there is no other processor, or it took too long.
+/// The shortest time that a round took in either way: what disturbs only makes it longer. None: there is no other
+/// processor, or it took too long.
 fn measure() -> io::Result<Option<[Duration; 2]>> {
     let cpus = topology::cpus_of_process();
-    let [writer, .., reader] = cpus[..] else {
+    let [sender, .., receiver] = cpus[..] else {
         return Ok(None);
     };
-    let memory = Region::new(PIECES * PIECE_BYTES, HugePages::Try)?;
-    memory.populate()?;
+    let [near, far] = connection()?;
     let relay = Relay {
-        memory,
-        written: AtomicUsize::new(0),
-        read: AtomicUsize::new(0),
+        received: AtomicUsize::new(0),
         end: Nanos::now() + TIME_MOST,
     };
     thread::scope(|scope| {
         let thread = || thread::Builder::new().name("measuring".to_owned());
-        let reads = thread().spawn_scoped(scope, || relay.read(reader))?;
-        let writes = thread().spawn_scoped(scope, || relay.write(writer))?;
+        let receives = thread().spawn_scoped(scope, || relay.receive(far, receiver))?;
+        let sends = thread().spawn_scoped(scope, || relay.send(near, sender))?;
         let panicked = |_| io::Error::other("a thread that measures panicked");
-        reads.join().map_err(panicked)??;
-        writes.join().map_err(panicked)?
+        let times = sends.join().map_err(panicked)?;
+        receives.join().map_err(panicked)??;
+        times
     })
 }
 
-/// Memory into which one copies piece after piece, and another reads each before the next is written.
+/// Both ends of one over loopback, as ours there are.
+fn connection() -> io::Result<[TcpStream; 2]> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let near = TcpStream::connect(address)?;
+    net::skip_pacing(near.as_fd(), address);
+    let (far, peer) = listener.accept()?;
+    if peer != near.local_addr()? {
+        return Err(io::Error::other("somebody else connected"));
+    }
+    Ok([near, far])
+}
+
+/// What one sends and the other receives.
 struct Relay {
-    memory: Arc<Region>,
-    written: AtomicUsize,
-    read: AtomicUsize,
+    received: AtomicUsize,
     /// Nobody waits longer.
     end: Nanos,
 }
 
 impl Relay {
-    fn write(&self, cpu: usize) -> io::Result<Option<[Duration; 2]>> {
+    fn send(&self, stream: TcpStream, cpu: usize) -> io::Result<Option<[Duration; 2]>> {
         topology::pin(cpu)?;
-        let piece = vec![1; PIECE_BYTES];
-        let mut times = Vec::with_capacity(2 * ROUND);
-        for turn in 0..2 * ROUND {
-            if !self.wait(&self.read, turn) {
-                return Ok(None);
+        let mut sender = Sender::new(Socket::from(stream))?;
+        let mut shortest = [Duration::MAX; 2];
+        for _ in 0..ROUNDS {
+            for (way, shortest) in [Way::Copied, Way::Referred].into_iter().zip(&mut shortest) {
+                let began = Nanos::now();
+                for _ in 0..PIECES {
+                    if !self.wait(sender.sent.saturating_sub(IN_FLIGHT_BYTES)) {
+                        return Ok(None);
+                    }
+                    sender.send(way)?;
+                }
+                if !self.wait(sender.sent) {
+                    return Ok(None);
+                }
+                *shortest = (*shortest).min(Nanos::now() - began);
             }
-            let began = Nanos::now();
-            self.memory.write(offset(turn), &piece);
-            times.push(Nanos::now() - began);
-            self.written.store(turn + 1, Ordering::Release);
         }
-        let (returned, cold) = times.split_at_mut(ROUND);
-        Ok(Some([returned, cold].map(median)))
+        Ok(Some(shortest))
     }
 
-    fn read(&self, cpu: usize) -> io::Result<()> {
+    /// Until the sender has gone. Does not sleep: waking it would cost the sender as much as what is measured.
+    fn receive(&self, mut stream: TcpStream, cpu: usize) -> io::Result<()> {
         topology::pin(cpu)?;
+        stream.set_nonblocking(true)?;
         let mut piece = vec![0; PIECE_BYTES];
-        for turn in 0..2 * ROUND {
-            if !self.wait(&self.written, turn + 1) {
-                break;
+        while Nanos::now() < self.end {
+            match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(bytes) => {
+                    self.received.fetch_add(bytes, Ordering::Release);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
-            self.memory.read(offset(turn), &mut piece);
-            self.read.store(turn + 1, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Waits until so many pieces are through; false: it took too long.
-    fn wait(&self, through: &AtomicUsize, pieces: usize) -> bool {
-        while through.load(Ordering::Acquire) < pieces {
+    /// Waits until so many bytes have arrived; false: it took too long.
+    fn wait(&self, bytes: usize) -> bool {
+        while self.received.load(Ordering::Acquire) < bytes {
             if Nanos::now() > self.end {
                 return false;
             }
@@ -103,25 +126,62 @@ impl Relay {
     }
 }
 
-/// Where a piece lies: in the first round two places serve in turn, in the second all.
-fn offset(turn: usize) -> usize {
-    let places = if turn < ROUND { 2 } else { PIECES };
-    turn % places * PIECE_BYTES
+#[derive(Clone, Copy)]
+enum Way {
+    Copied,
+    Referred,
 }
 
-/// Of a round without its first pieces, which find the memory as it happens to be.
-fn median(times: &mut [Duration]) -> Duration {
-    let times = &mut times[ROUND - MEASURED..];
-    times.sort_unstable();
-    times[MEASURED / 2]
+struct Sender {
+    socket: Socket,
+    stage: Stage,
+    gather: Gather,
+    /// What a user would have for so many requests, used in turn.
+    payload: Vec<u8>,
+    /// Bytes.
+    sent: usize,
+}
+
+impl Sender {
+    fn new(socket: Socket) -> io::Result<Self> {
+        let stage = Stage::new(&socket, STAGE_BYTES)?;
+        socket.stream().set_write_timeout(Some(TIME_MOST))?;
+        Ok(Self {
+            stage,
+            socket,
+            gather: Gather::new(0, 1),
+            payload: vec![1; IN_FLIGHT_BYTES],
+            sent: 0,
+        })
+    }
+
+    /// One piece. Whatever the socket has no room for by reference is copied in this way too.
+    fn send(&mut self, way: Way) -> io::Result<()> {
+        let start = self.sent % self.payload.len();
+        let piece = &self.payload[start..start + PIECE_BYTES];
+        match way {
+            Way::Copied => self.socket.stream().write_all(piece)?,
+            Way::Referred => {
+                let copy = self.stage.put(self.sent % STAGE_BYTES, piece);
+                self.gather.push_referenced(copy);
+                send_references(&self.socket, &mut self.gather);
+                net::send_now(&self.socket, &mut self.gather)?;
+                self.gather.clear();
+            }
+        }
+        self.sent += PIECE_BYTES;
+        Ok(())
+    }
 }
 
 const PIECE_BYTES: usize = 128 << 10;
-/// 4 MiB, more than a core's own cache and less than all cores'.
-const PIECES: usize = 32;
-const MEASURED: usize = 32;
-const ROUND: usize = PIECES + MEASURED;
-/// Some ten times what it takes.
+const IN_FLIGHT_BYTES: usize = 8 * PIECE_BYTES;
+/// More than a core's own cache and less than all cores'; a part is used again long after the peer has it.
+const STAGE_BYTES: usize = 32 * PIECE_BYTES;
+/// In one round of one way; the first rounds of both also let the connection get up to speed.
+const PIECES: usize = 16;
+const ROUNDS: usize = 8;
+/// Some five times what it takes.
 const TIME_MOST: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -129,27 +189,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_comes_back_soon_at_first_and_then_late() {
-        assert_eq!(
-            [0, 1, 2, 3].map(offset),
-            [0, 1, 0, 1].map(|at| at * PIECE_BYTES)
-        );
-        let late: Vec<_> = (ROUND..ROUND + PIECES).map(offset).collect();
-        assert!((0..PIECES).all(|place| late.contains(&(place * PIECE_BYTES))));
+    fn a_tenth_decides() {
+        let time = Duration::from_micros;
+        assert!(pays(time(400), time(300)));
+        assert!(!pays(time(300), time(300)));
+        assert!(!pays(time(300), time(280)));
+        assert!(!pays(time(300), time(400)));
     }
 
     #[test]
-    fn what_is_measured_decides_and_a_draw_does_not() {
-        let time = Duration::from_micros;
-        assert!(pays(time(46), time(10)));
-        assert!(!pays(time(12), time(12)));
-        assert!(!pays(time(12), time(18)));
+    fn both_ways_arrive() {
+        let [near, far] = connection().expect("loopback");
+        let relay = Relay {
+            received: AtomicUsize::new(0),
+            end: Nanos::now() + Duration::from_secs(60),
+        };
+        thread::scope(|scope| {
+            let receives = scope.spawn(|| relay.receive(far, topology::cpus_of_process()[0]));
+            let mut sender = Sender::new(Socket::from(near)).expect("memory and descriptors");
+            for way in [Way::Copied, Way::Referred, Way::Referred, Way::Copied] {
+                sender.send(way).expect("a reader is there");
+            }
+            assert!(relay.wait(4 * PIECE_BYTES), "all of it arrives");
+            drop(sender);
+            let ended = receives.join().expect("no panic");
+            assert!(ended.is_ok(), "{ended:?}");
+        });
+    }
+
+    #[test]
+    fn who_receives_nothing_is_not_waited_for() {
+        let relay = Relay {
+            received: AtomicUsize::new(0),
+            end: Nanos::now(),
+        };
+        assert!(!relay.wait(1));
     }
 
     #[test]
     fn two_processors_measure_and_the_answer_stays() {
         if topology::cpus_of_process().len() > 1 {
-            assert!(measure().is_ok(), "memory and two threads");
+            assert!(measure().is_ok(), "a connection and two threads");
         }
         assert_eq!(staging_pays(), staging_pays());
     }

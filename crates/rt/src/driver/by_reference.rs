@@ -9,7 +9,7 @@ use crate::sys::socket;
 use crate::{Gather, Socket};
 
 /// Sends up to the last part that goes by reference, or less.
-pub(super) fn send_references(socket: &Socket, gather: &mut Gather) {
+pub(crate) fn send_references(socket: &Socket, gather: &mut Gather) {
     let descriptor = socket.as_fd();
     let wire = gather.wire();
     while let Some(next) = wire.next_reference() {

@@ -12,6 +12,7 @@ mod now;
 mod uring;
 mod warm;
 
+pub(crate) use by_reference::send_references;
 pub(crate) use epoll::EpollDriver;
 pub(crate) use uring::UringDriver;
 

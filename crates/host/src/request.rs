@@ -137,8 +137,6 @@ pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus
 pub(crate) fn held_buf(held: Held) -> Option<Buf> {
     match held {
         Held::Buf(buf, _) => Some(buf),
-        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) | Held::Staged(_) => {
-            None
-        }
+        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) => None,
     }
 }

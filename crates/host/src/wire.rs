@@ -100,7 +100,9 @@ impl<M: Machine> Wire<M> {
             send: self.position.task_slot(Ending::Sent),
         };
         let stream = Stream::new(machine, self.socket.clone(), task, tokens, slots);
-        self.stream.insert(stream)
+        let stream = self.stream.insert(stream);
+        stream.tell_arrivals();
+        stream
     }
 
     /// The next event, if one is there.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::sys::pipe::Pipe;
-use crate::{HugePages, Lent, LocalRegion, Region, Socket};
+use crate::{Gather, HugePages, Lent, LocalRegion, Region, Socket};
 
 /// Memory for what one socket sends. Dropped, it is never used again for anything else as long as the kernel still
 /// reads it: a connection that ended in the middle of a send can never send another one's bytes.
@@ -61,14 +61,35 @@ impl Stage {
     /// there.
     pub fn put(&self, offset: usize, bytes: &[u8]) -> Referenced {
         self.memory.region().write(offset, bytes);
+        self.refer(offset, bytes.len())
+    }
+
+    /// The same of all that is left to be sent of a gather.
+    pub fn put_all(&self, offset: usize, gather: &mut Gather) -> Referenced {
+        let copy = self.refer(offset, gather.unsent_bytes());
+        gather.wire().copy_into(&copy.lent);
+        copy
+    }
+
+    fn refer(&self, offset: usize, bytes: usize) -> Referenced {
         Referenced {
-            lent: self.memory.lend(offset, bytes.len()),
+            lent: self.memory.lend(offset, bytes),
             pipe: Rc::clone(&self.pipe),
         }
     }
 }
 
 impl Referenced {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.lent.len()
+    }
+
+    /// Whether it is no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.lent.is_empty()
+    }
+
     /// A part of it.
     pub fn slice(&self, start: usize, bytes: usize) -> Self {
         Self {

@@ -11,6 +11,7 @@ use fabrix_rt::{Engine, Gather, Op, Stage};
 
 on_both_drivers!(
     what_goes_by_reference_arrives_in_its_place,
+    a_copy_of_a_whole_send_goes_by_reference,
     a_socket_without_room_gets_the_rest_by_copies,
     what_was_sent_stays_as_it_was_when_the_stage_is_gone,
     a_gone_peer_is_an_error_and_no_signal,
@@ -60,6 +61,28 @@ fn what_goes_by_reference_arrives_in_its_place(engine: Engine) {
         stage.is_of_use(),
         "nothing was in the way of sending by reference"
     );
+    near.shutdown_send();
+    assert!(all.join().expect("the reader") == expected);
+}
+
+fn a_copy_of_a_whole_send_goes_by_reference(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (near, far) = pair();
+    let stage = Stage::new(&near, 2 * PIECE).expect("memory and two descriptors");
+    let all = reader(far);
+    let mut gather = Box::new(Gather::new(2 * PIECE, 4));
+    let expected = [pattern(24, 1), pattern(PIECE, 2), pattern(7, 3)].concat();
+    gather.push_bytes(&expected);
+    let copy = stage.put_all(5, &mut gather);
+    gather.clear();
+    assert_eq!(copy.len(), expected.len());
+    gather.push_referenced(copy.slice(0, PIECE));
+    gather.push_referenced(copy.slice(PIECE, copy.len() - PIECE));
+    let socket = near.clone();
+    bench.start(1, Op::Send { socket, gather });
+    let (result, _) = bench.ending_with_gather(1);
+    assert_eq!(usize::try_from(result), Ok(expected.len()));
+    assert!(stage.is_of_use(), "nothing was in the way");
     near.shutdown_send();
     assert!(all.join().expect("the reader") == expected);
 }

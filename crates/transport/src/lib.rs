@@ -12,5 +12,5 @@ mod staging;
 mod stream;
 
 pub use outbox::Out;
-pub use slot::{Held, Staged};
+pub use slot::Held;
 pub use stream::{Ended, Stream, StreamSlots};

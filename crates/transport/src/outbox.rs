@@ -36,6 +36,10 @@ pub(crate) struct Outbox {
     )]
     spare: Vec<Box<Gather>>,
     in_flight: bool,
+    /// Bytes that were taken to be sent since the connection began.
+    taken: u64,
+    /// The same and those that are queued: where the gather that is being filled begins.
+    begins: u64,
     parts: usize,
     /// Payload is filled up with zeros to a multiple of this.
     unit: usize,
@@ -50,6 +54,8 @@ impl Outbox {
             queued: VecDeque::with_capacity(4),
             spare: Vec::with_capacity(4),
             in_flight: false,
+            taken: 0,
+            begins: 0,
             parts,
             unit: unit as usize,
         }
@@ -93,7 +99,22 @@ impl Outbox {
             None => None,
         };
         self.in_flight = next.is_some();
+        if let Some(gather) = &next {
+            self.taken += gather.total_bytes() as u64;
+            self.begins = self.begins.max(self.taken);
+        }
         next
+    }
+
+    /// Bytes that were taken to be sent since the connection began.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Bytes that were said since the connection began.
+    fn said(&self) -> u64 {
+        let filling = self.filling.as_ref();
+        self.begins + filling.map_or(0, |gather| gather.total_bytes() as u64)
     }
 
     /// A send has ended: its gather is free again.
@@ -110,6 +131,7 @@ impl Outbox {
             .as_ref()
             .is_some_and(|gather| !gather.has_room(bytes, 2))
         {
+            self.begins = self.said();
             self.queued.extend(self.filling.take());
         }
         if self.filling.is_none() {
@@ -131,7 +153,7 @@ impl Outbox {
 pub struct Out<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) slots: &'a [Held],
-    pub(crate) staging: &'a Staging,
+    pub(crate) staging: &'a mut Staging,
     /// All payload of the slot that is answered now, if it is not in the table.
     pub(crate) at_hand: Option<Lent>,
 }
@@ -152,7 +174,10 @@ impl Sink for Out<'_> {
             Some(lent) => push_lent(gather, lent, (offset, bytes, fill), digest),
             None => {
                 let held = &self.slots[usize::from(slot.0)];
-                push(gather, held, self.staging, (offset, bytes, fill), digest);
+                push(gather, held, (offset, bytes, fill), digest);
+                if let Some(ring) = self.staging.ring() {
+                    ring.mark(slot, self.outbox.said());
+                }
             }
         }
     }
@@ -170,32 +195,16 @@ fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), dige
 
 /// The same of whatever a slot holds, and the digest over it.
 #[inline(always)]
-fn push(
-    gather: &mut Gather,
-    held: &Held,
-    staging: &Staging,
-    part: (usize, usize, &[u8]),
-    digest: bool,
-) {
+fn push(gather: &mut Gather, held: &Held, part: (usize, usize, &[u8]), digest: bool) {
     let (offset, bytes, fill) = part;
     let (buf, from) = match held {
         Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => {
             unreachable!("a machine sends payload that nobody gave")
         }
         Held::Lent(lent) => return push_lent(gather, lent, part, digest),
-        Held::Buf(buf, start) => {
-            gather.push_buf(buf.clone(), start + offset, bytes);
-            (buf, start + offset)
-        }
-        Held::Staged(staged) => {
-            let from = staged.start as usize + offset;
-            match staging.at(staged.place) {
-                Some(copy) => gather.push_referenced(copy.slice(offset, bytes)),
-                None => gather.push_buf(staged.buf.clone(), from, bytes),
-            }
-            (&staged.buf, from)
-        }
+        Held::Buf(buf, start) => (buf, start + offset),
     };
+    gather.push_buf(buf.clone(), from, bytes);
     gather.push_bytes(fill);
     if digest {
         push_digest(gather, &buf.bytes()[from..from + bytes], fill);
@@ -206,4 +215,32 @@ fn push(
 fn push_digest(gather: &mut Gather, payload: &[u8], fill: &[u8]) {
     let crc = crc32c_of(payload, fill);
     gather.push_bytes(&crc.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_what_was_said_and_what_was_taken_of_it() {
+        const BYTES: usize = 4000;
+        let mut outbox = Outbox::new(1, 1);
+        for pieces in 1..6 {
+            outbox.room(BYTES).push_bytes(&[0; BYTES]);
+            assert_eq!(outbox.said(), pieces * BYTES as u64);
+        }
+        assert!(
+            !outbox.queued.is_empty(),
+            "one gather does not hold all of it"
+        );
+        let mut bytes = 0;
+        while let Some(gather) = outbox.take() {
+            bytes += gather.total_bytes() as u64;
+            assert_eq!((outbox.taken(), outbox.said()), (bytes, 5 * BYTES as u64));
+            outbox.give_back(gather);
+        }
+        assert_eq!(bytes, 5 * BYTES as u64);
+        outbox.room(BYTES).push_bytes(&[0; BYTES]);
+        assert_eq!(outbox.said(), 6 * BYTES as u64);
+    }
 }

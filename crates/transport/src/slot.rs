@@ -4,8 +4,6 @@
 
 use fabrix_rt::{Buf, Lent};
 
-use crate::staging::Place;
-
 /// What a slot's payload lies in.
 #[derive(Default)]
 pub enum Held {
@@ -22,15 +20,6 @@ pub enum Held {
     Stayed(Buf),
     /// A disk's own pages, to be sent only.
     Lent(Lent),
-    /// A buffer whose bytes are sent from a copy of them.
-    Staged(Staged),
-}
-
-/// A buffer, where in it the payload starts, and where the copy of that lies. Short: slots are moved for every command.
-pub struct Staged {
-    pub(crate) buf: Buf,
-    pub(crate) start: u32,
-    pub(crate) place: Place,
 }
 
 const _: () = assert!(size_of::<Held>() <= 40, "slots are moved for every command");

@@ -1,77 +1,115 @@
-//! Where large payload waits to be sent by reference: memory of one connection, used in turn.
+//! Long sends by reference: memory of one connection, used in turn, into which a send is copied whole.
 //!
-//! Knows which parts of the memory are in use; what sending by reference means stands in `rt`'s `Stage`. A part is used
-//! again only after whoever took it says that the peer has it, and no part ever serves another connection: the worst
-//! that a peer can make us do, by answering what it has not read, is to send it other bytes that were meant for it.
+//! Knows which bytes of the memory the peer may still have to read; what sending by reference means stands in `rt`'s
+//! `Stage`. Bytes of a stream are read in order, so a peer that has a slot's payload has everything before it. Memory is
+//! used again only after that, and never serves another connection: the worst that a peer can make us do, by claiming
+//! what it has not read, is to send it other bytes that were meant for it.
 
-use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabrix_rt::{Referenced, Socket, Stage, staging_pays};
+use fabrix_proto::Slot;
+use fabrix_rt::{Gather, Socket, Stage, staging_pays};
 
-/// Smaller payload is cheaper to copy than to refer to.
-pub(crate) const STAGED_BYTES: usize = 64 << 10;
+/// A shorter send is cheaper to copy than to refer to.
+const STAGED_BYTES: usize = 32 << 10;
 /// Much more than a core's own cache, so that what is written next has left it; much less than all cores' cache.
 const RING_BYTES: usize = 4 << 20;
 /// So many rings in one process: memory is bounded however many connections there are. The others' sends are copied.
 const RINGS_MOST: usize = 32;
 /// No two parts share a page.
 const PAGE_BYTES: usize = 4096;
+/// The socket takes by reference what it has room for, piece by piece: pieces of so many bytes, but not more pieces
+/// than any gather has room for.
+const PIECE_BYTES: usize = 128 << 10;
+const PIECES_MOST: usize = 8;
 
-/// A connection's ring, made when it is first wanted.
+/// What a connection sends long sends from.
 #[derive(Default)]
-pub(crate) struct Staging {
-    /// None in it: it would not pay here, there is no memory, or there are too many.
-    ring: OnceCell<Option<Ring>>,
+pub(crate) enum Staging {
+    /// Nobody says what has arrived: all is sent from where it is.
+    #[default]
+    Unsafe,
+    /// No long send was seen yet.
+    Unused,
+    /// It would not pay here, there is no memory, or there are too many.
+    Refused,
+    Ring(Box<Ring>),
 }
 
-/// Names a part that is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
-
 impl Staging {
-    /// Copies payload to where it is sent from; None: it must be sent from where it is.
-    pub(crate) fn put(&mut self, socket: &Socket, bytes: &[u8]) -> Option<Place> {
-        self.ring
-            .get_or_init(|| staging_pays().then(|| Ring::new(socket)).flatten());
-        self.ring.get_mut()?.as_mut()?.put(bytes)
+    /// From now on [`arrived`](Self::arrived) is called.
+    pub(crate) fn expect_arrivals(&mut self) {
+        if matches!(self, Self::Unsafe) {
+            *self = Self::Unused;
+        }
     }
 
-    /// What lies at a place that is in use.
-    pub(crate) fn at(&self, place: Place) -> Option<&Referenced> {
-        let ring = self.ring.get()?.as_ref()?;
-        ring.parts.get(ring.index(place)).map(|part| &part.copy)
+    #[inline(always)]
+    pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
+        match self {
+            Self::Ring(ring) => Some(ring),
+            _ => None,
+        }
     }
 
-    /// The peer has it.
-    pub(crate) fn free(&mut self, place: Place) {
-        if let Some(Some(ring)) = self.ring.get_mut() {
-            ring.free(place);
+    /// The peer has all that was sent of a slot's payload.
+    #[inline(always)]
+    pub(crate) fn arrived(&mut self, slot: Slot) {
+        if let Self::Ring(ring) = self {
+            ring.arrived(slot);
+        }
+    }
+
+    /// What is to be sent now, up to a position in the stream, is referred to if it is long and there is room.
+    #[inline(always)]
+    pub(crate) fn stage(
+        &mut self,
+        socket: &Socket,
+        gather: &mut Gather,
+        ends_at: u64,
+        slots: usize,
+    ) {
+        if gather.total_bytes() < STAGED_BYTES || matches!(self, Self::Unsafe | Self::Refused) {
+            return;
+        }
+        self.refer(socket, gather, ends_at, slots);
+    }
+
+    #[inline(never)]
+    fn refer(&mut self, socket: &Socket, gather: &mut Gather, ends_at: u64, slots: usize) {
+        if matches!(self, Self::Unused) {
+            let ring = staging_pays().then(|| Ring::new(socket, slots)).flatten();
+            *self = ring.map_or(Self::Refused, |ring| Self::Ring(Box::new(ring)));
+        }
+        if let Self::Ring(ring) = self {
+            ring.put(gather, ends_at);
         }
     }
 }
 
-struct Ring {
+pub(crate) struct Ring {
     stage: Stage,
-    /// In the order in which they were taken, and so in the memory's, around its end.
+    /// What the peer may still have to read, in the order of the stream, and so of the memory, around its end.
     parts: VecDeque<Part>,
-    /// The place of the first part.
-    first: u32,
     /// Where the next part begins if it fits there: the whole ring is used in turn, however little of it is in use.
     next: usize,
+    /// Where in the stream each slot's payload ended last. Zero: it has none since the ring was made.
+    marks: Vec<u64>,
+    /// The peer has the stream so far.
+    arrived: u64,
 }
 
 struct Part {
     start: usize,
-    copy: Referenced,
-    in_use: bool,
+    /// Where in the stream it ends.
+    ends_at: u64,
 }
 
 static RINGS: AtomicUsize = AtomicUsize::new(0);
 
 impl Ring {
-    fn new(socket: &Socket) -> Option<Self> {
+    fn new(socket: &Socket, slots: usize) -> Option<Self> {
         if RINGS.fetch_add(1, Ordering::Relaxed) >= RINGS_MOST {
             RINGS.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -83,24 +121,45 @@ impl Ring {
         Some(Self {
             stage: stage?,
             parts: VecDeque::with_capacity(RING_BYTES / STAGED_BYTES),
-            first: 0,
             next: 0,
+            marks: vec![0; slots],
+            arrived: 0,
         })
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Option<Place> {
-        if !self.stage.is_of_use() {
-            return None;
+    /// A slot's payload, or a part of it, ends at a position in the stream.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self, slot: Slot, ends_at: u64) {
+        self.marks[usize::from(slot.0)] = ends_at;
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, slot: Slot) {
+        self.arrived = self.arrived.max(self.marks[usize::from(slot.0)]);
+    }
+
+    /// Copies all that a gather sends, and has it refer to the copy; leaves it as it is where there is no room.
+    fn put(&mut self, gather: &mut Gather, ends_at: u64) {
+        let arrived = self.arrived;
+        while self
+            .parts
+            .front()
+            .is_some_and(|part| part.ends_at <= arrived)
+        {
+            self.parts.pop_front();
         }
-        let start = self.room(bytes.len())?;
-        let behind = u32::try_from(self.parts.len()).expect("a ring has few parts");
-        self.parts.push_back(Part {
-            start,
-            copy: self.stage.put(start, bytes),
-            in_use: true,
-        });
-        self.next = start + bytes.len().next_multiple_of(PAGE_BYTES);
-        Some(Place(self.first.wrapping_add(behind)))
+        let bytes = gather.total_bytes();
+        let Some(start) = self.room(bytes).filter(|_| self.stage.is_of_use()) else {
+            return;
+        };
+        let copy = self.stage.put_all(start, gather);
+        gather.clear();
+        let piece = PIECE_BYTES.max(bytes.div_ceil(PIECES_MOST));
+        for at in (0..bytes).step_by(piece) {
+            gather.push_referenced(copy.slice(at, piece.min(bytes - at)));
+        }
+        self.parts.push_back(Part { start, ends_at });
+        self.next = start + bytes.next_multiple_of(PAGE_BYTES);
     }
 
     /// Where so many bytes fit: behind the newest part, or at the beginning.
@@ -113,20 +172,6 @@ impl Ring {
             }
             _ if fits(self.next, RING_BYTES) => Some(self.next),
             oldest => fits(0, oldest.map_or(RING_BYTES, |part| part.start)).then_some(0),
-        }
-    }
-
-    /// Where a place is among the parts.
-    fn index(&self, place: Place) -> usize {
-        place.0.wrapping_sub(self.first) as usize
-    }
-
-    fn free(&mut self, place: Place) {
-        let index = self.index(place);
-        self.parts[index].in_use = false;
-        while self.parts.front().is_some_and(|part| !part.in_use) {
-            self.parts.pop_front();
-            self.first = self.first.wrapping_add(1);
         }
     }
 }
@@ -143,61 +188,93 @@ mod tests {
 
     use super::*;
 
-    fn ring() -> Ring {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("room");
-        Ring::new(&Socket::from(near)).expect("memory, and fewer rings than the most")
+    const QUARTER: usize = RING_BYTES / 4;
+    const SLOT: Slot = Slot(0);
+
+    struct Sender {
+        ring: Ring,
+        said: u64,
     }
 
-    const QUARTER: usize = RING_BYTES / 4;
+    impl Sender {
+        fn new() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("room");
+            let ring = Ring::new(&Socket::from(near), 1);
+            Self {
+                ring: ring.expect("memory, and fewer rings than the most"),
+                said: 0,
+            }
+        }
 
-    fn put(ring: &mut Ring, bytes: usize) -> Option<Place> {
-        ring.put(&vec![1; bytes])
+        /// Where the ring puts a send of so many bytes.
+        fn put(&mut self, bytes: usize) -> Option<usize> {
+            let mut gather = Gather::new(bytes, PIECES_MOST);
+            let payload: Vec<u8> = (0_u8..=250).cycle().take(bytes).collect();
+            gather.push_bytes(&payload);
+            self.said += bytes as u64;
+            self.ring.put(&mut gather, self.said);
+            let mut sent = Vec::new();
+            gather.copy_to(&mut sent);
+            assert!(sent == payload, "the same is sent in either way");
+            let put = self
+                .ring
+                .parts
+                .back()
+                .filter(|part| part.ends_at == self.said);
+            put.map(|part| part.start)
+        }
+
+        fn arrived(&mut self, position: u64) {
+            self.ring.mark(SLOT, position);
+            self.ring.arrived(SLOT);
+        }
     }
 
     #[test]
     fn the_ring_is_used_in_turn_even_by_one_at_a_time() {
-        let mut ring = ring();
-        let starts: Vec<_> = (0..6)
-            .map(|_| {
-                let place = put(&mut ring, QUARTER).expect("an empty ring");
-                let start = ring.parts[0].start;
-                ring.free(place);
-                start
-            })
-            .collect();
-        assert_eq!(starts, [0, 1, 2, 3, 0, 1].map(|quarter| quarter * QUARTER));
+        let mut sender = Sender::new();
+        for quarter in [0, 1, 2, 3, 0, 1] {
+            assert_eq!(sender.put(QUARTER), Some(quarter * QUARTER));
+            sender.arrived(sender.said);
+        }
     }
 
     #[test]
-    fn nothing_in_use_is_used_again_and_a_full_ring_says_no() {
-        let mut ring = ring();
-        let places: Vec<_> = (0..4)
-            .map(|_| put(&mut ring, QUARTER).expect("room"))
-            .collect();
-        assert_eq!(put(&mut ring, STAGED_BYTES), None);
-        // Those behind the oldest are not free before it is: their order is the memory's.
-        ring.free(places[1]);
-        assert_eq!(put(&mut ring, STAGED_BYTES), None);
-        ring.free(places[0]);
-        assert!(put(&mut ring, 2 * QUARTER).is_some());
-        assert_eq!(put(&mut ring, STAGED_BYTES), None);
-        ring.free(places[2]);
-        assert!(
-            put(&mut ring, QUARTER - 1).is_some(),
-            "rounded up to pages it fits exactly"
+    fn what_the_peer_may_have_to_read_is_not_written_over() {
+        let mut sender = Sender::new();
+        for quarter in 0..4 {
+            assert_eq!(sender.put(QUARTER), Some(quarter * QUARTER));
+        }
+        assert_eq!(sender.put(STAGED_BYTES), None, "a full ring");
+        sender.arrived(QUARTER as u64 - 1);
+        assert_eq!(
+            sender.put(STAGED_BYTES),
+            None,
+            "all but a byte of the first"
         );
-        assert_eq!(put(&mut ring, 1), None);
+        sender.arrived(2 * QUARTER as u64);
+        assert_eq!(sender.put(2 * QUARTER), Some(0), "two quarters");
+        sender.arrived(QUARTER as u64);
+        assert_eq!(
+            sender.put(1),
+            None,
+            "an older slot's answer says nothing new"
+        );
+        sender.arrived(3 * QUARTER as u64);
+        let rounded_up = sender.put(QUARTER - 1);
+        assert_eq!(rounded_up, Some(2 * QUARTER), "to pages, it fits exactly");
+        assert_eq!(sender.put(1), None);
     }
 
     #[test]
     fn what_does_not_fit_before_the_end_begins_at_the_start() {
-        let mut ring = ring();
-        let first = put(&mut ring, 3 * QUARTER).expect("room");
-        assert_eq!(put(&mut ring, 2 * QUARTER), None);
-        ring.free(first);
-        assert!(put(&mut ring, 2 * QUARTER).is_some());
-        assert_eq!(ring.parts[0].start, 0);
-        assert_eq!(put(&mut ring, RING_BYTES + 1), None);
+        let mut sender = Sender::new();
+        assert_eq!(sender.put(3 * QUARTER), Some(0));
+        assert_eq!(sender.put(2 * QUARTER), None);
+        sender.arrived(3 * QUARTER as u64);
+        assert_eq!(sender.put(2 * QUARTER), Some(0));
+        sender.arrived(sender.said);
+        assert_eq!(sender.put(RING_BYTES + 1), None);
     }
 }

@@ -8,12 +8,12 @@
 mod arriving;
 
 use fabrix_proto::{Machine, Slot, Violation};
-use fabrix_rt::{Buf, Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
+use fabrix_rt::{Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
-use crate::slot::{Held, Staged};
-use crate::staging::{STAGED_BYTES, Staging};
+use crate::slot::Held;
+use crate::staging::Staging;
 
 /// Which slots of its task a stream uses for its own operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl<M: Machine> Stream<M> {
             Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
-                staging: &self.staging,
+                staging: &mut self.staging,
                 at_hand,
             },
         )
@@ -138,28 +138,17 @@ impl<M: Machine> Stream<M> {
         self.slots[usize::from(slot.0)] = held;
     }
 
-    /// Says what payload is to be sent for a slot: so many bytes of a buffer from `start`. For whoever
-    /// [releases](Self::release) the slot only when the peer has all of it, or sends nothing more.
-    #[inline(always)]
-    pub fn hold_to_send(&mut self, slot: Slot, buf: Buf, start: usize, bytes: usize) {
-        let held = match bytes < STAGED_BYTES {
-            true => Held::Buf(buf, start),
-            false => self.stage(buf, start, bytes),
-        };
-        self.hold(slot, held);
+    /// From now on the owner says of each slot whose payload the peer certainly has that it [has
+    /// arrived](Self::arrived): what much is sent of may then be sent by reference, where that is faster.
+    pub fn tell_arrivals(&mut self) {
+        self.staging.expect_arrivals();
     }
 
-    #[inline(never)]
-    fn stage(&mut self, buf: Buf, start: usize, bytes: usize) -> Held {
-        let copied = &buf.bytes()[start..start + bytes];
-        match self.staging.put(&self.socket, copied) {
-            Some(place) => Held::Staged(Staged {
-                buf,
-                start: u32::try_from(start).expect("a shard's buffers are at most 4 MiB"),
-                place,
-            }),
-            None => Held::Buf(buf, start),
-        }
+    /// The peer has all payload of a slot that was sent, and so everything before it too: it has done with it what it
+    /// was asked to. An answer that says less does not show that: it may have come before the rest was read.
+    #[inline(always)]
+    pub fn arrived(&mut self, slot: Slot) {
+        self.staging.arrived(slot);
     }
 
     /// Lets go of what a slot's payload lies in, if of anything.
@@ -173,13 +162,7 @@ impl<M: Machine> Stream<M> {
     /// Takes what a slot's payload lies in.
     #[inline(always)]
     pub fn release(&mut self, slot: Slot) -> Held {
-        match std::mem::take(&mut self.slots[usize::from(slot.0)]) {
-            Held::Staged(staged) => {
-                self.staging.free(staged.place);
-                Held::Buf(staged.buf, staged.start as usize)
-            }
-            held => held,
-        }
+        std::mem::take(&mut self.slots[usize::from(slot.0)])
     }
 
     /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.
@@ -242,7 +225,10 @@ impl<M: Machine> Stream<M> {
     /// # Errors
     /// The shard has no memory for a receive buffer: the connection cannot go on.
     pub fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
-        if let Some(gather) = self.outbox.take() {
+        if let Some(mut gather) = self.outbox.take() {
+            let ends_at = self.outbox.taken();
+            self.staging
+                .stage(&self.socket, &mut gather, ends_at, self.slots.len());
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,

@@ -151,12 +151,9 @@ impl Connection {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
             return Err((carried, data));
         };
-        match (data, command.transfer) {
-            (Some(buf), Transfer::Write { bytes }) => {
-                stream.hold_to_send(slot, buf, 0, bytes as usize);
-            }
-            (Some(buf), _) => stream.hold(slot, Held::Buf(buf, 0)),
-            (None, _) => stream.hold(slot, Held::Nothing),
+        match data {
+            Some(buf) => stream.hold(slot, Held::Buf(buf, 0)),
+            None => stream.hold(slot, Held::Nothing),
         }
         let (machine, mut out) = stream.speak();
         let Command { lun, cdb, transfer } = command;
@@ -176,6 +173,13 @@ impl Connection {
         let stream = self.wire.stream.as_mut();
         let data = stream.and_then(|stream| held_buf(stream.release(slot)));
         (self.places[usize::from(slot.0)].carried.take(), data)
+    }
+
+    /// What a slot's command asked for was done.
+    pub(crate) fn done(&mut self, slot: Slot) {
+        if let Some(stream) = &mut self.wire.stream {
+            stream.arrived(slot);
+        }
     }
 
     /// Gives a slot away whose content was taken.

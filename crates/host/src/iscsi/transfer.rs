@@ -236,6 +236,9 @@ impl Session {
         operation: Operation,
         data_bytes: u32,
     ) {
+        if let Some(connection) = &mut self.connection {
+            connection.done(slot);
+        }
         let Some(seen) = &self.plan.expected else {
             return;
         };

@@ -217,12 +217,9 @@ impl Queue {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
             return Err(data.map(|(buf, _)| buf));
         };
-        match (data, transfer) {
-            (Some((buf, start)), HostTransfer::Write { bytes }) => {
-                stream.hold_to_send(slot, buf, start, bytes as usize);
-            }
-            (Some((buf, start)), _) => stream.hold(slot, Held::Buf(buf, start)),
-            (None, _) => stream.hold(slot, Held::Nothing),
+        match data {
+            Some((buf, start)) => stream.hold(slot, Held::Buf(buf, start)),
+            None => stream.hold(slot, Held::Nothing),
         }
         let (machine, mut out) = stream.speak();
         if machine.command(slot, entry, transfer, &mut out) {
@@ -249,12 +246,17 @@ impl Queue {
     /// The request in a slot whose command was answered, with its data; it stays there. None: the slot carries
     /// something else, or nothing.
     #[inline(always)]
-    pub(crate) fn answered(&mut self, slot: Slot) -> Option<&mut Request> {
+    pub(crate) fn answered(&mut self, slot: Slot, succeeded: bool) -> Option<&mut Request> {
         let place = &mut self.places[usize::from(slot.0)];
         let Some(Carried::Request(request)) = &mut place.carried else {
             return None;
         };
-        request.data = held_in(&mut self.wire, slot);
+        if let Some(stream) = self.wire.stream.as_mut() {
+            request.data = held_buf(stream.release(slot));
+            if succeeded {
+                stream.arrived(slot);
+            }
+        }
         Some(request)
     }
 

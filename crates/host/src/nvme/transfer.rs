@@ -229,7 +229,8 @@ impl Session {
         (index, slot): (usize, Slot),
         answer: Answer<'_>,
     ) -> bool {
-        let Some(request) = self.queues[index].answered(slot) else {
+        let succeeded = answer.0.status().is_success();
+        let Some(request) = self.queues[index].answered(slot, succeeded) else {
             return false;
         };
         self.life.has_lived();

@@ -358,6 +358,20 @@ impl Wire {
         }
     }
 
+    /// Copies what has not been sent to where lent bytes lie, which are as many. Panics if they are not.
+    pub(crate) fn copy_into(&mut self, lent: &Lent) {
+        self.mend();
+        assert_eq!(self.unsent_bytes(), lent.len(), "a copy of all of it");
+        let mut copied = 0;
+        for part in &self.iovecs[self.first_unsent..] {
+            let to = lent_at(lent, copied, part.iov_len);
+            // SAFETY: the part is readable (the invariant), the place was checked, and they may overlap.
+            // WHY UNSAFE: lent pages must not become slices.
+            unsafe { ptr::copy(part.iov_base.cast(), to.as_ptr(), part.iov_len) };
+            copied += part.iov_len;
+        }
+    }
+
     #[inline(always)]
     fn push(&mut self, start: NonNull<u8>, bytes: usize) {
         assert!(

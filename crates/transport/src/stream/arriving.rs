@@ -67,7 +67,7 @@ impl<M: Machine> Stream<M> {
             let mut out = Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
-                staging: &self.staging,
+                staging: &mut self.staging,
                 at_hand: None,
             };
             let event = match self.machine.want() {
@@ -95,7 +95,7 @@ impl<M: Machine> Stream<M> {
                     let mut out = Out {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
-                        staging: &self.staging,
+                        staging: &mut self.staging,
                         at_hand: None,
                     };
                     self.machine.payload(intact, &mut out)
@@ -108,7 +108,7 @@ impl<M: Machine> Stream<M> {
                     let mut out = Out {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
-                        staging: &self.staging,
+                        staging: &mut self.staging,
                         at_hand: None,
                     };
                     self.machine.terminate(&violation, &mut out);
@@ -152,7 +152,7 @@ impl<M: Machine> Stream<M> {
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
             }
-            Held::Lent(_) | Held::Staged(_) | Held::Awaited(..) => {
+            Held::Lent(_) | Held::Awaited(..) => {
                 unreachable!("awaited payload is settled, and none arrives where it is sent from")
             }
         }

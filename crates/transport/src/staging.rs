@@ -1,9 +1,9 @@
 //! Long sends by reference: memory of one connection, used in turn, into which a send is copied whole.
 //!
 //! Knows which bytes of the memory the peer may still have to read; what sending by reference means stands in `rt`'s
-//! `Stage`. Bytes of a stream are read in order, so a peer that has a slot's payload has everything before it. Memory is
-//! used again only after that, and never serves another connection: the worst that a peer can make us do, by claiming
-//! what it has not read, is to send it other bytes that were meant for it.
+//! `Stage`. Bytes of a stream are read in order, so a peer that has a slot's payload has everything before it. Memory
+//! is used again only after that, and never serves another connection: the worst that a peer can make us do, by
+//! claiming what it has not read, is to send it other bytes that were meant for it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

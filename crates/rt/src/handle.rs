@@ -10,19 +10,19 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-use crate::{Buf, Gather, sys};
+use crate::{Apart, Buf, Gather, sys};
 
 /// An open file or block device.
 #[derive(Clone, Debug)]
 pub struct File {
-    file: Rc<std::fs::File>,
+    file: Rc<Apart<std::fs::File>>,
     in_memory: bool,
 }
 
 /// A stream socket, connected or about to be.
 #[derive(Clone, Debug)]
 pub struct Socket {
-    stream: Rc<TcpStream>,
+    stream: Rc<Apart<TcpStream>>,
 }
 
 /// A listening socket.
@@ -37,7 +37,7 @@ impl File {
     ///
     /// Errors: `WouldBlock` when there is none; what the device says.
     pub fn take_message(&self, buf: &mut Buf, start: usize, bytes: usize) -> io::Result<usize> {
-        (&*self.file).read(&mut buf.bytes_mut()[start..start + bytes])
+        (&**self.file).read(&mut buf.bytes_mut()[start..start + bytes])
     }
 
     /// Writes all of `gather` at `offset` in one call, which is to be a copy and no waiting: for devices that take a
@@ -70,7 +70,7 @@ impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
             in_memory: is_in_memory(&file),
-            file: Rc::new(file),
+            file: Rc::new(Apart::new(file)),
         }
     }
 }
@@ -115,7 +115,8 @@ impl Socket {
     /// Leaves this shard, so that another can take it with `Socket::from`. A second descriptor is
     /// made when a clone or an operation in progress still holds this one.
     pub fn into_stream(self) -> io::Result<TcpStream> {
-        Rc::try_unwrap(self.stream).or_else(|shared| shared.try_clone())
+        let alone = Rc::try_unwrap(self.stream).map(Apart::into_inner);
+        alone.or_else(|shared| shared.try_clone())
     }
 }
 
@@ -124,7 +125,7 @@ impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         let _ = stream.set_nonblocking(false); // fails on no open socket
         Self {
-            stream: Rc::new(stream),
+            stream: Rc::new(Apart::new(stream)),
         }
     }
 }
@@ -132,7 +133,7 @@ impl From<TcpStream> for Socket {
 impl From<OwnedFd> for Socket {
     fn from(descriptor: OwnedFd) -> Self {
         Self {
-            stream: Rc::new(TcpStream::from(descriptor)),
+            stream: Rc::new(Apart::new(TcpStream::from(descriptor))),
         }
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! This crate knows no protocol and no disk. All `unsafe` of the whole project stands in `sys/`.
 
+mod apart;
 mod bitmap;
 mod buf;
 pub mod counting;
@@ -45,6 +46,7 @@ mod timer;
 mod token;
 pub mod topology;
 
+pub use apart::Apart;
 pub use bitmap::Bitmap;
 pub use buf::Buf;
 pub use engine::{Engine, Features, Refused};

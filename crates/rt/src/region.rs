@@ -12,6 +12,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use crate::Apart;
 use crate::sys::mmap::Mapping;
 
 /// Whether to ask for transparent huge pages.
@@ -43,7 +44,7 @@ impl Region {
     /// This shard's view of a region: lends without atomics. One per channel.
     pub fn local(region: &Arc<Self>) -> LocalRegion {
         LocalRegion {
-            region: Rc::new(Arc::clone(region)),
+            region: Rc::new(Apart::new(Arc::clone(region))),
         }
     }
 
@@ -105,14 +106,10 @@ impl Region {
     }
 }
 
-/// One shard's view of a [`Region`].
+/// One shard's view of a [`Region`]. Every loan counts in the Rc, without atomics; the Arc counts once per view.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::redundant_allocation,
-    reason = "every loan counts in the Rc, without atomics; the Arc counts once per view"
-)]
 pub struct LocalRegion {
-    region: Rc<Arc<Region>>,
+    region: Rc<Apart<Arc<Region>>>,
 }
 
 impl LocalRegion {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_block::{Channel, Device, OpenError, Run};
-use fabrix_rt::Shard;
+use fabrix_rt::{Apart, Shard};
 
 use crate::disk::DiskState;
 
@@ -55,7 +55,7 @@ struct Access {
 pub(crate) type DiskName = (u32, u64);
 
 /// One channel, used by all connections of a shard.
-pub(crate) type SharedChannel = Rc<RefCell<Box<dyn Channel>>>;
+pub(crate) type SharedChannel = Rc<Apart<RefCell<Box<dyn Channel>>>>;
 
 impl Channels {
     pub(crate) fn new(entries: &[Entry]) -> Self {
@@ -133,7 +133,8 @@ impl Channels {
     pub(crate) fn open(&self, shard: &mut Shard, index: usize) -> Result<(), OpenError> {
         let device = Arc::clone(&self.all.borrow()[index].entry.export.device);
         let channel = device.open(shard)?;
-        self.all.borrow_mut()[index].channel = Some(Rc::new(RefCell::new(channel)));
+        let channel = Rc::new(Apart::new(RefCell::new(channel)));
+        self.all.borrow_mut()[index].channel = Some(channel);
         Ok(())
     }
 }

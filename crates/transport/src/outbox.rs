@@ -20,6 +20,8 @@ const BYTES_AT_ONCE: usize = 9 << 10;
 const MOST_PARTS: usize = 1024;
 /// A connection whose peer has this many full gathers unread is not read from.
 const BACKLOG: usize = 2;
+/// Gathers that are kept for the next sends: one is filled while another travels, and as many wait as a backlog has.
+const SPARES: usize = BACKLOG + 2;
 /// What payload is filled up with, and the digest behind it.
 const FILL: [u8; 3] = [0; 3];
 const DIGEST_BYTES: usize = 4;
@@ -30,11 +32,8 @@ const BACKLOG_BYTES: usize = 4 << 20;
 pub(crate) struct Outbox {
     filling: Option<Box<Gather>>,
     queued: VecDeque<Box<Gather>>,
-    #[expect(
-        clippy::vec_box,
-        reason = "a gather travels to the kernel and back in this box: it is made once"
-    )]
-    spare: Vec<Box<Gather>>,
+    /// In here, and not in a block of their own: see [`fabrix_rt::Apart`].
+    spare: [Option<Box<Gather>>; SPARES],
     in_flight: bool,
     /// Bytes that were taken to be sent since the connection began.
     taken: u64,
@@ -52,7 +51,7 @@ impl Outbox {
         Self {
             filling: None,
             queued: VecDeque::with_capacity(4),
-            spare: Vec::with_capacity(4),
+            spare: [const { None }; SPARES],
             in_flight: false,
             taken: 0,
             begins: 0,
@@ -121,7 +120,11 @@ impl Outbox {
     pub(crate) fn give_back(&mut self, mut gather: Box<Gather>) {
         gather.clear();
         self.in_flight = false;
-        self.spare.push(gather);
+        let place = self.spare.iter_mut().find(|place| place.is_none());
+        // A peer that does not read can leave more than this: they go.
+        if let Some(place) = place {
+            *place = Some(gather);
+        }
     }
 
     #[inline(always)]
@@ -144,7 +147,7 @@ impl Outbox {
     #[inline(never)]
     fn fresh(&mut self) -> Box<Gather> {
         let capacity = (self.parts * BYTES_PER_PART).max(BYTES_AT_ONCE);
-        let spare = self.spare.pop();
+        let spare = self.spare.iter_mut().find_map(Option::take);
         spare.unwrap_or_else(|| Box::new(Gather::new(capacity, self.parts)))
     }
 }

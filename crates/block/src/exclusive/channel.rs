@@ -51,6 +51,8 @@ impl Channel for ExclusiveChannel {
     }
 }
 
+/// Apart from what other shards write, as [`fabrix_rt::Apart`] says.
+#[repr(align(128))]
 struct ExclusiveTask {
     id: TaskId,
     inner: Box<dyn Channel>,

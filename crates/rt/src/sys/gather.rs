@@ -28,6 +28,9 @@ pub(crate) struct NextReference {
 /// An iovec list, the memory it points to, and the message header for it.
 ///
 /// Invariant: every iovec lies inside `area` or inside something in `keep`, until `clear`.
+///
+/// Apart from what other shards write, as [`crate::Apart`] says.
+#[repr(align(128))]
 pub(crate) struct Wire {
     area: NonNull<u8>,
     area_bytes: usize,

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::sys::gather::{Keep, Wire};
-use crate::{Buf, Lent, Referenced};
+use crate::{Buf, Lent, Staged};
 
 /// A list of pieces that leave in one send.
 pub struct Gather {
@@ -58,13 +58,11 @@ impl Gather {
         self.wire.push_lent(lent);
     }
 
-    /// Takes bytes that may be sent without being copied; they are held until [`Gather::clear`].
-    pub fn push_referenced(&mut self, referenced: Referenced) {
-        let bytes = referenced.lent.len();
-        self.check_total(bytes);
-        let part = self.parts();
-        self.wire
-            .push_kept(Keep::Referenced(referenced, part), 0, bytes);
+    /// Has all that was pushed leave through memory of a [`Stage`](crate::Stage), by reference, as far as the socket
+    /// takes it so: what it takes is copied there, piece by piece. Panics if that is not as long; nothing is pushed
+    /// after it.
+    pub fn send_through(&mut self, staged: Staged) {
+        self.wire.send_through(staged);
     }
 
     /// Bytes pushed since the last clear.
@@ -113,9 +111,9 @@ impl Gather {
         self.wire.advance(bytes);
     }
 
-    /// Whether something is to go by reference.
-    pub(crate) fn has_references(&self) -> bool {
-        self.wire.has_references()
+    /// Whether what is left is to go by reference.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.wire.is_staged()
     }
 
     pub(crate) fn wire(&mut self) -> &mut Wire {

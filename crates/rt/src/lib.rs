@@ -62,7 +62,7 @@ pub use shared_memory::SharedMemory;
 pub use sparse::{Stretch, stretch};
 pub use spawn::{ShardThread, spawn};
 pub use spin::{Awaited, SpinPolicy};
-pub use stage::{Referenced, Stage};
+pub use stage::{Stage, Staged};
 pub use staging::staging_pays;
 pub use streaming::streaming_pays;
 pub use time::Nanos;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::sys::pipe::Pipe;
-use crate::{Gather, HugePages, Lent, LocalRegion, Region, Socket};
+use crate::{HugePages, Lent, LocalRegion, Region, Socket};
 
 /// Memory for what one socket sends. Dropped, it is never used again for anything else as long as the kernel still
 /// reads it: a connection that ended in the middle of a send can never send another one's bytes.
@@ -21,9 +21,8 @@ pub struct Stage {
     pipe: Rc<Pipe>,
 }
 
-/// Bytes of a [`Stage`] that are not changed before the peer has them.
-#[derive(Clone)]
-pub struct Referenced {
+/// A part of a [`Stage`] that a gather is sent [through](Gather::send_through), once.
+pub struct Staged {
     pub(crate) lent: Lent,
     pub(crate) pipe: Rc<Pipe>,
 }
@@ -57,43 +56,10 @@ impl Stage {
         !self.pipe.is_spoiled()
     }
 
-    /// Copies bytes to an offset, and refers to them there. Panics outside. Nothing that the peer may not have yet lies
-    /// there.
-    pub fn put(&self, offset: usize, bytes: &[u8]) -> Referenced {
-        self.memory.region().write(offset, bytes);
-        self.refer(offset, bytes.len())
-    }
-
-    /// The same of all that is left to be sent of a gather.
-    pub fn put_all(&self, offset: usize, gather: &mut Gather) -> Referenced {
-        let copy = self.refer(offset, gather.unsent_bytes());
-        gather.wire().copy_into(&copy.lent);
-        copy
-    }
-
-    fn refer(&self, offset: usize, bytes: usize) -> Referenced {
-        Referenced {
+    /// So many bytes of it. Panics outside. Nothing that the peer may not have yet lies there.
+    pub fn part(&self, offset: usize, bytes: usize) -> Staged {
+        Staged {
             lent: self.memory.lend(offset, bytes),
-            pipe: Rc::clone(&self.pipe),
-        }
-    }
-}
-
-impl Referenced {
-    /// Bytes.
-    pub fn len(&self) -> usize {
-        self.lent.len()
-    }
-
-    /// Whether it is no bytes at all.
-    pub fn is_empty(&self) -> bool {
-        self.lent.is_empty()
-    }
-
-    /// A part of it.
-    pub fn slice(&self, start: usize, bytes: usize) -> Self {
-        Self {
-            lent: self.lent.slice(start, bytes),
             pipe: Rc::clone(&self.pipe),
         }
     }

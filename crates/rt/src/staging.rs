@@ -5,7 +5,7 @@
 //! copies there and on what the caches do, and no copy of our own shows it: so two threads send to each other in both
 //! ways. Once in a process, when somebody first asks.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::driver::send_references;
-use crate::{Gather, Nanos, Socket, Stage, net, topology};
+use crate::{Gather, HugePages, LocalRegion, Nanos, Region, Socket, Stage, net, topology};
 
 /// Whether a [`Stage`] saves time where the receiver is on this machine. The first to ask waits some milliseconds,
 /// while two processors send and receive. Where there is only one, or they do not get to it, the answer is no.
@@ -137,7 +137,7 @@ struct Sender {
     stage: Stage,
     gather: Gather,
     /// What a user would have for so many requests, used in turn.
-    payload: Vec<u8>,
+    payload: LocalRegion,
     /// Bytes.
     sent: usize,
 }
@@ -145,30 +145,29 @@ struct Sender {
 impl Sender {
     fn new(socket: Socket) -> io::Result<Self> {
         let stage = Stage::new(&socket, STAGE_BYTES)?;
+        let payload = Region::new(IN_FLIGHT_BYTES, HugePages::Try)?;
+        payload.populate()?;
         socket.stream().set_write_timeout(Some(TIME_MOST))?;
         Ok(Self {
             stage,
             socket,
             gather: Gather::new(0, 1),
-            payload: vec![1; IN_FLIGHT_BYTES],
+            payload: Region::local(&payload),
             sent: 0,
         })
     }
 
     /// One piece. Whatever the socket has no room for by reference is copied in this way too.
     fn send(&mut self, way: Way) -> io::Result<()> {
-        let start = self.sent % self.payload.len();
-        let piece = &self.payload[start..start + PIECE_BYTES];
-        match way {
-            Way::Copied => self.socket.stream().write_all(piece)?,
-            Way::Referred => {
-                let copy = self.stage.put(self.sent % STAGE_BYTES, piece);
-                self.gather.push_referenced(copy);
-                send_references(&self.socket, &mut self.gather);
-                net::send_now(&self.socket, &mut self.gather)?;
-                self.gather.clear();
-            }
+        let start = self.sent % IN_FLIGHT_BYTES;
+        self.gather.push_lent(self.payload.lend(start, PIECE_BYTES));
+        if let Way::Referred = way {
+            let staged = self.stage.part(self.sent % STAGE_BYTES, PIECE_BYTES);
+            self.gather.send_through(staged);
+            send_references(&self.socket, &mut self.gather);
         }
+        net::send_now(&self.socket, &mut self.gather)?;
+        self.gather.clear();
         self.sent += PIECE_BYTES;
         Ok(())
     }

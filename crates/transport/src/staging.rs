@@ -19,10 +19,6 @@ const RING_BYTES: usize = 4 << 20;
 const RINGS_MOST: usize = 32;
 /// No two parts share a page.
 const PAGE_BYTES: usize = 4096;
-/// The socket takes by reference what it has room for, piece by piece: pieces of so many bytes, but not more pieces
-/// than any gather has room for.
-const PIECE_BYTES: usize = 128 << 10;
-const PIECES_MOST: usize = 8;
 
 /// What a connection sends long sends from.
 #[derive(Default)]
@@ -138,7 +134,7 @@ impl Ring {
         self.arrived = self.arrived.max(self.marks[usize::from(slot.0)]);
     }
 
-    /// Copies all that a gather sends, and has it refer to the copy; leaves it as it is where there is no room.
+    /// Has all that a gather sends go through the ring; leaves it as it is where there is no room.
     fn put(&mut self, gather: &mut Gather, ends_at: u64) {
         let arrived = self.arrived;
         while self
@@ -152,12 +148,7 @@ impl Ring {
         let Some(start) = self.room(bytes).filter(|_| self.stage.is_of_use()) else {
             return;
         };
-        let copy = self.stage.put_all(start, gather);
-        gather.clear();
-        let piece = PIECE_BYTES.max(bytes.div_ceil(PIECES_MOST));
-        for at in (0..bytes).step_by(piece) {
-            gather.push_referenced(copy.slice(at, piece.min(bytes - at)));
-        }
+        gather.send_through(self.stage.part(start, bytes));
         self.parts.push_back(Part { start, ends_at });
         self.next = start + bytes.next_multiple_of(PAGE_BYTES);
     }
@@ -209,7 +200,7 @@ mod tests {
 
         /// Where the ring puts a send of so many bytes.
         fn put(&mut self, bytes: usize) -> Option<usize> {
-            let mut gather = Gather::new(bytes, PIECES_MOST);
+            let mut gather = Gather::new(bytes, 1);
             let payload: Vec<u8> = (0_u8..=250).cycle().take(bytes).collect();
             gather.push_bytes(&payload);
             self.said += bytes as u64;

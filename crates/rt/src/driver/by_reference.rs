@@ -1,4 +1,4 @@
-//! Sends what a gather refers to without copying it, as far as the socket has room.
+//! Sends a gather through its stage without the kernel's copy, as far as the socket has room.
 //!
 //! Done by hand, as io_uring has no such send. Whatever does not go this way is left for an ordinary send, which
 //! copies: nothing here decides whether bytes arrive, only how.
@@ -8,31 +8,33 @@ use std::os::fd::AsFd;
 use crate::sys::socket;
 use crate::{Gather, Socket};
 
-/// Sends up to the last part that goes by reference, or less.
+/// Sends all of it, or less. Piece by piece: the peer reads one while the next is copied. They leave as one stretch:
+/// the kernel takes 16 pages at a time, and would send the few bytes by which those are longer than a segment, and then
+/// each piece's end, in packets of their own.
 pub(crate) fn send_references(socket: &Socket, gather: &mut Gather) {
     let descriptor = socket.as_fd();
     let wire = gather.wire();
-    while let Some(next) = wire.next_reference() {
-        let room = socket::send_room(descriptor).unwrap_or(0);
-        if room < ROOM_FOR_ONE * (next.bytes_before + next.bytes) {
+    // Refused, there are more packets.
+    let _ = socket::cork(descriptor, true);
+    let mut room = 0;
+    while wire.unsent_bytes() > 0 {
+        let bytes = wire.unsent_bytes().min(PIECE_BYTES);
+        if room < ROOM_FOR_ONE * bytes {
+            room = socket::send_room(descriptor).unwrap_or(0);
+        }
+        let Some(left) = room.checked_sub(ROOM_FOR_ONE * bytes) else {
             break; // splicing would wait, with the whole shard
-        }
-        if next.bytes_before > 0 {
-            match wire.send_at_most(
-                descriptor,
-                libc::MSG_DONTWAIT | libc::MSG_MORE,
-                next.bytes_before,
-            ) {
-                Ok(sent) if sent == next.bytes_before => {}
-                _ => break,
-            }
-        }
-        if !matches!(wire.refer(descriptor), Ok(sent) if sent == next.bytes) {
+        };
+        room = left;
+        if !matches!(wire.refer(descriptor, bytes), Ok(sent) if sent == bytes) {
             break;
         }
     }
     wire.copy_from_now_on();
+    let _ = socket::cork(descriptor, false);
 }
 
+/// Less costs more calls than the peer gains by it, more lets it wait.
+const PIECE_BYTES: usize = 128 << 10;
 /// What the socket counts for a byte in its queue, with all the descriptions around it, is less.
 const ROOM_FOR_ONE: usize = 2;

@@ -217,7 +217,7 @@ impl<E: Form> UringDriver<E> {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
                 Op::Send { ref gather, .. }
-                    if (few || gather.has_references()) && self.again.is_empty() =>
+                    if (few || gather.is_staged()) && self.again.is_empty() =>
                 {
                     match attempt(op) {
                         Tried::Ended(completion) => endings.push((token, completion)),

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use super::check_bytes;
-use crate::{Buf, Lent, Referenced};
+use crate::{Buf, Lent, Staged};
 
 /// What keeps a part's memory alive.
 pub(crate) enum Keep {
@@ -14,15 +14,6 @@ pub(crate) enum Keep {
     Buf(Buf),
     /// Pages of a disk.
     Lent(Lent),
-    /// Bytes that go by reference, and which part they are.
-    Referenced(Referenced, usize),
-}
-
-/// The next part that goes by reference.
-pub(crate) struct NextReference {
-    /// Copied bytes that go before it.
-    pub(crate) bytes_before: usize,
-    pub(crate) bytes: usize,
 }
 
 /// An iovec list, the memory it points to, and the message header for it.
@@ -37,7 +28,8 @@ pub(crate) struct Wire {
     area_used: usize,
     iovecs: Vec<libc::iovec>,
     keep: Vec<Keep>,
-    has_references: bool,
+    /// Where all of it is copied to, piece by piece, to be sent from there by reference.
+    through: Option<Staged>,
     first_unsent: usize,
     last_is_bytes: bool,
     total_bytes: usize,
@@ -63,7 +55,7 @@ impl Wire {
             area_used: 0,
             iovecs: Vec::with_capacity(parts),
             keep: Vec::with_capacity(parts),
-            has_references: false,
+            through: None,
             first_unsent: 0,
             last_is_bytes: false,
             total_bytes: 0,
@@ -137,11 +129,6 @@ impl Wire {
         let address = match &keep {
             Keep::Buf(buf) => buf.chunk().source(start, bytes),
             Keep::Lent(lent) => lent_at(lent, start, bytes),
-            Keep::Referenced(referenced, _) => {
-                let (mapping, offset) = referenced.lent.mapping();
-                self.has_references = true;
-                mapping.pointer(offset + start, bytes)
-            }
         };
         self.push(address, bytes);
         self.keep.push(keep);
@@ -169,7 +156,7 @@ impl Wire {
     pub(crate) fn clear(&mut self) {
         self.iovecs.clear();
         self.keep.clear();
-        self.has_references = false;
+        self.through = None;
         self.area_used = 0;
         self.first_unsent = 0;
         self.last_is_bytes = false;
@@ -280,67 +267,42 @@ impl Wire {
         Ok(sent)
     }
 
-    /// Whether something is still to go by reference.
-    pub(crate) fn has_references(&self) -> bool {
-        self.has_references
+    /// All of it goes through this memory, which is as long.
+    pub(crate) fn send_through(&mut self, staged: Staged) {
+        assert_eq!(staged.lent.len(), self.total_bytes, "room for all of it");
+        self.through = Some(staged);
     }
 
-    /// The next part that goes by reference, of those that were not sent.
-    pub(crate) fn next_reference(&mut self) -> Option<NextReference> {
-        self.mend();
-        let (_, index) = self.reference()?;
-        let before = &self.iovecs[self.first_unsent..index];
-        Some(NextReference {
-            bytes_before: before.iter().map(|part| part.iov_len).sum(),
-            bytes: self.iovecs[index].iov_len,
-        })
+    /// Whether what is left is to go by reference.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.through.is_some()
     }
 
-    fn reference(&self) -> Option<(&Referenced, usize)> {
-        if !self.has_references {
-            return None;
-        }
-        self.keep.iter().find_map(|keep| match keep {
-            Keep::Referenced(referenced, index) if *index >= self.first_unsent => {
-                Some((referenced, *index))
-            }
-            _ => None,
-        })
+    /// What was not sent by now goes as it is.
+    pub(crate) fn copy_from_now_on(&mut self) {
+        self.through = None;
     }
 
-    /// One sendmsg of so many bytes at most. Result: bytes; they count as sent.
-    pub(crate) fn send_at_most(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        flags: libc::c_int,
-        bytes: usize,
-    ) -> io::Result<usize> {
-        let at_once_bytes = std::mem::replace(&mut self.at_once_bytes, bytes);
-        let sent = self.send(socket, flags);
-        self.at_once_bytes = at_once_bytes;
-        sent
-    }
-
-    /// Sends the next part, which goes by reference. Result: bytes; they count as sent.
-    pub(crate) fn refer(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        self.mend();
-        let next = self.reference();
-        let Some((referenced, index)) = next.filter(|(_, index)| *index == self.first_unsent)
-        else {
+    /// Copies so many bytes of what is unsent to their place and refers to them there. Result: bytes; they count as
+    /// sent. What is left after an error goes as it is.
+    pub(crate) fn refer(&mut self, socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+        let Some(staged) = self.through.take() else {
             return Ok(0);
         };
-        if referenced.pipe.is_spoiled() {
+        if staged.pipe.is_spoiled() {
             return Ok(0);
         }
-        let more = index + 1 < self.iovecs.len();
-        let sent = referenced.pipe.send(self.iovecs[index], socket, more)?;
+        let more = bytes < self.unsent_bytes();
+        let place = staged.lent.slice(self.sent_bytes, bytes);
+        self.copy_into(&place);
+        let part = libc::iovec {
+            iov_base: lent_at(&place, 0, bytes).as_ptr().cast(),
+            iov_len: bytes,
+        };
+        let sent = staged.pipe.send(part, socket, more)?;
         self.advance(sent);
+        self.through = Some(staged);
         Ok(sent)
-    }
-
-    /// What was not sent by now is copied.
-    pub(crate) fn copy_from_now_on(&mut self) {
-        self.has_references = false;
     }
 
     /// Appends a copy of what has not been sent.
@@ -361,17 +323,17 @@ impl Wire {
         }
     }
 
-    /// Copies what has not been sent to where lent bytes lie, which are as many. Panics if they are not.
-    pub(crate) fn copy_into(&mut self, lent: &Lent) {
+    /// Copies what is to be sent next to where lent bytes lie, as many as there is room.
+    fn copy_into(&mut self, lent: &Lent) {
         self.mend();
-        assert_eq!(self.unsent_bytes(), lent.len(), "a copy of all of it");
         let mut copied = 0;
         for part in &self.iovecs[self.first_unsent..] {
-            let to = lent_at(lent, copied, part.iov_len);
+            let bytes = part.iov_len.min(lent.len() - copied);
+            let to = lent_at(lent, copied, bytes);
             // SAFETY: the part is readable (the invariant), the place was checked, and they may overlap.
             // WHY UNSAFE: lent pages must not become slices.
-            unsafe { ptr::copy(part.iov_base.cast(), to.as_ptr(), part.iov_len) };
-            copied += part.iov_len;
+            unsafe { ptr::copy(part.iov_base.cast(), to.as_ptr(), bytes) };
+            copied += bytes;
         }
     }
 

@@ -315,6 +315,12 @@ pub(crate) fn no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)
 }
 
+/// Holds segments back that are not full, or lets them go again: what several calls send is one stretch then.
+pub(crate) fn cork(socket: BorrowedFd<'_>, corked: bool) -> io::Result<()> {
+    let value = libc::c_int::from(corked);
+    set(socket, libc::IPPROTO_TCP, libc::TCP_CORK, &value)
+}
+
 /// Notices a peer that has vanished: probes an idle connection after a minute, and gives up on one
 /// whose bytes are not acknowledged for a minute.
 pub(crate) fn notice_silence(socket: BorrowedFd<'_>) -> io::Result<()> {

@@ -12,6 +12,7 @@ use serde_json::json;
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -132,17 +133,27 @@ impl Drop for Served {
     }
 }
 
-/// The words for so much memory, which both programs understand.
+/// The words for so much memory, which both programs understand. Asked once, before any of them runs: a target takes
+/// most of the huge pages, and its host must not do without them therefore.
 fn memory(mib: u32) -> Vec<String> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    static HUGE: OnceLock<bool> = OnceLock::new();
+    let huge = *HUGE.get_or_init(|| {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let huge = has_huge_pages(&read("/proc/meminfo"), &read("/proc/mounts"));
+        eprintln!(
+            "SPDK runs {} huge pages",
+            if huge { "with" } else { "without" }
+        );
+        huge
+    });
     let mut words = vec!["-s".to_owned(), mib.to_string()];
-    if !has_huge_pages(&read("/proc/meminfo"), &read("/proc/mounts")) {
+    if !huge {
         words.push("--no-huge".to_owned());
     }
     words
 }
 
-/// Whether there are huge pages for one of the programs beside the other, so that the answer is the same for both.
+/// Whether there are huge pages for one of the programs beside the other.
 fn has_huge_pages(memory: &str, mounts: &str) -> bool {
     let number = |name: &str| {
         let line = memory.lines().find_map(|line| line.strip_prefix(name))?;

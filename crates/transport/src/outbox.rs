@@ -18,6 +18,8 @@ const BYTES_PER_PART: usize = 80;
 const BYTES_AT_ONCE: usize = 9 << 10;
 /// The kernel takes no more parts than this in one call (`UIO_MAXIOV`).
 const MOST_PARTS: usize = 1024;
+/// Parts of a connection's first gather: enough to connect and to be looked at, and little memory for who does no more.
+const FIRST_PARTS: usize = 16;
 /// A connection whose peer has this many full gathers unread is not read from.
 const BACKLOG: usize = 2;
 /// Gathers that are kept for the next sends: one is filled while another travels, and as many wait as a backlog has.
@@ -39,15 +41,18 @@ pub(crate) struct Outbox {
     taken: u64,
     /// The same and those that are queued: where the gather that is being filled begins.
     begins: u64,
+    /// Parts of the next gather that is made: twice as many whenever one was full, up to the most.
     parts: usize,
+    parts_most: usize,
     /// Payload is filled up with zeros to a multiple of this.
     unit: usize,
 }
 
 impl Outbox {
-    /// An outbox whose gathers hold what `slots` commands may have to say at once: header, payload, digest each.
+    /// An outbox whose gathers grow until they hold what `slots` commands may have to say at once: header, payload,
+    /// digest each.
     pub(crate) fn new(slots: usize, unit: u32) -> Self {
-        let parts = (slots * 3 + 8).min(MOST_PARTS);
+        let parts_most = (slots * 3 + 8).min(MOST_PARTS);
         Self {
             filling: None,
             queued: VecDeque::with_capacity(4),
@@ -55,7 +60,8 @@ impl Outbox {
             in_flight: false,
             taken: 0,
             begins: 0,
-            parts,
+            parts: FIRST_PARTS.min(parts_most),
+            parts_most,
             unit: unit as usize,
         }
     }
@@ -120,6 +126,9 @@ impl Outbox {
     pub(crate) fn give_back(&mut self, mut gather: Box<Gather>) {
         gather.clear();
         self.in_flight = false;
+        if !gather.has_room(0, self.parts) {
+            return; // others are longer by now
+        }
         let place = self.spare.iter_mut().find(|place| place.is_none());
         // A peer that does not read can leave more than this: they go.
         if let Some(place) = place {
@@ -134,13 +143,23 @@ impl Outbox {
             .as_ref()
             .is_some_and(|gather| !gather.has_room(bytes, 2))
         {
-            self.begins = self.said();
-            self.queued.extend(self.filling.take());
+            self.put_by();
         }
         if self.filling.is_none() {
             self.filling = Some(self.fresh());
         }
         self.filling.as_mut().expect("just seen to")
+    }
+
+    /// The gather being filled is full.
+    #[inline(never)]
+    fn put_by(&mut self) {
+        self.begins = self.said();
+        self.queued.extend(self.filling.take());
+        if self.parts < self.parts_most {
+            self.parts = (self.parts * 2).min(self.parts_most);
+            self.spare = [const { None }; SPARES]; // they would only be full again
+        }
     }
 
     /// A gather to be filled, one that was used before if there is one.
@@ -245,5 +264,26 @@ mod tests {
         assert_eq!(bytes, 5 * BYTES as u64);
         outbox.room(BYTES).push_bytes(&[0; BYTES]);
         assert_eq!(outbox.said(), 6 * BYTES as u64);
+    }
+
+    #[test]
+    fn what_is_said_at_once_again_and_again_comes_to_leave_at_once() {
+        const BYTES: usize = 80;
+        const TIMES: usize = 300;
+        let mut outbox = Outbox::new(128, 1);
+        let mut sends = Vec::new();
+        for _ in 0..8 {
+            for _ in 0..TIMES {
+                outbox.room(BYTES).push_bytes(&[0; BYTES]);
+            }
+            let mut count = 0;
+            while let Some(gather) = outbox.take() {
+                count += 1;
+                outbox.give_back(gather);
+            }
+            sends.push(count);
+        }
+        assert!(sends[0] > 1, "the first are short: {sends:?}");
+        assert_eq!(sends[7], 1, "{sends:?}");
     }
 }

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::harness::{
-    NQN, Running, Serve, bench, engines, fabrix, make_file, path_in, scratch, wait_until_written,
+    NQN, Running, Serve, bench, engines, fabrix, make_file, path_in, processors, scratch,
+    wait_until_written,
 };
 
 /// Leaving takes no longer, whatever the load.
@@ -113,6 +114,33 @@ fn idle_connections_do_not_keep_a_target_from_ending() {
     assert!(asked.elapsed() < A_FEW_SECONDS);
     idle.signal("INT");
     idle.ended().exits(0);
+}
+
+#[test]
+fn an_idle_connection_costs_a_target_less_than_64_kib() {
+    const HOSTS: u64 = 128;
+    const OF_A_HOST: u64 = 2; // its admin queue's and an I/O queue's
+    let serve = Serve::start(&["ram:16M", "--cores", &processors()[0]]);
+    let (uri, pid) = (serve.uri(0), serve.process.pid());
+    bench(&[&uri, "--number-ios", "1"]); // code that nobody had run yet counts for no connection
+    let alone = memory_kib(pid, "VmRSS:");
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("forgets the peak until now");
+    let jobs = HOSTS.to_string();
+    // The second time in memory that was used before, where what is cleared is filled.
+    for time in ["100ms", "1s"] {
+        fabrix(&["bench", &uri, "--hold", time, "--numjobs", &jobs]).exits(0);
+    }
+    let each = (memory_kib(pid, "VmHWM:") - alone) / (HOSTS * OF_A_HOST);
+    // Less than half of what it is would mean that they were not there.
+    assert!((20..64).contains(&each), "{each} KiB a connection");
+}
+
+/// A line of a process's status (proc(5)).
+fn memory_kib(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let found = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = found.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    kib.expect("a number of kB")
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The raw vectors of one send: copied headers, kept payload, and how far the kernel has come.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::slice;
 
 use super::check_bytes;
 use crate::{Buf, Lent, Staged};
@@ -43,7 +43,8 @@ pub(crate) struct Wire {
 impl Wire {
     /// Room for `bytes` copied ones and `parts` parts; never more.
     pub(crate) fn new(bytes: usize, parts: usize) -> Self {
-        let area = Box::leak(vec![0; bytes].into_boxed_slice());
+        // Not zeroed, which fills pages that an idle connection never needs: what is read was pushed before.
+        let area = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
         // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them and means
         // "none".
         // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a
@@ -360,14 +361,10 @@ fn lent_at(lent: &Lent, start: usize, bytes: usize) -> NonNull<u8> {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        let area = ptr::from_mut(
-            // SAFETY: `area` was leaked by `new` with exactly this length, and no iovec is used any
-            // more.
-            // WHY UNSAFE: the box could not be kept as a box while iovecs point into it.
-            unsafe { slice::from_raw_parts_mut(self.area.as_ptr(), self.area_bytes) },
-        );
-        // SAFETY: as above; this is the only place that frees it.
-        // WHY UNSAFE: as above.
-        drop(unsafe { Box::from_raw(area) });
+        let area = ptr::slice_from_raw_parts_mut(self.area.as_ptr().cast(), self.area_bytes);
+        // SAFETY: `area` was leaked by `new` with exactly this length, and no iovec is used any more; this is the only
+        // place that frees it.
+        // WHY UNSAFE: the box could not be kept as a box while iovecs point into it.
+        drop(unsafe { Box::<[MaybeUninit<u8>]>::from_raw(area) });
     }
 }

@@ -137,6 +137,8 @@ pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus
 pub(crate) fn held_buf(held: Held) -> Option<Buf> {
     match held {
         Held::Buf(buf, _) => Some(buf),
-        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) => None,
+        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) | Held::Sealed(..) => {
+            None
+        }
     }
 }

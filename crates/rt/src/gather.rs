@@ -58,6 +58,20 @@ impl Gather {
         self.wire.push_lent(lent);
     }
 
+    /// Takes lent pages, and says behind them and `fill` the sum over both, of the bytes that leave, in little endian.
+    /// What the socket does not take at once, or what somebody writes just then, leaves as a copy: it has its room in a
+    /// buffer from a byte on, and nobody else touches that. All is held until [`Gather::clear`].
+    pub fn push_sealed(
+        &mut self,
+        lent: Lent,
+        room: (Buf, usize),
+        fill: &'static [u8],
+        sum: fn(&[u8], &[u8]) -> u32,
+    ) {
+        self.check_total(lent.len());
+        self.wire.push_sealed(lent, room, fill, sum);
+    }
+
     /// Has all that was pushed leave through memory of a [`Stage`](crate::Stage), by reference, as far as the socket
     /// takes it so: what it takes is copied there, piece by piece. Panics if that is not as long; nothing is pushed
     /// after it.
@@ -109,6 +123,11 @@ impl Gather {
     /// The kernel took `bytes` of what was left.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.wire.advance(bytes);
+    }
+
+    /// Whether some of what is left is sealed: it is tried by hand, since what the ring sends is copied.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.wire.is_sealed()
     }
 
     /// Whether what is left is to go by reference.

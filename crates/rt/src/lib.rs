@@ -20,6 +20,7 @@ pub mod errno;
 pub mod exchange;
 mod gather;
 mod handle;
+mod holds;
 pub mod loop_device;
 mod mailbox;
 pub mod mounts;

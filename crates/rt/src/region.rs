@@ -4,16 +4,18 @@
 //! Two shards may copy the same bytes at the same time, as two guests' CPUs may in a virtual
 //! machine monitor, which treats its guests' memory the same way: the disk promises nothing about
 //! commands in progress on the same block, so a torn block is a legal answer, and as no Rust
-//! reference exists nothing is ever assumed about the bytes. Offsets are checked; a wrong one is
-//! our own mistake (the command was checked before) and panics.
+//! reference exists nothing is ever assumed about the bytes. Whoever needs bytes that stay as they
+//! are for a moment holds them (`holds.rs`), and writers wait for that moment. Offsets are checked;
+//! a wrong one is our own mistake (the command was checked before) and panics.
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use crate::Apart;
 use crate::sys::mmap::Mapping;
+use crate::{Apart, holds};
 
 /// Whether to ask for transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +72,18 @@ impl Region {
 
     /// Copies into the region.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        self.mapping.write(offset, bytes);
+        holds::write(&self.addresses(offset, bytes.len()), || {
+            self.mapping.write(offset, bytes);
+        });
     }
 
     /// Copies into the region, past the processor's caches where that is possible: for a region much larger than
     /// they are, of which the same bytes are not needed again at once, where that is faster
     /// ([`streaming_pays`](crate::streaming_pays)).
     pub fn stream(&self, offset: usize, bytes: &[u8]) {
-        self.mapping.stream(offset, bytes);
+        holds::write(&self.addresses(offset, bytes.len()), || {
+            self.mapping.stream(offset, bytes);
+        });
     }
 
     /// Takes the region out of the processor's caches, where there is a way.
@@ -87,7 +93,9 @@ impl Region {
 
     /// Makes a range read as zeroes; whole pages of long ranges go back to the kernel.
     pub fn zero(&self, offset: usize, bytes: usize) {
-        self.mapping.zero(offset, bytes);
+        holds::write(&self.addresses(offset, bytes), || {
+            self.mapping.zero(offset, bytes);
+        });
     }
 
     /// Where the region first differs from `expected`, counted from `offset`.
@@ -103,6 +111,12 @@ impl Region {
 
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
+    }
+
+    /// Where a range lies. Panics unless it lies inside.
+    fn addresses(&self, offset: usize, bytes: usize) -> Range<usize> {
+        let start = self.mapping.pointer(offset, bytes).addr().get();
+        start..start + bytes
     }
 }
 
@@ -188,6 +202,11 @@ impl Lent {
             offset: self.offset + start,
             bytes,
         }
+    }
+
+    /// Where it lies.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.region.region().addresses(self.offset, self.bytes)
     }
 
     /// Whether what keeps this mapped keeps the other mapped too.

@@ -40,7 +40,7 @@ impl<M: Machine> Desk<'_, M> {
         match self.stream.release(slot) {
             Held::Buf(buf, _) => Data::Kept(buf),
             Held::Stayed(_) => Data::InPlace,
-            Held::Nothing | Held::Awaited(..) | Held::Lent(_) => Data::None,
+            Held::Nothing | Held::Awaited(..) | Held::Lent(_) | Held::Sealed(..) => Data::None,
         }
     }
 }

@@ -190,7 +190,7 @@ impl Sink for Out<'_> {
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
         let (offset, bytes) = (offset as usize, bytes as usize);
         // Units are powers of two; for a unit of one this is nothing.
-        let fill = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
+        let fill: &'static [u8] = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
         let gather = self.outbox.room(FILL.len() + DIGEST_BYTES);
         match &self.at_hand {
             Some(lent) => push_lent(gather, lent, (offset, bytes, fill), digest),
@@ -208,7 +208,7 @@ impl Sink for Out<'_> {
 /// Lists a disk's own pages to be sent: so many bytes from an offset, and what they are filled up with.
 #[inline(always)]
 fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), digest: bool) {
-    // Lent pages may change under us: whoever asked for digests has copied first.
+    // Lent pages may change under us: whoever asked for digests has sealed them.
     debug_assert!(!digest, "a digest over pages that others may write");
     let (offset, bytes, fill) = part;
     gather.push_lent(lent.slice(offset, bytes));
@@ -217,13 +217,17 @@ fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), dige
 
 /// The same of whatever a slot holds, and the digest over it.
 #[inline(always)]
-fn push(gather: &mut Gather, held: &Held, part: (usize, usize, &[u8]), digest: bool) {
+fn push(gather: &mut Gather, held: &Held, part: (usize, usize, &'static [u8]), digest: bool) {
     let (offset, bytes, fill) = part;
     let (buf, from) = match held {
         Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => {
             unreachable!("a machine sends payload that nobody gave")
         }
-        Held::Lent(lent) => return push_lent(gather, lent, part, digest),
+        Held::Sealed(lent, buf) if digest => {
+            let room = (buf.clone(), offset);
+            return gather.push_sealed(lent.slice(offset, bytes), room, fill, crc32c_of);
+        }
+        Held::Lent(lent) | Held::Sealed(lent, _) => return push_lent(gather, lent, part, digest),
         Held::Buf(buf, start) => (buf, start + offset),
     };
     gather.push_buf(buf.clone(), from, bytes);

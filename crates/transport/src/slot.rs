@@ -20,6 +20,8 @@ pub enum Held {
     Stayed(Buf),
     /// A disk's own pages, to be sent only.
     Lent(Lent),
+    /// The same, to be sent with digests, and as much room for a copy of what is written before it has left.
+    Sealed(Lent, Buf),
 }
 
 const _: () = assert!(size_of::<Held>() <= 40, "slots are moved for every command");

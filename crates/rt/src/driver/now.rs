@@ -116,16 +116,19 @@ fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
     if gather.is_staged() {
         send_references(socket, gather);
     }
-    let asked = gather.bytes_at_once();
-    if asked == 0 {
-        return Ok(());
+    let mut left = gather.bytes_at_once();
+    while left > 0 {
+        let asked = gather.wire().piece(left);
+        let more = if asked < left { libc::MSG_MORE } else { 0 };
+        let flags = libc::MSG_DONTWAIT | more;
+        match gather.wire().send(socket.as_fd(), flags, asked)? {
+            // The kernel sends a byte or says why not.
+            0 => return Err(io::Error::from_raw_os_error(libc::EIO)),
+            sent if sent < asked => return Err(io::ErrorKind::WouldBlock.into()),
+            sent => left -= sent,
+        }
     }
-    match gather.wire().send(socket.as_fd(), libc::MSG_DONTWAIT)? {
-        // The kernel sends a byte or says why not.
-        0 => Err(io::Error::from_raw_os_error(libc::EIO)),
-        sent if sent < asked => Err(io::ErrorKind::WouldBlock.into()),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 pub(super) fn ended(result: i32, op: Op) -> Completion {

@@ -217,7 +217,8 @@ impl<E: Form> UringDriver<E> {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
                 Op::Send { ref gather, .. }
-                    if (few || gather.is_staged()) && self.again.is_empty() =>
+                    if (few || gather.is_staged() || gather.is_sealed())
+                        && self.again.is_empty() =>
                 {
                     match attempt(op) {
                         Tried::Ended(completion) => endings.push((token, completion)),

@@ -1,10 +1,14 @@
 //! The raw vectors of one send: copied headers, kept payload, and how far the kernel has come.
 
+mod sealed;
+
+use std::collections::VecDeque;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
+use self::sealed::Sealed;
 use super::check_bytes;
 use crate::{Buf, Lent, Staged};
 
@@ -18,7 +22,8 @@ pub(crate) enum Keep {
 
 /// An iovec list, the memory it points to, and the message header for it.
 ///
-/// Invariant: every iovec lies inside `area` or inside something in `keep`, until `clear`.
+/// Invariant: every iovec lies inside `area` or inside something in `keep` or, during a call, in what is held, until
+/// `clear`. What is sealed has its room for a copy in `keep`, and for its sum in `area`, for itself alone.
 ///
 /// Apart from what other shards write, as [`crate::Apart`] says.
 #[repr(align(128))]
@@ -28,6 +33,8 @@ pub(crate) struct Wire {
     area_used: usize,
     iovecs: Vec<libc::iovec>,
     keep: Vec<Keep>,
+    /// What has not begun to leave.
+    sealed: VecDeque<Sealed>,
     /// Where all of it is copied to, piece by piece, to be sent from there by reference.
     through: Option<Staged>,
     first_unsent: usize,
@@ -49,13 +56,14 @@ impl Wire {
         // "none".
         // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a
         // literal.
-        let header: libc::msghdr = unsafe { std::mem::zeroed() };
+        let header: libc::msghdr = unsafe { mem::zeroed() };
         Self {
             area: NonNull::from(area).cast(),
             area_bytes: bytes,
             area_used: 0,
             iovecs: Vec::with_capacity(parts),
             keep: Vec::with_capacity(parts),
+            sealed: VecDeque::new(),
             through: None,
             first_unsent: 0,
             last_is_bytes: false,
@@ -155,6 +163,7 @@ impl Wire {
 
     /// Lets everything go.
     pub(crate) fn clear(&mut self) {
+        self.sealed.clear();
         self.iovecs.clear();
         self.keep.clear();
         self.through = None;
@@ -187,10 +196,15 @@ impl Wire {
         }
     }
 
-    /// The header of what one call is to send next. It is valid as long as this Wire neither moves
+    /// The header of what one call is to send next, which may be later. It is valid as long as this Wire neither moves
     /// nor changes.
     pub(crate) fn header(&mut self) -> *const libc::msghdr {
-        let end = self.cut();
+        self.settle();
+        self.header_of(self.at_once_bytes)
+    }
+
+    fn header_of(&mut self, bytes: usize) -> *const libc::msghdr {
+        let end = self.cut(bytes);
         let next = &mut self.iovecs[self.first_unsent..end];
         self.header.msg_iovlen = next.len() as _;
         self.header.msg_iov = next.as_mut_ptr();
@@ -207,13 +221,13 @@ impl Wire {
         self.unsent_bytes().min(self.at_once_bytes)
     }
 
-    /// Makes the parts up to an index, which is returned, what one call may send.
-    fn cut(&mut self) -> usize {
+    /// Makes the parts up to an index, which is returned, so many bytes, or all there are.
+    fn cut(&mut self, bytes: usize) -> usize {
         self.mend();
-        if self.unsent_bytes() <= self.at_once_bytes {
+        if self.unsent_bytes() <= bytes {
             return self.iovecs.len();
         }
-        let mut room = self.at_once_bytes;
+        let mut room = bytes;
         let mut index = self.first_unsent;
         while room > self.iovecs[index].iov_len {
             room -= self.iovecs[index].iov_len;
@@ -233,6 +247,7 @@ impl Wire {
 
     /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves nor changes.
     pub(crate) fn parts_to_send(&mut self) -> (*const libc::iovec, u32) {
+        self.settle();
         self.mend();
         let unsent = &self.iovecs[self.first_unsent..];
         let count = u32::try_from(unsent.len()).expect("a Gather has at most 1,024 parts");
@@ -256,9 +271,14 @@ impl Wire {
         check_bytes(unsafe { libc::pwritev(file.as_raw_fd(), parts, count.cast_signed(), offset) })
     }
 
-    /// One sendmsg of what is to be sent next. Result: bytes; they count as sent.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
-        let header = self.header();
+    /// One sendmsg of the next `bytes`, of which nothing is sealed. Result: bytes; they count as sent.
+    fn send_parts(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        flags: libc::c_int,
+        bytes: usize,
+    ) -> io::Result<usize> {
+        let header = self.header_of(bytes);
         // SAFETY: the header and its iovecs are valid (the invariant) and nothing changes during
         // the call.
         // WHY UNSAFE: std has no sendmsg with flags.
@@ -271,6 +291,7 @@ impl Wire {
     /// All of it goes through this memory, which is as long.
     pub(crate) fn send_through(&mut self, staged: Staged) {
         assert_eq!(staged.lent.len(), self.total_bytes, "room for all of it");
+        self.settle();
         self.through = Some(staged);
     }
 
@@ -308,6 +329,7 @@ impl Wire {
 
     /// Appends a copy of what has not been sent.
     pub(crate) fn copy_to(&mut self, out: &mut Vec<u8>) {
+        self.settle();
         self.mend();
         for part in &self.iovecs[self.first_unsent..] {
             let start = out.len();

@@ -2,6 +2,8 @@
 
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::target::{Answer as Response, Target};
+use fabrix_rt::Lent;
+use fabrix_transport::Held;
 
 /// What a session works with during one call.
 pub(super) type Desk<'a> = crate::desk::Desk<'a, Target>;
@@ -28,9 +30,14 @@ impl Desk<'_> {
         has_room
     }
 
-    /// Whether what is sent must not change on the way: digests are computed over it.
-    pub(super) fn copies_reads(&self) -> bool {
+    /// What a disk lends, as it is sent: when digests travel with the data it must not change on the way. None: there
+    /// is no memory for it.
+    pub(super) fn sendable(&mut self, lent: Lent) -> Option<Held> {
         let session = self.stream.machine().session();
-        session.is_some_and(|session| session.parameters.digests.data)
+        if !session.is_some_and(|session| session.parameters.digests.data) {
+            return Some(Held::Lent(lent));
+        }
+        let buf = self.shard.take_buf(lent.len())?;
+        Some(Held::Sealed(lent, buf))
     }
 }

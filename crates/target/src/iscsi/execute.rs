@@ -65,9 +65,10 @@ impl Session {
         }
         match end {
             End::Good => self.respond(desk, slot, &Response::good(job.moved)),
-            End::Data(Loan::Lent(lent)) => {
-                self.answer_blocks(desk, slot, Held::Lent(lent), job.moved);
-            }
+            End::Data(Loan::Lent(lent)) => match desk.sendable(lent) {
+                Some(held) => self.answer_blocks(desk, slot, held, job.moved),
+                None => self.fail(desk, slot, Some(job.at), Failure::Busy),
+            },
             End::Data(Loan::Buf(buf)) => {
                 self.answer_blocks(desk, slot, Held::Buf(buf, 0), job.moved);
             }
@@ -103,11 +104,6 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
     let payload = match moves {
         Moves::Nothing => Payload::None,
         Moves::Read => Payload::Lend,
-        Moves::ReadToSend if desk.copies_reads() => match desk.shard.take_buf(bytes) {
-            Some(buf) => Payload::Owned(buf),
-            None => return Taken::Failed(Failure::Busy),
-        },
-        Moves::ReadToSend => Payload::Lend,
         Moves::ReadToCopy => job.made.take().map_or(Payload::None, Payload::Owned),
         Moves::Made => owned(job.made.as_ref()),
         Moves::Data if in_place && job.data.is_none() => {

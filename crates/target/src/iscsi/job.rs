@@ -66,10 +66,8 @@ pub(super) enum Moves {
     Data,
     /// What was made of it.
     Made,
-    /// What is read, for the job itself.
+    /// What is read, for the initiator or for the job itself.
     Read,
-    /// What is read, for the initiator.
-    ReadToSend,
     /// What is read, into what is made: to be written elsewhere.
     ReadToCopy,
 }
@@ -247,9 +245,7 @@ impl Job {
         match operation {
             DiskOperation::Read { fua: true, .. } if self.step == 0 => FLUSH,
             DiskOperation::Flush => FLUSH,
-            DiskOperation::Read { extent, .. } => {
-                whole(Operation::Read, *extent, Moves::ReadToSend)
-            }
+            DiskOperation::Read { extent, .. } => whole(Operation::Read, *extent, Moves::Read),
             DiskOperation::Write { extent, fua, .. } => whole(durable(*fua), *extent, Moves::Data),
             DiskOperation::WriteAndVerify { extent, .. } if self.step == 0 => {
                 whole(durable(true), *extent, Moves::Data)

@@ -26,6 +26,9 @@ impl Desk<'_> {
     /// Answers a slot with `bytes` of what a disk lends.
     #[inline(always)]
     pub(crate) fn answer_lent(&mut self, slot: Slot, lent: Lent, bytes: u32) {
+        if self.stream.machine().digests().data {
+            return self.answer_sealed(slot, lent, bytes);
+        }
         self.note_answer();
         let (machine, mut out) = self.stream.speak_of(Some(lent));
         if machine.answer(
@@ -37,6 +40,17 @@ impl Desk<'_> {
             drop(out);
             self.stream.vacate(slot);
         }
+    }
+
+    /// The same when digests travel with the data: what is sent must not change on the way.
+    #[inline(never)]
+    fn answer_sealed(&mut self, slot: Slot, lent: Lent, bytes: u32) {
+        let Some(buf) = self.shard.take_buf(bytes as usize) else {
+            return self.answer(slot, Status::NAMESPACE_NOT_READY);
+        };
+        self.note_answer();
+        self.stream.hold(slot, Held::Sealed(lent, buf));
+        self.complete(slot, CompletionEntry::new(Status::SUCCESS, 0), bytes);
     }
 
     /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
@@ -69,10 +83,5 @@ impl Desk<'_> {
             machine.fetch(slot, &mut out);
         }
         has_room
-    }
-
-    /// True when what is sent must not change on the way: digests are computed over it.
-    pub(crate) fn copies_reads(&self) -> bool {
-        self.stream.machine().digests().data
     }
 }

@@ -256,9 +256,6 @@ impl IoQueue {
         wanted: Wanted,
         (lba, blocks): (u64, u32),
     ) {
-        if desk.copies_reads() {
-            return self.read_a_copy(desk, slot, wanted, (lba, blocks));
-        }
         let asked = Asked {
             operation: Operation::Read,
             lba,
@@ -278,17 +275,6 @@ impl IoQueue {
             }
             Err(status) => desk.answer(slot, status),
         }
-    }
-
-    /// Reads into a buffer of our own: what is sent must not change on the way.
-    #[inline(never)]
-    fn read_a_copy(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, at: (u64, u32)) {
-        let bytes = wanted.bytes(at.1);
-        let Some(buf) = desk.shard.take_buf(bytes as usize) else {
-            return desk.answer(slot, Status::NAMESPACE_NOT_READY);
-        };
-        let taken = ask(desk, slot, &wanted, Operation::Read, at, Data::Kept(buf));
-        self.read_is_taken(desk, slot, wanted, taken, bytes);
     }
 
     #[inline(never)]

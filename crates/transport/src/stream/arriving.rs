@@ -152,7 +152,7 @@ impl<M: Machine> Stream<M> {
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
             }
-            Held::Lent(_) | Held::Awaited(..) => {
+            Held::Lent(_) | Held::Sealed(..) | Held::Awaited(..) => {
                 unreachable!("awaited payload is settled, and none arrives where it is sent from")
             }
         }

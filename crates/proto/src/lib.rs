@@ -115,7 +115,7 @@ pub struct Taken<E> {
 
 /// Where a machine puts what is to be sent, in order.
 pub trait Sink {
-    /// Send these bytes; they are copied before the call returns.
+    /// Send these bytes, with which a PDU begins; they are copied before the call returns.
     fn bytes(&mut self, bytes: &[u8]);
 
     /// Send `bytes` of a slot's payload from `offset`, filled with zeros to a multiple of
@@ -134,6 +134,9 @@ pub trait Machine {
     /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to the next one, before
     /// the digest, which covers them. They do not count in [`Want::Payload`] and [`Sink::payload`].
     const PAYLOAD_UNIT: u32 = 1;
+    /// Bytes of the header that payload usually comes behind, without a digest: a driver that receives no more than
+    /// this has the payload where it belongs, not behind the header.
+    const HEADER_BYTES: usize;
 
     /// The next bytes, and where they belong.
     fn want(&self) -> Want;

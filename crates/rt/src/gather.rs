@@ -3,14 +3,18 @@
 //! All memory is taken at construction; pushing never allocates. Whoever pushes asks
 //! [`Gather::has_room`] first. The raw vectors the kernel reads are `sys/gather.rs`.
 
+mod units;
+
 use std::fmt;
 
+use self::units::Units;
 use crate::sys::gather::{Keep, Wire};
 use crate::{Buf, Lent, Staged};
 
 /// A list of pieces that leave in one send.
 pub struct Gather {
     wire: Wire,
+    units: Units,
 }
 
 /// The kernel takes no more pieces in one call (UIO_MAXIOV).
@@ -27,6 +31,7 @@ impl Gather {
         );
         Self {
             wire: Wire::new(bytes_capacity, parts_capacity),
+            units: Units::new(parts_capacity),
         }
     }
 
@@ -35,6 +40,13 @@ impl Gather {
         self.wire.bytes_left() >= bytes
             && self.wire.parts_left() >= parts
             && self.total_bytes() < BYTES_MAX / 2
+    }
+
+    /// What is pushed next begins a unit, which its receiver works on as a whole: a PDU. A call that does not send all
+    /// ends where one ends, if it can.
+    #[inline(always)]
+    pub fn begin_unit(&mut self) {
+        self.units.begin(self.wire.total_bytes());
     }
 
     /// Copies bytes in. Adjacent ones become one part. Panics without room: the caller asked
@@ -97,6 +109,7 @@ impl Gather {
     /// Lets everything go; the memory of the list itself stays.
     pub fn clear(&mut self) {
         self.wire.clear();
+        self.units.clear();
     }
 
     /// Appends a copy of what has not been sent yet (tests, simulators, captures).
@@ -110,9 +123,21 @@ impl Gather {
         self.wire.send_at_once(bytes);
     }
 
-    /// Bytes that the next call may send.
+    /// Bytes that are to be sent before others have their turn.
     pub(crate) fn bytes_at_once(&self) -> usize {
-        self.wire.bytes_at_once()
+        let sent = self.total_bytes() - self.unsent_bytes();
+        let most = self.wire.bytes_at_once();
+        if most == self.unsent_bytes() {
+            return most;
+        }
+        self.units.end_within(sent, sent + most) - sent
+    }
+
+    /// The header of what one call is to send next, which may be later. It is valid as long as this neither moves nor
+    /// changes.
+    pub(crate) fn header(&mut self) -> *const libc::msghdr {
+        let bytes = self.bytes_at_once();
+        self.wire.header(bytes)
     }
 
     /// Bytes not sent yet.
@@ -176,6 +201,26 @@ mod tests {
         let mut out = Vec::new();
         gather.copy_to(&mut out);
         out
+    }
+
+    #[test]
+    fn a_call_that_sends_a_part_ends_where_a_unit_does() {
+        const UNIT: usize = 72 + 4096;
+        let mut gather = Gather::new(100 * 72, 200);
+        for _ in 0..100 {
+            gather.begin_unit();
+            gather.push_bytes(&[0; 72]);
+            gather.push_buf(buf(&[0; 4096]), 0, 4096);
+        }
+        gather.send_at_once(128 << 10);
+        for calls in 1..=3 {
+            let bytes = gather.bytes_at_once();
+            assert_eq!(bytes % UNIT, 0, "call {calls}: {bytes}");
+            assert!((112 << 10..=128 << 10).contains(&bytes), "{bytes}");
+            gather.advance(bytes);
+        }
+        gather.send_at_once(usize::MAX);
+        assert_eq!(gather.bytes_at_once(), gather.unsent_bytes());
     }
 
     #[test]

@@ -183,7 +183,9 @@ pub struct Out<'a> {
 impl Sink for Out<'_> {
     #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
-        self.outbox.room(bytes.len()).push_bytes(bytes);
+        let gather = self.outbox.room(bytes.len());
+        gather.begin_unit();
+        gather.push_bytes(bytes);
     }
 
     #[inline(always)]

@@ -6,6 +6,8 @@
 //! `arriving`. Does not know what a command means.
 
 mod arriving;
+#[cfg(test)]
+mod tests;
 
 use fabrix_proto::{Machine, Slot, Violation};
 use fabrix_rt::{Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
@@ -55,6 +57,8 @@ pub struct Stream<M> {
     /// How much of the payload that the machine wants now is in its slot's buffer.
     filled: usize,
     in_place: (usize, usize),
+    /// The last payload was long and was received where it belongs.
+    went_straight: bool,
     slots: Vec<Held>,
     staging: Staging,
     outbox: Outbox,
@@ -84,6 +88,7 @@ impl<M: Machine> Stream<M> {
             receiving: Receiving::Nothing,
             filled: 0,
             in_place: (0, 0),
+            went_straight: false,
             slots: (0..slots).map(|_| Held::Nothing).collect(),
             staging: Staging::default(),
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),

@@ -196,11 +196,11 @@ impl Wire {
         }
     }
 
-    /// The header of what one call is to send next, which may be later. It is valid as long as this Wire neither moves
-    /// nor changes.
-    pub(crate) fn header(&mut self) -> *const libc::msghdr {
+    /// The header of the next so many bytes, which one call is to send, which may be later. It is valid as long as this
+    /// Wire neither moves nor changes.
+    pub(crate) fn header(&mut self, bytes: usize) -> *const libc::msghdr {
         self.settle();
-        self.header_of(self.at_once_bytes)
+        self.header_of(bytes)
     }
 
     fn header_of(&mut self, bytes: usize) -> *const libc::msghdr {

@@ -348,7 +348,7 @@ fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32
             opcode::Recv::new(types::Fd(socket.as_raw_fd()), target, count(*bytes)).build()
         }
         Op::Send { socket, gather } => {
-            let header = gather.wire().header();
+            let header = gather.header();
             let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
             opcode::SendMsg::new(types::Fd(socket.as_raw_fd()), header)
                 .flags(flags.cast_unsigned())

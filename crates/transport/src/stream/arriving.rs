@@ -11,6 +11,8 @@ use crate::slot::Held;
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
 const DIRECT_BYTES: usize = 16 << 10;
+/// Behind payload of at least this much, other such payload is expected.
+const LONG_BYTES: u32 = 64 << 10;
 /// Bytes of a digest after payload.
 const DIGEST_BYTES: usize = 4;
 
@@ -199,12 +201,12 @@ impl<M: Machine> Stream<M> {
                 ..
             } => {
                 let rest = bytes as usize - self.filled;
+                let suffices = if self.went_straight { 1 } else { DIRECT_BYTES };
                 let held = &mut self.slots[usize::from(slot.0)];
                 match std::mem::take(held) {
-                    Held::Buf(buf, start)
-                        if rest >= DIRECT_BYTES && self.inbox.bytes().is_empty() =>
-                    {
+                    Held::Buf(buf, start) if rest >= suffices && self.inbox.bytes().is_empty() => {
                         self.receiving = Receiving::Slot(slot, start);
+                        self.went_straight = bytes >= LONG_BYTES;
                         let from = start + offset as usize + self.filled;
                         shard.start(
                             token,
@@ -229,9 +231,16 @@ impl<M: Machine> Stream<M> {
             Want::Header { bytes } => bytes,
             Want::Closed => 1,
         };
-        let Some((buf, start, bytes)) = self.inbox.lend(shard, contiguous) else {
+        let Some((buf, start, room)) = self.inbox.lend(shard, contiguous) else {
             return Err(Ended::Socket(-errno::ENOMEM));
         };
+        let bytes = match want {
+            _ if !self.went_straight => room,
+            // Whether more long payload comes is seen by where the next goes.
+            Want::Payload { .. } => room.min(contiguous + M::HEADER_BYTES),
+            _ => room.min(contiguous.max(M::HEADER_BYTES)),
+        };
+        self.went_straight = false;
         self.receiving = Receiving::Inbox;
         shard.start(
             token,

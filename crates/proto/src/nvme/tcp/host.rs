@@ -218,6 +218,7 @@ impl Host {
 
 impl Machine for Host {
     type Event = Event;
+    const HEADER_BYTES: usize = HEAD_BYTES;
 
     #[inline(always)]
     fn want(&self) -> Want {

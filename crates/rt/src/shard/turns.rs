@@ -56,9 +56,11 @@ const LATELY: Duration = Duration::from_millis(1);
 /// A send of no more than this: an answer or two, for which somebody waits.
 const SHORT_BYTES: usize = 16 << 10;
 /// What one call sends while somebody else sends little.
-const BESIDE_SHORT_BYTES: usize = 128 << 10;
+const BESIDE_SHORT_BYTES: usize = (128 << 10) + AROUND_BYTES;
 /// What one call sends while everybody sends much: less would cost 7 % of what two hosts read in blocks of 128 KiB.
-const SHARED_BYTES: usize = 256 << 10;
+const SHARED_BYTES: usize = (256 << 10) + AROUND_BYTES;
+/// What stands around one or two blocks of 128 KiB: else a call would leave the last bytes of a block to the next.
+const AROUND_BYTES: usize = 1 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -94,4 +94,16 @@ mod tests {
         let later = Nanos(9) + LATELY;
         assert_eq!(turns.at_once(task(1), MUCH, later), usize::MAX);
     }
+
+    #[test]
+    fn what_one_call_sends_ends_with_no_few_bytes_of_a_block_left() {
+        const BLOCK: usize = 24 + (128 << 10) + 2 * 4; // NVMe/TCP, data with both digests
+        const COMMAND: usize = 72 + 4; // may stand in between
+        let mut turns = Turns::new();
+        turns.ended(task(1), Nanos(5));
+        turns.ended(task(2), Nanos(6));
+        assert!(turns.at_once(task(1), MUCH, Nanos(7)) >= 2 * (BLOCK + COMMAND));
+        turns.at_once(task(2), LITTLE, Nanos(8));
+        assert!(turns.at_once(task(1), MUCH, Nanos(9)) >= BLOCK + COMMAND);
+    }
 }

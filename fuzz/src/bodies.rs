@@ -433,6 +433,7 @@ pub fn tcp_host(data: &[u8]) {
         host,
         digests: Digests::default(),
         commands: [None; SLOTS as usize],
+        data_lags: options & 8 != 0,
     };
     while !script.is_over() {
         rig.step(&mut script, digests);
@@ -453,6 +454,8 @@ struct HostRig {
     host: Host,
     digests: Digests,
     commands: [Option<Sending>; SLOTS as usize],
+    /// Of the data that was asked for, one piece leaves with every step, not all of it.
+    data_lags: bool,
 }
 
 impl HostRig {
@@ -504,8 +507,20 @@ impl HostRig {
                 self.receive_built(header.as_bytes().to_vec());
             }
         }
+        self.send_data();
         let in_progress = self.commands.iter().flatten().count();
         assert_eq!(self.host.slots_in_use(), in_progress);
+    }
+
+    fn send_data(&mut self) {
+        loop {
+            let mut sent = Sent::default();
+            let bytes = self.host.send_data(&mut sent);
+            self.check_sent(&sent);
+            if bytes == 0 || self.data_lags {
+                return;
+            }
+        }
     }
 
     /// Mostly the id of a command in progress.

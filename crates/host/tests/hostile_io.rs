@@ -348,24 +348,30 @@ fn errors_of_the_disk_are_answers_and_cost_nothing() {
 
 #[test]
 fn a_write_answered_before_its_data_was_taken_comes_back_with_no_holder_but_its_user() {
-    let answered = Arc::new(AtomicBool::new(false));
-    let release = Arc::new(AtomicBool::new(false));
-    let (said, go) = (Arc::clone(&answered), Arc::clone(&release));
+    let [asked, answer, answered, release] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
+    let theirs = [&asked, &answer, &answered, &release].map(Arc::clone);
     let asked_for = Mutex::new(Vec::new());
-    // Asks for all of some long writes, answers without reading them, and reads only when told.
+    // Asks for all of some long writes, answers when told without reading them, and reads only when told.
     let fake = Fake::start(first(EARLY, Opcode::WRITE, move |link, it| {
         let mut asked_for = asked_for.lock().expect("no panic");
         asked_for.push(it.cid);
         let tag = 900 + u16::try_from(asked_for.len()).expect("small");
         link.request_data(it.cid, tag, 0, 1 << 20)?;
         if asked_for.len() == EARLY {
+            let [asked, answer, answered, release] = &theirs;
+            let shared = Arc::clone(&link.shared);
+            let wait = |told: &AtomicBool| {
+                while !told.load(Ordering::SeqCst) && !shared.is_stopping() {
+                    std::thread::yield_now();
+                }
+            };
+            asked.store(true, Ordering::SeqCst);
+            wait(answer);
             for cid in asked_for.iter() {
                 link.respond(*cid, Status::WRITE_FAULT, 0)?;
             }
-            said.store(true, Ordering::SeqCst);
-            while !go.load(Ordering::SeqCst) && !link.shared.is_stopping() {
-                std::thread::yield_now();
-            }
+            answered.store(true, Ordering::SeqCst);
+            wait(release);
         }
         Ok(())
     }));
@@ -389,6 +395,9 @@ fn a_write_answered_before_its_data_was_taken_comes_back_with_no_holder_but_its_
         );
         *ended += 1;
     };
+    rig.until("the requests for data", |_| asked.load(Ordering::SeqCst));
+    rig.turn_for(Duration::from_millis(50)); // more than the kernel takes is to be sent
+    answer.store(true, Ordering::SeqCst);
     rig.until("the early answer", |_| answered.load(Ordering::SeqCst));
     rig.turn_for(Duration::from_millis(50));
     while let Some(ending) = rig.ending() {
@@ -396,8 +405,9 @@ fn a_write_answered_before_its_data_was_taken_comes_back_with_no_holder_but_its_
     }
     assert!(
         (ended as usize) < EARLY,
-        "data that still waits is not its user's"
+        "data that is being sent is not its user's"
     );
+    assert!(ended > 0, "data that is not sent any more is its user's");
     release.store(true, Ordering::SeqCst);
     while ended < count {
         let ending = rig.next();

@@ -51,6 +51,7 @@ impl Wire {
                 event(machine, noticed, back);
             }
         }
+        while machine.send_data(back) > 0 {}
         assert_eq!(self.taken, self.headers.len(), "whole PDUs travel");
         self.headers.clear();
         self.taken = 0;

@@ -138,6 +138,13 @@ pub trait Machine {
     /// this has the payload where it belongs, not behind the header.
     const HEADER_BYTES: usize;
 
+    /// Says the next piece of payload that the peer has asked for and that was not said yet; gives how many bytes of
+    /// it, 0 when there is none. For the side that asks: its owner calls this when there is room, so that what it says
+    /// of its own accord need not wait behind all that.
+    fn send_data<S: Sink>(&mut self, _out: &mut S) -> u32 {
+        0
+    }
+
     /// The next bytes, and where they belong.
     fn want(&self) -> Want;
 

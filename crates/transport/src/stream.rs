@@ -230,6 +230,9 @@ impl<M: Machine> Stream<M> {
     /// # Errors
     /// The shard has no memory for a receive buffer: the connection cannot go on.
     pub fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
+        if !self.outbox.in_flight() && !self.discard {
+            self.hand_out_data();
+        }
         if let Some(mut gather) = self.outbox.take() {
             let ends_at = self.outbox.taken();
             self.staging
@@ -252,4 +255,21 @@ impl<M: Machine> Stream<M> {
         }
         Ok(())
     }
+
+    /// What the peer has asked for goes behind all that is new, and only as much of it as one call sends: the next
+    /// commands wait for no more than that, and the peer has them before it has taken the data of those before.
+    fn hand_out_data(&mut self) {
+        let (machine, mut out) = self.speak();
+        let mut bytes = 0;
+        while bytes < DATA_AT_ONCE {
+            match machine.send_data(&mut out) {
+                0 => return,
+                more => bytes += more as usize,
+            }
+        }
+    }
 }
+
+/// Two blocks of 128 KiB: with one at a time there are too many calls, and with all of them a peer that is full has at
+/// one moment all data and no command, and at the next all commands and no data.
+const DATA_AT_ONCE: usize = 256 << 10;

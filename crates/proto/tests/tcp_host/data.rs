@@ -168,6 +168,49 @@ fn a_write_is_not_sent_in_crumbs() {
 }
 
 #[test]
+fn no_more_r2ts_of_a_command_wait_than_maxr2t_allows() {
+    let two = [r2t(ID, 1, 0, 4096, NONE), r2t(ID, 2, 4096, 4096, NONE)].concat();
+    refuses(state(3), &two, LIMIT, 0);
+    let mut side = state(3);
+    side.feed(&two[..24]);
+    side.feed(&two[24..]); // the data for the first has left
+    assert_eq!(side.take_sent().len(), 2 * (24 + 4096));
+}
+
+#[test]
+fn data_that_waits_for_a_command_that_fails_is_not_sent() {
+    let mut side = state(3);
+    let other = command(&mut side, 4, WRITE);
+    side.take_sent();
+    let pdus = [
+        r2t(ID, 1, 0, 4096, NONE),
+        r2t(other, 2, 0, 512, NONE),
+        response(ID, Status::WRITE_FAULT, NONE),
+    ];
+    side.feed(&pdus.concat());
+    assert!(matches!(
+        side.event(),
+        Event::Completed {
+            slot: Slot(2),
+            data_bytes: 0,
+            ..
+        }
+    ));
+    let payload = vec![side.memory[4][0]; 512];
+    let expected = data_pdu(PduType::HOST_DATA, (other, 2), 0, &payload, FLAG_LAST, NONE);
+    assert_eq!(side.take_sent(), expected);
+}
+
+#[test]
+fn a_write_whose_data_was_not_sent_cannot_succeed() {
+    let pdus = [
+        r2t(ID, 1, 0, 4096, NONE),
+        response(ID, Status::SUCCESS, NONE),
+    ];
+    refuses(state(3), &pdus.concat(), SEQUENCE, 0);
+}
+
+#[test]
 fn each_r2t_is_answered_with_its_tag_split_at_maxh2cdata_and_a_last() {
     let (mut side, command_id) = busy(WRITE, NONE);
     side.memory[2] = pattern(16384, 8);

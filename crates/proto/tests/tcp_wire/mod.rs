@@ -88,6 +88,11 @@ impl<M: Machine> Side<M> {
     pub fn feed(&mut self, bytes: &[u8]) {
         self.waiting.extend(bytes);
         while self.step() {}
+        let mut out = Out {
+            sent: &mut self.sent,
+            memory: &self.memory,
+        };
+        while self.machine.send_data(&mut out) > 0 {}
     }
 
     fn step(&mut self) -> bool {

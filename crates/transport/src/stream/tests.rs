@@ -1,4 +1,5 @@
-//! Where a stream receives to: a driver that plays the kernel, and remembers how much it was asked for.
+//! Where a stream receives to and how much it sends at once: drivers that play the kernel, and remember what they were
+//! asked for.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -125,6 +126,30 @@ fn place(shard: &mut Shard) -> Buf {
     shard.take_buf(LONG).expect("memory")
 }
 
+fn shard(driver: Box<dyn Driver>) -> Shard {
+    let config = ShardConfig {
+        spin: SpinPolicy::Never,
+        ..ShardConfig::default()
+    };
+    Shard::with_driver(&config, driver).expect("a shard")
+}
+
+/// A stream with one slot, and the task it is to belong to.
+fn stream<M: Machine>(shard: &mut Shard, machine: M) -> (Stream<M>, TaskId) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let socket = Socket::from(TcpStream::connect(address).expect("a listener"));
+    let task = shard.reserve();
+    let slots = StreamSlots {
+        receive: RECEIVE,
+        send: SEND,
+    };
+    (Stream::new(machine, socket, task, slots, 1), task)
+}
+
+const RECEIVE: u32 = 0;
+const SEND: u32 = 1;
+
 /// Sends payloads of these lengths, and says what was asked of the kernel meanwhile.
 fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
     let kernel = Kernel::default();
@@ -138,23 +163,11 @@ fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
         sent.extend_from_slice(&(payload.len() as u64).to_le_bytes());
         sent.extend_from_slice(payload);
     }
-    let config = ShardConfig {
-        spin: SpinPolicy::Never,
-        ..ShardConfig::default()
-    };
-    let mut shard = Shard::with_driver(&config, Box::new(kernel.clone())).expect("a shard");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let socket = Socket::from(TcpStream::connect(address).expect("a listener"));
-    let task = shard.reserve();
-    let slots = StreamSlots {
-        receive: 0,
-        send: 1,
-    };
+    let mut shard = shard(Box::new(kernel.clone()));
     let want = Want::Header {
         bytes: HEADER_BYTES,
     };
-    let mut stream = Stream::new(Lengths { want }, socket, task, slots, 1);
+    let (mut stream, task) = stream(&mut shard, Lengths { want });
     stream.hold(Slot(0), Held::Buf(place(&mut shard), 0));
     stream.flush(&mut shard).expect("memory");
     let came = Rc::new(RefCell::new(Vec::new()));
@@ -192,4 +205,114 @@ fn behind_short_payload_as_much_is_received_as_there_is_room_for() {
         asked.iter().all(|asked| asked.1 != HEADER_BYTES),
         "{asked:?}"
     );
+}
+
+/// A peer has asked for so many pieces of payload, and says nothing more.
+struct AskedFor {
+    pieces: usize,
+}
+
+impl Machine for AskedFor {
+    type Event = ();
+    const HEADER_BYTES: usize = HEADER_BYTES;
+
+    fn send_data<S: Sink>(&mut self, out: &mut S) -> u32 {
+        if self.pieces == 0 {
+            return 0;
+        }
+        self.pieces -= 1;
+        out.bytes(&[0; HEADER_BYTES]);
+        let bytes = u32::try_from(LONG).expect("128 KiB");
+        out.payload(Slot(0), 0, bytes, false);
+        bytes
+    }
+
+    fn want(&self) -> Want {
+        Want::Header {
+            bytes: HEADER_BYTES,
+        }
+    }
+
+    fn header<S: Sink>(&mut self, _: &[u8], _: &mut S) -> Result<Taken<()>, Violation> {
+        unreachable!("nothing arrives")
+    }
+
+    fn payload<S: Sink>(&mut self, _: bool, _: &mut S) -> Result<Option<()>, Violation> {
+        unreachable!("nothing arrives")
+    }
+
+    fn terminate<S: Sink>(&mut self, _: &Violation, _: &mut S) {}
+}
+
+/// Takes all that is sent, a send a turn, and receives nothing.
+#[derive(Clone, Default)]
+struct Taker {
+    sends: Rc<RefCell<Vec<usize>>>,
+}
+
+impl Driver for Taker {
+    fn turn(
+        &mut self,
+        submissions: &mut Vec<Submission>,
+        endings: &mut Vec<Ending>,
+        _: Until,
+    ) -> Nanos {
+        for (token, op) in submissions.drain(..) {
+            if let Op::Send { gather, .. } = &op {
+                self.sends.borrow_mut().push(gather.total_bytes());
+                let completion = Completion {
+                    result: 0,
+                    loan: op.into_loan(),
+                };
+                endings.push((token, completion));
+            }
+        }
+        Nanos(0)
+    }
+
+    fn forget(&mut self, _: TaskId) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+}
+
+/// Says a command after every send.
+struct Sender {
+    stream: Stream<AskedFor>,
+}
+
+impl Task for Sender {
+    fn completed(&mut self, shard: &mut Shard, _: u32, completion: Completion) {
+        self.stream.sent(completion).expect("it was sent");
+        say_command(&mut self.stream);
+        self.stream.flush(shard).expect("memory");
+    }
+}
+
+fn say_command(stream: &mut Stream<AskedFor>) {
+    stream.speak().1.bytes(&[1; COMMAND_BYTES]);
+}
+
+const COMMAND_BYTES: usize = 72;
+
+#[test]
+fn a_command_waits_for_no_more_of_the_data_asked_for_than_one_call_sends() {
+    let taker = Taker::default();
+    let mut shard = shard(Box::new(taker.clone()));
+    let (mut stream, task) = stream(&mut shard, AskedFor { pieces: 5 });
+    stream.hold(Slot(0), Held::Buf(place(&mut shard), 0));
+    stream.flush(&mut shard).expect("memory");
+    shard.install(task, Rc::new(RefCell::new(Sender { stream })));
+    while taker.sends.borrow().len() < 4 {
+        shard.turn(Wait::Never);
+    }
+    let piece = HEADER_BYTES + LONG;
+    let expected = [
+        2 * piece,
+        COMMAND_BYTES + 2 * piece,
+        COMMAND_BYTES + piece,
+        COMMAND_BYTES,
+    ];
+    assert_eq!(taker.sends.borrow()[..4], expected);
 }

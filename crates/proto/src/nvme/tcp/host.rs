@@ -18,8 +18,11 @@ mod data;
 mod read;
 mod slots;
 
+use alloc::collections::VecDeque;
+
 use zerocopy::IntoBytes;
 
+use self::data::Granted;
 use self::slots::{MAX_SLOTS, SlotTable};
 use super::TerminateReason;
 use super::pdu::{
@@ -109,6 +112,8 @@ pub struct Host {
     max_h2c_bytes: u32,
     in_capsule_bytes: u32,
     slots: SlotTable,
+    /// What R2Ts have asked for, in their order.
+    granted: VecDeque<Granted>,
     /// The last answer.
     entry: CompletionEntry,
     /// The header whose digest or padding is still to come.
@@ -158,6 +163,7 @@ impl Host {
             max_h2c_bytes: MIN_MAX_H2C_BYTES,
             in_capsule_bytes: ADMIN_IN_CAPSULE_BYTES,
             slots: SlotTable::new(max_slots),
+            granted: VecDeque::new(),
             entry: CompletionEntry::new(Status::SUCCESS, 0),
             head: [0; HEAD_BYTES],
             goodbye: None,
@@ -241,11 +247,11 @@ impl Machine for Host {
     }
 
     #[inline(always)]
-    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+    fn header<S: Sink>(&mut self, arrived: &[u8], _out: &mut S) -> Result<Taken<Event>, Violation> {
         match self.reading {
             Reading::Head => {
                 let head = &arrived[..HEAD_BYTES];
-                let event = self.head(head, out).map_err(|fault| {
+                let event = self.head(head).map_err(|fault| {
                     self.reading = Reading::Closed;
                     fault.violation(head)
                 })?;
@@ -254,7 +260,7 @@ impl Machine for Host {
                     event,
                 })
             }
-            Reading::Rest { bytes } => self.rest(&arrived[..bytes], out),
+            Reading::Rest { bytes } => self.rest(&arrived[..bytes]),
             Reading::Data { .. } | Reading::Closed => Ok(Taken {
                 bytes: 0,
                 event: None,
@@ -275,6 +281,14 @@ impl Machine for Host {
         };
         self.reading = Reading::Head;
         Ok(self.data_arrived(slot, bytes, intact, completes))
+    }
+
+    #[inline(always)]
+    fn send_data<S: Sink>(&mut self, out: &mut S) -> u32 {
+        if self.granted.is_empty() || self.is_closed() {
+            return 0;
+        }
+        self.next_data(out)
     }
 
     fn terminate<S: Sink>(&mut self, violation: &Violation, out: &mut S) {

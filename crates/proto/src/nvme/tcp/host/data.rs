@@ -1,8 +1,8 @@
 //! Data of one connection, on the host's side: R2T and H2CData in one direction, C2HData in the other.
 //!
 //! The rule that everything here serves: the controller gets no byte of a write twice or from outside it, and
-//! puts none outside a read. What an R2T asks for is handed out at once, so that of each command one R2T at most
-//! is outstanding, whatever was offered.
+//! puts none outside a read. What R2Ts ask for waits until it is handed out, in their order: [`Granted`]. No more of
+//! them may wait for a command than MAXR2T allows, and what waits goes with its command.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
@@ -103,14 +103,11 @@ impl Host {
         Some(self.complete(slot, entry))
     }
 
-    /// R2T: hands out the next piece of a write's data.
-    pub(super) fn ready_to_transfer<S: Sink>(
-        &mut self,
-        head: &[u8],
-        out: &mut S,
-    ) -> Result<Option<Event>, Fault> {
+    /// R2T: the next piece of a write's data may be sent.
+    pub(super) fn ready_to_transfer(&mut self, head: &[u8]) -> Result<Option<Event>, Fault> {
         let header = R2tHeader::read_from_bytes(head).expect("24 bytes");
         let (offset, bytes) = (header.offset_bytes.get(), header.data_bytes.get());
+        let most_waiting = self.limits.max_r2t;
         let (slot, command) = self.in_progress(
             header.command_id.get(),
             "R2T for a command that is not in progress",
@@ -140,29 +137,68 @@ impl Host {
                 "more R2Ts than the command's data can need",
             ));
         }
+        if command.r2ts_waiting >= most_waiting {
+            return Err(Fault::limit(
+                bytes,
+                "more R2Ts of one command at once than MAXR2T allows",
+            ));
+        }
         command.moved += bytes;
         command.r2ts += 1;
-        self.send_data(slot, &header, out);
+        command.r2ts_waiting += 1;
+        self.granted.push_back(Granted {
+            slot,
+            transfer_tag: header.transfer_tag.get(),
+            offset_bytes: offset,
+            bytes,
+        });
         Ok(None)
     }
 
-    /// The data that an R2T asks for, in as many H2CData as MAXH2CDATA makes of it.
-    fn send_data<S: Sink>(&self, slot: Slot, r2t: &R2tHeader, out: &mut S) {
-        let (mut offset, mut left) = (r2t.offset_bytes.get(), r2t.data_bytes.get());
-        while left > 0 {
-            let bytes = left.min(self.max_h2c_bytes).min(MAX_PIECE_BYTES);
-            left -= bytes;
-            let alignment = self.controller_alignment;
-            let kind = PduType::HOST_DATA;
-            let mut common = CommonHeader::with_data(kind, self.digests, alignment, bytes)
-                .expect("a piece leaves room in PLEN");
-            common.flags |= if left == 0 { FLAG_LAST } else { 0 };
-            let (command_id, transfer_tag) = (r2t.command_id.get(), r2t.transfer_tag.get());
-            let header = DataHeader::new(common, command_id, transfer_tag, offset, bytes);
-            tcp::send_header(header, self.digests, self.crc32c, out);
-            out.payload(slot, offset, bytes, self.digests.data);
-            offset += bytes;
+    /// The next H2CData of what R2Ts have asked for: as much as MAXH2CDATA allows, the last of an R2T says so.
+    #[inline(never)]
+    pub(super) fn next_data<S: Sink>(&mut self, out: &mut S) -> u32 {
+        let Some(granted) = self.granted.front_mut() else {
+            return 0;
+        };
+        let (
+            Granted {
+                slot, offset_bytes, ..
+            },
+            tag,
+        ) = (*granted, granted.transfer_tag);
+        let bytes = granted.bytes.min(self.max_h2c_bytes).min(MAX_PIECE_BYTES);
+        granted.offset_bytes += bytes;
+        granted.bytes -= bytes;
+        let is_last = granted.bytes == 0;
+        let command = self.slots.at(slot);
+        if is_last {
+            command.r2ts_waiting -= 1;
+            self.granted.pop_front();
         }
+        let (digests, alignment) = (self.digests, self.controller_alignment);
+        let mut common = CommonHeader::with_data(PduType::HOST_DATA, digests, alignment, bytes)
+            .expect("a piece leaves room in PLEN");
+        common.flags |= if is_last { FLAG_LAST } else { 0 };
+        let header = DataHeader::new(common, command.command_id, tag, offset_bytes, bytes);
+        tcp::send_header(header, digests, self.crc32c, out);
+        out.payload(slot, offset_bytes, bytes, digests.data);
+        bytes
+    }
+
+    /// A command is answered whose data was asked for and not all handed out: the rest is not sent any more.
+    #[inline(never)]
+    pub(super) fn take_back(&mut self, slot: Slot, succeeds: bool) -> Result<(), Fault> {
+        let command = self.slots.at(slot);
+        if succeeds {
+            let sentence = "success for a write whose data was not sent yet";
+            return Err(Fault::sequence(command.command_id, sentence));
+        }
+        let of_others = |granted: &Granted| granted.slot != slot;
+        let taken = self.granted.iter().filter(|granted| !of_others(granted));
+        command.moved -= taken.map(|granted| granted.bytes).sum::<u32>();
+        self.granted.retain(of_others);
+        Ok(())
     }
 
     /// The command in progress that a PDU about data names.
@@ -178,6 +214,15 @@ impl Host {
             .ok_or_else(|| Fault::sequence(command_id, otherwise))?;
         Ok((slot, self.slots.at(slot)))
     }
+}
+
+/// What an R2T asked for and was not handed out yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    slot: Slot,
+    transfer_tag: u16,
+    offset_bytes: u32,
+    bytes: u32,
 }
 
 /// How many R2Ts a command of so many bytes can need, of a controller that takes at least 4096 at a time as

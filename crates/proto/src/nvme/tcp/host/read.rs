@@ -14,16 +14,12 @@ use crate::nvme::tcp::pdu::{
     MAX_ALIGNMENT, MIN_MAX_H2C_BYTES, PduType, ResponseHeader, TerminateRequest,
 };
 use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
-use crate::{Sink, Slot, Violation};
+use crate::{Slot, Violation};
 
 impl Host {
     /// Checks what the first 24 bytes of a PDU decide, and acts on it if that is the whole header.
     #[inline(always)]
-    pub(super) fn head<S: Sink>(
-        &mut self,
-        head: &[u8],
-        out: &mut S,
-    ) -> Result<Option<Event>, Fault> {
+    pub(super) fn head(&mut self, head: &[u8]) -> Result<Option<Event>, Fault> {
         let start: &[u8; COMMON_BYTES] = head.first_chunk().expect("the driver obeys want()");
         let common: CommonHeader = transmute!(*start);
         let end = match &self.passed {
@@ -31,7 +27,7 @@ impl Host {
             _ => self.check_new(common)?,
         };
         if end == HEAD_BYTES {
-            return self.act(&common, head, &[], out);
+            return self.act(&common, head, &[]);
         }
         self.head.copy_from_slice(head);
         self.reading = Reading::Rest {
@@ -42,14 +38,10 @@ impl Host {
 
     /// The whole header is there, the end of it in a piece of its own.
     #[inline(never)]
-    pub(super) fn rest<S: Sink>(
-        &mut self,
-        rest: &[u8],
-        out: &mut S,
-    ) -> Result<Taken<Event>, Violation> {
+    pub(super) fn rest(&mut self, rest: &[u8]) -> Result<Taken<Event>, Violation> {
         let head = self.head;
         let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
-        let event = self.act(&common, &head, rest, out).map_err(|fault| {
+        let event = self.act(&common, &head, rest).map_err(|fault| {
             self.reading = Reading::Closed;
             fault.violation(WholeHeader::join(&common, body, rest).as_slice())
         })?;
@@ -124,12 +116,11 @@ impl Host {
 
     /// The whole header is there: `head` its first 24 bytes, `rest` what lies behind.
     #[inline(always)]
-    pub(super) fn act<S: Sink>(
+    pub(super) fn act(
         &mut self,
         common: &CommonHeader,
         head: &[u8],
         rest: &[u8],
-        out: &mut S,
     ) -> Result<Option<Event>, Fault> {
         self.reading = Reading::Head;
         match common.pdu_type {
@@ -141,7 +132,7 @@ impl Host {
         match common.pdu_type {
             PduType::RESPONSE => self.response(head).map(Some),
             PduType::CONTROLLER_DATA => self.controller_data(head),
-            _ => self.ready_to_transfer(head, out),
+            _ => self.ready_to_transfer(head),
         }
     }
 
@@ -202,6 +193,9 @@ impl Host {
                 "CapsuleResp for a command that is not in progress",
             )
         })?;
+        if self.slots.at(slot).r2ts_waiting > 0 {
+            self.take_back(slot, entry.status().is_success())?;
+        }
         Ok(self.complete(slot, entry))
     }
 

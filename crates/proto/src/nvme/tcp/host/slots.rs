@@ -17,10 +17,12 @@ pub(super) struct Command {
     pub(super) direction: Direction,
     /// How much data the command has.
     pub(super) bytes: u32,
-    /// How much of it has been received, or handed out for sending.
+    /// How much of it has been received, or asked for.
     pub(super) moved: u32,
     /// R2Ts so far.
     pub(super) r2ts: u32,
+    /// Those whose data was not all handed out.
+    pub(super) r2ts_waiting: u32,
     /// The controller has said LAST.
     pub(super) last: bool,
     pub(super) intact: bool,
@@ -85,6 +87,7 @@ impl SlotTable {
             bytes,
             moved: if in_capsule { bytes } else { 0 },
             r2ts: 0,
+            r2ts_waiting: 0,
             last: false,
             intact: true,
         };

@@ -31,7 +31,7 @@ pub(crate) fn write(range: &Range<usize>, write: impl FnOnce()) {
 }
 
 /// So many ranges can be held together.
-pub(crate) const HELD_MOST: usize = 16;
+pub(crate) const HELD_MOST: usize = 32;
 
 /// Does `work` while nobody of this process writes any of these ranges, [`HELD_MOST`] at most, through a region; None:
 /// somebody is writing one of them now.

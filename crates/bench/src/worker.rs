@@ -3,12 +3,13 @@
 //! A request occupies a slot from its submission to its ending; the slot's buffers are allocated before the
 //! first request and travel with the requests. A disk that answers at once is served in a loop, never in a
 //! recursion, and at most [`TURN_BATCH`] times per turn, so that timers and other tasks of the shard have
-//! theirs. The clock is read once per request: the ending of one is the start of the next.
+//! theirs. The ending of one request is the start of the next: how often the clock is read says `clock.rs`.
 //!
 //! Here is how a request begins. Where it and its buffers are kept meanwhile is in `slot.rs`, what its ending brings in
 //! `ending.rs`, the job's life from the first read to the report in `life.rs`; what the next request is, is decided in
 //! `access`, `arrivals` and `verify`.
 
+mod clock;
 mod copy;
 mod ending;
 mod life;
@@ -21,13 +22,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use fabrix_block::{Channel, Device, Operation, Payload, Request, Status, Submit};
-use fabrix_rt::{Buf, Completion, Nanos, Shard, Task, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Shard, Task, TaskId, Token};
 
 use crate::access::{Access, Sequence};
 use crate::arrivals::Arrivals;
 use crate::random::mix;
 use crate::results::Tally;
 use crate::verify::Verifier;
+use clock::Clock;
 use copy::Copy;
 use life::{Life, Phase};
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
@@ -62,8 +64,7 @@ pub(crate) struct Worker {
     /// Bytes of the longest read and of the longest write: so long are the buffers.
     longest: [usize; 2],
     life: Life,
-    /// The clock as last read.
-    now_ns: u64,
+    clock: Clock,
     tally: Tally,
 }
 
@@ -125,7 +126,7 @@ impl Worker {
             longest: [false, true].map(|write| longest(job, write)),
             unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
             life: Life::default(),
-            now_ns: clock_ns(),
+            clock: Clock::new(),
             tally: Tally::new(job.rate.is_some(), job.verify),
             setup,
         })
@@ -152,9 +153,9 @@ impl Worker {
         }
         let slot = *self.idle.front()?;
         let (access, meant_ns) = match self.life.phase {
-            Phase::Probe if self.started == 0 => (self.probe(), self.now_ns),
+            Phase::Probe if self.started == 0 => (self.probe(), self.clock.now_ns()),
             Phase::Ramp { .. } | Phase::Measure { .. } => self.next_access(shard)?,
-            Phase::ReadBack { next } => (self.next_known(next)?, self.now_ns),
+            Phase::ReadBack { next } => (self.next_known(next)?, self.clock.now_ns()),
             _ => return None,
         };
         self.idle.pop_front();
@@ -179,7 +180,7 @@ impl Worker {
 
     /// What the job asks for next, if it is due, and when it was meant to start.
     fn next_access(&mut self, shard: &mut Shard) -> Option<(Access, u64)> {
-        let Some(meant_ns) = self.arrivals.due(self.now_ns) else {
+        let Some(meant_ns) = self.arrivals.due(self.clock.now_ns()) else {
             self.wait_for_arrival(shard);
             return None;
         };
@@ -235,7 +236,7 @@ impl Worker {
         match channel.submit(shard, request) {
             Submit::Pending => true,
             Submit::Done(status, loan) => {
-                self.now_ns = clock_ns();
+                self.clock.read();
                 self.finish(shard, slot, status, loan);
                 true
             }
@@ -279,7 +280,11 @@ impl Worker {
 
 impl Task for Worker {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        self.now_ns = clock_ns();
+        if self.verifier.is_some() {
+            self.clock.read(); // what an ending brings is read there, for longer than a reading takes
+        } else {
+            self.clock.ending(shard.now());
+        }
         self.finish(
             shard,
             slot,
@@ -290,18 +295,18 @@ impl Task for Worker {
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        self.now_ns = clock_ns();
+        self.clock.read();
         self.woken(shard, slot);
         self.pump(shard);
     }
 
     fn flush(&mut self, shard: &mut Shard) {
-        self.now_ns = clock_ns();
+        self.clock.read();
         self.pump(shard);
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        self.now_ns = clock_ns();
+        self.clock.read();
         match message.downcast().map(|command| *command) {
             Ok(Command::Start) => self.begin(shard),
             Ok(Command::Stop) => self.stop(shard),
@@ -309,10 +314,4 @@ impl Task for Worker {
             Err(_) => debug_assert!(false, "only the run knows this task, and it sends commands"),
         }
     }
-}
-
-/// Read directly, about 20 ns: `Shard::now` is taken once a turn, which at high depth is too coarse.
-#[inline]
-fn clock_ns() -> u64 {
-    Nanos::now().0
 }

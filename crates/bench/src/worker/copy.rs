@@ -57,7 +57,7 @@ impl Worker {
             Some(copy) if !slot.access.write && !self.life.is_cut_short() => {
                 slot.access.write = true;
                 slot.write = slot.read.take();
-                (slot.meant_ns, slot.start_ns) = (self.now_ns, self.now_ns);
+                (slot.meant_ns, slot.start_ns) = (self.clock.now_ns(), self.clock.now_ns());
                 copy.due.push_back(index);
                 true
             }

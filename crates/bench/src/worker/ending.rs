@@ -15,7 +15,7 @@ impl Worker {
     #[inline]
     pub(super) fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
         self.in_flight -= 1;
-        self.life.alive_ns = self.now_ns;
+        self.life.alive_ns = self.clock.now_ns();
         self.put_back(slot, loan);
         self.verify(slot, status);
         match (status.is_ok(), self.life.phase) {
@@ -44,9 +44,9 @@ impl Worker {
         side.ios += 1;
         side.bytes += bytes;
         side.service
-            .record(self.now_ns.saturating_sub(slot.start_ns));
+            .record(self.clock.now_ns().saturating_sub(slot.start_ns));
         if let Some(latency) = &mut side.latency {
-            latency.record(self.now_ns.saturating_sub(slot.meant_ns));
+            latency.record(self.clock.now_ns().saturating_sub(slot.meant_ns));
         }
         self.show(write);
     }

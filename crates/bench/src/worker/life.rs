@@ -85,9 +85,9 @@ impl Worker {
         }
         (self.started, self.started_bytes) = (0, 0);
         self.life.counts = true;
-        self.arrivals.begin(self.now_ns);
+        self.arrivals.begin(self.clock.now_ns());
         self.life.phase = Phase::Ramp {
-            until_ns: self.now_ns + nanos(self.setup.job.ramp),
+            until_ns: self.clock.now_ns() + nanos(self.setup.job.ramp),
         };
         self.wake_at_phase_end(shard);
         self.pump(shard);
@@ -119,8 +119,10 @@ impl Worker {
     #[inline]
     pub(super) fn advance(&mut self, shard: &mut Shard) {
         match self.life.phase {
-            Phase::Ramp { until_ns } if self.now_ns >= until_ns => self.begin_measuring(shard),
-            Phase::Measure { until_ns } if self.now_ns >= until_ns => self.drain(shard),
+            Phase::Ramp { until_ns } if self.clock.now_ns() >= until_ns => {
+                self.begin_measuring(shard)
+            }
+            Phase::Measure { until_ns } if self.clock.now_ns() >= until_ns => self.drain(shard),
             Phase::Measure { .. } if self.asked_enough() => self.drain(shard),
             Phase::Drain | Phase::ReadBack { .. } if self.is_stalled() => self.abandon(shard),
             _ => {}
@@ -137,7 +139,7 @@ impl Worker {
 
     fn is_stalled(&self) -> bool {
         let waiting = self.in_flight > 0 || self.parked.is_some() || self.has_copied();
-        waiting && self.now_ns.saturating_sub(self.life.alive_ns) >= nanos(self.patience())
+        waiting && self.clock.now_ns().saturating_sub(self.life.alive_ns) >= nanos(self.patience())
     }
 
     /// How long the disk may be silent at the end.
@@ -151,10 +153,10 @@ impl Worker {
     fn begin_measuring(&mut self, shard: &mut Shard) {
         self.count_anew();
         (self.started, self.started_bytes) = (0, 0);
-        self.life.measured_from_ns = Some(self.now_ns);
+        self.life.measured_from_ns = Some(self.clock.now_ns());
         self.life.cpu_from = topology::thread_cpu_time();
         self.life.phase = Phase::Measure {
-            until_ns: self.now_ns + nanos(self.setup.job.runtime),
+            until_ns: self.clock.now_ns() + nanos(self.setup.job.runtime),
         };
         self.wake_at_phase_end(shard);
     }
@@ -181,7 +183,7 @@ impl Worker {
         }
         if !matches!(self.life.phase, Phase::Drain | Phase::Ended) {
             self.life.phase = Phase::Drain;
-            self.life.alive_ns = self.now_ns;
+            self.life.alive_ns = self.clock.now_ns();
             self.wake_at_phase_end(shard);
         }
     }
@@ -226,7 +228,7 @@ impl Worker {
             // Ended during the ramp: nothing of it counts.
             return self.count_anew();
         };
-        self.tally.runtime_ns = self.now_ns - from_ns;
+        self.tally.runtime_ns = self.clock.now_ns() - from_ns;
         self.tally.cpu_time = topology::thread_cpu_time().saturating_sub(self.life.cpu_from);
     }
 
@@ -316,7 +318,7 @@ impl Worker {
     /// Any ending of the channel makes room; without one of ours, only time can.
     pub(super) fn wait_for_room(&mut self, shard: &mut Shard) {
         if self.in_flight == 0 && !std::mem::replace(&mut self.life.retry_timer, true) {
-            self.wake(shard, TIMER_RETRY, self.now_ns + nanos(RETRY));
+            self.wake(shard, TIMER_RETRY, self.clock.now_ns() + nanos(RETRY));
         }
     }
 

@@ -29,7 +29,7 @@ impl Worker {
         let bytes = self.bytes(access);
         let longest = self.longest[usize::from(access.write)];
         let slot = &mut self.slots[slot as usize];
-        (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.now_ns);
+        (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.clock.now_ns());
         if !access.write {
             // A read fills its buffer, so nobody else may look at it; the probe of a job that only writes has none.
             replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));

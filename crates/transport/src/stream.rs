@@ -175,6 +175,11 @@ impl<M: Machine> Stream<M> {
         self.inbox.consumed(self.in_place.0, self.in_place.1)
     }
 
+    /// Bytes that have arrived and that the machine has not taken.
+    pub fn unread_bytes(&self) -> usize {
+        self.inbox.bytes().len()
+    }
+
     /// True while the peer does not take its answers and the backlog is limited: no further commands should be taken
     /// from it. What has arrived meanwhile stays where it is; the owner calls `next` again when this is over.
     pub fn backlogged(&self) -> bool {

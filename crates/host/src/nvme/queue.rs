@@ -47,6 +47,17 @@ pub(crate) struct Queue {
     ended: usize,
     /// Commands of requests that were not handed to the kernel yet.
     unsent: u64,
+    left: Left,
+}
+
+/// Answers that have arrived and were left unread.
+#[derive(Clone, Copy)]
+pub(crate) enum Left {
+    Nothing,
+    /// In this turn.
+    New,
+    /// In the turn before.
+    Before,
 }
 
 #[derive(Default)]
@@ -76,6 +87,7 @@ impl Queue {
             free: (0..slots).rev().map(Slot).collect(),
             ended: 0,
             unsent: 0,
+            left: Left::Nothing,
         })
     }
 
@@ -115,6 +127,28 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Ended> {
         self.wire.next()
+    }
+
+    /// Leaves the other answers unread until what those before bring has been sent, if the controller has nothing to do
+    /// until then: it has answered all that it was asked. Whether it does.
+    pub(crate) fn leaves_answers(&mut self) -> bool {
+        let answers_all =
+            |stream: &Stream<Host>| stream.machine().answers_all(stream.unread_bytes());
+        let leaves = self.wire.stream.as_ref().is_some_and(answers_all);
+        if leaves {
+            self.left = Left::New;
+        }
+        leaves
+    }
+
+    /// The end of a turn, when all that is to be sent was handed over: what of the answers was left, to be taken now
+    /// or, if it is new, at the end of the next turn. Taking it earlier does no harm.
+    pub(crate) fn turn_ends(&mut self) -> Left {
+        let next = match self.left {
+            Left::New => Left::Before,
+            Left::Nothing | Left::Before => Left::Nothing,
+        };
+        std::mem::replace(&mut self.left, next)
     }
 
     /// Sends what became ready, and receives.

@@ -22,7 +22,7 @@ use fabrix_transport::Ended;
 
 use self::keep_alive::KeepAlive;
 use super::bring;
-use super::queue::{Carried, Queue};
+use super::queue::{Carried, Left, Queue};
 use super::seen::Seen;
 use super::transfer::Answer;
 use crate::channel::Forsaken;
@@ -96,6 +96,10 @@ pub(crate) struct Session {
     pub(crate) outcome: Outcome<Arc<Facts>>,
 }
 
+/// Answers that are taken at once from a controller that has nothing else to do: the next writes of 4 KiB, so many, go
+/// in one packet of loopback's.
+const AT_ONCE: usize = 15;
+
 impl Session {
     /// A session that begins to connect with its first `rise`.
     pub(crate) fn new(shard: &Shard, task: TaskId, plan: Plan) -> Self {
@@ -132,13 +136,19 @@ impl Session {
         self.open_queue(shard, admin, bring::ADMIN_SLOTS);
     }
 
-    /// Takes events of a queue until none is left.
+    /// Takes events of a queue until none is left. A controller that has answered all, and so many commands that the
+    /// next take a while, gets the first of those before the other answers are taken.
     fn take_events(&mut self, shard: &mut Shard, index: usize) {
+        let mut taken = 0;
         while self.life.is_up() {
             match self.queues[index].next() {
                 Ok(Some(event)) => self.event(shard, index, event),
                 Ok(None) => break,
                 Err(ended) => return self.ended(shard, index, &ended),
+            }
+            taken += 1;
+            if taken == AT_ONCE && self.queues[index].leaves_answers() {
+                break;
             }
         }
     }
@@ -298,6 +308,12 @@ impl Task for Session {
             } else if let Some(trace) = &self.plan.options.trace {
                 trace.sent(self.queues[index].handed_over());
             }
+            match self.queues[index].turn_ends() {
+                Left::Nothing => continue,
+                Left::New => {}
+                Left::Before => self.take_events(shard, index),
+            }
+            shard.flush_later(self.life.task);
         }
     }
 

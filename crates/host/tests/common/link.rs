@@ -174,15 +174,30 @@ impl Link {
     }
 
     pub fn respond(&mut self, cid: u16, status: Status, result: u64) -> io::Result<()> {
+        let header = self.response(cid, status, result);
+        self.send_header(header.as_bytes())
+    }
+
+    /// Success for all of these, which leaves at once; without digests.
+    pub fn respond_at_once(&mut self, cids: &[u16]) -> io::Result<()> {
+        assert!(!self.digests.header, "the headers have none");
+        let responses = cids.iter().flat_map(|cid| {
+            let header = self.response(*cid, Status::SUCCESS, 0);
+            header.as_bytes().to_vec()
+        });
+        let bytes: Vec<u8> = responses.collect();
+        self.send(&bytes)
+    }
+
+    fn response(&mut self, cid: u16, status: Status, result: u64) -> ResponseHeader {
         self.outstanding.remove(&cid);
         let mut entry = CompletionEntry::new(status, result);
         entry.command_id = cid.into();
         let common = CommonHeader::without_data(PduType::RESPONSE, self.digests);
-        let header = ResponseHeader {
+        ResponseHeader {
             common,
             entry: entry.to_array(),
-        };
-        self.send_header(header.as_bytes())
+        }
     }
 
     /// One C2HData, as it is said.

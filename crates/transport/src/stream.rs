@@ -261,8 +261,9 @@ impl<M: Machine> Stream<M> {
         Ok(())
     }
 
-    /// What the peer has asked for goes behind all that is new, and only as much of it as one call sends: the next
-    /// commands wait for no more than that, and the peer has them before it has taken the data of those before.
+    /// What the peer has asked for goes behind all that is new, and only as much of it as one call sends, in whole
+    /// PDUs: the next commands wait for no more than that, and the peer has them before it has taken the data of those
+    /// before.
     fn hand_out_data(&mut self) {
         let (machine, mut out) = self.speak();
         let mut bytes = 0;

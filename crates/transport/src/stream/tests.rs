@@ -285,13 +285,9 @@ struct Sender {
 impl Task for Sender {
     fn completed(&mut self, shard: &mut Shard, _: u32, completion: Completion) {
         self.stream.sent(completion).expect("it was sent");
-        say_command(&mut self.stream);
+        self.stream.speak().1.bytes(&[1; COMMAND_BYTES]);
         self.stream.flush(shard).expect("memory");
     }
-}
-
-fn say_command(stream: &mut Stream<AskedFor>) {
-    stream.speak().1.bytes(&[1; COMMAND_BYTES]);
 }
 
 const COMMAND_BYTES: usize = 72;

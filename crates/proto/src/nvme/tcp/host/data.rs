@@ -161,12 +161,8 @@ impl Host {
         let Some(granted) = self.granted.front_mut() else {
             return 0;
         };
-        let (
-            Granted {
-                slot, offset_bytes, ..
-            },
-            tag,
-        ) = (*granted, granted.transfer_tag);
+        let (slot, offset_bytes) = (granted.slot, granted.offset_bytes);
+        let transfer_tag = granted.transfer_tag;
         let bytes = granted.bytes.min(self.max_h2c_bytes).min(MAX_PIECE_BYTES);
         granted.offset_bytes += bytes;
         granted.bytes -= bytes;
@@ -180,7 +176,13 @@ impl Host {
         let mut common = CommonHeader::with_data(PduType::HOST_DATA, digests, alignment, bytes)
             .expect("a piece leaves room in PLEN");
         common.flags |= if is_last { FLAG_LAST } else { 0 };
-        let header = DataHeader::new(common, command.command_id, tag, offset_bytes, bytes);
+        let header = DataHeader::new(
+            common,
+            command.command_id,
+            transfer_tag,
+            offset_bytes,
+            bytes,
+        );
         tcp::send_header(header, digests, self.crc32c, out);
         out.payload(slot, offset_bytes, bytes, digests.data);
         bytes

@@ -140,9 +140,12 @@ pub(super) fn bench(
         bench.arg("--data-digest");
     }
     if let Some(iops) = side.iops {
-        bench.args(["--rate-iops", &iops.to_string()]);
+        // What is asked is what the target's sleep costs. A host that slept too would add its own: an alarm for every
+        // request that is due, and a waking for every answer.
+        bench.args(["--rate-iops", &iops.to_string(), "--spin", "always"]);
+    } else {
+        add_spin(&mut bench, side);
     }
-    add_spin(&mut bench, side);
     let text = output(bench.args(time))?;
     Measured::from_fio("`fabrix bench`", &text, side.access)
 }
@@ -293,7 +296,7 @@ esac
             "--rw randrw",
             "--rwmixread 30",
             "--data-digest",
-            "--rate-iops 1000",
+            "--rate-iops 1000 --spin always",
             "--runtime 7",
         ] {
             assert!(asked[2].contains(word), "{word}: {log}");

@@ -23,6 +23,7 @@ pub(super) struct Side {
     pub(super) access: Access,
     pub(super) block_bytes: u32,
     pub(super) depth: u32,
+    /// At both ends; in an open loop at the target, because there the host always spins.
     pub(super) spin: Spin,
     pub(super) data_digest: bool,
     /// Offered requests per second, in an open loop; None: the next request follows an answer.

@@ -15,6 +15,7 @@ use crate::{Buf, Lent, Staged};
 pub struct Gather {
     wire: Wire,
     units: Units,
+    end_may_wait: bool,
 }
 
 /// The kernel takes no more pieces in one call (UIO_MAXIOV).
@@ -32,6 +33,7 @@ impl Gather {
         Self {
             wire: Wire::new(bytes_capacity, parts_capacity),
             units: Units::new(parts_capacity),
+            end_may_wait: false,
         }
     }
 
@@ -91,6 +93,12 @@ impl Gather {
         self.wire.send_through(staged);
     }
 
+    /// The receiver can do without the end of this as long as more follows at once: it may then leave in one packet
+    /// with what follows. So it is with answers, but not with commands: the peer could begin with the last of them.
+    pub fn let_end_wait(&mut self) {
+        self.end_may_wait = true;
+    }
+
     /// Bytes pushed since the last clear.
     pub fn total_bytes(&self) -> usize {
         self.wire.total_bytes()
@@ -110,6 +118,7 @@ impl Gather {
     pub fn clear(&mut self) {
         self.wire.clear();
         self.units.clear();
+        self.end_may_wait = false;
     }
 
     /// Appends a copy of what has not been sent yet (tests, simulators, captures).
@@ -138,6 +147,11 @@ impl Gather {
     pub(crate) fn header(&mut self) -> *const libc::msghdr {
         let bytes = self.bytes_at_once();
         self.wire.header(bytes)
+    }
+
+    /// Whether the receiver can do without the end of this as long as more follows at once.
+    pub(crate) fn end_may_wait(&self) -> bool {
+        self.end_may_wait
     }
 
     /// Bytes not sent yet.

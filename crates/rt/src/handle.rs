@@ -107,6 +107,11 @@ impl Socket {
         sys::socket::set_buffer_bytes(self.stream.as_fd(), send, receive)
     }
 
+    /// Whether this is a clone of the other.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.stream, &other.stream)
+    }
+
     /// The same socket, for what the shard's operations do not cover.
     pub fn stream(&self) -> &TcpStream {
         &self.stream

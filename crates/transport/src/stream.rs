@@ -239,6 +239,9 @@ impl<M: Machine> Stream<M> {
             self.hand_out_data();
         }
         if let Some(mut gather) = self.outbox.take() {
+            if self.limits_backlog {
+                gather.let_end_wait();
+            }
             let ends_at = self.outbox.taken();
             self.staging
                 .stage(&self.socket, &mut gather, ends_at, self.slots.len());

@@ -9,6 +9,7 @@ mod by_reference;
 mod epoll;
 mod in_place;
 mod now;
+mod tails;
 mod uring;
 mod warm;
 

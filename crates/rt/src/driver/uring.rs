@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::in_place::{is_a_copy, run_on_file};
 use super::now::{Tried, attempt, ended};
+use super::tails::Tails;
 use super::warm::Warm;
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
@@ -32,6 +33,8 @@ pub(crate) struct UringDriver<E: Form> {
     copies: VecDeque<Submission>,
     /// Receives that are not in the ring as long as the shard spins.
     warm: Warm,
+    /// Ends of sends that are held back as long as the shard spins and has something to do.
+    tails: Tails,
     /// Tasks that are gone and whose operations could not all be cancelled yet.
     forgotten: Vec<TaskId>,
     /// Operations of files that wait in the ring to be submitted.
@@ -49,6 +52,7 @@ impl<E: Form> UringDriver<E> {
             rest: Vec::with_capacity(entries as usize),
             copies: VecDeque::with_capacity(entries as usize),
             warm: Warm::new(),
+            tails: Tails::new(),
             forgotten: Vec::new(),
             files_queued: 0,
         })
@@ -86,6 +90,7 @@ impl<E: Form> Driver for UringDriver<E> {
                 return Nanos::now();
             }
         }
+        self.tails.let_go();
         self.wait(endings, until, window)
     }
 
@@ -216,10 +221,13 @@ impl<E: Form> UringDriver<E> {
         for (token, op) in submissions.drain(..) {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
-                Op::Send { ref gather, .. }
-                    if (few || gather.is_staged() || gather.is_sealed())
-                        && self.again.is_empty() =>
-                {
+                Op::Send {
+                    ref socket,
+                    ref gather,
+                } if (few || gather.is_staged() || gather.is_sealed()) && self.again.is_empty() => {
+                    if spinning {
+                        self.tails.before(socket, gather);
+                    }
                     match attempt(op) {
                         Tried::Ended(completion) => endings.push((token, completion)),
                         Tried::InPart(op) => self.rest.push((token, op)),
@@ -230,6 +238,7 @@ impl<E: Form> UringDriver<E> {
                 op => self.push(token, op, endings),
             }
         }
+        self.tails.sends_were_tried();
     }
 
     /// Runs some of what only copies.

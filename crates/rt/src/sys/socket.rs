@@ -321,6 +321,25 @@ pub(crate) fn cork(socket: BorrowedFd<'_>, corked: bool) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_CORK, &value)
 }
 
+/// Whether segments that are not full are held back.
+#[cfg(test)]
+pub(crate) fn is_corked(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut value: libc::c_int = 0;
+    let mut bytes = libc::socklen_t::try_from(size_of_val(&value)).expect("a word");
+    // SAFETY: the kernel writes at most `bytes` into a word that is as long.
+    // WHY UNSAFE: std gets only a few options.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CORK,
+            (&raw mut value).cast(),
+            &raw mut bytes,
+        )
+    })?;
+    Ok(value != 0)
+}
+
 /// Notices a peer that has vanished: probes an idle connection after a minute, and gives up on one
 /// whose bytes are not acknowledged for a minute.
 pub(crate) fn notice_silence(socket: BorrowedFd<'_>) -> io::Result<()> {

@@ -64,7 +64,8 @@ pub struct Stream<M> {
     outbox: Outbox,
     ended: bool,
     discard: bool,
-    limits_backlog: bool,
+    /// This is the side that answers.
+    answers: bool,
     /// The machine has taken all that arrived. Until then the receive buffer is not lent to the kernel: what is in it
     /// could not be taken before more arrives, and nothing more may ever come.
     hungry: bool,
@@ -94,17 +95,18 @@ impl<M: Machine> Stream<M> {
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),
             ended: false,
             discard: false,
-            limits_backlog: false,
+            answers: false,
             hungry: true,
         }
     }
 
-    /// From now on nothing is received while the peer does not take what is sent: what waits for it is then bounded
-    /// by what it has asked for before.
+    /// This is the side that answers.
     ///
-    /// For the side that answers. The side that asks must go on reading, or both could wait for each other.
-    pub fn limit_backlog(&mut self) {
-        self.limits_backlog = true;
+    /// From now on nothing is received while the peer does not take what is sent: what waits for it is then bounded
+    /// by what it has asked for before. The side that asks must go on reading, or both could wait for each other. And
+    /// the end of long answers may wait for the answers that follow at once.
+    pub fn set_answering(&mut self) {
+        self.answers = true;
     }
 
     /// The machine, to ask it.
@@ -180,10 +182,10 @@ impl<M: Machine> Stream<M> {
         self.inbox.bytes().len()
     }
 
-    /// True while the peer does not take its answers and the backlog is limited: no further commands should be taken
-    /// from it. What has arrived meanwhile stays where it is; the owner calls `next` again when this is over.
+    /// True while the peer does not take its answers: no further commands should be taken from it. What has arrived
+    /// meanwhile stays where it is; the owner calls `next` again when this is over.
     pub fn backlogged(&self) -> bool {
-        self.limits_backlog && self.outbox.backlogged()
+        self.answers && self.outbox.backlogged()
     }
 
     /// True when no operation of the stream is in the kernel.
@@ -239,7 +241,7 @@ impl<M: Machine> Stream<M> {
             self.hand_out_data();
         }
         if let Some(mut gather) = self.outbox.take() {
-            if self.limits_backlog {
+            if self.answers {
                 gather.let_end_wait();
             }
             let ends_at = self.outbox.taken();

@@ -101,7 +101,7 @@ impl Connection {
         deadline: Option<TimerId>,
         common: &Rc<Common>,
     ) {
-        stream.limit_backlog();
+        stream.set_answering();
         let mut connection = Self {
             task,
             stream,

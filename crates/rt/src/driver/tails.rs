@@ -1,12 +1,12 @@
-//! Ends of long sends that are held back, for as long as the shard has something to do.
+//! Ends of long sends that are held back until the next turn, in which more may follow.
 //!
 //! A long answer fills whole packets and leaves the last one nearly empty, and that one costs the sender, and whoever
 //! receives it, a third of what a full one costs. Where the next answer follows at once, the two leave better as one
 //! stretch of full packets (`TCP_CORK`; `MSG_MORE` does not last: the next acknowledgement pushes what it held).
 //!
-//! Nobody waits long for an end: it is let go when the shard has nothing to do, when less follows than half a packet,
-//! and else with the sends of the next turn, if its socket has none among them. Knows sockets and lengths only; whether
-//! a peer can do without the end meanwhile says who sends ([`Gather::let_end_wait`]).
+//! Nobody waits long for an end: it is let go in the next turn, which comes at once, unless that sends half a packet or
+//! more behind it. Knows sockets and lengths only; whether a peer can do without the end meanwhile says who sends
+//! ([`Gather::let_end_wait`]).
 
 use std::os::fd::AsFd;
 
@@ -75,21 +75,13 @@ impl Tails {
                 index += 1;
             } else {
                 let tail = self.held.swap_remove(index);
-                self.end(&tail);
+                self.let_go(&tail);
             }
         }
     }
 
-    /// The shard has nothing to do: lets everything go.
-    #[inline]
-    pub(super) fn let_go(&mut self) {
-        while let Some(tail) = self.held.pop() {
-            self.end(&tail);
-        }
-    }
-
-    /// Lets an end go. Held in vain, the next sends are left alone, twice as many each time.
-    fn end(&mut self, tail: &Tail) {
+    /// Held in vain, the next sends are left alone, twice as many each time.
+    fn let_go(&mut self, tail: &Tail) {
         // Refused, the connection has failed: there is nothing left to hold.
         let _ = socket::cork(tail.socket.as_fd(), false);
         if !tail.was_followed {
@@ -141,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_held_back_from_turn_to_turn_until_there_is_nothing_to_do() {
+    fn an_end_is_held_back_from_turn_to_turn_as_long_as_more_follows() {
         let ((socket, _peer), mut tails) = (connected(), Tails::new());
         assert!(turn(&mut tails, &socket, LONG));
         assert!(turn(&mut tails, &socket, LONG / 2), "a turn that sends on");
         assert!(turn(&mut tails, &socket, LONG));
-        tails.let_go();
+        tails.sends_were_tried();
         assert!(!is_held(&socket));
     }
 
@@ -179,12 +171,12 @@ mod tests {
         let mut held = 0;
         for _ in 0..1000 {
             held += u32::from(turn(&mut tails, &socket, LONG));
-            tails.let_go();
+            tails.sends_were_tried();
         }
         assert!((10..30).contains(&held), "held {held} times of 1000");
         while !turn(&mut tails, &socket, LONG) {}
         assert!(turn(&mut tails, &socket, LONG), "now somebody does");
-        tails.let_go();
+        tails.sends_were_tried();
         assert!(turn(&mut tails, &socket, LONG), "which counts at once");
     }
 }

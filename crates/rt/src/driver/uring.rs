@@ -3,6 +3,9 @@
 //! Policy only: when to enter the kernel, when to spin, what to do with short sends and a full
 //! ring. Ownership of what is in progress, and all raw memory, is `sys/uring.rs`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -13,7 +16,7 @@ use std::time::Duration;
 use super::in_place::{is_a_copy, run_on_file};
 use super::now::{Tried, attempt, ended};
 use super::tails::Tails;
-use super::warm::Warm;
+use super::warm::{self, Warm};
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
 use crate::spin::Spin;
@@ -33,7 +36,9 @@ pub(crate) struct UringDriver<E: Form> {
     copies: VecDeque<Submission>,
     /// Receives that are not in the ring as long as the shard spins.
     warm: Warm,
-    /// Ends of sends that are held back as long as the shard spins and has something to do.
+    /// Were among those and are to go into the ring, to stay there until something comes.
+    cold: Vec<Submission>,
+    /// Ends of sends that are held back until the next turn, while the shard spins.
     tails: Tails,
     /// Tasks that are gone and whose operations could not all be cancelled yet.
     forgotten: Vec<TaskId>,
@@ -52,6 +57,7 @@ impl<E: Form> UringDriver<E> {
             rest: Vec::with_capacity(entries as usize),
             copies: VecDeque::with_capacity(entries as usize),
             warm: Warm::new(),
+            cold: Vec::with_capacity(warm::MOST),
             tails: Tails::new(),
             forgotten: Vec::new(),
             files_queued: 0,
@@ -72,7 +78,7 @@ impl<E: Form> Driver for UringDriver<E> {
         self.queue(submissions, endings, !window.is_zero());
         self.copy(endings);
         self.reap(endings);
-        self.warm.attempt(endings, &mut self.again);
+        self.warm.attempt(endings, &mut self.cold);
         let may_wait = |this: &Self, endings: &Vec<Ending>| {
             endings.is_empty()
                 && !this.has_more()
@@ -90,7 +96,6 @@ impl<E: Form> Driver for UringDriver<E> {
                 return Nanos::now();
             }
         }
-        self.tails.let_go();
         self.wait(endings, until, window)
     }
 
@@ -99,7 +104,7 @@ impl<E: Form> Driver for UringDriver<E> {
     }
 
     fn forget(&mut self, task: TaskId) {
-        for later in [&mut self.again, &mut self.rest] {
+        for later in [&mut self.again, &mut self.rest, &mut self.cold] {
             later.retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
         }
         self.warm.forget(task);
@@ -109,7 +114,7 @@ impl<E: Form> Driver for UringDriver<E> {
     }
 
     fn in_flight(&self) -> usize {
-        let later = self.again.len() + self.rest.len() + self.copies.len();
+        let later = self.again.len() + self.rest.len() + self.cold.len() + self.copies.len();
         self.ring.in_flight() + later + self.warm.len()
     }
 }
@@ -117,7 +122,7 @@ impl<E: Form> Driver for UringDriver<E> {
 impl<E: Form> UringDriver<E> {
     /// Whether something is to be begun, or gone on with, in the next turn.
     fn has_more(&self) -> bool {
-        !self.again.is_empty() || !self.rest.is_empty()
+        !self.again.is_empty() || !self.rest.is_empty() || !self.cold.is_empty()
     }
 
     /// Spins, then sleeps, and remembers how long the next ending took.
@@ -152,7 +157,7 @@ impl<E: Form> UringDriver<E> {
                     }
                     self.reap(endings);
                 }
-                self.warm.attempt(endings, &mut self.again);
+                self.warm.attempt(endings, &mut self.cold);
                 if !endings.is_empty() || self.has_more() {
                     return;
                 }
@@ -217,6 +222,9 @@ impl<E: Form> UringDriver<E> {
             mem::swap(&mut self.again, submissions);
         }
         submissions.append(&mut self.rest);
+        while let Some((token, op)) = self.cold.pop() {
+            self.push(token, op, endings);
+        }
         let few = spinning && submissions.len() <= FEW;
         for (token, op) in submissions.drain(..) {
             match op {

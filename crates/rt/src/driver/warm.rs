@@ -19,7 +19,7 @@ struct Held {
 }
 
 /// More connections than this are served better by the ring, which looks at all of them in one call.
-const MOST: usize = 2;
+pub(super) const MOST: usize = 2;
 /// A connection that was silent for so many tries is not warm any more.
 const TRIES_MOST: u32 = 256;
 

@@ -69,7 +69,7 @@ impl Connection {
         let machine = Target::new(limits, pass::crc32c, Nanos(shard.now().0));
         let slots = usize::from(limits.slots());
         let mut stream = Stream::new(machine, socket, task, STREAM, slots);
-        stream.limit_backlog();
+        stream.set_answering();
         let connection = Rc::new(RefCell::new(Self {
             life: Life::new(task, local),
             stream,

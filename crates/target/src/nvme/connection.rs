@@ -79,7 +79,7 @@ impl Connection {
         };
         let machine = Target::new(limits, pass::crc32c);
         let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));
-        stream.limit_backlog();
+        stream.set_answering();
         let at = shard.now() + local.shared.deadlines.connect;
         let connection = Rc::new(RefCell::new(Self {
             life: Life::new(task, local),

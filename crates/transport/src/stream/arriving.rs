@@ -11,6 +11,9 @@ use crate::slot::Held;
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
 const DIRECT_BYTES: usize = 16 << 10;
+/// Who asks receives no more of it at once: he answers sooner, and the sender's processor, where it is full, does more
+/// in the same time. Who answers takes all that there is: commands come together with their data, or not at all.
+const PIECE_BYTES: usize = 48 << 10;
 /// Behind payload of at least this much, other such payload is expected.
 const LONG_BYTES: u32 = 64 << 10;
 /// Bytes of a digest after payload.
@@ -201,6 +204,7 @@ impl<M: Machine> Stream<M> {
                 ..
             } => {
                 let rest = bytes as usize - self.filled;
+                let most = if self.answers { rest } else { PIECE_BYTES };
                 let suffices = if self.went_straight { 1 } else { DIRECT_BYTES };
                 let held = &mut self.slots[usize::from(slot.0)];
                 match std::mem::take(held) {
@@ -214,7 +218,7 @@ impl<M: Machine> Stream<M> {
                                 socket,
                                 buf,
                                 start: from,
-                                bytes: rest,
+                                bytes: rest.min(most),
                             },
                         );
                         return Ok(());

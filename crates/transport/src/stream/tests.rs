@@ -150,8 +150,15 @@ fn stream<M: Machine>(shard: &mut Shard, machine: M) -> (Stream<M>, TaskId) {
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;
 
+/// Who receives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Asks,
+    Answers,
+}
+
 /// Sends payloads of these lengths, and says what was asked of the kernel meanwhile.
-fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
+fn receive(side: Side, lengths: &[usize]) -> Vec<(usize, usize)> {
     let kernel = Kernel::default();
     let payloads: Vec<Vec<u8>> = lengths
         .iter()
@@ -169,6 +176,9 @@ fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
     };
     let (mut stream, task) = stream(&mut shard, Lengths { want });
     stream.hold(Slot(0), Held::Buf(place(&mut shard), 0));
+    if side == Side::Answers {
+        stream.set_answering();
+    }
     stream.flush(&mut shard).expect("memory");
     let came = Rc::new(RefCell::new(Vec::new()));
     let receiver = Receiver {
@@ -186,7 +196,7 @@ fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
 
 #[test]
 fn behind_long_payload_the_next_is_received_where_it_belongs() {
-    let asked = receive(&[LONG; 4]);
+    let asked = receive(Side::Answers, &[LONG; 4]);
     let first = asked.iter().position(|(buffer, _)| *buffer == LONG);
     let after = &asked[first.expect("some of the first payload goes straight")..];
     let headers = after.iter().filter(|asked| asked.1 == HEADER_BYTES);
@@ -197,14 +207,30 @@ fn behind_long_payload_the_next_is_received_where_it_belongs() {
 
 #[test]
 fn behind_short_payload_as_much_is_received_as_there_is_room_for() {
-    let asked = receive(&[LONG, LONG, 4096, 4096]);
+    let asked = receive(Side::Answers, &[LONG, LONG, 4096, 4096]);
     let (_, last) = asked.last().expect("it asks to the end");
     assert!(*last > 4096, "{asked:?}");
-    let asked = receive(&[32 << 10; 8]);
+    let asked = receive(Side::Answers, &[32 << 10; 8]);
     assert!(
         asked.iter().all(|asked| asked.1 != HEADER_BYTES),
         "{asked:?}"
     );
+}
+
+#[test]
+fn who_asks_receives_long_payload_in_pieces_and_each_where_it_belongs() {
+    let asked = receive(Side::Asks, &[LONG; 4]);
+    let pieces: Vec<usize> = asked
+        .iter()
+        .filter(|(buffer, _)| *buffer == LONG)
+        .map(|(_, bytes)| *bytes)
+        .collect();
+    assert!(
+        pieces.len() > 4 && pieces.iter().all(|bytes| *bytes < LONG / 2),
+        "{pieces:?}"
+    );
+    let headers = asked.iter().filter(|asked| asked.1 == HEADER_BYTES);
+    assert_eq!(headers.count(), 4, "three, and one at the end: {asked:?}");
 }
 
 /// A peer has asked for so many pieces of payload, and says nothing more.

@@ -1,0 +1,130 @@
+//! What the driver does by hand while a shard spins, on real sockets: what it holds back, and what stays in the ring.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use super::*;
+use crate::buf::Arena;
+use crate::mailbox::Mailbox;
+use crate::spin::{Answers, SpinPolicy};
+use crate::sys::entry::Short;
+use crate::sys::socket::is_corked;
+use crate::{Buf, Gather};
+
+const BYTES: usize = 4096;
+/// A packet of loopback's and a little more.
+const LONG: usize = 66 << 10;
+/// Sooner than this a look ends only because something has come.
+const SHORTLY: Duration = Duration::from_millis(1);
+
+struct Bench {
+    driver: UringDriver<Short>,
+    arena: Rc<Arena>,
+    socket: Socket,
+    peer: TcpStream,
+    _mailbox: Mailbox,
+}
+
+impl Bench {
+    /// A driver that never sleeps, and a connection; None where the kernel gives no ring.
+    fn new() -> Option<Self> {
+        let mailbox = Mailbox::new(8).expect("an eventfd");
+        let spin = Spin::new(SpinPolicy::Always, Answers::default());
+        let driver = match UringDriver::new(8, spin, Arc::clone(mailbox.bell())) {
+            Ok(driver) => driver,
+            Err(error) => {
+                eprintln!("skipped: no ring here: {error}");
+                return None;
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let peer = TcpStream::connect(address).expect("it listens");
+        let (stream, _) = listener.accept().expect("it is there");
+        Some(Self {
+            driver,
+            arena: Arena::new(4 << 20),
+            socket: Socket::from(stream),
+            peer,
+            _mailbox: mailbox,
+        })
+    }
+
+    fn receive(&self) -> Submission {
+        let op = Op::Receive {
+            socket: self.socket.clone(),
+            buf: Buf::new(self.arena.take(BYTES).expect("room")),
+            start: 0,
+            bytes: BYTES,
+        };
+        (token(1), op)
+    }
+
+    fn send_long_answer(&self) -> Submission {
+        let mut gather = Box::new(Gather::new(LONG, 1));
+        gather.push_bytes(&[7; LONG]);
+        gather.let_end_wait();
+        let socket = self.socket.clone();
+        (token(2), Op::Send { socket, gather })
+    }
+
+    /// One turn; the slots of what has ended in it.
+    fn turn(&mut self, mut submissions: Vec<Submission>, until: Until) -> Vec<u32> {
+        let mut endings = Vec::new();
+        self.driver.turn(&mut submissions, &mut endings, until);
+        endings.iter().map(|(token, _)| token.slot).collect()
+    }
+
+    /// Turns that look until nothing is to be looked at any more, or something has ended.
+    fn look(&mut self) -> Vec<u32> {
+        self.turn(Vec::new(), Until::At(Nanos::now() + SHORTLY))
+    }
+
+    fn is_held_back(&self) -> bool {
+        is_corked(self.socket.as_fd()).expect("it is open")
+    }
+}
+
+fn token(slot: u32) -> Token {
+    let task = TaskId::new(1, 0);
+    Token { task, slot }
+}
+
+#[test]
+fn the_end_of_a_long_answer_waits_for_one_turn_and_no_longer() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    bench.peer.write_all(b"one more").expect("connected");
+    let both = vec![bench.send_long_answer(), bench.receive()];
+    let mut ended = bench.turn(both, Until::Now);
+    while !ended.contains(&1) {
+        ended = bench.look(); // what loopback delivers may come a moment later
+    }
+    let answer = vec![bench.send_long_answer(), bench.receive()];
+    assert_eq!(bench.turn(answer, Until::Now), [2]);
+    assert!(bench.is_held_back());
+    assert_eq!(bench.turn(Vec::new(), Until::Now), [], "nothing follows");
+    assert!(!bench.is_held_back());
+}
+
+#[test]
+fn a_receive_that_nothing_comes_for_goes_into_the_ring_and_stays_there() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let receive = vec![bench.receive()];
+    bench.turn(receive, Until::Now);
+    assert_eq!(bench.driver.warm.len(), 1);
+    for _ in 0..3 {
+        while bench.driver.warm.len() > 0 {
+            assert_eq!(bench.look(), []);
+        }
+        bench.turn(Vec::new(), Until::Now);
+        assert_eq!(bench.driver.warm.len(), 0, "it is tried again by hand");
+    }
+    bench.peer.write_all(b"at last").expect("connected");
+    while bench.look().is_empty() {}
+}

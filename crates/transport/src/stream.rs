@@ -104,7 +104,8 @@ impl<M: Machine> Stream<M> {
     ///
     /// From now on nothing is received while the peer does not take what is sent: what waits for it is then bounded
     /// by what it has asked for before. The side that asks must go on reading, or both could wait for each other. And
-    /// the end of long answers may wait for the answers that follow at once.
+    /// the end of long answers may wait for the answers that follow at once, and long payload is received whole, not in
+    /// pieces.
     pub fn set_answering(&mut self) {
         self.answers = true;
     }

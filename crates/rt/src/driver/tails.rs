@@ -10,6 +10,7 @@
 
 use std::os::fd::AsFd;
 
+use super::warm::MOST;
 use crate::sys::socket;
 use crate::{Gather, Socket};
 
@@ -93,8 +94,6 @@ impl Tails {
 
 /// What loopback carries in one packet, and a network card takes at once. Longer sends leave as several.
 const PACKET_BYTES: usize = 65_483;
-/// More connections than this are not looked at by hand either.
-const MOST: usize = 2;
 /// An end that is held in vain costs two calls, a packet saved is worth ten.
 const PAUSE_MOST: u32 = 64;
 

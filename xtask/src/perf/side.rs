@@ -103,6 +103,7 @@ pub(super) enum Spin {
 pub(super) struct Measured {
     pub(super) iops: f64,
     pub(super) p50_us: f64,
+    pub(super) p95_us: f64,
     pub(super) p99_us: f64,
     /// Processor time of the target, in processors.
     pub(super) target_cpu: f64,
@@ -173,26 +174,42 @@ impl Side {
 
     fn bare_sockets(&self, programs: &Programs, seconds: u32) -> Result<Measured, String> {
         let mut ceiling = command(&programs.ceiling.to_string_lossy());
-        ceiling.args([self.depth.to_string(), self.block_bytes.to_string()]);
+        ceiling.args(self.words_of_the_ceiling(seconds));
+        let raw = parse_json("the ceiling", &output(&mut ceiling)?)?;
+        Ok(Measured {
+            iops: positive(&raw, "/iops")?,
+            // Only one request at a time, and those of an open loop, have their latency taken.
+            p50_us: positive(&raw, "/p50_us").unwrap_or(0.0),
+            p95_us: positive(&raw, "/p95_us").unwrap_or(0.0),
+            p99_us: positive(&raw, "/p99_us").unwrap_or(0.0),
+            target_cpu: 0.0,
+            raw,
+        })
+    }
+
+    /// The host of an open loop spins, here as well as where it is ours.
+    fn words_of_the_ceiling(&self, seconds: u32) -> Vec<String> {
         let direction = match self.access {
             Access::Read => "read".to_owned(),
             Access::Write => "write".to_owned(),
             Access::Mixed { percent_read } => percent_read.to_string(),
         };
-        let waiting = match self.spin {
-            Spin::Never => "block",
-            Spin::Auto | Spin::Always => "spin",
+        let waiting = match (self.spin, self.iops) {
+            (Spin::Never, None) => "block",
+            (Spin::Never, Some(_)) => "block-target",
+            (Spin::Auto | Spin::Always, _) => "spin",
         };
-        ceiling.args([&direction, waiting, &seconds.to_string()]);
-        let raw = parse_json("the ceiling", &output(&mut ceiling)?)?;
-        Ok(Measured {
-            iops: positive(&raw, "/iops")?,
-            // Only one request at a time has its latency taken.
-            p50_us: positive(&raw, "/p50_us").unwrap_or(0.0),
-            p99_us: positive(&raw, "/p99_us").unwrap_or(0.0),
-            target_cpu: 0.0,
-            raw,
-        })
+        let mut words = vec![
+            self.depth.to_string(),
+            self.block_bytes.to_string(),
+            direction,
+            waiting.to_owned(),
+            seconds.to_string(),
+        ];
+        if let Some(iops) = self.iops {
+            words.extend([(DISK_BYTES >> 20).to_string(), iops.to_string()]);
+        }
+        words
     }
 }
 
@@ -252,6 +269,7 @@ impl Measured {
         Ok(Self {
             iops,
             p50_us: latency("50.000000").unwrap_or(0.0) / 1000.0,
+            p95_us: latency("95.000000").unwrap_or(0.0) / 1000.0,
             p99_us: latency("99.000000").unwrap_or(0.0) / 1000.0,
             target_cpu: 0.0,
             raw,
@@ -303,6 +321,27 @@ mod tests {
             "clat_ns": {"percentile": {"50.000000": 9000, "99.000000": 10000}}}}]}"#;
         let measured = Measured::from_fio("bench", text, Access::Write).expect("numbers");
         assert!((measured.p50_us - 15.0).abs() < 1e-9 && (measured.p99_us - 40.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn bare_sockets_are_offered_the_same_load_and_sleep_where_ours_does() {
+        let side = Side {
+            server: Server::BareSockets,
+            client: Client::Bench,
+            disk: Disk::Ram,
+            access: Access::Read,
+            block_bytes: 4096,
+            depth: 128,
+            spin: Spin::Never,
+            data_digest: false,
+            iops: Some(10_000),
+            beside: false,
+        };
+        let words = |side: Side| side.words_of_the_ceiling(2).join(" ");
+        let expected = "128 4096 read block-target 2 1024 10000";
+        assert_eq!(words(side), expected);
+        let closed = Side { iops: None, ..side };
+        assert_eq!(words(closed), "128 4096 read block 2");
     }
 
     #[test]

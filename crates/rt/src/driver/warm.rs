@@ -20,8 +20,9 @@ struct Held {
 
 /// More connections than this are served better by the ring, which looks at all of them in one call.
 pub(super) const MOST: usize = 2;
-/// A connection that was silent for so many tries is not warm any more.
-const TRIES_MOST: u32 = 256;
+/// A connection that was silent for so many tries, about a millisecond, is not warm any more. That is longer than it is
+/// between two of a few thousand requests a second, and an idle connection costs its shard no more.
+const TRIES_MOST: u32 = 4096;
 
 impl Warm {
     /// None so far. All memory is taken here: the first time may come long after a connection is ready.

@@ -3,7 +3,7 @@
 //! A [`Device`] is shared and immutable: facts. A [`Channel`] is one shard's way into it and never crosses a
 //! core. A front end submits [`Request`]s to a channel and gets an answer at once ([`Submit::Done`]), later
 //! ([`Submit::Pending`], then [`fabrix_rt::Task::completed`]) or not yet ([`Submit::Busy`]). Files and block
-//! devices are reached through `rt` only; this crate knows no protocol and no network, and it has no `unsafe`.
+//! devices are reached through `rt` only; this crate knows no protocol and no network.
 //!
 //! The disks: [`null`], [`ram`], [`file`](mod@file), [`raid0`]. What stands between them and a front end:
 //! [`filter`] and [`exclusive`]. The text form of a disk, [`spec`], and its stable names, [`identity`].

@@ -1,4 +1,5 @@
-//! The end that asks, counts, and measures latency at depth 1 and of an open loop.
+//! The end that asks, counts, and measures latency at depth 1 and of an open loop. It starts the other one, and takes
+//! answers by their length alone.
 
 use std::collections::VecDeque;
 use std::env;
@@ -108,8 +109,8 @@ impl Initiator {
                 (counted_from, counted_since) = (Some(done), now);
                 self.latencies_us.clear();
             }
-            if timed && self.latencies_us.len() < self.latencies_us.capacity() {
-                self.latencies_us.push((now - sent).as_secs_f32() * 1e6);
+            if timed {
+                self.note(now - sent);
             }
             if now > end {
                 let counted = done - counted_from.unwrap_or(done);
@@ -126,7 +127,7 @@ impl Initiator {
         let end = warm + Duration::from_secs_f64(self.shape.seconds.max(0.0));
         let (mut due, mut spacing) = (Instant::now(), Random(SEED));
         let mut waiting = VecDeque::with_capacity(self.shape.depth);
-        let mut partial = 0;
+        let (mut partial, mut counted) = (0, 0);
         let mut now = Instant::now();
         while now <= end {
             while due <= now && waiting.len() < self.shape.depth {
@@ -141,12 +142,19 @@ impl Initiator {
             now = Instant::now();
             let answers = self.take_answers(&mut partial);
             for due in waiting.drain(..answers).filter(|due| *due >= warm) {
-                self.latencies_us.push((now - due).as_secs_f32() * 1e6);
+                counted += 1;
+                self.note(now - due);
             }
         }
-        let counted = self.latencies_us.len() as u64;
         self.report(counted, now - warm);
         Ok(())
+    }
+
+    /// Keeps a latency, as long as there is room.
+    fn note(&mut self, latency: Duration) {
+        if self.latencies_us.len() < self.latencies_us.capacity() {
+            self.latencies_us.push(latency.as_secs_f32() * 1e6);
+        }
     }
 
     /// How many whole answers there are in what was received; they are taken off it.

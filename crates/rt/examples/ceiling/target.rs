@@ -1,4 +1,5 @@
-//! The end that answers.
+//! The end that answers: a process of its own, with one socket and the memory that is read and written. It believes
+//! whatever it receives.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;

@@ -68,6 +68,7 @@ pub(crate) struct Spin {
     usual_gap_ns: u64,
     /// The same while many answers are awaited.
     usual_round_ns: u64,
+    spare: Duration,
 }
 
 impl Spin {
@@ -81,6 +82,7 @@ impl Spin {
             awaited,
             usual_gap_ns,
             usual_round_ns: usual_gap_ns * u64::from(ROUND),
+            spare: Duration::ZERO,
         }
     }
 
@@ -103,8 +105,16 @@ impl Spin {
         matches!(self.policy, SpinPolicy::Adaptive { most } if self.are_rounds_short(most) && looked > SLACK)
     }
 
+    /// How long the shard has waited so far while many answers were awaited.
+    pub(crate) fn spare_time(&self) -> Duration {
+        self.spare
+    }
+
     /// An ending has come after such a wait.
     pub(crate) fn record(&mut self, gap: Duration) {
+        if self.awaited.are_many() {
+            self.spare += gap;
+        }
         let SpinPolicy::Adaptive { most } = self.policy else {
             return;
         };
@@ -183,6 +193,19 @@ mod tests {
         spin.record(Duration::from_secs(3));
         spin.record(Duration::from_secs(3));
         assert_eq!(spin.window(), Duration::ZERO);
+    }
+
+    #[test]
+    fn time_is_spare_while_many_answers_are_awaited() {
+        let answers = Answers::default();
+        let mut spin = Spin::new(SpinPolicy::Always, answers.clone());
+        let _many: Vec<Awaited> = (1..MANY).map(|_| answers.one_more()).collect();
+        spin.record(Duration::from_micros(300));
+        assert_eq!(spin.spare_time(), Duration::ZERO, "few");
+        let _one_more = answers.one_more();
+        spin.record(Duration::from_micros(20));
+        spin.record(Duration::from_micros(10));
+        assert_eq!(spin.spare_time(), Duration::from_micros(30));
     }
 
     #[test]

@@ -4,9 +4,13 @@
 //! `Stage`. Bytes of a stream are read in order, so a peer that has a slot's payload has everything before it. Memory
 //! is used again only after that, and never serves another connection: the worst that a peer can make us do, by
 //! claiming what it has not read, is to send it other bytes that were meant for it.
+//!
+//! To refer spares the sender a copy and costs the receiver more than that: it takes each page by itself. So a sender
+//! that waits for a busy receiver copies.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use fabrix_proto::Slot;
 use fabrix_rt::{Gather, Socket, Stage, staging_pays};
@@ -17,6 +21,9 @@ const STAGED_BYTES: usize = 32 << 10;
 const RING_BYTES: usize = 4 << 20;
 /// So many rings in one process: memory is bounded however many connections there are. The others' sends are copied.
 const RINGS_MOST: usize = 32;
+/// A sender whose spare time was enough to copy with so many bytes per nanosecond copies: then most of the copy falls
+/// into time in which it would wait.
+const COPIED_PER_NS: usize = 80;
 /// No two parts share a page.
 const PAGE_BYTES: usize = 4096;
 
@@ -57,7 +64,9 @@ impl Staging {
         }
     }
 
-    /// What is to be sent now, up to a position in the stream, is referred to if it is long and there is room.
+    /// What is to be sent now, up to a position in the stream, is referred to if it is long, there is room, and the
+    /// sender, which has had so much spare time so far ([`Shard::spare_time`](fabrix_rt::Shard::spare_time)), has none
+    /// to copy it.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -65,22 +74,25 @@ impl Staging {
         gather: &mut Gather,
         ends_at: u64,
         slots: usize,
+        spare_time: Duration,
     ) {
         if gather.total_bytes() < STAGED_BYTES || matches!(self, Self::Unsafe | Self::Refused) {
             return;
         }
-        self.refer(socket, gather, ends_at, slots);
+        if let Some(ring) = self.ring_for(socket, slots)
+            && !ring.sender_has_time(gather.total_bytes(), spare_time)
+        {
+            ring.put(gather, ends_at);
+        }
     }
 
     #[inline(never)]
-    fn refer(&mut self, socket: &Socket, gather: &mut Gather, ends_at: u64, slots: usize) {
+    fn ring_for(&mut self, socket: &Socket, slots: usize) -> Option<&mut Ring> {
         if matches!(self, Self::Unused) {
             let ring = staging_pays().then(|| Ring::new(socket, slots)).flatten();
             *self = ring.map_or(Self::Refused, |ring| Self::Ring(Box::new(ring)));
         }
-        if let Self::Ring(ring) = self {
-            ring.put(gather, ends_at);
-        }
+        self.ring()
     }
 }
 
@@ -94,6 +106,8 @@ pub(crate) struct Ring {
     marks: Vec<u64>,
     /// The peer has the stream so far.
     arrived: u64,
+    /// The sender's spare time until the last long send.
+    spare_time: Duration,
 }
 
 struct Part {
@@ -120,6 +134,7 @@ impl Ring {
             next: 0,
             marks: vec![0; slots],
             arrived: 0,
+            spare_time: Duration::ZERO,
         })
     }
 
@@ -132,6 +147,14 @@ impl Ring {
     #[inline(always)]
     fn arrived(&mut self, slot: Slot) {
         self.arrived = self.arrived.max(self.marks[usize::from(slot.0)]);
+    }
+
+    /// Whether the sender, whose spare time so far is given, has had enough of it since this was asked last to copy so
+    /// many bytes.
+    fn sender_has_time(&mut self, bytes: usize, spare_time: Duration) -> bool {
+        let spare = spare_time.saturating_sub(self.spare_time);
+        self.spare_time = spare_time;
+        spare.as_nanos() >= (bytes / COPIED_PER_NS) as u128
     }
 
     /// Has all that a gather sends go through the ring; leaves it as it is where there is no room.
@@ -220,6 +243,22 @@ mod tests {
             self.ring.mark(SLOT, position);
             self.ring.arrived(SLOT);
         }
+    }
+
+    #[test]
+    fn a_sender_has_time_that_has_waited_since_it_sent_last() {
+        let mut ring = Sender::new().ring;
+        let micros = Duration::from_micros;
+        assert!(!ring.sender_has_time(256 << 10, micros(3)));
+        assert!(ring.sender_has_time(256 << 10, micros(20)));
+        assert!(
+            !ring.sender_has_time(256 << 10, micros(20)),
+            "that was used"
+        );
+        assert!(
+            ring.sender_has_time(64 << 10, micros(25)),
+            "less is copied sooner"
+        );
     }
 
     #[test]

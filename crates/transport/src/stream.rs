@@ -246,8 +246,9 @@ impl<M: Machine> Stream<M> {
                 gather.let_end_wait();
             }
             let ends_at = self.outbox.taken();
+            let (slots, spare) = (self.slots.len(), shard.spare_time());
             self.staging
-                .stage(&self.socket, &mut gather, ends_at, self.slots.len());
+                .stage(&self.socket, &mut gather, ends_at, slots, spare);
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,

@@ -18,6 +18,7 @@ pub(crate) use epoll::EpollDriver;
 pub(crate) use uring::UringDriver;
 
 use std::io;
+use std::time::Duration;
 
 use crate::{Completion, Nanos, Op, TaskId, Token};
 
@@ -60,6 +61,11 @@ pub trait Driver {
     /// A task is gone: cancels what of it waits for a peer. Their endings, if any, go to nobody.
     fn forget(&mut self, task: TaskId);
 
+    /// How long it has waited so far while many answers were awaited. One that never waits has no such time.
+    fn spare_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Operations in progress.
     fn in_flight(&self) -> usize;
 }
@@ -85,7 +91,7 @@ impl Until {
     }
 
     /// The time left, None without limit.
-    pub(crate) fn left(self, now: Nanos) -> Option<std::time::Duration> {
+    pub(crate) fn left(self, now: Nanos) -> Option<Duration> {
         match self {
             Self::Now => Some(std::time::Duration::ZERO),
             Self::At(at) => Some(at - now),

@@ -124,6 +124,22 @@ impl<M: Machine> Wire<M> {
             .map_or(Ok(()), |stream| stream.flush(shard))
     }
 
+    /// Receives nothing for so long; then the timer of [`Position::rest_slot`] expires.
+    pub(crate) fn rest(&mut self, shard: &mut Shard, task: TaskId, length: Duration) {
+        if let Some(stream) = &mut self.stream {
+            stream.rest(true);
+            let slot = self.position.rest_slot();
+            shard.set_timer(Token { task, slot }, shard.now() + length);
+        }
+    }
+
+    /// The rest is over.
+    pub(crate) fn rested(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.rest(false);
+        }
+    }
+
     /// Ends the connection at once.
     ///
     /// With commands in progress (`is_busy`) that is a reset: what the target has not read of them by then it should
@@ -190,17 +206,32 @@ impl Position {
     }
 
     fn task_slot(self, ending: Ending) -> u32 {
+        let operation = match ending {
+            Ending::Connected => 0,
+            Ending::Received => 1,
+            Ending::Sent => 2,
+        };
+        self.slot(operation)
+    }
+
+    /// The task slot of the timer that ends a connection's rest.
+    pub(crate) fn rest_slot(self) -> u32 {
+        self.slot(REST)
+    }
+
+    /// Whose rest it is that a timer's task slot ends, if it is one of those.
+    pub(crate) fn whose_rest(slot: u32) -> Option<Self> {
+        let is_rest = slot >> ATTEMPT_SHIFT <= ATTEMPTS_MASK && slot % SLOTS_EACH == REST;
+        is_rest.then(|| Self::locate(slot).0)
+    }
+
+    fn slot(self, operation: u32) -> u32 {
         let index = u32::try_from(self.index).expect("a session has a few queues") * SLOTS_EACH;
         debug_assert!(
             index <= INDEX_MASK,
             "queue {} has no task slots",
             self.index
         );
-        let operation = match ending {
-            Ending::Connected => 0,
-            Ending::Received => 1,
-            Ending::Sent => 2,
-        };
         (u32::from(self.attempt) & ATTEMPTS_MASK) << ATTEMPT_SHIFT | index | operation
     }
 
@@ -217,6 +248,8 @@ pub(crate) fn is_overdue(now: Nanos, sent_at: Option<Nanos>, most: Duration) -> 
 
 /// The task slots of one connection.
 const SLOTS_EACH: u32 = 4;
+/// The one that is no operation's.
+const REST: u32 = 3;
 /// The low half of a task slot is the connection's, then come 15 bits for the attempt; the top bit is for timers.
 const ATTEMPT_SHIFT: u32 = 16;
 const INDEX_MASK: u32 = (1 << ATTEMPT_SHIFT) - 1;
@@ -235,6 +268,8 @@ mod tests {
                     Position::locate(position.task_slot(ending)),
                     (position, ending)
                 );
+                assert_eq!(Position::whose_rest(position.rest_slot()), Some(position));
+                assert_eq!(Position::whose_rest(position.task_slot(ending)), None);
             }
         }
         assert_eq!(Position::next_attempt(0x7FFF), 0);

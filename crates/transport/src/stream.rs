@@ -69,6 +69,8 @@ pub struct Stream<M> {
     /// The machine has taken all that arrived. Until then the receive buffer is not lent to the kernel: what is in it
     /// could not be taken before more arrives, and nothing more may ever come.
     hungry: bool,
+    /// Nothing is received for now.
+    rests: bool,
 }
 
 impl<M: Machine> Stream<M> {
@@ -97,6 +99,7 @@ impl<M: Machine> Stream<M> {
             discard: false,
             answers: false,
             hungry: true,
+            rests: false,
         }
     }
 
@@ -206,7 +209,7 @@ impl<M: Machine> Stream<M> {
 
     /// From now on what arrives is dropped unread: the connection is being closed, politely.
     pub fn discard(&mut self) {
-        (self.discard, self.hungry) = (true, true);
+        (self.discard, self.hungry, self.rests) = (true, true, false);
         self.inbox.consume(self.inbox.bytes().len());
     }
 
@@ -261,11 +264,16 @@ impl<M: Machine> Stream<M> {
                 },
             );
         }
-        if self.receiving == Receiving::Nothing && self.hungry && !self.ended && !self.backlogged()
-        {
+        let is_ready = self.receiving == Receiving::Nothing && self.hungry && !self.rests;
+        if is_ready && !self.ended && !self.backlogged() {
             self.receive(shard)?;
         }
         Ok(())
+    }
+
+    /// From now on nothing is received, or it is again; what is under way is not stopped.
+    pub fn rest(&mut self, rests: bool) {
+        self.rests = rests;
     }
 
     /// What the peer has asked for goes behind all that is new, and only as much of it as one call sends, in whole

@@ -2,13 +2,15 @@
 //!
 //! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen from one shard,
 //! which leaves in `parting`, hears of changes in `events` and whose requests are `transfer`'s, or `pair`'s when they
-//! travel as two commands; `queue` is one connection of it. `command` and `seen` are tables: requests to
+//! travel as two commands; `queue` is one connection of it, and `pace` says
+//! when it looks for answers. `command` and `seen` are tables: requests to
 //! commands, and what Identify said to a disk's geometry. `bring` says who we are.
 
 mod bring;
 mod channel;
 mod command;
 mod events;
+mod pace;
 mod pair;
 mod parting;
 mod queue;

@@ -12,6 +12,7 @@ use fabrix_transport::{Ended, Held, Stream, pass};
 
 use super::command;
 use super::events::Watch;
+use super::pace::Pace;
 use crate::request::{Request, held_buf};
 use crate::wire::{Ending, Position, Route, Wire};
 
@@ -48,6 +49,11 @@ pub(crate) struct Queue {
     /// Commands of requests that were not handed to the kernel yet.
     unsent: u64,
     left: Left,
+    pace: Pace,
+    /// Of requests, so far.
+    answers: u64,
+    /// The last receive brought little.
+    came_little: bool,
 }
 
 /// Answers that have arrived and were left unread.
@@ -88,6 +94,9 @@ impl Queue {
             ended: 0,
             unsent: 0,
             left: Left::Nothing,
+            pace: Pace::new(),
+            answers: 0,
+            came_little: false,
         })
     }
 
@@ -101,6 +110,9 @@ impl Queue {
         ending: Ending,
         completion: Completion,
     ) -> Result<(), Ended> {
+        if ending == Ending::Received {
+            self.came_little = completion.result < LITTLE_BYTES;
+        }
         if self.wire.completed(ending, completion)? {
             let machine = Host::new(self.limits, pass::crc32c);
             let slots = usize::from(self.limits.max_slots);
@@ -151,12 +163,24 @@ impl Queue {
         std::mem::replace(&mut self.left, next)
     }
 
-    /// Sends what became ready, and receives.
+    /// Sends what became ready, and receives, perhaps after a rest.
     ///
     /// # Errors
     /// The connection is over.
-    pub(crate) fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
+    pub(crate) fn flush(&mut self, shard: &mut Shard, task: TaskId) -> Result<(), Ended> {
+        if std::mem::take(&mut self.came_little) {
+            let in_progress = self.places.len() - self.free.len();
+            let rest = self.pace.rest(shard.now(), in_progress, self.answers);
+            if let Some(rest) = rest {
+                self.wire.rest(shard, task, rest);
+            }
+        }
         self.wire.flush(shard)
+    }
+
+    /// A rest is over.
+    pub(crate) fn rested(&mut self) {
+        self.wire.rested();
     }
 
     /// How many commands of requests were handed to the kernel since this was asked last; all of them, or none while
@@ -285,6 +309,7 @@ impl Queue {
         let Some(Carried::Request(request)) = &mut place.carried else {
             return None;
         };
+        self.answers += 1;
         if let Some(stream) = self.wire.stream.as_mut() {
             request.data = held_buf(stream.release(slot));
             if succeeded {
@@ -435,3 +460,6 @@ fn held_in(wire: &mut Wire<Host>, slot: Slot) -> Option<Buf> {
 fn slot_at(index: usize) -> Slot {
     Slot(u16::try_from(index).expect("a queue has at most 4096 slots"))
 }
+
+/// A receive that brings more has found its host behind: it comes late enough without a rest.
+const LITTLE_BYTES: i32 = 64 << 10;

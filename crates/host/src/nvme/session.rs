@@ -136,6 +136,17 @@ impl Session {
         self.open_queue(shard, admin, bring::ADMIN_SLOTS);
     }
 
+    /// A queue's rest is over: it receives again.
+    fn rested(&mut self, shard: &mut Shard, slot: u32) {
+        if let Some(position) = Position::whose_rest(slot)
+            && position.attempt == self.attempt
+            && let Some(queue) = self.queues.get_mut(position.index)
+        {
+            queue.rested();
+            shard.flush_later(self.life.task);
+        }
+    }
+
     /// Takes events of a queue until none is left. A controller that has answered all, and so many commands that the
     /// next take a while, gets the first of those before the other answers are taken.
     fn take_events(&mut self, shard: &mut Shard, index: usize) {
@@ -294,7 +305,8 @@ impl Task for Session {
                 let sentence = "the target ends its queues and does not close them";
                 self.lose(shard, ConnectError::new(ConnectErrorKind::Closed, sentence));
             }
-            Some(Timer::Reconnect | Timer::Bringup | Timer::Step | Timer::Again) | None => {}
+            None => self.rested(shard, slot),
+            Some(Timer::Reconnect | Timer::Bringup | Timer::Step | Timer::Again) => {}
         }
     }
 
@@ -303,7 +315,7 @@ impl Task for Session {
             if !self.life.is_up() {
                 return;
             }
-            if let Err(ended) = self.queues[index].flush(shard) {
+            if let Err(ended) = self.queues[index].flush(shard, self.life.task) {
                 self.ended(shard, index, &ended);
             } else if let Some(trace) = &self.plan.options.trace {
                 trace.sent(self.queues[index].handed_over());

@@ -1,18 +1,24 @@
 //! Was the machine ours while we measured? Read from /proc, before and after.
 //!
-//! Two things spoil a measurement: the hypervisor gave the time to somebody else (steal), or another program ran.
-//! Times are clock ticks of the kernel's accounting, 10 ms each, so windows of some seconds are the least it can judge.
+//! Three things spoil a measurement: the hypervisor gave the time to somebody else (steal), another program ran, or the
+//! hypervisor moved the processors nearer to each other or apart between its two sides. Times are clock ticks of the
+//! kernel's accounting, 10 ms each, so windows of some seconds are the least it can judge.
 
+use super::Programs;
+use crate::process::{command, output};
 use serde_json::{Value, json};
 use std::fs;
 
 const STEAL_SHARE_MAX: f64 = 0.01;
 const FOREIGN_SHARE_MAX: f64 = 0.02;
+/// The longest way between the processors may be so many times the shortest: under one cache or not is 53 and 320 ns.
+const DISTANCE_RATIO_MAX: u64 = 2;
 
 /// The state of the machine when a measurement began.
 pub(super) struct Watch {
     cpus: Vec<usize>,
     start: Snapshot,
+    distances_ns: Vec<u64>,
 }
 
 /// What disturbed a measurement, as shares of the processors' time.
@@ -22,6 +28,8 @@ pub(super) struct Noise {
     foreign: f64,
     /// What of that other programs took, without threads of the kernel.
     programs: f64,
+    /// How long a cache line took from one processor to the other and back, in nanoseconds, whenever that was asked.
+    distances_ns: Vec<u64>,
 }
 
 impl Watch {
@@ -30,12 +38,25 @@ impl Watch {
         Ok(Self {
             cpus: cpus.to_vec(),
             start: Snapshot::take(cpus)?,
+            distances_ns: Vec::new(),
         })
+    }
+
+    /// How far are the processors from each other? To be asked while none of the programs runs.
+    pub(super) fn look(&mut self, programs: &Programs) -> Result<(), String> {
+        let mut distance = command(&programs.distance.to_string_lossy());
+        let text = output(distance.args(self.cpus.iter().map(usize::to_string)))?;
+        let nanoseconds = text.trim().parse();
+        let nanoseconds = nanoseconds.map_err(|_| format!("`distance` printed `{text}`"))?;
+        self.distances_ns.push(nanoseconds);
+        Ok(())
     }
 
     /// To be called when the programs that measured have ended.
     pub(super) fn end(self) -> Result<Noise, String> {
-        Ok(Noise::between(&self.start, &Snapshot::take(&self.cpus)?))
+        let mut noise = Noise::between(&self.start, &Snapshot::take(&self.cpus)?);
+        noise.distances_ns = self.distances_ns;
+        Ok(noise)
     }
 }
 
@@ -55,6 +76,7 @@ impl Noise {
             ),
             foreign: share(foreign, &end.all, &start.all),
             programs: share(since(end.programs, start.programs), &end.all, &start.all),
+            distances_ns: Vec::new(),
         }
     }
 
@@ -71,13 +93,26 @@ impl Noise {
                 self.steal * 100.0
             ));
         }
+        if let (Some(near), Some(far)) = (
+            self.distances_ns.iter().min(),
+            self.distances_ns.iter().max(),
+        ) && *far > *near * DISTANCE_RATIO_MAX
+        {
+            return Some(format!(
+                "the hypervisor moved the processors: a cache line took {near} to {far} ns there and back"
+            ));
+        }
         let percent = self.foreign * 100.0;
         (self.foreign > FOREIGN_SHARE_MAX)
             .then(|| format!("other programs took {percent:.1} % of the machine"))
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "steal_share": self.steal, "foreign_share": self.foreign })
+        json!({
+            "steal_share": self.steal,
+            "foreign_share": self.foreign,
+            "distances_ns": self.distances_ns,
+        })
     }
 }
 
@@ -324,6 +359,17 @@ mod tests {
     fn a_quiet_machine_spoils_nothing() {
         let noise = Noise::between(&snapshot(0, 0, 0, 0, 0), &snapshot(800, 5, 1000, 800, 10));
         assert_eq!(noise.spoils(), None);
+    }
+
+    #[test]
+    fn processors_that_were_moved_spoil_a_measurement_and_those_that_are_far_do_not() {
+        let mut noise = Noise {
+            distances_ns: vec![320, 311, 335],
+            ..Noise::default()
+        };
+        assert_eq!(noise.spoils(), None);
+        noise.distances_ns.push(53);
+        assert!(noise.spoils().expect("moved").contains("53 ns"));
     }
 
     #[test]

@@ -38,6 +38,7 @@ struct Programs {
     fabrix: PathBuf,
     ceiling: PathBuf,
     iscsi_limit: PathBuf,
+    distance: PathBuf,
     files: PathBuf,
 }
 
@@ -47,6 +48,7 @@ impl Programs {
             fabrix: folder.join("fabrix"),
             ceiling: folder.join("examples/ceiling"),
             iscsi_limit: folder.join("examples/iscsi_limit"),
+            distance: folder.join("examples/distance"),
             files: files.to_owned(),
         }
     }
@@ -163,7 +165,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     println!("building the release binaries");
     run_program(cargo().args(["build", "--quiet", "--release", "--package", "fabrix"]))?;
-    for (package, example) in [("fabrix-rt", "ceiling"), ("fabrix-target", "iscsi_limit")] {
+    for (package, example) in [
+        ("fabrix-rt", "ceiling"),
+        ("fabrix-rt", "distance"),
+        ("fabrix-target", "iscsi_limit"),
+    ] {
         let mut build = cargo();
         build.args(["build", "--quiet", "--release", "--package", package]);
         run_program(build.args(["--example", example]))?;
@@ -214,8 +220,8 @@ fn measure_pair(
     seconds: u32,
     programs: &Programs,
 ) -> Result<Pair, String> {
-    let watch = Watch::start(&CPUS)?;
-    let (figure, sides) = row.load.measure(index, seconds, programs)?;
+    let mut watch = Watch::start(&CPUS)?;
+    let (figure, sides) = row.load.measure(index, seconds, programs, &mut watch)?;
     let mut noise = watch.end()?;
     if row.load.is_the_kernels() {
         noise.leave_the_kernel_out();
@@ -263,13 +269,14 @@ impl Load {
         index: usize,
         seconds: u32,
         programs: &Programs,
+        watch: &mut Watch,
     ) -> Result<(f64, Vec<Measured>), String> {
         match self {
             Self::Sides {
                 ours,
                 other: Some(other),
                 number,
-            } => compare(index, *number, (ours, other), seconds, programs),
+            } => compare(index, *number, (ours, other), seconds, programs, watch),
             Self::Sides {
                 ours,
                 other: None,
@@ -296,13 +303,20 @@ fn compare(
     (ours, other): (&Side, &Side),
     seconds: u32,
     programs: &Programs,
+    watch: &mut Watch,
 ) -> Result<(f64, Vec<Measured>), String> {
+    let mut measure = |side: &Side| {
+        watch.look(programs)?;
+        let measured = side.measure(programs, seconds)?;
+        watch.look(programs)?;
+        Ok::<_, String>(measured)
+    };
     let (ours, other) = if index.is_multiple_of(2) {
-        let ours = ours.measure(programs, seconds)?;
-        (ours, other.measure(programs, seconds)?)
+        let ours = measure(ours)?;
+        (ours, measure(other)?)
     } else {
-        let other = other.measure(programs, seconds)?;
-        (ours.measure(programs, seconds)?, other)
+        let other = measure(other)?;
+        (measure(ours)?, other)
     };
     let figure = number.of(&ours)? / number.of(&other)?;
     Ok((figure, vec![ours, other]))

@@ -369,7 +369,7 @@ mod tests {
         };
         assert_eq!(noise.spoils(), None);
         noise.distances_ns.push(53);
-        assert!(noise.spoils().expect("moved").contains("53 ns"));
+        assert!(noise.spoils().expect("moved").contains("53 to 335 ns"));
     }
 
     #[test]

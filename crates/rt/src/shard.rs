@@ -222,8 +222,8 @@ impl Shard {
         self.awaited.one_more()
     }
 
-    /// How long this shard has had nothing to do so far although many answers were awaited: those who owe them are
-    /// busier than it is, and what it takes upon itself costs nobody anything.
+    /// How long this shard has had nothing to do so far although plenty of answers (16) were awaited: those who owe
+    /// them are busier than it is, and what it takes upon itself costs nobody anything.
     #[inline]
     pub fn spare_time(&self) -> Duration {
         self.driver.spare_time()

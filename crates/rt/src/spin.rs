@@ -54,9 +54,13 @@ impl Answers {
         }
     }
 
-    /// The shard and its driver hold it themselves.
     fn are_many(&self) -> bool {
-        Rc::strong_count(&self.0) >= MANY + 2
+        self.count() >= MANY
+    }
+
+    /// The shard and its driver hold it themselves.
+    fn count(&self) -> usize {
+        Rc::strong_count(&self.0).saturating_sub(2)
     }
 }
 
@@ -105,14 +109,14 @@ impl Spin {
         matches!(self.policy, SpinPolicy::Adaptive { most } if self.are_rounds_short(most) && looked > SLACK)
     }
 
-    /// How long the shard has waited so far while many answers were awaited.
+    /// How long the shard has waited so far while plenty of answers were awaited.
     pub(crate) fn spare_time(&self) -> Duration {
         self.spare
     }
 
     /// An ending has come after such a wait.
     pub(crate) fn record(&mut self, gap: Duration) {
-        if self.awaited.are_many() {
+        if self.awaited.count() >= PLENTY {
             self.spare += gap;
         }
         let SpinPolicy::Adaptive { most } = self.policy else {
@@ -144,6 +148,8 @@ fn nanos(length: Duration) -> u64 {
 
 /// So many answers at once are many.
 const MANY: usize = 8;
+/// So many answers keep whoever owes them busy meanwhile. With fewer a wait is a part of the way of each request.
+const PLENTY: usize = 16;
 /// So many times longer a shard looks while many are awaited: 1 ms instead of 50 us.
 const ROUND: u32 = 20;
 /// Gaps vary: a window of exactly twice a short gap would sleep too often.
@@ -196,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn time_is_spare_while_many_answers_are_awaited() {
+    fn time_is_spare_while_plenty_of_answers_are_awaited() {
         let answers = Answers::default();
         let mut spin = Spin::new(SpinPolicy::Always, answers.clone());
-        let _many: Vec<Awaited> = (1..MANY).map(|_| answers.one_more()).collect();
+        let _plenty: Vec<Awaited> = (1..PLENTY).map(|_| answers.one_more()).collect();
         spin.record(Duration::from_micros(300));
-        assert_eq!(spin.spare_time(), Duration::ZERO, "few");
+        assert_eq!(spin.spare_time(), Duration::ZERO, "not so many");
         let _one_more = answers.one_more();
         spin.record(Duration::from_micros(20));
         spin.record(Duration::from_micros(10));

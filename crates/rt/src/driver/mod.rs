@@ -61,7 +61,7 @@ pub trait Driver {
     /// A task is gone: cancels what of it waits for a peer. Their endings, if any, go to nobody.
     fn forget(&mut self, task: TaskId);
 
-    /// How long it has waited so far while many answers were awaited. One that never waits has no such time.
+    /// How long it has waited so far while plenty of answers were awaited. One that never waits has no such time.
     fn spare_time(&self) -> Duration {
         Duration::ZERO
     }

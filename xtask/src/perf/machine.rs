@@ -1,4 +1,4 @@
-//! Was the machine ours while we measured? Read from /proc, before and after.
+//! Was the machine ours while we measured, and the same? Read from /proc before and after, and asked of `distance`.
 //!
 //! Three things spoil a measurement: the hypervisor gave the time to somebody else (steal), another program ran, or the
 //! hypervisor moved the processors nearer to each other or apart between its two sides. Times are clock ticks of the

@@ -2,9 +2,8 @@
 //!
 //! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen from one shard,
 //! which leaves in `parting`, hears of changes in `events` and whose requests are `transfer`'s, or `pair`'s when they
-//! travel as two commands; `queue` is one connection of it, and `pace` says
-//! when it looks for answers. `command` and `seen` are tables: requests to
-//! commands, and what Identify said to a disk's geometry. `bring` says who we are.
+//! travel as two commands; `queue` is one connection of it, and `pace` says when that looks for answers. `command` and
+//! `seen` are tables: requests to commands, and what Identify said to a disk's geometry. `bring` says who we are.
 
 mod bring;
 mod channel;

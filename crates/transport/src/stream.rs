@@ -59,6 +59,8 @@ pub struct Stream<M> {
     in_place: (usize, usize),
     /// The last payload was long and was received where it belongs.
     went_straight: bool,
+    /// The peer was allowed to send long payload ahead.
+    sends_ahead: bool,
     slots: Vec<Held>,
     staging: Staging,
     outbox: Outbox,
@@ -92,6 +94,7 @@ impl<M: Machine> Stream<M> {
             filled: 0,
             in_place: (0, 0),
             went_straight: false,
+            sends_ahead: false,
             slots: (0..slots).map(|_| Held::Nothing).collect(),
             staging: Staging::default(),
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),

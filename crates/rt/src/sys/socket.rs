@@ -394,6 +394,15 @@ pub(crate) fn set_buffer_bytes(
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &clamp(receive))
 }
 
+/// Makes the receive buffer large enough for so many bytes, and leaves it to the kernel to make it larger, as SO_RCVBUF
+/// would not. Whoever waits for so many bytes is given room for them (`tcp_set_rcvlowat`), and keeps it: so that is
+/// asked for, and taken back.
+pub(crate) fn allow_ahead(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &1)
+}
+
 fn set<T: Copy>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,

@@ -16,6 +16,8 @@ const DIRECT_BYTES: usize = 16 << 10;
 const PIECE_BYTES: usize = 48 << 10;
 /// Behind payload of at least this much, other such payload is expected.
 const LONG_BYTES: u32 = 64 << 10;
+/// So much a peer that sends long payload may send ahead of what is read: more than eight of 128 KiB.
+const AHEAD_BYTES: usize = 2 << 20;
 /// Bytes of a digest after payload.
 const DIGEST_BYTES: usize = 4;
 
@@ -184,6 +186,16 @@ impl<M: Machine> Stream<M> {
         }
     }
 
+    /// Who has sent long payload to us, who answer, may send more of it ahead: the kernel allows what a round trip
+    /// brings, and on a short way it settled for so little that the sender waited for every read. Once.
+    fn allow_ahead(&mut self) {
+        if self.went_straight && self.answers && !self.sends_ahead {
+            self.sends_ahead = true;
+            // Refused, the connection is only slower.
+            let _best_effort = self.socket.allow_ahead(AHEAD_BYTES);
+        }
+    }
+
     /// Begins the next receive, where what the machine wants is best put.
     pub(super) fn receive(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         let token = Token {
@@ -211,6 +223,7 @@ impl<M: Machine> Stream<M> {
                     Held::Buf(buf, start) if rest >= suffices && self.inbox.bytes().is_empty() => {
                         self.receiving = Receiving::Slot(slot, start);
                         self.went_straight = bytes >= LONG_BYTES;
+                        self.allow_ahead();
                         let from = start + offset as usize + self.filled;
                         shard.start(
                             token,

@@ -58,6 +58,7 @@ mod tests {
             figure: iops[0] / iops[1],
             noise: Noise::default(),
             spoiled: spoiled.then(|| "steal".to_owned()),
+            again: 0,
         }
     }
 

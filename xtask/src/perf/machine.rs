@@ -80,6 +80,21 @@ impl Noise {
         }
     }
 
+    /// Of two measurements that are compared: what disturbed one of them spoils both.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        Self {
+            steal: self.steal.max(other.steal),
+            foreign: self.foreign.max(other.foreign),
+            programs: self.programs.max(other.programs),
+            distances_ns: [&self.distances_ns[..], &other.distances_ns].concat(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn saw(&mut self, distance_ns: u64) {
+        self.distances_ns.push(distance_ns);
+    }
+
     /// What threads of the kernel took was taken for us: only other programs have disturbed.
     pub(super) fn leave_the_kernel_out(&mut self) {
         self.foreign = self.programs;
@@ -370,6 +385,26 @@ mod tests {
         assert_eq!(noise.spoils(), None);
         noise.distances_ns.push(53);
         assert!(noise.spoils().expect("moved").contains("53 to 335 ns"));
+    }
+
+    #[test]
+    fn what_disturbed_one_of_two_spoils_both() {
+        let near = || Noise {
+            distances_ns: vec![53, 60],
+            ..Noise::default()
+        };
+        let far = Noise {
+            distances_ns: vec![320, 311],
+            ..Noise::default()
+        };
+        let stolen = Noise {
+            steal: 0.02,
+            ..near()
+        };
+        assert_eq!(near().and(&near()).spoils(), None);
+        assert!(near().and(&far).spoils().is_some());
+        assert!(near().and(&stolen).spoils().is_some());
+        assert!(stolen.and(&near()).spoils().is_some());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Our speed against others on this machine, row by row, in turns.
 //!
 //! A figure without its machine says nothing, so every figure here is a ratio: the same load against our target and
-//! against plain TCP sockets, fio, or another target, minutes apart at most, in the order A B B A. A pair during which
-//! something else ran is measured again. What is compared stands in `rows.rs`, what a side is in `side.rs`; the raw
-//! results stay below `target/perf/`.
+//! against plain TCP sockets, fio, or another target, seconds apart, in the order A B B A. A side during which
+//! something else ran, or the processors moved, is measured again. What is compared stands in `rows.rs`, what a side is
+//! in `side.rs`; the raw results stay below `target/perf/`.
 
 mod against;
 mod attach;
@@ -13,6 +13,7 @@ mod fabrix;
 mod fio;
 mod iscsi;
 mod machine;
+mod pairs;
 mod report;
 mod rows;
 mod side;
@@ -22,10 +23,9 @@ mod stats;
 use crate::no_os::target_folder;
 use crate::process::{cargo, command, output, run as run_program};
 use fio::DiskFile;
-use machine::Watch;
 use report::{Pair, Report};
-use rows::{Load, Number, ROWS, Row};
-use side::{DISK_BYTES, Disk, Measured, Side};
+use rows::{Load, ROWS, Row};
+use side::{DISK_BYTES, Disk};
 use std::path::{Path, PathBuf};
 
 /// Both ends are pinned: the target to the first, whoever asks to the second.
@@ -192,7 +192,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     report.finish()
 }
 
-/// The pairs of one row. Each one that was spoiled is made up for, as long as not every second one is.
+/// The pairs of one row. What was spoiled is made up for, as long as no more than half of all is.
 fn measure_row(
     row: &Row,
     options: &Options,
@@ -202,8 +202,8 @@ fn measure_row(
     let _until_the_row_ends = row.load.files(programs)?;
     let wanted = row.load.pairs(options.pairs);
     let mut pairs: Vec<Pair> = Vec::new();
-    while count_good(&pairs) < wanted && pairs.len() < wanted * 2 {
-        let pair = measure_pair(row, pairs.len(), options.seconds, programs)?;
+    while count_good(&pairs) < wanted && count_sides(&pairs) < wanted * 4 {
+        let pair = pairs::measure(row, pairs.len(), options.seconds, programs)?;
         report.pair(row, pairs.len(), &pair)?;
         pairs.push(pair);
     }
@@ -214,25 +214,8 @@ fn count_good(pairs: &[Pair]) -> usize {
     pairs.iter().filter(|pair| pair.spoiled.is_none()).count()
 }
 
-fn measure_pair(
-    row: &Row,
-    index: usize,
-    seconds: u32,
-    programs: &Programs,
-) -> Result<Pair, String> {
-    let mut watch = Watch::start(&CPUS)?;
-    let (figure, sides) = row.load.measure(index, seconds, programs, &mut watch)?;
-    let mut noise = watch.end()?;
-    if row.load.is_the_kernels() {
-        noise.leave_the_kernel_out();
-    }
-    let spoiled = noise.spoils().filter(|_| row.load.needs_quiet());
-    Ok(Pair {
-        sides,
-        figure,
-        spoiled,
-        noise,
-    })
+fn count_sides(pairs: &[Pair]) -> usize {
+    pairs.iter().map(|pair| 2 + pair.again).sum()
 }
 
 impl Load {
@@ -260,66 +243,6 @@ impl Load {
         }
         Ok(files)
     }
-
-    /// One measurement of each side, in an order that turns with `index`: A B, B A, A B, ...
-    ///
-    /// Gives the figure that the goal is about, and what was measured: ours, and the other side if there is one.
-    fn measure(
-        &self,
-        index: usize,
-        seconds: u32,
-        programs: &Programs,
-        watch: &mut Watch,
-    ) -> Result<(f64, Vec<Measured>), String> {
-        match self {
-            Self::Sides {
-                ours,
-                other: Some(other),
-                number,
-            } => compare(index, *number, (ours, other), seconds, programs, watch),
-            Self::Sides {
-                ours,
-                other: None,
-                number,
-            } => {
-                let ours = ours.measure(programs, seconds)?;
-                Ok((number.of(&ours)?, vec![ours]))
-            }
-            Self::Connections { count, number } => {
-                let (figure, raw) = connections::measure(*count, *number, programs)?;
-                let held = Measured {
-                    raw,
-                    ..Measured::default()
-                };
-                Ok((figure, vec![held]))
-            }
-        }
-    }
-}
-
-fn compare(
-    index: usize,
-    number: Number,
-    (ours, other): (&Side, &Side),
-    seconds: u32,
-    programs: &Programs,
-    watch: &mut Watch,
-) -> Result<(f64, Vec<Measured>), String> {
-    let mut measure = |side: &Side| {
-        watch.look(programs)?;
-        let measured = side.measure(programs, seconds)?;
-        watch.look(programs)?;
-        Ok::<_, String>(measured)
-    };
-    let (ours, other) = if index.is_multiple_of(2) {
-        let ours = measure(ours)?;
-        (ours, measure(other)?)
-    } else {
-        let other = measure(other)?;
-        (measure(ours)?, other)
-    };
-    let figure = number.of(&ours)? / number.of(&other)?;
-    Ok((figure, vec![ours, other]))
 }
 
 #[cfg(test)]

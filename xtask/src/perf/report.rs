@@ -24,6 +24,8 @@ pub(super) struct Pair {
     pub(super) figure: f64,
     pub(super) noise: Noise,
     pub(super) spoiled: Option<String>,
+    /// Sides that were measured once more and do not count.
+    pub(super) again: usize,
 }
 
 pub(super) struct Report {
@@ -57,15 +59,18 @@ impl Report {
 
     /// Shows a pair and keeps its raw results.
     pub(super) fn pair(&mut self, row: &Row, index: usize, pair: &Pair) -> Result<(), String> {
-        let note = pair
-            .spoiled
-            .as_ref()
-            .map_or_else(String::new, |why| format!("  not counted: {why}"));
+        let mut note = match pair.again {
+            0 => String::new(),
+            again => format!("  sides measured again: {again}"),
+        };
+        if let Some(why) = &pair.spoiled {
+            note += &format!("  not counted: {why}");
+        }
         println!("{} pair {}: {:.3}{note}", row.name, index + 1, pair.figure);
         let raw = |side: usize| pair.sides.get(side).map(|side| &side.raw);
         let raw = json!({
             "row": row.name, "pair": index + 1, "seconds": self.seconds, "figure": pair.figure,
-            "spoiled": pair.spoiled, "noise": pair.noise.to_json(),
+            "spoiled": pair.spoiled, "sides_again": pair.again, "noise": pair.noise.to_json(),
             "ours": raw(0), "other": raw(1),
         });
         self.write(&format!("{}-{:02}.json", row.name, index + 1), &raw)
@@ -130,6 +135,7 @@ impl Report {
 struct Judged {
     summary: Option<Summary>,
     counted: usize,
+    /// Pairs, and single sides of pairs, that do not count.
     spoiled: usize,
     good: bool,
     verdict: String,
@@ -138,8 +144,9 @@ struct Judged {
 fn judge(row: &Row, pairs: &[Pair]) -> Judged {
     let good = pairs.iter().filter(|pair| pair.spoiled.is_none());
     let figures: Vec<f64> = good.map(|pair| pair.figure).collect();
-    let (counted, spoiled) = (figures.len(), pairs.len() - figures.len());
-    let Some(summary) = Summary::of(&figures).filter(|_| counted >= spoiled) else {
+    let (counted, lost) = (figures.len(), pairs.len() - figures.len());
+    let spoiled = lost + pairs.iter().map(|pair| pair.again).sum::<usize>();
+    let Some(summary) = Summary::of(&figures).filter(|_| counted >= lost) else {
         let verdict = "not measured: the machine was not quiet".to_owned();
         return Judged {
             counted,
@@ -217,6 +224,7 @@ mod tests {
             figure: figure.abs(),
             noise: Noise::default(),
             spoiled: (figure < 0.0).then(|| "steal".to_owned()),
+            again: 0,
         };
         figures.iter().map(pair).collect()
     }

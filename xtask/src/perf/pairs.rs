@@ -1,7 +1,8 @@
 //! One pair of measurements: both sides in turns, and the machine watched meanwhile.
 //!
 //! A hypervisor moves processors every few seconds in some hours. So a side is watched by itself, and what was
-//! disturbed costs one more side, not a whole pair.
+//! disturbed costs one more side, not a whole pair. Starts nothing itself: how a side is measured stands in `side.rs`,
+//! what disturbs in `machine.rs`.
 
 use super::machine::{Noise, Watch};
 use super::report::Pair;
@@ -122,8 +123,8 @@ mod tests {
     use super::super::rows::ROWS;
     use super::*;
 
-    /// The pair that begins with `index`, of sides that saw these distances; ours makes 2 requests a second, then 4 and
-    /// so on, the other 1, then 3.
+    /// The pair that begins with `index`, of sides that saw these distances; every turn makes one request a second
+    /// more, the first of all 2.
     fn pair(index: usize, distances_ns: &[u64]) -> Pair {
         let measure = |turn: usize| {
             let measured = Measured {

@@ -75,14 +75,36 @@ pub(crate) struct Background(pub(crate) Child);
 impl Background {
     /// Starts the program with its standard output in our hands; what it says besides is not shown.
     pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
+        Self::spawn(command.stdin(Stdio::null()))
+    }
+
+    /// The same, and its standard input is in our hands too.
+    pub(crate) fn start_asked(command: &mut Command) -> Result<Self, String> {
+        Self::spawn(command.stdin(Stdio::piped()))
+    }
+
+    fn spawn(command: &mut Command) -> Result<Self, String> {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         child
             .map(Self)
             .map_err(|error| cannot_start(command, &error))
+    }
+
+    /// Stops it where it is, so that it takes no processor, until it is awake again.
+    pub(crate) fn pause(&self) -> Result<(), String> {
+        self.signal("STOP")
+    }
+
+    /// Lets it run as long as `work` does.
+    pub(crate) fn awake<T>(&self, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        self.signal("CONT")?;
+        let done = work();
+        self.pause()?;
+        done
+    }
+
+    fn signal(&self, name: &str) -> Result<(), String> {
+        run(command("kill").args(["-s", name, &self.0.id().to_string()]))
     }
 }
 

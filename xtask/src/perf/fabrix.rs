@@ -70,6 +70,10 @@ impl Target {
         &self.uri
     }
 
+    pub(super) fn process(&self) -> &Background {
+        &self.process
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.process.0.id()
     }
@@ -194,6 +198,7 @@ pub(super) fn port_of(uri: &str) -> Result<u16, String> {
 #[cfg(test)]
 mod tests {
     use super::super::side::{Access, Server, Spin};
+    use super::super::started::Started;
     use super::*;
 
     const SIDE: Side = Side {
@@ -279,7 +284,7 @@ esac
         let programs = Programs::in_folder(&folder, &folder);
         write_stand_in(&programs.fabrix);
         let started = Instant::now();
-        let ours = SIDE.measure(&programs, 7);
+        let ours = Started::start(&SIDE, &programs).and_then(|mut started| started.measure(7));
         let log = std::fs::read_to_string(folder.join("fabrix.log")).expect("what was asked");
         std::fs::remove_dir_all(&folder).expect("removed again");
         let iops = ours.expect("it answers").iops;

@@ -4,7 +4,7 @@
 //! with the measurement.
 
 use super::Programs;
-use super::fabrix::{START_TIME_MAX, Target};
+use super::fabrix::START_TIME_MAX;
 use super::side::{Disk, HOST_CPU, Measured, Side, TARGET_CPU};
 use crate::interop::install_tool;
 use crate::process::{Background, command, output, works};
@@ -32,16 +32,6 @@ pub(super) fn need_iscsi_perf() -> Result<(), String> {
 pub(super) fn need_tgt() -> Result<(), String> {
     need_iscsi_perf()?;
     install_tool("tgtd")
-}
-
-pub(super) fn measure_ours(
-    side: &Side,
-    programs: &Programs,
-    seconds: u32,
-) -> Result<Measured, String> {
-    let target = Target::start(&programs.fabrix, side, programs)?;
-    target.fill()?;
-    perf(side, target.uri(), seconds)
 }
 
 pub(super) fn measure_tgt(
@@ -76,7 +66,7 @@ pub(super) fn measure_limit(
 }
 
 /// Random reads of the disk at `url`.
-fn perf(side: &Side, url: &str, seconds: u32) -> Result<Measured, String> {
+pub(super) fn perf(side: &Side, url: &str, seconds: u32) -> Result<Measured, String> {
     let mut perf = command("taskset");
     perf.args(["--cpu-list", HOST_CPU, PERF, "--random"]);
     perf.args(["-m", &side.depth.to_string()]);

@@ -7,6 +7,7 @@
 use super::Programs;
 use crate::process::{command, output};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 
 const STEAL_SHARE_MAX: f64 = 0.01;
@@ -64,10 +65,11 @@ impl Noise {
     fn between(start: &Snapshot, end: &Snapshot) -> Self {
         let since = |end: u64, start: u64| end.saturating_sub(start);
         let busy = since(end.all.busy, start.all.busy);
-        let ours = since(end.ours, start.ours);
+        let ours = since(end.processes.ours, start.processes.ours);
         // Two views, because each is blind to something: the sum over processes misses other containers, what is
         // left of the busy time misses whatever the kernel did in our name.
-        let foreign = since(end.others, start.others).max(busy.saturating_sub(ours));
+        let foreign =
+            since(end.processes.others, start.processes.others).max(busy.saturating_sub(ours));
         Self {
             steal: share(
                 since(end.measuring.steal, start.measuring.steal),
@@ -75,7 +77,11 @@ impl Noise {
                 &start.measuring,
             ),
             foreign: share(foreign, &end.all, &start.all),
-            programs: share(since(end.programs, start.programs), &end.all, &start.all),
+            programs: share(
+                since(end.processes.programs, start.processes.programs),
+                &end.all,
+                &start.all,
+            ),
             distances_ns: Vec::new(),
         }
     }
@@ -145,11 +151,7 @@ struct Snapshot {
     all: CpuTimes,
     /// The ones that measure.
     measuring: CpuTimes,
-    /// What we and the programs that we waited for have used.
-    ours: u64,
-    /// What all other processes have used, with those that they waited for; and without threads of the kernel.
-    others: u64,
-    programs: u64,
+    processes: Processes,
 }
 
 /// Sums of clock ticks.
@@ -165,13 +167,10 @@ impl Snapshot {
     fn take(cpus: &[usize]) -> Result<Self, String> {
         let stat = read("/proc/stat")?;
         let measuring = |name: &str| cpus.iter().any(|cpu| name == format!("cpu{cpu}"));
-        let (others, programs) = other_processes()?;
         Ok(Self {
             all: sum_cpus(&stat, |name| name == "cpu"),
             measuring: sum_cpus(&stat, measuring),
-            ours: process_ticks(&read("/proc/self/stat")?).unwrap_or(0),
-            others,
-            programs,
+            processes: Processes::read()?,
         })
     }
 }
@@ -214,28 +213,54 @@ fn process_ticks(stat: &str) -> Option<u64> {
     )
 }
 
-/// Whether this is a thread of the kernel: all of them come from number 2, `kthreadd`.
-fn is_the_kernels(stat: &str) -> bool {
-    let parent = stat.rsplit_once(')').map(|(_, fields)| fields);
-    parent.and_then(|fields| fields.split_whitespace().nth(1)) == Some("2")
+/// The number of a process's parent.
+fn parent_of(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What all processes but ours have used, and what those of them that are no threads of the kernel have.
-fn other_processes() -> Result<(u64, u64), String> {
-    let entries = fs::read_dir("/proc").map_err(|error| format!("cannot list /proc: {error}"))?;
-    let own = std::process::id().to_string();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let others =
-        names.filter(|name| name.starts_with(|c: char| c.is_ascii_digit()) && *name != own);
-    // A process that has just ended is no error; its parent has its time.
-    let stats = others.filter_map(|name| fs::read_to_string(format!("/proc/{name}/stat")).ok());
-    let mut sums = (0, 0);
-    for stat in stats {
-        let ticks = process_ticks(&stat).unwrap_or(0);
-        sums.0 += ticks;
-        sums.1 += if is_the_kernels(&stat) { 0 } else { ticks };
+/// Whether this is a thread of the kernel: all of them come from number 2, `kthreadd`.
+fn is_the_kernels(stat: &str) -> bool {
+    parent_of(stat) == Some(2)
+}
+
+/// Times of processes that live, in ticks.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Processes {
+    /// We, what we have started, and what that has; with what all of them waited for.
+    ours: u64,
+    /// All others, and those of them that are no threads of the kernel.
+    others: u64,
+    programs: u64,
+}
+
+impl Processes {
+    fn read() -> Result<Self, String> {
+        let entries =
+            fs::read_dir("/proc").map_err(|error| format!("cannot list /proc: {error}"))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let numbers = names.filter_map(|name| name.parse().ok());
+        // A process that has just ended is no error; its parent has its time.
+        let stat = |pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        let stats = numbers.filter_map(|pid: u32| Some((pid, stat(pid)?)));
+        Ok(Self::sum(&stats.collect(), std::process::id()))
     }
-    Ok(sums)
+
+    /// `stats` are the processes by number.
+    fn sum(stats: &BTreeMap<u32, String>, own: u32) -> Self {
+        let mut sums = Self::default();
+        for (pid, stat) in stats {
+            let ticks = process_ticks(stat).unwrap_or(0);
+            let parent = |pid: &u32| parent_of(stats.get(pid)?);
+            if std::iter::successors(Some(*pid), parent).any(|ancestor| ancestor == own) {
+                sums.ours += ticks;
+                continue;
+            }
+            sums.others += ticks;
+            sums.programs += if is_the_kernels(stat) { 0 } else { ticks };
+        }
+        sums
+    }
 }
 
 /// Processor time of a running process in nanoseconds, all its threads together.
@@ -328,9 +353,11 @@ mod tests {
         Snapshot {
             all: times(),
             measuring: times(),
-            ours,
-            others,
-            programs: 0,
+            processes: Processes {
+                ours,
+                others,
+                programs: 0,
+            },
         }
     }
 
@@ -356,6 +383,27 @@ mod tests {
     }
 
     #[test]
+    fn what_we_have_started_is_ours_with_whatever_that_started() {
+        let stat = |parent: u32, ticks: u64| format!("1 (x) S {parent} 1 1 0 -1 0 0 0 0 0 {ticks}");
+        let stats = [
+            (1, stat(0, 1)),
+            (2, stat(0, 1)),
+            (7, stat(1, 10)),
+            (8, stat(7, 100)),
+            (9, stat(8, 1000)),
+            (10, stat(1, 20)),
+            (11, stat(2, 5)),
+        ];
+        let sums = Processes::sum(&stats.into(), 7);
+        let expected = Processes {
+            ours: 1110,
+            others: 27,
+            programs: 22,
+        };
+        assert_eq!(sums, expected);
+    }
+
+    #[test]
     fn threads_of_the_kernel_disturb_unless_they_work_for_us() {
         assert!(is_the_kernels("9 (kworker/0:1) I 2 0 0 0 -1 0"));
         assert!(!is_the_kernels("9 (a) 2) S 1 2 2 0 -1 0"));
@@ -364,7 +412,7 @@ mod tests {
         assert!(noise.spoils().is_some());
         noise.leave_the_kernel_out();
         assert_eq!(noise.spoils(), None);
-        end.programs = 50;
+        end.processes.programs = 50;
         let mut noise = Noise::between(&snapshot(0, 0, 0, 0, 0), &end);
         noise.leave_the_kernel_out();
         assert!(noise.spoils().is_some());

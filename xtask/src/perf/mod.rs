@@ -18,6 +18,7 @@ mod report;
 mod rows;
 mod side;
 mod spdk;
+mod started;
 mod stats;
 
 use crate::no_os::target_folder;
@@ -26,12 +27,16 @@ use fio::DiskFile;
 use report::{Pair, Report};
 use rows::{Load, ROWS, Row};
 use side::{DISK_BYTES, Disk};
+use started::Started;
 use std::path::{Path, PathBuf};
 
 /// Both ends are pinned: the target to the first, whoever asks to the second.
 const CPUS: [usize; 2] = [0, 1];
 /// Files that are to lie in memory.
 const MEMORY_FOLDER: &str = "/dev/shm";
+
+/// So many pairs are measured with the same processes; then with new ones, because where their memory lies is luck.
+const PAIRS_OF_ONE_START: usize = 5;
 
 /// Where the programs are, and where files may be.
 struct Programs {
@@ -202,8 +207,14 @@ fn measure_row(
     let _until_the_row_ends = row.load.files(programs)?;
     let wanted = row.load.pairs(options.pairs);
     let mut pairs: Vec<Pair> = Vec::new();
+    let mut started = Vec::new();
     while count_good(&pairs) < wanted && count_sides(&pairs) < wanted * 4 {
-        let pair = pairs::measure(row, pairs.len(), options.seconds, programs)?;
+        if pairs.len().is_multiple_of(PAIRS_OF_ONE_START) {
+            // First the old ones end: a processor and its memory are for one of a kind.
+            started.clear();
+            started = row.load.start(programs)?;
+        }
+        let pair = pairs::measure(row, &mut started, pairs.len(), options.seconds, programs)?;
         report.pair(row, pairs.len(), &pair)?;
         pairs.push(pair);
     }
@@ -229,6 +240,17 @@ impl Load {
                     .map_or(Ok(()), |other| other.refusal(programs))
             }
             Self::Connections { count, .. } => connections::refusal(*count),
+        }
+    }
+
+    /// Its sides, ours first, ready to be measured.
+    fn start<'a>(&self, programs: &'a Programs) -> Result<Vec<Started<'a>>, String> {
+        match self {
+            Self::Sides { ours, other, .. } => std::iter::once(ours)
+                .chain(other)
+                .map(|side| Started::start(side, programs))
+                .collect(),
+            Self::Connections { .. } => Ok(Vec::new()),
         }
     }
 

@@ -7,44 +7,55 @@
 use super::machine::{Noise, Watch};
 use super::report::Pair;
 use super::rows::{Load, Number, Row};
-use super::side::{Measured, Side};
+use super::side::Measured;
+use super::started::Started;
 use super::{CPUS, Programs, connections};
 
 /// Sides of one pair that are measured again when they, or what is compared with them, were disturbed.
 const AGAIN_MOST: usize = 3;
 
 /// One pair, in an order that turns with `index`: A B, B A, A B, ...; or one figure where nothing is compared.
+/// `started` are the sides of the row.
 pub(super) fn measure(
     row: &Row,
+    started: &mut [Started<'_>],
     index: usize,
     seconds: u32,
     programs: &Programs,
 ) -> Result<Pair, String> {
     let load = &row.load;
-    if let Load::Sides {
-        ours,
-        other: Some(other),
-        number,
-    } = load
-    {
-        let measure = |turn: usize| Seen::of([ours, other][turn % 2], seconds, programs);
-        return compare(load, *number, index, measure);
-    }
-    let watch = Watch::start(&CPUS)?;
-    let (figure, measured) = match load {
-        Load::Sides { ours, number, .. } => {
-            let measured = ours.measure(programs, seconds)?;
-            (number.of(&measured)?, measured)
-        }
-        Load::Connections { count, number } => {
+    match (load, started) {
+        (Load::Sides { number, .. }, [ours, other]) => compare(load, *number, index, |turn| {
+            let side = if turn.is_multiple_of(2) {
+                &mut *ours
+            } else {
+                &mut *other
+            };
+            Seen::of(side, seconds, programs)
+        }),
+        (Load::Sides { number, .. }, started) => alone(load, || {
+            let ours = started.first_mut().ok_or("no side was started")?;
+            let measured = ours.measure(seconds)?;
+            Ok((number.of(&measured)?, measured))
+        }),
+        (Load::Connections { count, number }, _) => alone(load, || {
             let (figure, raw) = connections::measure(*count, *number, programs)?;
             let held = Measured {
                 raw,
                 ..Measured::default()
             };
-            (figure, held)
-        }
-    };
+            Ok((figure, held))
+        }),
+    }
+}
+
+/// One figure, which is compared with none.
+fn alone(
+    load: &Load,
+    measure: impl FnOnce() -> Result<(f64, Measured), String>,
+) -> Result<Pair, String> {
+    let watch = Watch::start(&CPUS)?;
+    let (figure, measured) = measure()?;
     let (noise, spoiled) = load.judge(watch.end()?);
     Ok(Pair {
         sides: vec![measured],
@@ -62,10 +73,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(side: &Side, seconds: u32, programs: &Programs) -> Result<Self, String> {
+    fn of(side: &mut Started<'_>, seconds: u32, programs: &Programs) -> Result<Self, String> {
         let mut watch = Watch::start(&CPUS)?;
         watch.look(programs)?;
-        let measured = side.measure(programs, seconds)?;
+        let measured = side.measure(seconds)?;
         watch.look(programs)?;
         let noise = watch.end()?;
         Ok(Self { measured, noise })
@@ -78,7 +89,7 @@ fn compare(
     load: &Load,
     number: Number,
     index: usize,
-    measure: impl Fn(usize) -> Result<Seen, String>,
+    mut measure: impl FnMut(usize) -> Result<Seen, String>,
 ) -> Result<Pair, String> {
     let mut turn = index;
     let mut before = measure(turn)?;

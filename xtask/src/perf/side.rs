@@ -1,12 +1,9 @@
 //! One side of a comparison: which programs, with what load; and how it is measured.
 //!
-//! Both sides of a row are run as their users would run them: their binaries, their options, what they print. Each
-//! measurement starts its own target and ends it, so that nothing of one side takes a processor while the other is
-//! measured: a polling target left running takes half of the other's.
+//! Both sides of a row are run as their users would run them: their binaries, their options, what they print. Targets
+//! that stay from one measurement to the next are in `started.rs`; here is what starts and ends with each.
 
-use super::fabrix::Target;
 use super::{Programs, attach, fio, iscsi, spdk};
-use crate::process::{command, output};
 use serde_json::Value;
 
 pub(super) const TARGET_CPU: &str = "0";
@@ -135,10 +132,9 @@ impl Side {
         }
     }
 
-    /// Measures for so many seconds, after warming up.
+    /// Measures for so many seconds, after warming up, where nothing has to be started first.
     pub(super) fn measure(&self, programs: &Programs, seconds: u32) -> Result<Measured, String> {
         match (self.server, self.client) {
-            (Server::BareSockets, _) => self.bare_sockets(programs, seconds),
             (Server::Nobody, Client::Bench) => {
                 let path = programs.path(self.disk).ok_or("this disk is no file")?;
                 let disk = path.display().to_string();
@@ -150,45 +146,12 @@ impl Side {
             }
             (Server::Tgt, _) => iscsi::measure_tgt(self, programs, seconds),
             (Server::IscsiLimit, _) => iscsi::measure_limit(self, programs, seconds),
-            (Server::Fabrix, Client::IscsiPerf) => iscsi::measure_ours(self, programs, seconds),
-            (Server::Fabrix, Client::SpdkPerf) => {
-                let target = Target::start(&programs.fabrix, self, programs)?;
-                target.fill()?;
-                spdk::Spdk::find()?.perf(self, target.uri(), seconds)
-            }
-            (Server::Spdk, Client::SpdkPerf) => {
-                let served = spdk::Spdk::find()?.serve(self.disk, programs)?;
-                spdk::Spdk::find()?.perf(self, served.uri(), seconds)
-            }
-            (Server::Spdk, _) => {
-                let served = spdk::Spdk::find()?.serve(self.disk, programs)?;
-                super::fabrix::bench(&programs.fabrix, served.uri(), self, &runtime(seconds))
-            }
-            (Server::Fabrix, _) => {
-                let target = Target::start(&programs.fabrix, self, programs)?;
-                target.fill()?;
-                target.measure(self, seconds)
-            }
+            (server, _) => Err(format!("{server:?} has to be started first")),
         }
     }
 
-    fn bare_sockets(&self, programs: &Programs, seconds: u32) -> Result<Measured, String> {
-        let mut ceiling = command(&programs.ceiling.to_string_lossy());
-        ceiling.args(self.words_of_the_ceiling(seconds));
-        let raw = parse_json("the ceiling", &output(&mut ceiling)?)?;
-        Ok(Measured {
-            iops: positive(&raw, "/iops")?,
-            // Only one request at a time, and those of an open loop, have their latency taken.
-            p50_us: positive(&raw, "/p50_us").unwrap_or(0.0),
-            p95_us: positive(&raw, "/p95_us").unwrap_or(0.0),
-            p99_us: positive(&raw, "/p99_us").unwrap_or(0.0),
-            target_cpu: 0.0,
-            raw,
-        })
-    }
-
-    /// The host of an open loop spins, here as well as where it is ours.
-    fn words_of_the_ceiling(&self, seconds: u32) -> Vec<String> {
+    /// The host of an open loop spins, here as well as where it is ours. How long is said for each measurement.
+    pub(super) fn words_of_the_ceiling(&self) -> Vec<String> {
         let direction = match self.access {
             Access::Read => "read".to_owned(),
             Access::Write => "write".to_owned(),
@@ -204,7 +167,7 @@ impl Side {
             self.block_bytes.to_string(),
             direction,
             waiting.to_owned(),
-            seconds.to_string(),
+            "-".to_owned(),
         ];
         if let Some(iops) = self.iops {
             words.extend([(DISK_BYTES >> 20).to_string(), iops.to_string()]);
@@ -337,11 +300,11 @@ mod tests {
             iops: Some(10_000),
             beside: false,
         };
-        let words = |side: Side| side.words_of_the_ceiling(2).join(" ");
-        let expected = "128 4096 read block-target 2 1024 10000";
+        let words = |side: Side| side.words_of_the_ceiling().join(" ");
+        let expected = "128 4096 read block-target - 1024 10000";
         assert_eq!(words(side), expected);
         let closed = Side { iops: None, ..side };
-        assert_eq!(words(closed), "128 4096 read block 2");
+        assert_eq!(words(closed), "128 4096 read block -");
     }
 
     #[test]

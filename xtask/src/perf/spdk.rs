@@ -125,6 +125,10 @@ impl Served {
     pub(super) fn uri(&self) -> &str {
         &self.uri
     }
+
+    pub(super) fn process(&self) -> &Background {
+        &self.process
+    }
 }
 
 impl Drop for Served {

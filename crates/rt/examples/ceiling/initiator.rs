@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::io;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use fabrix_rt::{HugePages, LocalRegion, Region, topology};
 
-use super::{End, REQUEST_BYTES, Random, SEED, Shape, WRITES};
+use super::{BEGIN, End, REQUEST_BYTES, Random, SEED, Shape, WRITES, parse_seconds};
 
 const WARM_UP: Duration = Duration::from_millis(500);
 const LATENCIES_MAX: usize = 4 << 20;
@@ -25,13 +25,32 @@ pub(super) fn measure(shape: Shape, words: &[String]) -> io::Result<()> {
         .args(words)
         .spawn()?;
     let mut target = EndsWithUs(target);
-    let initiator = Initiator::new(shape, listener.accept()?.0)?;
+    // It connects when its memory is written, and again when a connection has ended.
+    let mut stream = listener.accept()?.0;
+    if let Some(seconds) = shape.seconds {
+        measure_once(shape, stream, seconds)?;
+    } else {
+        println!("ready");
+        for line in io::stdin().lines() {
+            let line = line?;
+            let seconds = parse_seconds(line.trim())
+                .ok_or_else(|| io::Error::other(format!("`{line}` is no number of seconds")))?;
+            measure_once(shape, stream, seconds)?;
+            stream = listener.accept()?.0;
+        }
+        drop(stream);
+    }
+    drop(listener);
+    target.0.wait()?;
+    Ok(())
+}
+
+fn measure_once(shape: Shape, stream: TcpStream, seconds: f64) -> io::Result<()> {
+    let initiator = Initiator::new(shape, stream, seconds)?;
     match shape.offered {
         Some(offered) => initiator.run_open(offered),
         None => initiator.run(),
-    }?;
-    target.0.wait()?;
-    Ok(())
+    }
 }
 
 /// The target's process, ended when we fail; after a good run it has ended by itself.
@@ -46,6 +65,7 @@ impl Drop for EndsWithUs {
 
 struct Initiator {
     shape: Shape,
+    seconds: f64,
     end: End,
     data: LocalRegion,
     random: Random,
@@ -55,7 +75,8 @@ struct Initiator {
 }
 
 impl Initiator {
-    fn new(shape: Shape, stream: TcpStream) -> io::Result<Self> {
+    fn new(shape: Shape, mut stream: TcpStream, seconds: f64) -> io::Result<Self> {
+        stream.write_all(&[BEGIN])?;
         let end = End::new(stream, shape.initiator_spins)?;
         let data = Region::new(shape.block * shape.depth, HugePages::No)?;
         let latencies = if shape.depth == 1 || shape.offered.is_some() {
@@ -66,6 +87,7 @@ impl Initiator {
         let latencies_us = Vec::with_capacity(latencies);
         let mut new = Self {
             shape,
+            seconds,
             end,
             data: Region::local(&data),
             random: Random(SEED),
@@ -78,7 +100,7 @@ impl Initiator {
 
     fn run(mut self) -> io::Result<()> {
         let warm = Instant::now() + WARM_UP;
-        let end = warm + Duration::from_secs_f64(self.shape.seconds.max(0.0));
+        let end = warm + Duration::from_secs_f64(self.seconds);
         let (mut counted_from, mut counted_since) = (None, warm);
         let (mut done, mut partial, mut due) = (0_u64, 0, self.shape.depth);
         let mut sent = warm;
@@ -124,7 +146,7 @@ impl Initiator {
     /// Asks when a request is due, whether others were answered or not.
     fn run_open(mut self, offered: f64) -> io::Result<()> {
         let warm = Instant::now() + WARM_UP;
-        let end = warm + Duration::from_secs_f64(self.shape.seconds.max(0.0));
+        let end = warm + Duration::from_secs_f64(self.seconds);
         let (mut due, mut spacing) = (Instant::now(), Random(SEED));
         let mut waiting = VecDeque::with_capacity(self.shape.depth);
         let (mut partial, mut counted) = (0, 0);

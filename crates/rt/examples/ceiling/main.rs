@@ -8,6 +8,9 @@
 //! JSON; latency is measured at depth 1. Only the quotient of a real benchmark and this, run in
 //! turns, means something.
 //!
+//! With `-` in place of SECONDS it says `ready` when the target's memory is written, and then measures once for each
+//! line that it reads, which says for how many seconds; in between both ends sleep.
+//!
 //! With `OFFERED` it is an open loop instead: so many requests a second at random moments, DEPTH of
 //! them in flight at most, and latency counts from when a request was due.
 
@@ -26,7 +29,7 @@ use initiator::measure;
 use target::Target;
 
 const USAGE: &str = "usage: ceiling DEPTH BLOCK read|write|PERCENT_READ spin|block|block-target \
-                     SECONDS [REGION_MIB [OFFERED]]";
+                     SECONDS|- [REGION_MIB [OFFERED]]";
 const REQUEST_BYTES: usize = 72;
 const RESPONSE_BYTES: usize = 24;
 const BUFFER_BYTES: usize = 2 << 20;
@@ -34,6 +37,8 @@ const GATHER_BYTES: usize = 64 << 10;
 const GATHER_PARTS: usize = 1024;
 /// First byte of a request that brings a block.
 const WRITES: u8 = 1;
+/// What the target waits for before it spins.
+const BEGIN: u8 = b'b';
 const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
 /// What is measured.
@@ -45,7 +50,8 @@ struct Shape {
     /// Which ends look for what comes next without sleeping.
     target_spins: bool,
     initiator_spins: bool,
-    seconds: f64,
+    /// How long it is measured; None: whoever writes to us says so.
+    seconds: Option<f64>,
     region_bytes: usize,
     /// Requests per second of an open loop.
     offered: Option<f64>,
@@ -67,7 +73,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let result = match address {
-        Some(address) => Target::connect(shape, &address).and_then(Target::serve_until_gone),
+        Some(address) => Target::new(shape).and_then(|target| target.serve_at(&address)),
         None => measure(shape, &words),
     };
     match result {
@@ -105,14 +111,16 @@ impl Shape {
             },
             target_spins,
             initiator_spins,
-            seconds: seconds.parse().ok()?,
+            seconds: match seconds.as_str() {
+                "-" => None,
+                seconds => Some(parse_seconds(seconds)?),
+            },
             region_bytes: mib.checked_mul(1 << 20)?,
             offered,
         };
         let sane = shape.depth >= 1
             && (512..=BUFFER_BYTES / 2).contains(&shape.block)
             && shape.region_bytes >= shape.block
-            && shape.seconds.is_finite()
             // Who waits for an answer asks nothing meanwhile.
             && (offered.is_none() || initiator_spins);
         sane.then_some(shape)
@@ -125,6 +133,12 @@ impl Shape {
     fn response_bytes(&self, writing: bool) -> usize {
         RESPONSE_BYTES + if writing { 0 } else { self.block }
     }
+}
+
+/// A time that can be measured.
+fn parse_seconds(word: &str) -> Option<f64> {
+    let seconds: f64 = word.parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }
 
 /// One end of the connection.

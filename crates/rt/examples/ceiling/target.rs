@@ -1,82 +1,101 @@
 //! The end that answers: a process of its own, with one socket and the memory that is read and written. It believes
 //! whatever it receives.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use fabrix_rt::{HugePages, LocalRegion, Region, topology};
 
-use super::{End, REQUEST_BYTES, RESPONSE_BYTES, Random, SEED, Shape, WRITES};
+use super::{BEGIN, End, REQUEST_BYTES, RESPONSE_BYTES, Random, SEED, Shape, WRITES};
 
-/// Answers until the initiator goes away.
+/// What is read and written, as long as there is somebody to answer.
 pub(super) struct Target {
     shape: Shape,
-    end: End,
     region: LocalRegion,
     random: Random,
 }
 
 impl Target {
-    pub(super) fn connect(shape: Shape, address: &str) -> io::Result<Self> {
+    pub(super) fn new(shape: Shape) -> io::Result<Self> {
         topology::pin(0)?;
         let region = Region::new(shape.region_bytes, HugePages::Try)?;
         let ones = vec![1; 1 << 20];
         for offset in (0..shape.region_bytes).step_by(ones.len()) {
             region.write(offset, &ones[..ones.len().min(shape.region_bytes - offset)]);
         }
-        let end = End::new(TcpStream::connect(address)?, shape.target_spins)?;
-        end.socket.stream().write_all(b"r")?;
         Ok(Self {
             shape,
-            end,
             region: Region::local(&region),
             random: Random(SEED),
         })
     }
 
-    pub(super) fn serve_until_gone(self) -> io::Result<()> {
-        self.serve().or_else(|error| match error.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Ok(()), // the measurement is over
-            _ => Err(error),
-        })
+    /// Answers one connection after the other, until the initiator wants none any more.
+    pub(super) fn serve_at(mut self, address: &str) -> io::Result<()> {
+        loop {
+            match self.serve_once(address) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
+                // The measurement is over, or the initiator is.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                    ) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
-    fn serve(mut self) -> io::Result<()> {
+    /// Sleeps until the initiator begins. Whether it did.
+    fn serve_once(&mut self, address: &str) -> io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        if stream.read(&mut [BEGIN])? == 0 {
+            return Ok(false);
+        }
+        let mut end = End::new(stream, self.shape.target_spins)?;
+        end.socket.stream().write_all(b"r")?;
+        self.serve(&mut end)?;
+        Ok(true)
+    }
+
+    fn serve(&mut self, end: &mut End) -> io::Result<()> {
         let mut have = 0;
         loop {
-            match self.end.receive(have)? {
+            match end.receive(have)? {
                 None => continue,
                 Some(0) => return Ok(()),
                 Some(bytes) => have += bytes,
             }
             let mut start = 0;
             while have - start >= REQUEST_BYTES {
-                let writing = self.end.received[start] == WRITES;
+                let writing = end.received[start] == WRITES;
                 let bytes = self.shape.request_bytes(writing);
                 if have - start < bytes {
                     break;
                 }
-                self.answer(start, writing)?;
+                self.answer(end, start, writing)?;
                 start += bytes;
             }
-            self.end.send()?;
-            self.end.received.copy_within(start..have, 0);
+            end.send()?;
+            end.received.copy_within(start..have, 0);
             have -= start;
         }
     }
 
-    fn answer(&mut self, start: usize, writing: bool) -> io::Result<()> {
+    fn answer(&mut self, end: &mut End, start: usize, writing: bool) -> io::Result<()> {
         let block = self.shape.block;
         let place = self.random.below(self.shape.region_bytes / block) * block;
-        self.end.make_room(RESPONSE_BYTES)?;
-        self.end.gather.push_bytes(&[0; RESPONSE_BYTES]);
+        end.make_room(RESPONSE_BYTES)?;
+        end.gather.push_bytes(&[0; RESPONSE_BYTES]);
         if writing {
             let data = start + REQUEST_BYTES;
             self.region
                 .region()
-                .write(place, &self.end.received[data..data + block]);
+                .write(place, &end.received[data..data + block]);
         } else {
-            self.end.gather.push_lent(self.region.lend(place, block));
+            end.gather.push_lent(self.region.lend(place, block));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::Programs;
 use super::machine::run_time_ns;
-use super::side::{Client, DISK_BYTES, Disk, HOST_CPU, Measured, Side, TARGET_CPU, runtime};
+use super::side::{DISK_BYTES, Disk, HOST_CPU, Measured, Side, TARGET_CPU, runtime};
 use crate::process::{Background, command, output};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ impl Target {
         serve.args(["serve", &programs.disk(side.disk)]);
         serve.args(["--listen", "nvme+tcp://127.0.0.1:0"]);
         // Older builds, which ours may be compared with, do not know it.
-        let over_iscsi = matches!(side.client, Client::IscsiBench | Client::IscsiPerf);
+        let over_iscsi = side.client.speaks_iscsi();
         if over_iscsi {
             serve.args(["--listen", "iscsi://127.0.0.1:0"]);
         }
@@ -197,7 +197,7 @@ pub(super) fn port_of(uri: &str) -> Result<u16, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::side::{Access, Server, Spin};
+    use super::super::side::{Access, Client, Server, Spin};
     use super::super::started::Started;
     use super::*;
 

@@ -245,13 +245,15 @@ impl Load {
 
     /// Its sides, ours first, ready to be measured.
     fn start<'a>(&self, programs: &'a Programs) -> Result<Vec<Started<'a>>, String> {
-        match self {
-            Self::Sides { ours, other, .. } => std::iter::once(ours)
-                .chain(other)
-                .map(|side| Started::start(side, programs))
-                .collect(),
-            Self::Connections { .. } => Ok(Vec::new()),
+        let Self::Sides { ours, other, .. } = self else {
+            return Ok(Vec::new());
+        };
+        let mut started = vec![Started::start(ours, programs)?];
+        if let Some(other) = other {
+            let shared = started[0].share(other);
+            started.push(shared.map_or_else(|| Started::start(other, programs), Ok)?);
         }
+        Ok(started)
     }
 
     /// The files that its sides need, made and filled.

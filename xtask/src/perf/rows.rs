@@ -651,6 +651,26 @@ mod tests {
     }
 
     #[test]
+    fn sides_that_differ_in_the_host_alone_share_a_target() {
+        let shares = |name| {
+            let row = ROWS.iter().find(|row| row.name == name);
+            let Load::Sides { ours, other, .. } = row.expect("a row").load else {
+                return false;
+            };
+            ours.is_served_like(&other.expect("two sides"))
+        };
+        assert!(shares("spdk-target-4k-randread-32") && shares("digest-4k-randread-32"));
+        for name in [
+            "4k-randread-32",
+            "spdk-host-4k-randread-32",
+            "p99-at-10k-iops",
+            "iscsi-host-4k-randread-32",
+        ] {
+            assert!(!shares(name), "{name}");
+        }
+    }
+
+    #[test]
     fn no_aim_is_easier_than_its_goal() {
         for row in ROWS {
             let (Goal::AtLeast(bound) | Goal::AtMost(bound)) = row.aim;

@@ -69,6 +69,12 @@ pub(super) enum Client {
     Fio,
 }
 
+impl Client {
+    pub(super) fn speaks_iscsi(self) -> bool {
+        matches!(self, Self::IscsiBench | Self::IscsiPerf)
+    }
+}
+
 /// What is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disk {
@@ -113,6 +119,12 @@ impl Side {
     pub(super) fn is_plain(&self) -> bool {
         let ours = self.server == Server::Fabrix && self.client == Client::Bench;
         ours && !self.beside && matches!(self.disk, Disk::Ram | Disk::Null)
+    }
+
+    /// Whether both find the same target, started with the same words.
+    pub(super) fn is_served_like(&self, other: &Self) -> bool {
+        (self.server, self.disk, self.spin) == (other.server, other.disk, other.spin)
+            && self.client.speaks_iscsi() == other.client.speaks_iscsi()
     }
 
     /// Why this machine cannot measure this side, if so.

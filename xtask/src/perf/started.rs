@@ -12,6 +12,7 @@ use super::spdk::{Served, Spdk};
 use crate::process::{Background, command};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
+use std::rc::Rc;
 
 /// A side that is ready to be measured.
 pub(super) struct Started<'a> {
@@ -22,9 +23,9 @@ pub(super) struct Started<'a> {
 
 /// What stays from one measurement to the next.
 enum Serving {
-    Ours(Target),
+    Ours(Rc<Target>),
     Bare(Ceiling),
-    Spdk(Served),
+    Spdk(Rc<Served>),
     /// Everything that takes part starts and ends with each measurement.
     Nothing,
 }
@@ -37,19 +38,34 @@ impl<'a> Started<'a> {
                 let target = Target::start(&programs.fabrix, side, programs)?;
                 target.fill()?;
                 target.process().pause()?;
-                Serving::Ours(target)
+                Serving::Ours(Rc::new(target))
             }
             Server::BareSockets => Serving::Bare(Ceiling::start(side, programs)?),
             Server::Spdk => {
                 let served = Spdk::find()?.serve(side.disk, programs)?;
                 served.process().pause()?;
-                Serving::Spdk(served)
+                Serving::Spdk(Rc::new(served))
             }
             _ => Serving::Nothing,
         };
         Ok(Self {
             side: *side,
             programs,
+            serving,
+        })
+    }
+
+    /// Another load for what this side has started, where it serves both: then the host alone makes the difference.
+    pub(super) fn share(&self, side: &Side) -> Option<Self> {
+        let serving = match &self.serving {
+            _ if !side.is_served_like(&self.side) => None,
+            Serving::Ours(target) => Some(Serving::Ours(Rc::clone(target))),
+            Serving::Spdk(served) => Some(Serving::Spdk(Rc::clone(served))),
+            Serving::Bare(_) | Serving::Nothing => None,
+        }?;
+        Some(Self {
+            side: *side,
+            programs: self.programs,
             serving,
         })
     }

@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
 use super::check;
+use super::prefetch::prefetch;
 
 /// A range of anonymous memory that starts at a 2 MiB boundary when it is that long.
 #[derive(Debug)]
@@ -201,16 +202,7 @@ impl Words {
     /// Asks for one of them to be brought into the caches, where the processor can be asked. Panics unless there is
     /// such a word.
     pub(crate) fn prefetch(&self, index: usize) {
-        let word: *const AtomicU64 = self.get(index);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint about an address, which changes nothing and cannot fault; SSE is part of x86_64.
-        // WHY UNSAFE: the processor's instruction takes a pointer.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(word.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _no_hint = word;
+        prefetch(self.get(index));
     }
 
     /// One of them. Panics unless there is such a word.

@@ -20,6 +20,7 @@ pub(crate) mod mmap;
 pub(crate) mod mount;
 pub(crate) mod netlink;
 pub(crate) mod pipe;
+mod prefetch;
 pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod shared;

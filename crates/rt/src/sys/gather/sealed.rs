@@ -9,6 +9,7 @@ use std::slice;
 
 use super::{Keep, Wire, lent_at};
 use crate::holds::{self, HELD_MOST};
+use crate::sys::prefetch::prefetch;
 use crate::{Buf, Lent};
 
 /// A sum over bytes and what follows them.
@@ -30,6 +31,11 @@ pub(super) struct Sealed {
     starts_at: usize,
     ends_at: usize,
 }
+
+/// What is asked for before its sum begins. Of 4 KiB the whole gave no more.
+const BEGINNING_BYTES: usize = 1 << 10;
+/// Of the processor's cache.
+const LINE_BYTES: usize = 64;
 
 /// Whether a block of so many bytes is copied at once for its sum. Less than a page is soon copied, and more such
 /// blocks go with one call than can be held together. Of pages as many as are held together stay in the core's own
@@ -143,9 +149,24 @@ impl Sealed {
     ) -> Option<R> {
         let ranges = all.clone().map(|sealed| sealed.lent.addresses());
         holds::hold(&ranges, || {
-            all.for_each(|sealed| sealed.sum_up(sealed.pages()));
+            let mut next = all.clone().skip(1);
+            for sealed in all {
+                if let Some(next) = next.next() {
+                    next.ask_for_its_beginning();
+                }
+                sealed.sum_up(sealed.pages());
+            }
             work()
         })
+    }
+
+    /// Has the first lines of the pages come from memory while something else is summed: a sum begins with a wait for
+    /// them, and by the time it is behind them the processor brings the others by itself.
+    fn ask_for_its_beginning(&self) {
+        let pages = self.pages().as_ptr();
+        for start in (0..self.lent.len().min(BEGINNING_BYTES)).step_by(LINE_BYTES) {
+            prefetch(pages.cast_const().wrapping_add(start));
+        }
     }
 
     /// Where the pages lie.

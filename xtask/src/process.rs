@@ -104,7 +104,9 @@ impl Background {
     }
 
     fn signal(&self, name: &str) -> Result<(), String> {
-        run(command("kill").args(["-s", name, &self.0.id().to_string()]))
+        // The shell's own: not every machine has a program of that name.
+        let words = ["-c", "kill -s \"$0\" \"$1\"", name];
+        run(command("sh").args(words).arg(self.0.id().to_string()))
     }
 }
 
@@ -161,6 +163,37 @@ mod tests {
             "{failure}"
         );
         assert!(!works(&mut Command::new("no-such-program-here")));
+    }
+
+    #[test]
+    fn a_program_that_is_paused_runs_only_while_it_is_awake() {
+        let program = Background::start(Command::new("sleep").arg("60")).expect("it starts");
+        let path = format!("/proc/{}/stat", program.0.id());
+        let is_stopped = || {
+            let stat = std::fs::read_to_string(&path).expect("it lives");
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        // A signal is on its way for a moment.
+        let becomes = |stopped: bool| {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+            while is_stopped() != stopped {
+                assert!(
+                    std::time::Instant::now() < deadline,
+                    "stopped: {}",
+                    !stopped
+                );
+                std::thread::yield_now();
+            }
+        };
+        program.pause().expect("there is such a process");
+        becomes(true);
+        let failure = program.awake(|| {
+            becomes(false);
+            Err::<(), _>("measured nothing".to_owned())
+        });
+        assert_eq!(failure, Err("measured nothing".to_owned()));
+        becomes(true);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use super::Programs;
 use super::fabrix::{START_TIME_MAX, Target, port_of};
-use super::machine::{connections_at, open_files_most, resident_bytes, run_time_ns};
+use super::machine::connections_at;
+use super::processes::{open_files_most, resident_bytes, run_time_ns};
 use super::rows::Held;
 use super::side::{Access, Client, Disk, HOST_CPU, Server, Side, Spin};
 use crate::process::{Background, command, output};

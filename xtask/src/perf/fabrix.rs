@@ -1,7 +1,7 @@
 //! Our target and our host: the binary that was built, with the options that a user would give.
 
 use super::Programs;
-use super::machine::run_time_ns;
+use super::processes::run_time_ns;
 use super::side::{DISK_BYTES, Disk, HOST_CPU, Measured, Side, TARGET_CPU, runtime};
 use crate::process::{Background, command, output};
 use serde_json::Value;

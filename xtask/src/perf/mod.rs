@@ -14,6 +14,7 @@ mod fio;
 mod iscsi;
 mod machine;
 mod pairs;
+mod processes;
 mod report;
 mod rows;
 mod side;

@@ -1,9 +1,9 @@
 //! The programs of one side, started once and asked in turns.
 //!
 //! A target that starts and ends with every measurement takes and gives back a gibibyte each time: the next one waits
-//! for that memory, and a virtual machine whose balloon reports free pages loses a tenth of its processors to the
-//! hypervisor for seconds afterwards. So whatever serves over TCP stays, and is stopped by a signal while the other
-//! side runs: a polling target left running takes half of the other's processor.
+//! for that memory, and a virtual machine whose balloon reports free pages loses a third of its processors to the
+//! hypervisor for moments afterwards. So our target, SPDK's, and the ceiling stay, and none of them takes a processor
+//! while the other side runs: a polling target left running takes half of it. What a side is stands in `side.rs`.
 
 use super::Programs;
 use super::fabrix::{self, Target};

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use fabrix_rt::{HugePages, LocalRegion, Region, topology};
 
-use super::{BEGIN, End, REQUEST_BYTES, RESPONSE_BYTES, Random, SEED, Shape, WRITES};
+use super::{End, REQUEST_BYTES, RESPONSE_BYTES, Random, SEED, Shape, WRITES};
 
 /// What is read and written, as long as there is somebody to answer.
 pub(super) struct Target {
@@ -51,7 +51,7 @@ impl Target {
     /// Sleeps until the initiator begins. Whether it did.
     fn serve_once(&mut self, address: &str) -> io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
-        if stream.read(&mut [BEGIN])? == 0 {
+        if stream.read(&mut [0])? == 0 {
             return Ok(false);
         }
         let mut end = End::new(stream, self.shape.target_spins)?;

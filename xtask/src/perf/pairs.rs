@@ -1,8 +1,8 @@
 //! One pair of measurements: both sides in turns, and the machine watched meanwhile.
 //!
 //! A hypervisor moves processors every few seconds in some hours. So a side is watched by itself, and what was
-//! disturbed costs one more side, not a whole pair. Starts nothing itself: how a side is measured stands in `started.rs`,
-//! what disturbs in `machine.rs`.
+//! disturbed costs one more side, not a whole pair. Starts nothing itself: how a side is measured stands in
+//! `started.rs`, what disturbs in `machine.rs`.
 
 use super::machine::{Noise, Watch};
 use super::report::Pair;

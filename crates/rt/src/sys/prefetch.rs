@@ -1,4 +1,4 @@
-//! A hint to the processor: this line will be read soon. Knows an address, and neither reads nor writes what lies there.
+//! A hint to the processor: this line will be read soon. Knows an address; reads and writes nothing there.
 
 /// Asks for the cache line at an address to be brought into the caches, where the processor can be asked. Any address
 /// will do: the hint changes nothing and cannot fail.

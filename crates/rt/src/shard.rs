@@ -222,13 +222,6 @@ impl Shard {
         self.awaited.one_more()
     }
 
-    /// How long this shard has had nothing to do so far although plenty of answers (16) were awaited: those who owe
-    /// them are busier than it is, and what it takes upon itself costs nobody anything.
-    #[inline]
-    pub fn spare_time(&self) -> Duration {
-        self.driver.spare_time()
-    }
-
     /// Asks for the task's [`Task::flush`] at the end of this turn, once however often it is asked.
     #[inline]
     pub fn flush_later(&mut self, id: TaskId) {

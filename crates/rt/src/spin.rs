@@ -54,13 +54,9 @@ impl Answers {
         }
     }
 
-    fn are_many(&self) -> bool {
-        self.count() >= MANY
-    }
-
     /// The shard and its driver hold it themselves.
-    fn count(&self) -> usize {
-        Rc::strong_count(&self.0).saturating_sub(2)
+    fn are_many(&self) -> bool {
+        Rc::strong_count(&self.0).saturating_sub(2) >= MANY
     }
 }
 
@@ -72,7 +68,6 @@ pub(crate) struct Spin {
     usual_gap_ns: u64,
     /// The same while many answers are awaited.
     usual_round_ns: u64,
-    spare: Duration,
 }
 
 impl Spin {
@@ -86,7 +81,6 @@ impl Spin {
             awaited,
             usual_gap_ns,
             usual_round_ns: usual_gap_ns * u64::from(ROUND),
-            spare: Duration::ZERO,
         }
     }
 
@@ -109,16 +103,8 @@ impl Spin {
         matches!(self.policy, SpinPolicy::Adaptive { most } if self.are_rounds_short(most) && looked > SLACK)
     }
 
-    /// How long the shard has waited so far while plenty of answers were awaited.
-    pub(crate) fn spare_time(&self) -> Duration {
-        self.spare
-    }
-
     /// An ending has come after such a wait.
     pub(crate) fn record(&mut self, gap: Duration) {
-        if self.awaited.count() >= PLENTY {
-            self.spare += gap;
-        }
         let SpinPolicy::Adaptive { most } = self.policy else {
             return;
         };
@@ -148,8 +134,6 @@ fn nanos(length: Duration) -> u64 {
 
 /// So many answers at once are many.
 const MANY: usize = 8;
-/// So many answers keep whoever owes them busy meanwhile. With fewer a wait is a part of the way of each request.
-const PLENTY: usize = 16;
 /// So many times longer a shard looks while many are awaited: 1 ms instead of 50 us.
 const ROUND: u32 = 20;
 /// Gaps vary: a window of exactly twice a short gap would sleep too often.
@@ -199,19 +183,6 @@ mod tests {
         spin.record(Duration::from_secs(3));
         spin.record(Duration::from_secs(3));
         assert_eq!(spin.window(), Duration::ZERO);
-    }
-
-    #[test]
-    fn time_is_spare_while_plenty_of_answers_are_awaited() {
-        let answers = Answers::default();
-        let mut spin = Spin::new(SpinPolicy::Always, answers.clone());
-        let _plenty: Vec<Awaited> = (1..PLENTY).map(|_| answers.one_more()).collect();
-        spin.record(Duration::from_micros(300));
-        assert_eq!(spin.spare_time(), Duration::ZERO, "not so many");
-        let _one_more = answers.one_more();
-        spin.record(Duration::from_micros(20));
-        spin.record(Duration::from_micros(10));
-        assert_eq!(spin.spare_time(), Duration::from_micros(30));
     }
 
     #[test]

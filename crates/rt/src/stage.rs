@@ -1,10 +1,9 @@
 //! Memory whose bytes leave through a socket without being copied again.
 //!
 //! An ordinary send copies into memory of the kernel's, which on one machine the receiver has just read: the
-//! processor then fetches every line back from the other core's cache, on some machines at a quarter of the speed
-//! (`staging.rs` finds out). Bytes that were copied into memory of our own, which is used in turn and so is cold in
-//! both caches, are referred to instead.
-//! The price is a promise: the kernel reads the pages until the peer has them, so they must not change before.
+//! processor then fetches every line back from the other core's cache, on some machines at a quarter of the speed.
+//! Bytes that were copied into memory of our own, which is used in turn and so is cold in both caches, are referred to
+//! instead. The price is a promise: the kernel reads the pages until the peer has them, so they must not change before.
 
 use std::io;
 use std::rc::Rc;

@@ -22,12 +22,6 @@ pub fn cpus() -> Vec<usize> {
     sys::affinity::allowed(0).unwrap_or_else(|_| vec![0])
 }
 
-/// The CPUs this process's main thread may use, ascending, whatever this thread was bound to. Should the kernel not
-/// say, CPU 0.
-pub fn cpus_of_process() -> Vec<usize> {
-    sys::affinity::allowed(std::process::id()).unwrap_or_else(|_| vec![0])
-}
-
 /// How many CPUs the kernel is prepared for, those included that are not there. None: it does not say.
 pub fn possible_cpus() -> Option<usize> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;

@@ -5,15 +5,15 @@
 //! is used again only after that, and never serves another connection: the worst that a peer can make us do, by
 //! claiming what it has not read, is to send it other bytes that were meant for it.
 //!
-//! To refer spares the sender a copy and costs the receiver more than that: it takes each page by itself. So a sender
-//! that waits for a busy receiver copies.
+//! To refer spares the sender a copy out of one core's cache into another's and costs the receiver more than a copy: it
+//! takes each page by itself. Which is more depends on the machine, the receiver and the hour, so it is tried out.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabrix_proto::Slot;
-use fabrix_rt::{Gather, Socket, Stage, staging_pays};
+use fabrix_rt::{Gather, Nanos, Socket, Stage, Trial};
 
 /// A shorter send is cheaper to copy than to refer to.
 const STAGED_BYTES: usize = 32 << 10;
@@ -21,37 +21,43 @@ const STAGED_BYTES: usize = 32 << 10;
 const RING_BYTES: usize = 4 << 20;
 /// So many rings in one process: memory is bounded however many connections there are. The others' sends are copied.
 const RINGS_MOST: usize = 32;
-/// A sender whose spare time was enough to copy with so many bytes per nanosecond copies: then most of the copy falls
-/// into time in which it would wait.
-const COPIED_PER_NS: usize = 80;
+/// For so long all long sends are copied, or referred to, when both are tried.
+const PERIOD: Duration = Duration::from_millis(3);
 /// No two parts share a page.
 const PAGE_BYTES: usize = 4096;
 
-/// What a connection sends long sends from.
+/// What becomes of a connection's long sends.
 #[derive(Default)]
 pub(crate) enum Staging {
     /// Nobody says what has arrived: all is sent from where it is.
     #[default]
     Unsafe,
-    /// No long send was seen yet.
-    Unused,
-    /// It would not pay here, there is no memory, or there are too many.
+    /// There is no memory, or there are too many rings.
     Refused,
-    Ring(Box<Ring>),
+    Tried(Box<Tried>),
+}
+
+/// Whether to refer, and the ring once that was tried.
+pub(crate) struct Tried {
+    trial: Trial,
+    ring: Option<Ring>,
 }
 
 impl Staging {
     /// From now on [`arrived`](Self::arrived) is called.
     pub(crate) fn expect_arrivals(&mut self) {
         if matches!(self, Self::Unsafe) {
-            *self = Self::Unused;
+            *self = Self::Tried(Box::new(Tried {
+                trial: Trial::new(PERIOD),
+                ring: None,
+            }));
         }
     }
 
     #[inline(always)]
     pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
         match self {
-            Self::Ring(ring) => Some(ring),
+            Self::Tried(tried) => tried.ring.as_mut(),
             _ => None,
         }
     }
@@ -59,40 +65,44 @@ impl Staging {
     /// The peer has all that was sent of a slot's payload.
     #[inline(always)]
     pub(crate) fn arrived(&mut self, slot: Slot) {
-        if let Self::Ring(ring) = self {
+        if let Some(ring) = self.ring() {
             ring.arrived(slot);
         }
     }
 
-    /// What is to be sent now, up to a position in the stream, is referred to if it is long, there is room, and the
-    /// sender, which has had so much spare time so far ([`Shard::spare_time`](fabrix_rt::Shard::spare_time)), has none
-    /// to copy it.
+    /// What is to be sent now, up to a position in the stream, is referred to if it is long, there is room, and more is
+    /// sent that way. `slots` is how many the connection has.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
+        now: Nanos,
         socket: &Socket,
         gather: &mut Gather,
         ends_at: u64,
         slots: usize,
-        spare_time: Duration,
     ) {
-        if gather.total_bytes() < STAGED_BYTES || matches!(self, Self::Unsafe | Self::Refused) {
+        if gather.total_bytes() < STAGED_BYTES {
             return;
         }
-        if let Some(ring) = self.ring_for(socket, slots)
-            && !ring.sender_has_time(gather.total_bytes(), spare_time)
+        if let Self::Tried(tried) = self
+            && tried.trial.is_second(now, ends_at)
         {
-            ring.put(gather, ends_at);
+            self.refer(socket, gather, ends_at, slots);
         }
     }
 
     #[inline(never)]
-    fn ring_for(&mut self, socket: &Socket, slots: usize) -> Option<&mut Ring> {
-        if matches!(self, Self::Unused) {
-            let ring = staging_pays().then(|| Ring::new(socket, slots)).flatten();
-            *self = ring.map_or(Self::Refused, |ring| Self::Ring(Box::new(ring)));
+    fn refer(&mut self, socket: &Socket, gather: &mut Gather, ends_at: u64, slots: usize) {
+        let Self::Tried(tried) = self else {
+            return;
+        };
+        if tried.ring.is_none() {
+            tried.ring = Ring::new(socket, slots);
         }
-        self.ring()
+        match &mut tried.ring {
+            Some(ring) => ring.put(gather, ends_at),
+            None => *self = Self::Refused,
+        }
     }
 }
 
@@ -106,8 +116,6 @@ pub(crate) struct Ring {
     marks: Vec<u64>,
     /// The peer has the stream so far.
     arrived: u64,
-    /// The sender's spare time until the last long send.
-    spare_time: Duration,
 }
 
 struct Part {
@@ -134,7 +142,6 @@ impl Ring {
             next: 0,
             marks: vec![0; slots],
             arrived: 0,
-            spare_time: Duration::ZERO,
         })
     }
 
@@ -147,14 +154,6 @@ impl Ring {
     #[inline(always)]
     fn arrived(&mut self, slot: Slot) {
         self.arrived = self.arrived.max(self.marks[usize::from(slot.0)]);
-    }
-
-    /// Whether the sender, whose spare time so far is given, has had enough of it since this was asked last to copy so
-    /// many bytes.
-    fn sender_has_time(&mut self, bytes: usize, spare_time: Duration) -> bool {
-        let spare = spare_time.saturating_sub(self.spare_time);
-        self.spare_time = spare_time;
-        spare.as_nanos() >= (bytes / COPIED_PER_NS) as u128
     }
 
     /// Has all that a gather sends go through the ring; leaves it as it is where there is no room.
@@ -245,20 +244,38 @@ mod tests {
         }
     }
 
+    /// Long sends, ten in a millisecond, for as long as two periods; in how many of them there was a ring.
+    fn sends_with_a_ring(staging: &mut Staging, bytes: usize) -> usize {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("room");
+        let socket = Socket::from(near);
+        let step = Duration::from_micros(100);
+        let (mut now, mut said, mut count) = (Nanos(1_000_000_000), 0, 0);
+        let end = now + PERIOD * 2;
+        while now < end {
+            let mut gather = Gather::new(bytes, 1);
+            gather.push_bytes(&vec![0; bytes]);
+            said += bytes as u64;
+            staging.stage(now, &socket, &mut gather, said, 1);
+            count += usize::from(staging.ring().is_some());
+            now = now + step;
+        }
+        count
+    }
+
     #[test]
-    fn a_sender_has_time_that_has_waited_since_it_sent_last() {
-        let mut ring = Sender::new().ring;
-        let micros = Duration::from_micros;
-        assert!(!ring.sender_has_time(256 << 10, micros(3)));
-        assert!(ring.sender_has_time(256 << 10, micros(20)));
-        assert!(
-            !ring.sender_has_time(256 << 10, micros(20)),
-            "that was used"
-        );
-        assert!(
-            ring.sender_has_time(64 << 10, micros(25)),
-            "less is copied sooner"
-        );
+    fn long_sends_are_copied_before_the_other_way_is_tried() {
+        let mut staging = Staging::default();
+        staging.expect_arrivals();
+        assert_eq!(sends_with_a_ring(&mut staging, STAGED_BYTES), 30);
+    }
+
+    #[test]
+    fn there_is_no_ring_for_short_sends_nor_where_nobody_says_what_arrived() {
+        let mut staging = Staging::default();
+        assert_eq!(sends_with_a_ring(&mut staging, STAGED_BYTES), 0);
+        staging.expect_arrivals();
+        assert_eq!(sends_with_a_ring(&mut staging, STAGED_BYTES - 1), 0);
     }
 
     #[test]

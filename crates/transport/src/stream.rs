@@ -252,9 +252,9 @@ impl<M: Machine> Stream<M> {
                 gather.let_end_wait();
             }
             let ends_at = self.outbox.taken();
-            let (slots, spare) = (self.slots.len(), shard.spare_time());
+            let (now, slots) = (shard.now(), self.slots.len());
             self.staging
-                .stage(&self.socket, &mut gather, ends_at, slots, spare);
+                .stage(now, &self.socket, &mut gather, ends_at, slots);
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,

@@ -10,7 +10,6 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use super::in_place::run_on_file;
 use super::now::{Tried, attempt, ended, errno};
@@ -87,10 +86,6 @@ impl Driver for EpollDriver {
             }
         }
         self.in_flight = left;
-    }
-
-    fn spare_time(&self) -> Duration {
-        self.spin.spare_time()
     }
 
     fn in_flight(&self) -> usize {

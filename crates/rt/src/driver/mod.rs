@@ -13,7 +13,6 @@ mod tails;
 mod uring;
 mod warm;
 
-pub(crate) use by_reference::send_references;
 pub(crate) use epoll::EpollDriver;
 pub(crate) use uring::UringDriver;
 
@@ -60,11 +59,6 @@ pub trait Driver {
 
     /// A task is gone: cancels what of it waits for a peer. Their endings, if any, go to nobody.
     fn forget(&mut self, task: TaskId);
-
-    /// How long it has waited so far while plenty of answers were awaited. One that never waits has no such time.
-    fn spare_time(&self) -> Duration {
-        Duration::ZERO
-    }
 
     /// Operations in progress.
     fn in_flight(&self) -> usize;

@@ -113,10 +113,6 @@ impl<E: Form> Driver for UringDriver<E> {
         }
     }
 
-    fn spare_time(&self) -> Duration {
-        self.spin.spare_time()
-    }
-
     fn in_flight(&self) -> usize {
         let later = self.again.len() + self.rest.len() + self.cold.len() + self.copies.len();
         self.ring.in_flight() + later + self.warm.len()

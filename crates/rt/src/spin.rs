@@ -3,7 +3,8 @@
 //! Waking a sleeping thread costs about as much as a small request takes, so while endings follow
 //! each other closely it pays to look; when they do not, looking is heat. The shard remembers the
 //! usual gap (a moving average) and looks at most twice as long, and not at all when the gap is
-//! longer than it may look.
+//! longer than it may look. How long a disk takes says nothing of when its host asks again: gaps in which an answer is
+//! awaited and those in which none is are remembered apart.
 //!
 //! Some disks work in rounds: they take what is there, and end all of it at once. Whoever sleeps through such a round
 //! lets the disk stand still while he wakes. So when many answers are awaited the shard looks through a whole round,
@@ -55,9 +56,21 @@ impl Answers {
     }
 
     /// The shard and its driver hold it themselves.
-    fn are_many(&self) -> bool {
-        Rc::strong_count(&self.0).saturating_sub(2) >= MANY
+    fn number(&self) -> Number {
+        match Rc::strong_count(&self.0).saturating_sub(2) {
+            0 => Number::None,
+            1..MANY => Number::Few,
+            _ => Number::Many,
+        }
     }
+}
+
+/// How many answers are awaited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Number {
+    None,
+    Few,
+    Many,
 }
 
 /// The memory of one shard's waits.
@@ -65,22 +78,21 @@ impl Answers {
 pub(crate) struct Spin {
     policy: SpinPolicy,
     awaited: Answers,
-    usual_gap_ns: u64,
-    /// The same while many answers are awaited.
-    usual_round_ns: u64,
+    /// The usual gap while none, few and many answers are awaited.
+    usual_ns: [u64; 3],
 }
 
 impl Spin {
     pub(crate) fn new(policy: SpinPolicy, awaited: Answers) -> Self {
-        let usual_gap_ns = match policy {
-            SpinPolicy::Adaptive { most } => 2 * nanos(most),
-            _ => 0,
+        let usual_ns = match policy {
+            SpinPolicy::Adaptive { most } => [Number::None, Number::Few, Number::Many]
+                .map(|number| 2 * nanos(longest(most, number))),
+            _ => [0; 3],
         };
         Self {
             policy,
             awaited,
-            usual_gap_ns,
-            usual_round_ns: usual_gap_ns * u64::from(ROUND),
+            usual_ns,
         }
     }
 
@@ -89,18 +101,28 @@ impl Spin {
         match self.policy {
             SpinPolicy::Never => Duration::ZERO,
             SpinPolicy::Always => Duration::MAX,
-            SpinPolicy::Adaptive { most } if self.are_rounds_short(most) => round(most),
-            SpinPolicy::Adaptive { most } if self.usual_gap_ns > nanos(most) => Duration::ZERO,
-            SpinPolicy::Adaptive { most } => {
-                most.min(Duration::from_nanos(2 * self.usual_gap_ns) + SLACK)
+            SpinPolicy::Adaptive { most } => self.adaptive_window(most),
+        }
+    }
+
+    fn adaptive_window(&self, most: Duration) -> Duration {
+        let number = self.awaited.number();
+        let (usual_ns, longest) = (self.usual_ns[number as usize], longest(most, number));
+        match number {
+            Number::Many if usual_ns <= nanos(longest) / 2 => longest,
+            Number::None | Number::Few if usual_ns <= nanos(longest) => {
+                longest.min(Duration::from_nanos(2 * usual_ns) + SLACK)
             }
+            _ => Duration::ZERO,
         }
     }
 
     /// Whether who has looked so long lets others have the processor between two looks: in a round there is time, and
     /// the kernel may need it to end what is awaited.
     pub(crate) fn gives_way(&self, looked: Duration) -> bool {
-        matches!(self.policy, SpinPolicy::Adaptive { most } if self.are_rounds_short(most) && looked > SLACK)
+        matches!(self.policy, SpinPolicy::Adaptive { .. })
+            && self.awaited.number() == Number::Many
+            && looked > SLACK
     }
 
     /// An ending has come after such a wait.
@@ -108,22 +130,20 @@ impl Spin {
         let SpinPolicy::Adaptive { most } = self.policy else {
             return;
         };
+        let number = self.awaited.number();
+        let usual_ns = &mut self.usual_ns[number as usize];
         // One long silence must not outweigh the next thousand endings.
-        let mix = |usual_ns, most| (usual_ns * 7 + nanos(gap).min(4 * nanos(most))) / 8;
-        self.usual_gap_ns = mix(self.usual_gap_ns, most);
-        if self.awaited.are_many() {
-            self.usual_round_ns = mix(self.usual_round_ns, round(most));
-        }
-    }
-
-    fn are_rounds_short(&self, most: Duration) -> bool {
-        self.awaited.are_many() && self.usual_round_ns <= nanos(round(most)) / 2
+        let gap_ns = nanos(gap).min(4 * nanos(longest(most, number)));
+        *usual_ns = (*usual_ns * 7 + gap_ns) / 8;
     }
 }
 
-/// How long a shard looks while many answers are awaited.
-fn round(most: Duration) -> Duration {
-    most.saturating_mul(ROUND)
+/// How long a shard looks at most.
+fn longest(most: Duration, number: Number) -> Duration {
+    match number {
+        Number::None | Number::Few => most,
+        Number::Many => most.saturating_mul(ROUND),
+    }
 }
 
 fn nanos(length: Duration) -> u64 {
@@ -182,6 +202,20 @@ mod tests {
         assert!(spin.window() > Duration::ZERO);
         spin.record(Duration::from_secs(3));
         spin.record(Duration::from_secs(3));
+        assert_eq!(spin.window(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_slow_disk_does_not_keep_its_shard_from_looking_for_the_next_request() {
+        let answers = Answers::default();
+        let mut spin = adaptive(&answers);
+        for _ in 0..30 {
+            spin.record(Duration::from_micros(10));
+            let _of_the_disk = answers.one_more();
+            spin.record(Duration::from_millis(1));
+        }
+        assert!(spin.window() > Duration::ZERO);
+        let _of_the_disk = answers.one_more();
         assert_eq!(spin.window(), Duration::ZERO);
     }
 

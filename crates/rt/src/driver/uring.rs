@@ -234,7 +234,8 @@ impl<E: Form> UringDriver<E> {
         while let Some((token, op)) = self.cold.pop() {
             self.push(token, op, endings);
         }
-        let few = spinning && submissions.len() <= FEW;
+        let of_sockets = submissions.iter().filter(|(_, op)| !op.is_of_a_file());
+        let few = spinning && of_sockets.count() <= FEW;
         for (token, op) in submissions.drain(..) {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
@@ -376,7 +377,7 @@ const BITE: usize = 4;
 const COPIES: usize = 12;
 /// And no more of them when so much was copied: others of the shard wait meanwhile.
 const COPIED_BYTES: usize = 512 << 10;
-/// So many operations of a turn are begun by hand: more are cheaper together, in one call.
+/// So many operations of sockets are begun by hand in a turn: more are cheaper together, in one call.
 const FEW: usize = 4;
 /// Reading the clock costs as much as several looks into memory.
 const LOOKS_PER_CLOCK: u32 = 16;

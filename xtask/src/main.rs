@@ -46,9 +46,9 @@ cargo xtask pages [--pictures FOLDER] [FOLDER ...]
 
 cargo xtask perf [--quick | --full] [--all] [--pairs N] [--seconds S] [--only WORD] [--against BINARY]
   --quick       2 pairs of 2 s per row: does it still work
-  --full        every row, 10 pairs of 2 s, about an hour: figures to quote
+  --full        every row, 10 pairs of 2 s, about two hours: figures to quote
   --all         every row: digests, files, many connections, open loops, iSCSI, ...; some need other programs
-  --pairs N     so many pairs per row (5)
+  --pairs N     so many pairs per row (5), three times as many where those do not tell
   --seconds S   so many seconds per measurement (3)
   --only WORD   only the rows whose name begins with WORD, or whose group is called so
   --against BINARY  this build of fabrix against another, in rounds A B B A of 0.4 s";

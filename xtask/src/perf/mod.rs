@@ -26,9 +26,10 @@ use crate::no_os::target_folder;
 use crate::process::{cargo, command, output, run as run_program};
 use fio::DiskFile;
 use report::{Pair, Report};
-use rows::{Load, ROWS, Row};
+use rows::{Goal, Load, ROWS, Row};
 use side::{DISK_BYTES, Disk};
 use started::Started;
+use stats::Summary;
 use std::path::{Path, PathBuf};
 
 /// Both ends are pinned: the target to the first, whoever asks to the second.
@@ -38,6 +39,8 @@ const MEMORY_FOLDER: &str = "/dev/shm";
 
 /// So many pairs are measured with the same processes; then with new ones, because where their memory lies is luck.
 const PAIRS_OF_ONE_START: usize = 5;
+/// So many times as many are measured of a row for which those that were asked for do not tell.
+const TIMES_MORE: usize = 3;
 
 /// Where the programs are, and where files may be.
 struct Programs {
@@ -209,7 +212,11 @@ fn measure_row(
     let wanted = row.load.pairs(options.pairs);
     let mut pairs: Vec<Pair> = Vec::new();
     let mut started = Vec::new();
-    while count_good(&pairs) < wanted && count_sides(&pairs) < wanted * 4 {
+    loop {
+        let needed = needed(row, &pairs, wanted);
+        if count_good(&pairs) >= needed || count_sides(&pairs) >= needed * 4 {
+            return Ok(pairs);
+        }
         if pairs.len().is_multiple_of(PAIRS_OF_ONE_START) {
             // First the old ones end: a processor and its memory are for one of a kind.
             started.clear();
@@ -219,7 +226,22 @@ fn measure_row(
         report.pair(row, pairs.len(), &pair)?;
         pairs.push(pair);
     }
-    Ok(pairs)
+}
+
+/// How many pairs are to count: as many as are wanted, and more if those do not say on which side of the goal, or of
+/// the aim, the median is. The later ones do not decide that: who looked after each could stop where it pleased him.
+fn needed(row: &Row, pairs: &[Pair], wanted: usize) -> usize {
+    let good = pairs.iter().filter(|pair| pair.spoiled.is_none());
+    let first: Vec<f64> = good.map(|pair| pair.figure).take(wanted).collect();
+    let tells = |summary: Summary| {
+        let bounds = [row.goal, row.aim].map(Goal::bound);
+        bounds.iter().all(|bound| summary.tells(*bound))
+    };
+    if first.len() < wanted || Summary::of(&first).is_none_or(tells) {
+        wanted
+    } else {
+        wanted * TIMES_MORE
+    }
 }
 
 fn count_good(pairs: &[Pair]) -> usize {
@@ -309,6 +331,24 @@ mod tests {
         assert!(parse("--pairs").is_err());
         assert!(parse("--pairs 0").is_err());
         assert!(parse("--seconds soon").is_err());
+    }
+
+    #[test]
+    fn where_the_pairs_do_not_tell_three_times_as_many_are_measured() {
+        // The first row's goal is 0.60 and its aim 0.90.
+        let needed = |figures: &[f64]| {
+            let pair = |&figure: &f64| Pair {
+                figure,
+                ..Pair::default()
+            };
+            needed(&ROWS[0], &figures.iter().map(pair).collect::<Vec<_>>(), 5)
+        };
+        assert_eq!(needed(&[0.7, 0.71, 0.72, 0.73, 0.74]), 5);
+        assert_eq!(needed(&[0.8, 0.85, 0.89, 0.92, 0.95]), 15);
+        assert_eq!(needed(&[0.5, 0.55, 0.59, 0.62, 0.65]), 15);
+        assert_eq!(needed(&[0.8, 0.85, 0.92, 0.95]), 5, "not all are there");
+        let and_later = [0.7, 0.71, 0.72, 0.73, 0.74, 0.9, 0.9, 0.9];
+        assert_eq!(needed(&and_later), 5, "which later ones do not change");
     }
 
     #[test]

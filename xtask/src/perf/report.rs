@@ -18,6 +18,7 @@ const HEADING: &str = "\
 |---|---|---|---|---|---|---|---|---|---|";
 
 /// One measurement of each side, and whether it counts.
+#[derive(Default)]
 pub(super) struct Pair {
     /// Ours, and the other side if there is one.
     pub(super) sides: Vec<Measured>,

@@ -591,6 +591,12 @@ impl Load {
 }
 
 impl Goal {
+    pub(super) fn bound(self) -> f64 {
+        match self {
+            Self::AtLeast(bound) | Self::AtMost(bound) => bound,
+        }
+    }
+
     pub(super) fn is_met(self, figure: f64) -> bool {
         match self {
             Self::AtLeast(bound) => figure >= bound,

@@ -26,6 +26,12 @@ impl Summary {
             interval,
         })
     }
+
+    /// Whether the figures say on which side of a bound the median is.
+    pub(super) fn tells(&self, bound: f64) -> bool {
+        self.interval
+            .is_none_or(|(low, high)| bound < low || high < bound)
+    }
 }
 
 fn sorted(figures: &[f64]) -> Vec<f64> {
@@ -92,6 +98,13 @@ mod tests {
         let (low, high) = summary.interval.expect("enough of them");
         assert!(low <= summary.median && summary.median <= high);
         assert!(low > 0.65 && high < 0.73, "{low} .. {high}");
+    }
+
+    #[test]
+    fn a_bound_within_the_interval_is_not_told_from_the_median() {
+        let summary = Summary::of(&[0.8, 0.9, 1.0, 1.1, 1.2]).expect("five figures");
+        assert!(!summary.tells(1.05) && !summary.tells(0.8));
+        assert!(summary.tells(0.75) && summary.tells(1.25));
     }
 
     #[test]

@@ -80,15 +80,14 @@ impl Trial {
     /// A period has ended. The same verdict again is kept twice as long.
     #[inline(never)]
     fn ends(&mut self, now: Nanos, done: u64) -> bool {
-        if let Some(periods) = &mut self.periods
-            && periods.end(now, done) < PERIODS
-        {
-            return periods.are_second();
-        }
-        let Some(periods) = self.periods.take() else {
+        let Some(periods) = &mut self.periods else {
             return self.second;
         };
+        if periods.end(now, done) < PERIODS {
+            return periods.are_second();
+        }
         let second = periods.second_pays(self.second);
+        self.periods = None;
         let is_new = second != std::mem::replace(&mut self.second, second);
         self.kept = if is_new {
             KEPT_LEAST

@@ -86,23 +86,25 @@ impl Staging {
         }
         if let Self::Tried(tried) = self
             && tried.trial.is_second(now, ends_at)
+            && !tried.refer(socket, gather, ends_at, slots)
         {
-            self.refer(socket, gather, ends_at, slots);
+            *self = Self::Refused;
         }
     }
+}
 
+impl Tried {
+    /// Whether there is a ring to refer to.
     #[inline(never)]
-    fn refer(&mut self, socket: &Socket, gather: &mut Gather, ends_at: u64, slots: usize) {
-        let Self::Tried(tried) = self else {
-            return;
+    fn refer(&mut self, socket: &Socket, gather: &mut Gather, ends_at: u64, slots: usize) -> bool {
+        if self.ring.is_none() {
+            self.ring = Ring::new(socket, slots);
+        }
+        let Some(ring) = &mut self.ring else {
+            return false;
         };
-        if tried.ring.is_none() {
-            tried.ring = Ring::new(socket, slots);
-        }
-        match &mut tried.ring {
-            Some(ring) => ring.put(gather, ends_at),
-            None => *self = Self::Refused,
-        }
+        ring.put(gather, ends_at);
+        true
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use self::units::Units;
 use crate::sys::gather::{Keep, Wire};
-use crate::{Buf, Lent, Staged};
+use crate::{Buf, Lent, Referral, Staged};
 
 /// A list of pieces that leave in one send.
 pub struct Gather {
@@ -93,6 +93,13 @@ impl Gather {
         self.wire.send_through(staged);
     }
 
+    /// Has the long parts of what was pushed leave by reference to the buffers in which they lie, as far as the socket
+    /// takes it so, and the rest by copies. Those buffers are not to change before the receiver has read all of it, or
+    /// they are [renewed](Buf::renew). Nothing is pushed after it, and no lent pages before.
+    pub fn send_in_place(&mut self, referral: &Referral) {
+        self.wire.send_in_place(referral);
+    }
+
     /// The receiver can do without the end of this as long as more follows at once: it may then leave in one packet
     /// with what follows. So it is with answers, but not with commands: the peer could begin with the last of them.
     pub fn let_end_wait(&mut self) {
@@ -170,8 +177,8 @@ impl Gather {
     }
 
     /// Whether what is left is to go by reference.
-    pub(crate) fn is_staged(&self) -> bool {
-        self.wire.is_staged()
+    pub(crate) fn is_referred(&self) -> bool {
+        self.wire.is_referred()
     }
 
     pub(crate) fn wire(&mut self) -> &mut Wire {

@@ -8,13 +8,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use common::{Bench, pair, pattern};
-use fabrix_rt::{Engine, Gather, HugePages, Op, Region, Socket, Stage};
+use fabrix_rt::{Buf, Engine, Gather, HugePages, Op, Referral, Region, Socket, Stage};
 
 on_both_drivers!(
     what_goes_by_reference_arrives_in_its_place,
     the_end_of_a_stretch_is_not_held_back,
     a_socket_without_room_gets_the_rest_by_copies,
     what_was_sent_stays_as_it_was_when_the_stage_is_gone,
+    long_parts_go_from_where_they_lie_and_short_ones_as_copies,
+    a_renewed_buffer_may_change_before_the_peer_has_read_it,
+    a_socket_without_room_gets_the_rest_of_what_lies_in_its_place,
     a_gone_peer_is_an_error_and_no_signal,
 );
 
@@ -50,15 +53,39 @@ fn gather(stage: &Stage, pieces: usize) -> (Box<Gather>, Vec<u8>) {
     (gather, expected)
 }
 
+fn referral(socket: &Socket) -> Referral {
+    Referral::new(socket).expect("two descriptors")
+}
+
 /// A stage that so many pieces go through.
-fn stage(socket: &Socket, pieces: usize) -> Stage {
-    Stage::new(socket, (pieces + 1) * PIECE).expect("memory and two descriptors")
+fn stage(referral: &Referral, pieces: usize) -> Stage {
+    Stage::new(referral, (pieces + 1) * PIECE).expect("memory")
+}
+
+/// Buffers with headers around them, to be sent from where they lie, and all of it as bytes.
+fn in_place(bench: &mut Bench, referral: &Referral, lengths: &[usize]) -> (Box<Gather>, Vec<u8>) {
+    let mut gather = Box::new(Gather::new(7 + 24 * lengths.len(), 2 * lengths.len() + 1));
+    let mut expected = Vec::new();
+    for (seed, bytes) in (0_u8..).zip(lengths) {
+        let (header, payload) = (pattern(24, seed), pattern(*bytes, 100 + seed));
+        let mut buf = bench.buf(*bytes);
+        buf.bytes_mut().copy_from_slice(&payload);
+        gather.push_bytes(&header);
+        gather.push_buf(buf, 0, *bytes);
+        expected.extend_from_slice(&header);
+        expected.extend_from_slice(&payload);
+    }
+    gather.push_bytes(b"the end");
+    expected.extend_from_slice(b"the end");
+    gather.send_in_place(referral);
+    (gather, expected)
 }
 
 fn what_goes_by_reference_arrives_in_its_place(engine: Engine) {
     let mut bench = Bench::new(engine);
     let (near, far) = pair();
-    let stage = stage(&near, 4);
+    let referral = referral(&near);
+    let stage = stage(&referral, 4);
     let all = reader(far);
     let (gather, expected) = gather(&stage, 4);
     let socket = near.clone();
@@ -66,7 +93,7 @@ fn what_goes_by_reference_arrives_in_its_place(engine: Engine) {
     let (result, _) = bench.ending_with_gather(1);
     assert_eq!(usize::try_from(result), Ok(expected.len()));
     assert!(
-        stage.is_of_use(),
+        referral.is_of_use(),
         "nothing was in the way of sending by reference"
     );
     near.shutdown_send();
@@ -78,7 +105,7 @@ fn what_goes_by_reference_arrives_in_its_place(engine: Engine) {
 fn the_end_of_a_stretch_is_not_held_back(engine: Engine) {
     let mut bench = Bench::new(engine);
     let (near, mut far) = pair();
-    let stage = stage(&near, 1);
+    let stage = stage(&referral(&near), 1);
     let soon = Some(Duration::from_millis(100));
     far.set_read_timeout(soon).expect("an open socket");
     let was_soon = (0..20).any(|_| {
@@ -115,18 +142,29 @@ fn a_socket_without_room_gets_the_rest_by_copies(engine: Engine) {
     let mut bench = Bench::new(engine);
     let (near, far) = pair();
     near.set_buffer_bytes(PIECE, PIECE).expect("an open socket");
-    let stage = stage(&near, 8);
+    let referral = referral(&near);
+    let stage = stage(&referral, 8);
     let (gather, expected) = gather(&stage, 8);
+    arrives_late(&mut bench, &near, far, (gather, &expected));
+    assert!(
+        referral.is_of_use(),
+        "what had no room was not begun by reference: that would have waited"
+    );
+}
+
+/// Sends more than two socket buffers hold, and is heard only when as much has left as can.
+fn arrives_late(
+    bench: &mut Bench,
+    near: &Socket,
+    far: TcpStream,
+    (gather, expected): (Box<Gather>, &[u8]),
+) {
     let socket = near.clone();
     bench.start(1, Op::Send { socket, gather });
     bench.settle();
     assert!(
         bench.recorder.borrow().completions.is_empty(),
-        "more than two socket buffers hold cannot have left: nobody reads"
-    );
-    assert!(
-        stage.is_of_use(),
-        "what had no room was not begun by reference: that would have waited"
+        "all of it cannot have left: nobody reads"
     );
     let all = reader(far);
     let (result, _) = bench.ending_with_gather(1);
@@ -139,7 +177,7 @@ fn a_socket_without_room_gets_the_rest_by_copies(engine: Engine) {
 fn what_was_sent_stays_as_it_was_when_the_stage_is_gone(engine: Engine) {
     let mut bench = Bench::new(engine);
     let (near, far) = pair();
-    let stage = stage(&near, 1);
+    let stage = stage(&referral(&near), 1);
     let (gather, expected) = gather(&stage, 1);
     let socket = near.clone();
     bench.start(1, Op::Send { socket, gather });
@@ -152,10 +190,73 @@ fn what_was_sent_stays_as_it_was_when_the_stage_is_gone(engine: Engine) {
     assert!(reader(far).join().expect("the reader") == expected);
 }
 
+fn long_parts_go_from_where_they_lie_and_short_ones_as_copies(engine: Engine) {
+    const SHORT: usize = 4096;
+    let lengths = [PIECE, SHORT, 100, PIECE];
+    let mut bench = Bench::new(engine);
+    let (near, far) = pair();
+    let referral = referral(&near);
+    let (gather, expected) = in_place(&mut bench, &referral, &lengths);
+    let socket = near.clone();
+    bench.start(1, Op::Send { socket, gather });
+    let (_, mut gather) = bench.ending_with_gather(1);
+    gather.clear();
+    // The same memory again: what was copied stays as it was, what is referred to shows what is in it now.
+    let mut again: Vec<Buf> = lengths.map(|bytes| bench.buf(bytes)).into();
+    again.iter_mut().for_each(|buf| buf.bytes_mut().fill(0xee));
+    near.shutdown_send();
+    let came = reader(far).join().expect("the reader");
+    let changed = came.iter().zip(&expected).filter(|(a, b)| a != b);
+    assert!(changed.clone().count() > PIECE, "long parts were copied");
+    assert!(changed.clone().all(|(now, _)| *now == 0xee));
+    let second = 24 + PIECE..3 * 24 + PIECE + SHORT + 100;
+    assert!(
+        came[second.clone()] == expected[second],
+        "short ones were not"
+    );
+    assert!(referral.is_of_use());
+}
+
+fn a_renewed_buffer_may_change_before_the_peer_has_read_it(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (near, far) = pair();
+    let referral = referral(&near);
+    let mut buf: Buf = bench.buf(PIECE);
+    let payload = pattern(PIECE, 1);
+    buf.bytes_mut().copy_from_slice(&payload);
+    let mut gather = Box::new(Gather::new(0, 1));
+    gather.push_buf(buf.clone(), 0, PIECE);
+    gather.send_in_place(&referral);
+    let socket = near.clone();
+    bench.start(1, Op::Send { socket, gather });
+    let (_, mut gather) = bench.ending_with_gather(1);
+    buf.renew();
+    assert!(buf.bytes() == payload, "the same bytes in other memory");
+    gather.clear();
+    buf.bytes_mut().fill(0xee);
+    assert!(buf.bytes().iter().all(|byte| *byte == 0xee));
+    near.shutdown_send();
+    assert!(reader(far).join().expect("the reader") == payload);
+}
+
+fn a_socket_without_room_gets_the_rest_of_what_lies_in_its_place(engine: Engine) {
+    let mut bench = Bench::new(engine);
+    let (near, far) = pair();
+    near.set_buffer_bytes(PIECE, PIECE).expect("an open socket");
+    let referral = referral(&near);
+    let (gather, expected) = in_place(
+        &mut bench,
+        &referral,
+        &[PIECE, 4096, PIECE, PIECE, PIECE, PIECE, PIECE, PIECE],
+    );
+    arrives_late(&mut bench, &near, far, (gather, &expected));
+    assert!(referral.is_of_use());
+}
+
 fn a_gone_peer_is_an_error_and_no_signal(engine: Engine) {
     let mut bench = Bench::new(engine);
     let (near, far) = pair();
-    let stage = stage(&near, 2);
+    let stage = stage(&referral(&near), 2);
     fabrix_rt::Socket::from(far)
         .linger_zero()
         .expect("an open socket");

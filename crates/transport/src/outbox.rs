@@ -199,9 +199,7 @@ impl Sink for Out<'_> {
             None => {
                 let held = &self.slots[usize::from(slot.0)];
                 push(gather, held, (offset, bytes, fill), digest);
-                if let Some(ring) = self.staging.ring() {
-                    ring.mark(slot, self.outbox.said());
-                }
+                self.staging.mark(slot, || self.outbox.said());
             }
         }
     }

@@ -155,7 +155,7 @@ impl<M: Machine> Stream<M> {
     /// From now on the owner says of each slot whose payload the peer certainly has that it [has
     /// arrived](Self::arrived): what much is sent of may then be sent by reference, where that is faster.
     pub fn tell_arrivals(&mut self) {
-        self.staging.expect_arrivals();
+        self.staging.expect_arrivals(self.slots.len());
     }
 
     /// The peer has all payload of a slot that was sent, and so everything before it too: it has done with it what it
@@ -173,10 +173,17 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Takes what a slot's payload lies in.
+    /// Takes what a slot's payload lies in. What of it the peer may still have to read, as nobody has said that it
+    /// [has arrived](Self::arrived), is other memory by then, with the same bytes: those change nothing for the peer.
     #[inline(always)]
     pub fn release(&mut self, slot: Slot) -> Held {
-        std::mem::take(&mut self.slots[usize::from(slot.0)])
+        let held = std::mem::take(&mut self.slots[usize::from(slot.0)]);
+        if self.staging.lets_go(slot)
+            && let Held::Buf(buf, _) = &held
+        {
+            buf.renew();
+        }
+        held
     }
 
     /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.
@@ -252,9 +259,8 @@ impl<M: Machine> Stream<M> {
                 gather.let_end_wait();
             }
             let ends_at = self.outbox.taken();
-            let (now, slots) = (shard.now(), self.slots.len());
             self.staging
-                .stage(now, &self.socket, &mut gather, ends_at, slots);
+                .stage(shard.now(), &self.socket, &mut gather, ends_at);
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,
@@ -289,6 +295,20 @@ impl<M: Machine> Stream<M> {
             match machine.send_data(&mut out) {
                 0 => return,
                 more => bytes += more as usize,
+            }
+        }
+    }
+}
+
+/// What its slots hold goes as [`Stream::release`] says, also where nobody takes it.
+impl<M> Drop for Stream<M> {
+    fn drop(&mut self) {
+        for (index, held) in self.slots.iter().enumerate() {
+            let slot = Slot(u16::try_from(index).expect("slots are numbered so"));
+            if self.staging.lets_go(slot)
+                && let Held::Buf(buf, _) = held
+            {
+                buf.renew();
             }
         }
     }

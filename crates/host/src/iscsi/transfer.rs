@@ -236,9 +236,6 @@ impl Session {
         operation: Operation,
         data_bytes: u32,
     ) {
-        if let Some(connection) = &mut self.connection {
-            connection.done(slot);
-        }
         let Some(seen) = &self.plan.expected else {
             return;
         };

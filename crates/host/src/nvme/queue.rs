@@ -311,12 +311,19 @@ impl Queue {
         };
         self.answers += 1;
         if let Some(stream) = self.wire.stream.as_mut() {
-            request.data = held_buf(stream.release(slot));
             if succeeded {
                 stream.arrived(slot);
             }
+            request.data = held_buf(stream.release(slot));
         }
         Some(request)
+    }
+
+    /// The command in a slot has succeeded: the controller has its data.
+    pub(crate) fn arrived(&mut self, slot: Slot) {
+        if let Some(stream) = &mut self.wire.stream {
+            stream.arrived(slot);
+        }
     }
 
     /// Ends the request in a slot: who is to be told, and what. None: its data is still being sent, it ends after that.

@@ -194,6 +194,9 @@ impl Session {
     #[inline(never)]
     fn other_answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
         let ((index, slot), (entry, data_bytes, intact)) = (at, answer);
+        if entry.status().is_success() {
+            self.queues[index].arrived(slot);
+        }
         let (carried, data) = self.queues[index].take(slot);
         let bytes = data.as_ref().map_or(&[][..], |buf| buf.bytes());
         let bytes = bytes.get(..data_bytes as usize).unwrap_or(bytes);

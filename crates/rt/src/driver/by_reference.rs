@@ -1,4 +1,4 @@
-//! Sends a gather through its stage without the kernel's copy, as far as the socket has room.
+//! Sends a gather by reference, without the kernel's copy, as far as the socket has room.
 //!
 //! Done by hand, as io_uring has no such send. Whatever does not go this way is left for an ordinary send, which
 //! copies: nothing here decides whether bytes arrive, only how.
@@ -18,7 +18,7 @@ pub(crate) fn send_references(socket: &Socket, gather: &mut Gather) {
     let _ = socket::cork(descriptor, true);
     let mut room = 0;
     while wire.unsent_bytes() > 0 {
-        let bytes = wire.unsent_bytes().min(PIECE_BYTES);
+        let bytes = wire.next_piece(PIECE_BYTES);
         if room < ROOM_FOR_ONE * bytes {
             room = socket::send_room(descriptor).unwrap_or(0);
         }

@@ -113,7 +113,7 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
 
 /// Sends what one call may send; what was sent stays sent. Would wait: the socket has no room for all of that.
 fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
-    if gather.is_staged() {
+    if gather.is_referred() {
         send_references(socket, gather);
     }
     let mut left = gather.bytes_at_once();

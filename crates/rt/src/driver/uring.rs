@@ -242,7 +242,9 @@ impl<E: Form> UringDriver<E> {
                 Op::Send {
                     ref socket,
                     ref gather,
-                } if (few || gather.is_staged() || gather.is_sealed()) && self.again.is_empty() => {
+                } if (few || gather.is_referred() || gather.is_sealed())
+                    && self.again.is_empty() =>
+                {
                     if spinning {
                         self.tails.before(socket, gather);
                     }

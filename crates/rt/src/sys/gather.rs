@@ -1,5 +1,6 @@
 //! The raw vectors of one send: copied headers, kept payload, and how far the kernel has come.
 
+mod referred;
 mod sealed;
 
 use std::collections::VecDeque;
@@ -8,9 +9,10 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
+use self::referred::Through;
 use self::sealed::Sealed;
 use super::check_bytes;
-use crate::{Buf, Lent, Staged};
+use crate::{Buf, Lent};
 
 /// What keeps a part's memory alive.
 pub(crate) enum Keep {
@@ -35,8 +37,8 @@ pub(crate) struct Wire {
     keep: Vec<Keep>,
     /// What has not begun to leave.
     sealed: VecDeque<Sealed>,
-    /// Where all of it is copied to, piece by piece, to be sent from there by reference.
-    through: Option<Staged>,
+    /// How it is to be sent by reference.
+    through: Option<Through>,
     first_unsent: usize,
     last_is_bytes: bool,
     total_bytes: usize,
@@ -288,45 +290,6 @@ impl Wire {
         Ok(sent)
     }
 
-    /// All of it goes through this memory, which is as long.
-    pub(crate) fn send_through(&mut self, staged: Staged) {
-        assert_eq!(staged.lent.len(), self.total_bytes, "room for all of it");
-        self.settle();
-        self.through = Some(staged);
-    }
-
-    /// Whether what is left is to go by reference.
-    pub(crate) fn is_staged(&self) -> bool {
-        self.through.is_some()
-    }
-
-    /// What was not sent by now goes as it is.
-    pub(crate) fn copy_from_now_on(&mut self) {
-        self.through = None;
-    }
-
-    /// Copies so many bytes of what is unsent to their place and refers to them there. Result: bytes; they count as
-    /// sent. What is left after an error goes as it is.
-    pub(crate) fn refer(&mut self, socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
-        let Some(staged) = self.through.take() else {
-            return Ok(0);
-        };
-        if staged.pipe.is_spoiled() {
-            return Ok(0);
-        }
-        let more = bytes < self.unsent_bytes();
-        let place = staged.lent.slice(self.sent_bytes, bytes);
-        self.copy_into(&place);
-        let part = libc::iovec {
-            iov_base: lent_at(&place, 0, bytes).as_ptr().cast(),
-            iov_len: bytes,
-        };
-        let sent = staged.pipe.send(part, socket, more)?;
-        self.advance(sent);
-        self.through = Some(staged);
-        Ok(sent)
-    }
-
     /// Appends a copy of what has not been sent.
     pub(crate) fn copy_to(&mut self, out: &mut Vec<u8>) {
         self.settle();
@@ -343,20 +306,6 @@ impl Wire {
                     part.iov_len,
                 );
             }
-        }
-    }
-
-    /// Copies what is to be sent next to where lent bytes lie, as many as there is room.
-    fn copy_into(&mut self, lent: &Lent) {
-        self.mend();
-        let mut copied = 0;
-        for part in &self.iovecs[self.first_unsent..] {
-            let bytes = part.iov_len.min(lent.len() - copied);
-            let to = lent_at(lent, copied, bytes);
-            // SAFETY: the part is readable (the invariant), the place was checked, and they may overlap.
-            // WHY UNSAFE: lent pages must not become slices.
-            unsafe { ptr::copy(part.iov_base.cast(), to.as_ptr(), bytes) };
-            copied += bytes;
         }
     }
 

@@ -216,6 +216,29 @@ impl Words {
     }
 }
 
+/// Puts other pages with the same bytes where these are, at one stroke. Whoever holds the old ones, the kernel on
+/// behalf of a socket, keeps them as they are.
+///
+/// # Safety
+/// So many bytes from there are whole pages of a mapping of ours, and only the calling thread reads or writes them.
+pub(super) unsafe fn renew(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    let fresh = map(bytes)?;
+    let (flags, place) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, start.as_ptr());
+    // SAFETY: nobody else knows the new pages, which are as many, and the caller's are mapped: what they become is the
+    // same bytes.
+    // WHY UNSAFE: std cannot map memory.
+    let moved = unsafe {
+        ptr::copy_nonoverlapping(place.cast_const(), fresh.as_ptr(), bytes);
+        libc::mremap(fresh.as_ptr().cast(), bytes, bytes, flags, place)
+    };
+    if moved == libc::MAP_FAILED {
+        let error = io::Error::last_os_error();
+        unmap(fresh, bytes);
+        return Err(error);
+    }
+    Ok(())
+}
+
 fn map(bytes: usize) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

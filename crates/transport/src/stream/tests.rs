@@ -1,6 +1,8 @@
 //! Where a stream receives to and how much it sends at once: drivers that play the kernel, and remember what they were
 //! asked for.
 
+mod in_place;
+
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Sends by reference: from memory of the connection's own, into which all is copied first, or from where it lies.
 //!
-//! The second half of [`Wire`], as `sealed` is the third: knows which bytes are referred to and in which pieces; that
+//! A part of [`Wire`], as `sealed` is another: knows which bytes are referred to and in which pieces; that
 //! the bytes stay as they are until the peer has them is the promise of whoever asked for it.
 
 use std::io;

@@ -4,8 +4,8 @@
 //! rules themselves stand in the modules named here.
 
 use crate::process::{cargo, cargo_name, command, root, run, works};
-use crate::tally::{Tally, parse_allowed};
-use crate::{conformance, count, deps, interop, no_os, pages, tidy};
+use crate::tally::{Counts, Tally, parse_allowed};
+use crate::{conformance, count, deps, fuzz, interop, no_os, pages, tidy};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -18,6 +18,8 @@ const TESTS_SECONDS_MAX: u32 = 660;
 const SKIPS_FILE: &str = "xtask/skips.txt";
 
 type Check = (&'static str, fn() -> Result<(), Stop>);
+/// A suite's counts. The outer error says why none of it can run here, the inner one why it did not end well.
+type Suite<'a> = dyn Fn() -> Result<Result<Counts, String>, String> + 'a;
 
 const CHECKS: [Check; 7] = [
     ("fmt", fmt),
@@ -43,20 +45,11 @@ impl From<String> for Stop {
     }
 }
 
-/// The checks and all tests; true when everything holds.
-pub(crate) fn test() -> Result<bool, String> {
-    run_all(&CHECKS)
-}
-
-/// The same, and what is slower or needs more tools.
-pub(crate) fn ci() -> Result<bool, String> {
-    let checks: Vec<Check> = CHECKS.into_iter().chain(MORE_CHECKS).collect();
-    run_all(&checks)
-}
-
-fn run_all(checks: &[Check]) -> Result<bool, String> {
+/// The checks and all tests; true when everything holds. `whole` adds what is slower or needs more tools.
+pub(crate) fn test(whole: bool) -> Result<bool, String> {
     let mut summary = Summary::new(std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1"))?;
-    for &(name, check) in checks {
+    let more = if whole { &MORE_CHECKS[..] } else { &[] };
+    for &(name, check) in CHECKS.iter().chain(more) {
         println!("== {name}");
         let started = Instant::now();
         let outcome = check();
@@ -69,27 +62,28 @@ fn run_all(checks: &[Check]) -> Result<bool, String> {
     let started = Instant::now();
     let (tally, failure) = run_tests();
     summary.tests(&tally, started.elapsed(), failure);
-    println!("== conformance");
-    let started = Instant::now();
-    let outcome = conformance::run_all();
-    if let Err(why) = &outcome {
-        println!("SKIPPED: conformance: {why}");
+    let seconds = if whole {
+        fuzz::SECONDS_ALL
+    } else {
+        fuzz::SECONDS
+    };
+    let scripts = if whole {
+        interop::Options::All
+    } else {
+        interop::Options::Core
+    };
+    let suites: [(&str, &Suite<'_>); 4] = [
+        ("fuzz", &|| fuzz::run_all(seconds)),
+        ("conformance", &conformance::run_all),
+        ("pages", &pages::run_all),
+        ("interop", &|| interop::run_scripts(&scripts).map(Ok)),
+    ];
+    for (name, suite) in suites {
+        println!("== {name}");
+        let started = Instant::now();
+        let outcome = suite();
+        summary.suite(name, started.elapsed(), outcome);
     }
-    summary.conformance(started.elapsed(), outcome);
-    println!("== pages");
-    let started = Instant::now();
-    let outcome = pages::run_all();
-    if let Err(why) = &outcome {
-        println!("SKIPPED: pages: {why}");
-    }
-    summary.pages(started.elapsed(), outcome);
-    println!("== interop");
-    let started = Instant::now();
-    let outcome = interop::run_scripts(&interop::Options::Core);
-    if let Err(why) = &outcome {
-        println!("SKIPPED: interop: {why}");
-    }
-    summary.interop(started.elapsed(), outcome);
     summary.print();
     Ok(summary.failed == 0)
 }
@@ -305,12 +299,12 @@ impl Summary {
         }
     }
 
-    /// The test suite of others. What it skips as its list says is counted and allowed; that it cannot be had is a
-    /// skip.
-    fn conformance(
+    /// A suite that counts its own tests. The outer error says why none of it can run here.
+    fn suite(
         &mut self,
+        name: &str,
         time: Duration,
-        outcome: Result<Result<conformance::Counts, String>, String>,
+        outcome: Result<Result<Counts, String>, String>,
     ) {
         let word = match outcome {
             Ok(Ok(counts)) => {
@@ -318,7 +312,7 @@ impl Summary {
                 self.failed += counts.failed;
                 self.skipped += counts.skipped;
                 if counts.failed > 0 {
-                    let which = format!("{} tests of conformance: see above", counts.failed);
+                    let which = format!("{} of {name}: see above", counts.failed);
                     self.failures.push(which);
                     "FAILED"
                 } else {
@@ -326,63 +320,16 @@ impl Summary {
                 }
             }
             Ok(Err(why)) => {
-                self.fail(format!("conformance: {why}"));
+                self.fail(format!("{name}: {why}"));
                 "FAILED"
             }
             Err(why) => {
-                self.skip("conformance", &why);
+                println!("SKIPPED: {name}: {why}");
+                self.skip(name, &why);
                 "skipped"
             }
         };
-        self.times.push(("conformance".to_owned(), time, word));
-    }
-
-    /// Reports in a browser. That there can be none is a skip.
-    fn pages(&mut self, time: Duration, outcome: Result<Result<pages::Counts, String>, String>) {
-        let word = match outcome {
-            Ok(Ok(counts)) => {
-                self.passed += counts.passed;
-                self.failed += counts.failed;
-                if counts.failed > 0 {
-                    self.failures
-                        .push(format!("{} pages: see above", counts.failed));
-                    "FAILED"
-                } else {
-                    "ok"
-                }
-            }
-            Ok(Err(why)) => {
-                self.fail(format!("pages: {why}"));
-                "FAILED"
-            }
-            Err(why) => {
-                self.skip("pages", &why);
-                "skipped"
-            }
-        };
-        self.times.push(("pages".to_owned(), time, word));
-    }
-
-    /// Real peers. What keeps them all from running is a skip: a machine without their packages.
-    fn interop(&mut self, time: Duration, outcome: Result<interop::Counts, String>) {
-        let word = match outcome {
-            Ok(counts) => {
-                self.passed += counts.passed;
-                self.failed += counts.failed;
-                if counts.failed > 0 {
-                    let which = format!("{} interop scripts: see above", counts.failed);
-                    self.failures.push(which);
-                    "FAILED"
-                } else {
-                    "ok"
-                }
-            }
-            Err(why) => {
-                self.skip("interop", &why);
-                "skipped"
-            }
-        };
-        self.times.push(("interop".to_owned(), time, word));
+        self.times.push((name.to_owned(), time, word));
     }
 
     /// A skip is harmless on a developer's machine; in CI it would hide what nobody runs any more.
@@ -475,43 +422,28 @@ mod tests {
     }
 
     #[test]
-    fn peers_count_like_tests_and_their_absence_fails_in_ci() {
-        let mut summary = Summary::with(false, Vec::new());
-        let (passed, failed) = (3, 1);
-        summary.interop(Duration::ZERO, Ok(interop::Counts { passed, failed }));
-        summary.interop(Duration::ZERO, Err("no QEMU".to_owned()));
-        assert_eq!(summary.last_line(), "3 passed, 1 failed, 1 skipped");
-        let mut strict = Summary::with(true, Vec::new());
-        strict.interop(Duration::ZERO, Err("no QEMU".to_owned()));
-        assert_eq!(strict.last_line(), "0 passed, 1 failed, 0 skipped");
-    }
-
-    #[test]
-    fn a_test_suite_counts_its_listed_skips_and_fails_where_it_does_not_end() {
+    fn suites_count_like_tests_and_one_that_does_not_end_fails() {
         let mut summary = Summary::with(true, Vec::new());
-        let (passed, failed, skipped) = (5, 0, 2);
-        let counts = conformance::Counts {
+        let (passed, failed, skipped) = (5, 1, 2);
+        let counts = Counts {
             passed,
             failed,
             skipped,
         };
-        summary.conformance(Duration::ZERO, Ok(Ok(counts)));
-        assert_eq!(summary.last_line(), "5 passed, 0 failed, 2 skipped");
-        summary.conformance(Duration::ZERO, Ok(Err("no end".to_owned())));
-        summary.conformance(Duration::ZERO, Err("no package".to_owned()));
+        summary.suite("peers", Duration::ZERO, Ok(Ok(counts)));
+        assert_eq!(summary.last_line(), "5 passed, 1 failed, 2 skipped");
+        summary.suite("peers", Duration::ZERO, Ok(Err("no end".to_owned())));
         assert_eq!(summary.last_line(), "5 passed, 2 failed, 2 skipped");
     }
 
     #[test]
-    fn pages_count_like_tests_and_a_browser_that_fails_is_a_failure() {
-        let mut summary = Summary::with(true, Vec::new());
-        let (passed, failed) = (8, 1);
-        summary.pages(Duration::ZERO, Ok(Ok(pages::Counts { passed, failed })));
-        summary.pages(Duration::ZERO, Ok(Err("it ended".to_owned())));
-        assert_eq!(summary.last_line(), "8 passed, 2 failed, 0 skipped");
+    fn a_suite_that_cannot_be_had_is_a_skip_and_fails_in_ci() {
         let mut lenient = Summary::with(false, Vec::new());
-        lenient.pages(Duration::ZERO, Err("no package".to_owned()));
+        lenient.suite("peers", Duration::ZERO, Err("no package".to_owned()));
         assert_eq!(lenient.last_line(), "0 passed, 0 failed, 1 skipped");
+        let mut strict = Summary::with(true, Vec::new());
+        strict.suite("peers", Duration::ZERO, Err("no package".to_owned()));
+        assert_eq!(strict.last_line(), "0 passed, 1 failed, 0 skipped");
     }
 
     #[test]

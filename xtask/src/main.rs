@@ -7,6 +7,7 @@ mod ci;
 mod conformance;
 mod count;
 mod deps;
+mod fuzz;
 mod interop;
 mod no_os;
 mod pages;
@@ -23,7 +24,7 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test    everything that must hold before a change is in: format, tidy, deps, no-os, clippy, all tests
-  ci      the same, and the documentation and licence checks: run it before pushing
+  test --all  the same at length: documentation, licences, a minute for each fuzz target, every peer's script
   tidy    rules about the text of the sources (the rules stand in xtask/src/tidy.rs)
   deps    the crates depend only on what docs/ARCHITECTURE.md allows
   no-os   the protocol crate compiles without an operating system
@@ -32,6 +33,11 @@ cargo xtask COMMAND
   conformance  libiscsi's test suite against our iSCSI target
   interop real peers in emulated machines: Linux's host and target against ours
   pages   reports in a browser: what a reader would stumble over
+  fuzz    the fuzz targets, each for a minute
+
+cargo xtask fuzz [NAME] [--seconds S]
+  NAME          only the targets whose name contains NAME
+  --seconds S   so many seconds for each (60)
 
 cargo xtask interop [NAME | --all | --list]
   (nothing)     the scripts that `cargo xtask test` runs
@@ -64,14 +70,15 @@ fn main() -> ExitCode {
         "perf" => perf::Options::parse(rest).map(|options| perf::run(&options).map(holds)),
         "count" if rest == ["--record"] => Ok(count::record().map(holds)),
         "interop" => interop::Options::parse(rest).map(|options| interop::run(&options)),
+        "fuzz" => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
+        "test" if rest == ["--all"] => Ok(ci::test(true)),
         "pages" => pages::Options::parse(rest).map(|options| pages::run(&options)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
         }
         _ if !rest.is_empty() => Err(format!("`{command}` takes no arguments")),
-        "test" => Ok(ci::test()),
-        "ci" => Ok(ci::ci()),
+        "test" => Ok(ci::test(false)),
         "count" => Ok(count::check().map(|outcome| {
             println!("{outcome}");
             true

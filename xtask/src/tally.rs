@@ -3,6 +3,14 @@
 //! It reads the lines that the standard test harness prints with `--show-output`, and the one line of ours: a test
 //! that cannot run here prints `SKIPPED: name: why` and returns. It prints nothing and knows no tests by name.
 
+/// How a suite of tests ended: those that passed, those that failed, and those skipped as a list allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+}
+
 /// The sum over all test programs seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {

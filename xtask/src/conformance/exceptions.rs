@@ -3,8 +3,8 @@
 //! Every line names runs, a test (or `Suite.*`) and a reason. A line that nothing answers to is an error, so the list
 //! says what is so today.
 
-use super::Counts;
 use super::suite::Tested;
+use crate::tally::Counts;
 use std::fs;
 use std::path::Path;
 

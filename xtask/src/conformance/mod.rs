@@ -10,6 +10,7 @@ mod suite;
 use crate::interop::install_tool;
 use crate::no_os::target_folder;
 use crate::process::{Background, cargo, command, output, root, run as run_program};
+use crate::tally::Counts;
 use exceptions::Exceptions;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -71,14 +72,6 @@ const RUNS: [Run; 7] = [
 ];
 /// The whole suite takes half a minute, most of it waiting for answers that must not come.
 const SECONDS_MAX: &str = "240";
-
-/// How many tests passed, failed, and were skipped as the list says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
-    pub(crate) skipped: usize,
-}
 
 /// Runs everything and ends in a line of counts; true when all is as it should be.
 ///

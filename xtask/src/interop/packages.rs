@@ -37,6 +37,7 @@ const TOOLS: &[Tool] = &[
     ("cmp", "diffutils"),
     ("curl", "curl"),
     ("valgrind", "valgrind"),
+    ("c++", "g++"),
     ("iscsi-test-cu", "libiscsi-bin"),
     ("iscsi-inq", "libiscsi-bin"),
     ("iscsi-ls", "libiscsi-bin"),

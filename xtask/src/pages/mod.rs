@@ -9,6 +9,7 @@ mod wrong;
 
 use crate::no_os::target_folder;
 use crate::process::root;
+use crate::tally::Counts;
 use browser::{Browser, View};
 use serde_json::Value;
 use std::fs;
@@ -47,13 +48,6 @@ impl Options {
         }
         Ok(options)
     }
-}
-
-/// How many pages and pictures are as they should be, each in all its views, and how many are not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
 }
 
 /// Looks at what was asked for and ends in a line of counts; true when all is as it should be.

@@ -1,9 +1,9 @@
 //! The stored form: what is read back, and that nothing damaged is.
 
-use fabrix_proto::scsi::reservation::{Access, Initiator, Kind, Reservations, StoredError};
+use fabrix_proto::scsi::reservation::{Access, Initiator, Kind, Nexus, Reservations, StoredError};
 
 use super::scsi_common::{Numbers, crc32c, nexus};
-use super::{B_KEY, cluster, register, stored};
+use super::{B_KEY, cluster, persistently, register, stored};
 
 #[test]
 fn what_is_stored_is_read_back() {
@@ -58,7 +58,15 @@ fn a_right_checksum_over_wrong_contents_is_refused() {
     let end = bytes.len() - 4;
     bytes[end..].fill(0);
     assert!(Reservations::from_bytes(&bytes, any).is_ok());
-    for (at, value) in [(9, 7), (10, 1), (11, 3), (11, 5), (12 + 8, 0)] {
+    for (at, value) in [
+        (8, 0),
+        (8, 2),
+        (9, 7),
+        (10, 1),
+        (11, 3),
+        (11, 5),
+        (12 + 8, 0),
+    ] {
         let mut wrong = bytes.clone();
         wrong[at] = value;
         let refused = Reservations::from_bytes(&wrong, any);
@@ -69,8 +77,36 @@ fn a_right_checksum_over_wrong_contents_is_refused() {
         let mut wrong = bytes.clone();
         let at = usize::try_from(numbers.next()).unwrap() % (end - 8) + 8;
         wrong[at] = numbers.bytes(1)[0];
-        let _ = Reservations::from_bytes(&wrong, any);
+        if let Ok(taken) = Reservations::from_bytes(&wrong, any) {
+            assert_eq!(taken.to_bytes(any), wrong, "taken and never written");
+        }
     }
+}
+
+#[test]
+fn a_stored_registration_that_stands_there_twice_is_refused() {
+    let (_, bytes) = stored();
+    // The last registrant's entry: key, two flags, port, length of the TransportID, TransportID.
+    let entry_bytes = 8 + 2 + 2 + 2 + Initiator::nvme([7; 16]).transport_id().len();
+    let mut twice = bytes[..bytes.len() - 4].to_vec();
+    twice[11] += 1;
+    twice.extend_from_within(twice.len() - entry_bytes..);
+    twice.extend(crc32c(&twice).to_be_bytes());
+    let read = Reservations::from_bytes(&twice, crc32c);
+    assert_eq!(read, Err(StoredError::Inconsistent));
+}
+
+#[test]
+fn an_initiator_whose_name_contains_the_separator_is_read_back() {
+    let strange = Nexus {
+        initiator: Initiator::iscsi("iqn.x:a,i,0x40000000", [0x40, 0, 0, 1, 0, 0]),
+        port: 1,
+    };
+    let (mut state, _) = stored();
+    state.apply(&strange, &persistently(7)).unwrap();
+    let bytes = state.to_bytes(crc32c);
+    let read = Reservations::from_bytes(&bytes, crc32c).unwrap();
+    assert_eq!(read.key_of(&strange), Some(7));
 }
 
 #[test]

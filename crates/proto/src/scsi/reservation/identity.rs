@@ -116,18 +116,22 @@ impl Initiator {
     fn parse_port(padded: &[u8]) -> Option<Self> {
         let text = padded.split(|byte| *byte == 0).next()?;
         let text = core::str::from_utf8(text).ok()?;
-        let (name, isid) = text.split_once(",i,0x")?;
-        let isid = u64::from_str_radix(isid, 16)
-            .ok()
-            .filter(|_| isid.len() == 12)?;
+        // The ISID stands last: a name may contain the separator itself.
+        let (name, isid) = text.rsplit_once(",i,0x")?;
+        let digits = isid.len() == 12 && isid.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let isid = u64::from_str_radix(isid, 16).ok().filter(|_| digits)?;
         let [_, _, isid @ ..] = isid.to_be_bytes();
         let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
         fits.then(|| Self::iscsi(name, isid))
     }
 
-    /// Takes bytes that [`transport_id`](Self::transport_id) gave earlier.
-    pub(super) fn stored(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+    /// Takes bytes that [`transport_id`](Self::transport_id) gave earlier. `None`: it never gives these.
+    pub(super) fn stored(bytes: &[u8]) -> Option<Self> {
+        let read = match bytes.strip_prefix(&[NO_SPECIFIC_PROTOCOL, 0, 0, 20]) {
+            Some(body) => Self::nvme(*body.first_chunk()?),
+            None => Self::parse(bytes).ok()?.0,
+        };
+        (*read.0 == *bytes).then_some(read)
     }
 }
 

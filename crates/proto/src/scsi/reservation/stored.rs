@@ -58,7 +58,8 @@ impl Reservations {
         bytes
     }
 
-    /// Reads back what [`to_bytes`](Self::to_bytes) wrote. The generation starts again at zero, as at power on.
+    /// Reads back what [`to_bytes`](Self::to_bytes) wrote, and takes nothing that it could not have written. The
+    /// generation starts again at zero, as at power on.
     ///
     /// # Errors
     /// The bytes are not that, or not any more. The disk must not be served then: see [`StoredError`].
@@ -75,8 +76,9 @@ impl Reservations {
         let mut reader = Reader::new(body);
         reader.take(MAGIC.len())?;
         let state = Self::read(&mut reader)?;
-        state.check(&reader)?;
-        Ok(state)
+        state.check()?;
+        let is_ours = state.to_bytes(crc32c) == bytes;
+        is_ours.then_some(state).ok_or(StoredError::Inconsistent)
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, StoredError> {
@@ -91,8 +93,8 @@ impl Reservations {
         })
     }
 
-    /// Nothing follows, and a reservation has exactly one maker, unless all registrants hold it.
-    fn check(&self, reader: &Reader<'_>) -> Result<(), StoredError> {
+    /// A reservation has exactly one maker, unless all registrants hold it. A nexus is registered once.
+    fn check(&self) -> Result<(), StoredError> {
         let makers = self
             .registrants
             .iter()
@@ -105,8 +107,24 @@ impl Reservations {
         };
         let keys = self.registrants.iter().all(|entry| entry.key != 0);
         let few = self.registrants.len() <= REGISTRANTS_MAX;
-        let sound = held && keys && few && reader.remaining() == 0;
+        let sound = held && keys && few && self.each_registered_once();
         sound.then_some(()).ok_or(StoredError::Inconsistent)
+    }
+
+    /// A registration through all ports excludes the same initiator's registrations through single ports.
+    fn each_registered_once(&self) -> bool {
+        let mut ports: Vec<_> = self
+            .registrants
+            .iter()
+            .map(|e| (&e.initiator, e.port))
+            .collect();
+        ports.sort_unstable();
+        ports.windows(2).all(|pair| {
+            let [(one, port), (other, other_port)] = pair else {
+                return true;
+            };
+            one != other || port.is_some() && port != other_port
+        })
     }
 }
 
@@ -128,7 +146,7 @@ impl Registrant {
         let id_bytes = u16::from_be_bytes(reader.array()?);
         let id = reader.take(usize::from(id_bytes))?;
         Ok(Self {
-            initiator: Initiator::stored(id),
+            initiator: Initiator::stored(id).ok_or(StoredError::Inconsistent)?,
             port: (all_ports == 0).then_some(port),
             key,
             made_reservation: made == 1,

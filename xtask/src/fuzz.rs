@@ -1,6 +1,6 @@
 //! Runs the fuzz targets of `fuzz/`, each for some seconds, on the ordinary toolchain.
 //!
-//! libFuzzer needs two things: counters at every branch from the compiler, and a C++ compiler for itself. Stable `rustc`
+//! libFuzzer needs counters at every branch from the compiler, and a C++ compiler for itself. Stable `rustc`
 //! has the counters behind `-C` flags, so neither nightly nor cargo-fuzz is needed. New inputs are collected below
 //! `target/fuzz/found`, so that the next run begins where this one ended; `fuzz/corpus` is only read. An input that
 //! breaks a target is kept below `target/fuzz/broken` and named.

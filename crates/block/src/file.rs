@@ -124,7 +124,7 @@ impl Device for FileDisk {
         })?;
         Ok(channel::open(
             shard,
-            file,
+            (file, Arc::clone(&self.file)),
             self.geometry.clone(),
             Arc::clone(&self.state),
         ))

@@ -22,17 +22,30 @@ use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
 
 pub(super) fn open(
     shard: &mut Shard,
-    file: fs::File,
+    (file, lock): (fs::File, Arc<fs::File>),
     geometry: Geometry,
     state: Arc<State>,
 ) -> Box<dyn Channel> {
     Box::new(FileChannel {
+        lock,
         hold: Hold::new(shard, |id| FileTask::new(id, file, geometry, state)),
     })
 }
 
 pub(super) struct FileChannel {
     pub(super) hold: Hold<FileTask>,
+    /// The open file that has the disk's lock.
+    lock: Arc<fs::File>,
+}
+
+/// The lock stays until the last request has ended: who opened the file before that could lose what it writes.
+impl Drop for FileChannel {
+    fn drop(&mut self) {
+        let mut task = self.hold.task();
+        if !task.jobs.is_empty() {
+            task.lock = Some(Arc::clone(&self.lock));
+        }
+    }
 }
 
 impl Channel for FileChannel {
@@ -48,6 +61,8 @@ pub(super) struct FileTask {
     geometry: Geometry,
     state: Arc<State>,
     jobs: Slots<Job>,
+    /// The open file that has the disk's lock, once the channel is gone and requests are still in progress.
+    lock: Option<Arc<fs::File>>,
     /// Zeroes to be written where the file system cannot make them; taken when first needed, then kept.
     zeroes: Option<Buf>,
     closing: bool,
@@ -118,6 +133,7 @@ impl FileTask {
             geometry,
             state,
             jobs,
+            lock: None,
             zeroes: None,
             closing: false,
         }

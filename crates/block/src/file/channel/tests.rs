@@ -8,7 +8,7 @@ use super::JOBS_MAX;
 use crate::file::FileDisk;
 use crate::file::tests::{folder, options};
 use crate::testing::{Asked, FrontEnd, Kernel};
-use crate::{Operation, Payload, Request, Status, Submit};
+use crate::{OpenErrorKind, Operation, Payload, Request, Status, Submit};
 
 /// A disk whose kernel does what the test says.
 fn scripted(test: impl Fn(&Kernel, &mut FrontEnd, &Arc<FileDisk>)) {
@@ -336,4 +336,36 @@ fn a_borrowed_payload_is_not_looked_at_after_submit() {
         durable: true,
     };
     assert_eq!(kernel.was_asked(), [expected]);
+}
+
+#[test]
+fn a_file_stays_locked_until_the_last_request_of_a_dropped_disk_has_ended() {
+    let folder = folder();
+    let disk = FileDisk::open(options(folder.path())).expect("a disk");
+    let kernel = Kernel::default();
+    let mut front = kernel.front_end();
+    let mut channel = front.open(&disk);
+    kernel.be_silent(true);
+    let payload = Payload::Borrowed(&[1; 512]);
+    let slot = front
+        .submit(
+            &mut channel,
+            Operation::Write { durable: false },
+            0,
+            1,
+            payload,
+        )
+        .expect_err("pending");
+    drop((channel, disk));
+    front.turns(3);
+    let early = FileDisk::open(options(folder.path()));
+    assert_eq!(early.expect_err("a write").kind, OpenErrorKind::InUse);
+    kernel.be_silent(false);
+    front.wait(slot);
+    front.turns(3);
+    let mut channel = front.open(&FileDisk::open(options(folder.path())).expect("it is free"));
+    assert_eq!(front.write(&mut channel, 0, &[2; 512]), Status::Ok);
+    // What has nothing in progress lets go at once.
+    drop(channel);
+    FileDisk::open(options(folder.path())).expect("it is free");
 }

@@ -44,7 +44,9 @@ use self::timers::Timers;
 use super::framing::Fault;
 use super::keys::{Parameters, Wishes};
 use super::login::{Leading, Login, Refusal, Session};
-use super::pdu::{BHS_BYTES, BasicHeader, Digests, Lun, RejectReason, TaskAttribute, TaskFunction};
+use super::pdu::{
+    BHS_BYTES, BasicHeader, Digests, LoginStatus, Lun, RejectReason, TaskAttribute, TaskFunction,
+};
 use super::serial::Window;
 use crate::{Crc32c, Machine, Nanos, Sink, Slot, Taken, Violation, Want};
 
@@ -369,7 +371,10 @@ impl Machine for Target {
         self.reading = Reading::Closed;
         match mem::replace(&mut self.phase, Phase::Parted) {
             Phase::Parted => {}
-            Phase::Login(_) => self.refuse_login(violation.sentence(), out),
+            Phase::Login(_) => {
+                let status = LoginStatus::INITIATOR_ERROR;
+                self.refuse_login(Refusal::new(status, violation.sentence()), out);
+            }
             full => {
                 self.phase = full;
                 self.say_goodbye(violation, out);

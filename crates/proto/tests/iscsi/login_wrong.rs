@@ -1,6 +1,7 @@
 //! What a stranger can do wrong in a login, and what has happened to others there.
 
 use fabrix_proto::iscsi::auth::{Challenges, PolicyError};
+use fabrix_proto::iscsi::login::Auth;
 use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::iscsi::target::Event;
 
@@ -126,6 +127,25 @@ fn a_half_login_ends_in_time() {
     ));
     assert!(wire.is_closed());
     assert_eq!(wire.reply().get32(36) >> 16, 0x0200);
+}
+
+#[test]
+fn an_initiator_that_waits_for_the_target_is_told_to_come_again() {
+    for admitted in [false, true] {
+        let mut wire = Wire::new(limits());
+        wire.admission = None;
+        wire.send(&login_pdu(TO_FULL, &[INITIATOR, TARGET]));
+        if admitted {
+            wire.with(|target, out| target.admit(grant(Auth::None), out));
+        }
+        let late = START.plus_ms(15_000);
+        let event = wire.with(|target, out| target.tick(late, out));
+        let Some(Event::LoginFailed(refusal)) = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(refusal.status, LoginStatus::UNAVAILABLE);
+        assert_eq!(wire.reply().get32(36) >> 16, 0x0301);
+    }
 }
 
 #[test]

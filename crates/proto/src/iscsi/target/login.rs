@@ -142,8 +142,7 @@ impl Target {
     }
 
     /// The driver, or the clock, ends a connection that is not logged in.
-    pub(super) fn refuse_login<S: Sink>(&mut self, sentence: &'static str, out: &mut S) {
-        let refusal = Refusal::new(LoginStatus::INITIATOR_ERROR, sentence);
+    pub(super) fn refuse_login<S: Sink>(&mut self, refusal: Refusal, out: &mut S) {
         let _ = self.take_step(Step::Refuse(refusal), out);
     }
 }

@@ -90,16 +90,27 @@ impl Target {
                 None
             }
             Due::Login => {
-                let sentence = "the login takes too long";
-                self.refuse_login(sentence, out);
-                let status = LoginStatus::INITIATOR_ERROR;
-                Some(Event::LoginFailed(Refusal::new(status, sentence)))
+                let refusal = self.overdue_login();
+                self.refuse_login(refusal.clone(), out);
+                Some(Event::LoginFailed(refusal))
             }
             Due::Answer => {
                 self.reading = Reading::Closed;
                 self.phase = Phase::Parted;
                 Some(Event::Silent)
             }
+        }
+    }
+
+    /// Why a login ends whose time is over. An initiator that waits for us is not told that the error is its own: it
+    /// would not try again.
+    fn overdue_login(&self) -> Refusal {
+        match &self.phase {
+            Phase::Login(login) if login.awaits_admission() || login.awaits_number() => {
+                let sentence = "the target has not made room for the session in time";
+                Refusal::new(LoginStatus::UNAVAILABLE, sentence)
+            }
+            _ => Refusal::new(LoginStatus::INITIATOR_ERROR, "the login takes too long"),
         }
     }
 }

@@ -69,13 +69,16 @@ impl Listen {
     }
 }
 
-/// How long hosts may take for what a connection cannot wait for. The defaults suit a network.
+/// How long hosts, and disks, may take for what a connection cannot wait for. The defaults suit a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// To say who they are: from accept to a Connect that succeeds.
     pub connect: Duration,
     /// To do their part at the end: to read our goodbye, or to send and read what was begun when we drain.
     pub parting: Duration,
+    /// How long a disk has to end requests whose commands were aborted, or whose connection has ended. After that they
+    /// are abandoned: who waits for them is answered, and the disk gets no new request before it has ended them.
+    pub quiet: Duration,
 }
 
 impl Default for Deadlines {
@@ -83,6 +86,7 @@ impl Default for Deadlines {
         Self {
             connect: Duration::from_secs(10),
             parting: Duration::from_secs(2),
+            quiet: Duration::from_secs(3),
         }
     }
 }

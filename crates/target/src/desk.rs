@@ -8,6 +8,7 @@ use fabrix_rt::{Buf, Shard, TaskId, Token};
 use fabrix_transport::{Held, Stream};
 
 use crate::local::Local;
+use crate::requests::Requests;
 
 /// What a connection's commands work with during one call.
 pub(crate) struct Desk<'a, M> {
@@ -15,6 +16,7 @@ pub(crate) struct Desk<'a, M> {
     pub(crate) stream: &'a mut Stream<M>,
     pub(crate) local: &'a Local,
     pub(crate) task: TaskId,
+    pub(crate) requests: &'a mut Requests,
 }
 
 impl<M: Machine> Desk<'_, M> {
@@ -22,7 +24,7 @@ impl<M: Machine> Desk<'_, M> {
     pub(crate) fn token(&self, slot: Slot) -> Token {
         Token {
             task: self.task,
-            slot: DISK_SLOTS + u32::from(slot.0),
+            slot: self.requests.number(slot),
         }
     }
 
@@ -43,11 +45,6 @@ impl<M: Machine> Desk<'_, M> {
             Held::Nothing | Held::Awaited(..) | Held::Lent(_) | Held::Sealed(..) => Data::None,
         }
     }
-}
-
-/// The slot of the command that a [`Desk::token`] was made for.
-pub(crate) fn command_slot(slot: u32) -> Slot {
-    Slot(u16::try_from(slot - DISK_SLOTS).expect("the slot came from a slot"))
 }
 
 /// Where a command's data lies.
@@ -117,6 +114,3 @@ pub(crate) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
     buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     Some(buf)
 }
-
-/// Slots of the connection's task from here on are disk requests of the command slot that is added.
-const DISK_SLOTS: u32 = 16;

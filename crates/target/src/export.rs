@@ -103,6 +103,9 @@ impl Channels {
         let all = self.all.borrow();
         let found = position(&all, nsid).filter(|at| all[*at].entry.added == added);
         let at = found.ok_or(Unreached::Gone)?;
+        if all[at].entry.state.has_barrier() {
+            return Err(Unreached::Barrier);
+        }
         if extent.is_some_and(|(lba, blocks)| !all[at].contains(lba, blocks)) {
             return Err(Unreached::OutOfRange);
         }
@@ -160,6 +163,8 @@ pub(crate) enum Unreached {
     OutOfRange,
     /// It does not open from this shard.
     NotReady,
+    /// It has to end older requests first: the request is made again later.
+    Barrier,
 }
 
 impl Access {

@@ -21,6 +21,7 @@ mod notice;
 mod nvme;
 mod port;
 mod registry;
+mod requests;
 mod strangers;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -50,6 +50,8 @@ pub(crate) struct Life {
     pub(crate) phase: Phase,
     /// How long the peer has for its part at the end.
     parting: Duration,
+    /// How long the disks have for theirs, when it has ended.
+    quiet: Duration,
     deadline: Option<TimerId>,
     retrying: bool,
     errands_awaited: bool,
@@ -63,6 +65,7 @@ impl Life {
             task,
             phase: Phase::Open,
             parting: local.shared.deadlines.parting,
+            quiet: local.shared.deadlines.quiet,
             deadline: None,
             retrying: false,
             errands_awaited: false,
@@ -81,6 +84,11 @@ impl Life {
     /// From now on the peer has to do its part in time.
     pub(crate) fn await_parting(&mut self, shard: &mut Shard) {
         self.set_deadline(shard, shard.now() + self.parting);
+    }
+
+    /// From now on disks have to end what the connection began, in time.
+    pub(crate) fn await_disks(&mut self, shard: &mut Shard) {
+        self.set_deadline(shard, shard.now() + self.quiet);
     }
 
     /// The connection's task goes.

@@ -15,17 +15,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
+use fabrix_proto::Slot;
 use fabrix_proto::iscsi::auth::Challenges;
 use fabrix_proto::iscsi::login::Auth;
 use fabrix_proto::nvme::subsystem::Inventory;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
-use crate::disk::DiskState;
+use crate::disk::{Barrier, DiskState};
 use crate::export::{Channels, DiskName, Entry, SharedChannel, Unreached};
 use crate::iscsi::Units;
 use crate::nvme::Snapshot;
 use crate::registry::Place;
+use crate::requests::Requests;
 use crate::strangers::Stranger;
 use crate::{Notice, Protocol, Shared, iscsi, nvme};
 
@@ -134,6 +136,25 @@ impl Local {
             self.shared.notice(&Notice::Disk { nsid, why });
             Unreached::NotReady
         })
+    }
+
+    /// The disk has not ended the request of a slot in time. The slot is free for another command; `disk` is what the
+    /// request is at, and its namespace, if it is still exported.
+    pub(crate) fn abandon(
+        &self,
+        requests: &mut Requests,
+        slot: Slot,
+        disk: Option<(u32, &Arc<DiskState>)>,
+    ) {
+        let barrier = disk.map(|(nsid, state)| {
+            let barrier = Barrier::before(state);
+            if barrier.is_news() {
+                let why = DOES_NOT_ANSWER.to_owned();
+                self.shared.notice(&Notice::Disk { nsid, why });
+            }
+            barrier
+        });
+        requests.abandon(slot, barrier);
     }
 
     /// A connection lives here from now on. Its port has counted it.
@@ -287,3 +308,7 @@ impl Task for Steward {
         }
     }
 }
+
+/// What an operator is told of a disk when the first of its requests is abandoned.
+const DOES_NOT_ANSWER: &str = "the disk does not answer: a command was given up that is still at it. New commands wait \
+                               until the disk has ended the old one; if this lasts, look at the disk";

@@ -3,13 +3,14 @@
 //!
 //! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has seen the present
 //! version, in its [`Seat`], needs no lock. Changes that take time (stored before they hold, or the commands of others
-//! ended before the answer) are an [`Errand`]. Where reservations are stored is a [`Keeper`]'s. No protocol is known
-//! here.
+//! ended before the answer) are an [`Errand`]. Where reservations are stored is a [`Keeper`]'s. A disk that has not
+//! ended what nobody waits for has a [`Barrier`] before it. No protocol is known here.
 
+mod barrier;
 mod errand;
 mod keeper;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::{Device, Identity};
@@ -24,6 +25,7 @@ use fabrix_transport::pass;
 use crate::local::Told;
 use crate::registry::Place;
 
+pub(crate) use barrier::Barrier;
 pub(crate) use errand::{ERRAND_AGAIN, Errand, Stop, Trouble, Why};
 use keeper::Storing;
 pub use keeper::{Keeper, Receipt};
@@ -51,6 +53,10 @@ pub(crate) struct Member {
 pub(crate) struct DiskState {
     /// Counts changes.
     version: AtomicU64,
+    /// Barriers before the disk.
+    barriers: AtomicUsize,
+    /// Behind them is a request that was abandoned, and the operator has been told.
+    is_overdue: AtomicBool,
     /// Where reservations are stored; none: nowhere.
     keeping: Option<Keeping>,
     inner: Mutex<Inner>,
@@ -188,6 +194,8 @@ impl DiskState {
         };
         Ok(Arc::new(Self {
             version: AtomicU64::new(1),
+            barriers: AtomicUsize::new(0),
+            is_overdue: AtomicBool::new(false),
             keeping: keeper.map(|keeper| Keeping {
                 keeper: Arc::clone(keeper),
                 disk: disk.clone(),

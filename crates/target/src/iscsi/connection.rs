@@ -20,10 +20,10 @@ use fabrix_transport::{Stream, pass};
 use super::desk::Desk;
 use super::session::Session;
 use crate::Notice;
-use crate::desk::command_slot;
 use crate::disk::Stop;
 use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
+use crate::requests::Requests;
 use crate::strangers::Stranger;
 
 /// The connection's timer of a login that waits for an older session to end.
@@ -39,6 +39,7 @@ pub(crate) struct Connection {
     stream: Stream<Target>,
     local: Rc<Local>,
     session: Option<Box<Session>>,
+    requests: Requests,
     /// Who it says it is, for the log.
     claim: Option<Box<str>>,
     /// The session's number, from the moment the login may succeed.
@@ -75,6 +76,7 @@ impl Connection {
             stream,
             local: Rc::clone(local),
             session: None,
+            requests: Requests::default(),
             claim: None,
             tsih: None,
             peer: arrival.peer,
@@ -180,6 +182,7 @@ impl Connection {
             stream: &mut self.stream,
             local: &self.local,
             task: self.life.task,
+            requests: &mut self.requests,
         };
         Some((session, desk))
     }
@@ -192,8 +195,10 @@ impl Connection {
         }
     }
 
-    fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = command_slot(slot);
+    fn disk_answered(&mut self, shard: &mut Shard, number: u32, completion: Completion) {
+        let Some(slot) = self.requests.ended(number) else {
+            return;
+        };
         if let Some((session, mut desk)) = self.at_work(shard) {
             session.disk_answered(&mut desk, slot, completion);
         }
@@ -307,6 +312,7 @@ impl Task for Connection {
             _ => match self.life.phase {
                 Phase::Open => self.tick(shard),
                 Phase::Draining if self.waits_for_others() => self.life.await_parting(shard),
+                Phase::Ending => self.abandon(shard),
                 _ => self.end(shard),
             },
         }

@@ -12,6 +12,7 @@ use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
 use crate::desk::{Budget, Data, copy};
+use crate::export::Unreached;
 
 /// How the disk took a request.
 enum Taken {
@@ -97,10 +98,6 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
         moves,
     } = ask;
     let wanted = (operation != Operation::Flush).then_some((extent.lba, extent.blocks));
-    let channel = match desk.local.reach(desk.shard, disk, wanted) {
-        Ok(channel) => channel,
-        Err(why) => return Taken::Failed(unreached(why)),
-    };
     let payload = match moves {
         Moves::Nothing => Payload::None,
         Moves::Read => Payload::Lend,
@@ -119,7 +116,12 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
         payload,
         token,
     };
-    match channel.borrow_mut().submit(desk.shard, request) {
+    let submitted = match desk.local.reach(desk.shard, disk, wanted) {
+        Ok(channel) => channel.borrow_mut().submit(desk.shard, request),
+        Err(Unreached::Barrier) => Submit::Busy(request),
+        Err(why) => return Taken::Failed(unreached(why)),
+    };
+    match submitted {
         Submit::Done(status, loan) => Taken::Done(status, loan),
         Submit::Pending => Taken::Pending,
         Submit::Busy(request) => match (moves, request.payload) {

@@ -165,6 +165,12 @@ impl Job {
         }
     }
 
+    /// The disk of the request that is in progress.
+    pub(super) fn disk(&self) -> UnitName {
+        let of_copy = self.copying().and_then(Copying::disk);
+        of_copy.unwrap_or(self.name)
+    }
+
     /// How the command stands towards reservations of others.
     pub(super) fn access(&self) -> Access {
         match &self.task {

@@ -1,9 +1,11 @@
 //! Commands that end early, of this session and of others, and the answer to who asked for it when all are quiet.
 //!
-//! A command that is at its disk ends there first: nothing is cancelled while the kernel owns a buffer. Who loses a
-//! command because of another initiator is told so (TASK ABORTED: the Control mode page says TAS), and by a unit
-//! attention what happened. A cold reset is for initiators as if the target had been switched off and on: when all
-//! commands are quiet, all sessions end.
+//! A command that is at its disk ends there first: nothing is cancelled while the kernel owns a buffer. One that the
+//! disk does not end in time is abandoned: it ends without the disk, which gets no new request before it has ended this
+//! one (`disk::Barrier`). So who waits is answered within a bounded time, and what it is told is true: nothing of an
+//! aborted command is seen to happen after the answer. Who loses a command because of another initiator is told so
+//! (TASK ABORTED: the Control mode page says TAS), and by a unit attention what happened. A cold reset is for
+//! initiators as if the target had been switched off and on: when all commands are quiet, all sessions end.
 //!
 //! Source: RFC 7143, section 11.5 "Task Management Function Request"; SAM-5, "Task management functions" and "Aborting
 //! commands".
@@ -17,6 +19,7 @@ use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
+use fabrix_rt::Nanos;
 
 use super::desk::Desk;
 use super::session::{Session, Work, number};
@@ -31,6 +34,8 @@ pub(super) struct Managing {
     waits_for: Vec<Slot>,
     /// Those of others.
     errands: Vec<Errand>,
+    /// When commands of this session that are still at a disk are abandoned.
+    until: Nanos,
 }
 
 /// Who waits.
@@ -41,17 +46,12 @@ enum Who {
     ColdReset(ManagementId, Option<Vec<Place>>),
     /// Another connection: it sees when this is dropped.
     Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
+    /// The connection: it answers a logout when no command is left.
+    Connection,
 }
 
 /// A command that is to end, and how: without a word, or with an answer.
 type Doomed = (Slot, Option<Answer>);
-
-impl Managing {
-    /// Whether something is to be looked at again: what others do for it, or are to be told.
-    pub(super) fn has_errands(&self) -> bool {
-        !self.errands.is_empty() || matches!(self.who, Who::ColdReset(..))
-    }
-}
 
 impl Session {
     /// Tasks are to be managed.
@@ -144,18 +144,19 @@ impl Session {
     ) {
         let at_disk = |slot: &Slot| {
             let work = &self.work[usize::from(slot.0)];
-            matches!(work, Work::AtDisk(_) | Work::Aborted(_))
+            work.at_disk().is_some()
         };
         let slots = doomed.iter().map(|(slot, _)| *slot);
         // Others do not wait for what an initiator may never send: it may be a dead one that is being fenced.
         let waits_for = match who {
             Who::Initiator(_) | Who::ColdReset(..) => slots.collect(),
-            Who::Other(_) => slots.filter(at_disk).collect(),
+            Who::Other(_) | Who::Connection => slots.filter(at_disk).collect(),
         };
         self.managing.push(Managing {
             who,
             waits_for,
             errands,
+            until: desk.shard.now() + desk.local.shared.deadlines.quiet,
         });
         for (slot, answer) in doomed {
             self.abort(desk, slot, answer);
@@ -165,8 +166,23 @@ impl Session {
 
     /// Ends all commands without an answer.
     pub(super) fn abort_all(&mut self, desk: &mut Desk<'_>) {
-        for slot in commands(desk, |_| true) {
-            self.abort(desk, slot, None);
+        let all = silently(commands(desk, |_| true));
+        self.begin_managing(desk, Who::Connection, all, Vec::new());
+    }
+
+    /// Ends commands that a disk has not ended in time.
+    pub(super) fn end_overdue(&mut self, desk: &mut Desk<'_>) {
+        let now = desk.shard.now();
+        let overdue = self.managing.iter().filter(|it| it.until <= now);
+        let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
+        for slot in slots {
+            if self.work[usize::from(slot.0)].at_disk().is_none() {
+                continue;
+            }
+            match self.abandon_request(desk.local, desk.requests, slot) {
+                Some((at, answer)) => self.answer_page(desk, slot, Some(at), &answer),
+                None => self.let_go(desk, slot),
+            }
         }
     }
 
@@ -179,11 +195,11 @@ impl Session {
         match (work, answer) {
             (Work::AtDisk(job), answer) => {
                 let answer = answer.map(|answer| (job.at, answer));
-                self.set(slot, Work::Aborted(answer));
+                self.set(slot, Work::Aborted(job.disk(), answer));
             }
             // Who ends it himself hears of it no more.
-            (Work::Aborted(_), None) => self.set(slot, Work::Aborted(None)),
-            (aborted @ Work::Aborted(_), Some(_)) => self.set(slot, aborted),
+            (Work::Aborted(disk, _), None) => self.set(slot, Work::Aborted(disk, None)),
+            (aborted @ Work::Aborted(..), Some(_)) => self.set(slot, aborted),
             (work, answer) => {
                 if let Work::Changing(..) = work {
                     self.end_changing(slot);
@@ -237,7 +253,7 @@ impl Session {
                     answer(desk, *id, TaskManagementOutcome::Complete);
                     self.dismissed = true;
                 }
-                Who::Other(_) => {}
+                Who::Other(_) | Who::Connection => {}
             }
             false
         });

@@ -26,7 +26,7 @@ use super::job::Job;
 use super::management::Managing;
 use super::units::{TARGET_PORT, Unit, UnitName, Units};
 use crate::desk::{Data, copy};
-use crate::disk::{Errand, Member, Role, Seat, Trouble};
+use crate::disk::{Barrier, Errand, Member, Role, Seat, Trouble};
 use crate::registry::Place;
 
 /// What a slot waits for.
@@ -45,8 +45,8 @@ pub(super) enum Work {
     AtDisk(Job),
     /// A change of reservations, of a command that moved so much.
     Changing(UnitName, Box<Errand>, u32),
-    /// The disk, and then to be answered so, or to be forgotten; a sense format is that of the logical unit there.
-    Aborted(Option<(usize, Answer)>),
+    /// This disk, and then to be answered so, or to be forgotten; a sense format is that of the logical unit there.
+    Aborted(UnitName, Option<(usize, Answer)>),
 }
 
 impl Work {
@@ -54,6 +54,15 @@ impl Work {
     pub(super) fn job(&self) -> Option<&Job> {
         match self {
             Self::AtDisk(job) | Self::Stalled(job) | Self::Paused(job) => Some(job),
+            _ => None,
+        }
+    }
+
+    /// The disk at which there is a request.
+    pub(super) fn at_disk(&self) -> Option<UnitName> {
+        match self {
+            Self::AtDisk(job) => Some(job.disk()),
+            Self::Aborted(disk, _) => Some(*disk),
             _ => None,
         }
     }
@@ -66,10 +75,12 @@ pub(super) struct Session {
     pub(super) units: Arc<Units>,
     pub(super) seats: Vec<Seat>,
     pub(super) work: Vec<Work>,
-    stalled: VecDeque<Slot>,
+    pub(super) stalled: VecDeque<Slot>,
     /// Whose turn it is comes first.
-    paused: VecDeque<Slot>,
+    pub(super) paused: VecDeque<Slot>,
     pub(super) at_disk: usize,
+    /// Of disks that have requests of this session, once its connection has ended.
+    pub(super) barriers: Vec<Barrier>,
     pub(super) managing: Vec<Managing>,
     pub(super) copies: Copies,
     /// How many slots wait for a change of reservations.
@@ -97,6 +108,7 @@ impl Session {
             stalled: VecDeque::with_capacity(slots),
             paused: VecDeque::with_capacity(slots),
             at_disk: 0,
+            barriers: Vec::new(),
             managing: Vec::new(),
             copies: Copies::default(),
             changing: 0,
@@ -139,20 +151,9 @@ impl Session {
         }
     }
 
-    /// True while requests wait for a disk that had no room: somebody must call `retry`.
-    pub(super) fn is_stalled(&self) -> bool {
-        !self.stalled.is_empty()
-    }
-
-    /// True while commands wait for the turn of others only: somebody must call `go_on`.
-    pub(super) fn is_paused(&self) -> bool {
-        !self.paused.is_empty()
-    }
-
-    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
-    pub(super) fn give_up(&mut self) {
-        self.stalled.clear();
-        self.paused.clear();
+    /// All slots.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..=u16::MAX).take(self.work.len()).map(Slot)
     }
 
     pub(super) fn set(&mut self, slot: Slot, work: Work) {
@@ -163,34 +164,22 @@ impl Session {
         std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
     }
 
-    /// A slot waits until its disk has room again.
-    pub(super) fn stall(&mut self, slot: Slot, job: Job) {
-        self.set(slot, Work::Stalled(job));
-        self.stalled.push_back(slot);
-    }
-
-    /// A slot waits until others have had their turn.
-    pub(super) fn pause(&mut self, slot: Slot, job: Job) {
-        self.set(slot, Work::Paused(job));
-        self.paused.push_back(slot);
-    }
-
     /// Slots that wait for changes: somebody must call [`run_errands`](Self::run_errands).
     pub(super) fn has_errands(&self) -> bool {
-        self.changing > 0 || self.managing.iter().any(Managing::has_errands)
+        self.changing > 0 || !self.managing.is_empty()
     }
 
     /// Looks again at what takes more than one turn.
     pub(super) fn run_errands(&mut self, desk: &mut Desk<'_>) {
-        for index in 0..self.work.len() {
+        for slot in self.slots() {
             if self.changing == 0 {
                 break;
             }
-            let slot = Slot(u16::try_from(index).expect("slots have numbers of 16 bits"));
-            if matches!(self.work[index], Work::Changing(..)) {
+            if matches!(self.work[usize::from(slot.0)], Work::Changing(..)) {
                 self.go_on_changing(desk, slot);
             }
         }
+        self.end_overdue(desk);
         self.answer_managed(desk);
     }
 
@@ -240,43 +229,13 @@ impl Session {
                     None => self.run(desk, slot, job, Data::None),
                 }
             }
-            Work::Aborted(None) => self.let_go(desk, slot),
-            Work::Aborted(Some((at, answer))) => {
+            Work::Aborted(_, None) => self.let_go(desk, slot),
+            Work::Aborted(_, Some((at, answer))) => {
                 self.answer_page(desk, slot, Some(at), &answer);
             }
             other => self.set(slot, other),
         }
         self.retry(desk);
-    }
-
-    /// Tries once more what a disk had no room for.
-    pub(super) fn retry(&mut self, desk: &mut Desk<'_>) {
-        for _ in 0..self.stalled.len() {
-            let Some(slot) = self.stalled.pop_front() else {
-                return;
-            };
-            let waiting = self.stalled.len();
-            match self.take(slot) {
-                Work::Stalled(job) => self.run(desk, slot, job, Data::None),
-                other => self.set(slot, other),
-            }
-            if self.stalled.len() > waiting {
-                // Still no room: keep the order, and wait for the next ending.
-                self.stalled.rotate_right(1);
-                return;
-            }
-        }
-    }
-
-    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
-    pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
-        while let Some(slot) = self.paused.pop_front() {
-            match self.take(slot) {
-                Work::Paused(job) => return self.run(desk, slot, job, Data::None),
-                // It was aborted meanwhile.
-                other => self.set(slot, other),
-            }
-        }
     }
 
     // ---- answers

@@ -27,6 +27,6 @@ pub(super) const fn unreached(why: Unreached) -> Failure {
     match why {
         Unreached::Gone => Failure::Gone,
         Unreached::OutOfRange => Failure::OutOfRange,
-        Unreached::NotReady => Failure::Busy,
+        Unreached::NotReady | Unreached::Barrier => Failure::Busy,
     }
 }

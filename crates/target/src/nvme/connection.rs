@@ -23,11 +23,11 @@ use fabrix_transport::{Stream, pass};
 use super::admin::{Admin, After, IN_CAPSULE_BYTES};
 use super::desk::Desk;
 use super::io::IoQueue;
-use crate::desk::command_slot;
 use crate::disk::Stop;
 use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::registry::Place;
+use crate::requests::Requests;
 use crate::strangers::Stranger;
 use news::TELL;
 
@@ -52,6 +52,7 @@ pub(crate) struct Connection {
     stream: Stream<Target>,
     local: Rc<Local>,
     role: Role,
+    requests: Requests,
     peer: SocketAddr,
     /// There until it has said who it is.
     stranger: Option<Stranger>,
@@ -86,6 +87,7 @@ impl Connection {
             stream,
             local: Rc::clone(local),
             role: Role::Unknown { connecting: None },
+            requests: Requests::default(),
             peer: arrival.peer,
             stranger: Some(arrival.stranger),
             has_more: false,
@@ -227,8 +229,10 @@ impl Connection {
         }
     }
 
-    fn disk_answered(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let slot = command_slot(slot);
+    fn disk_answered(&mut self, shard: &mut Shard, number: u32, completion: Completion) {
+        let Some(slot) = self.requests.ended(number) else {
+            return;
+        };
         if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
             queue.disk_answered(&mut desk, slot, completion);
         }
@@ -298,6 +302,7 @@ impl Connection {
             stream: &mut self.stream,
             local: &self.local,
             task: self.life.task,
+            requests: &mut self.requests,
         };
         (&mut self.role, desk)
     }
@@ -337,6 +342,7 @@ impl Task for Connection {
             _ => match self.life.phase {
                 Phase::Open => self.overdue(shard),
                 Phase::Draining if self.waits_for_others() => self.life.await_parting(shard),
+                Phase::Ending => self.abandon(shard),
                 _ => self.end(shard),
             },
         }

@@ -15,7 +15,7 @@ use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
 use crate::counters::Counters;
 use crate::desk::{Budget, Data, copy};
-use crate::export::SharedChannel;
+use crate::export::{SharedChannel, Unreached};
 use crate::local::Local;
 
 /// How the disk took a request.
@@ -50,7 +50,11 @@ fn submit<'d>(
 ) -> Result<Submit<'d>, Status> {
     let extent = (asked.operation != Operation::Flush).then_some((asked.lba, asked.blocks));
     let name = (wanted.nsid, wanted.added);
-    let channel = local.reach(shard, name, extent).map_err(unreached)?;
+    let channel = match local.reach(shard, name, extent) {
+        Ok(channel) => channel,
+        Err(Unreached::Barrier) => return Ok(Submit::Busy(asked.by(token))),
+        Err(why) => return Err(unreached(why)),
+    };
     let counters = local.counters();
     if counters.are_timed(shard.now()) {
         return Ok(submit_timed(counters, shard, &channel, asked.by(token)));

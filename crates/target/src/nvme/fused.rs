@@ -190,7 +190,7 @@ impl IoQueue {
             }
             Taken::Refused(status) => self.break_pair(desk, first, Some(second), status),
             other => {
-                self.set(first, Work::Plain);
+                self.set(first, Work::First);
                 self.took(desk, second, wanted, other, Work::Pair { first });
             }
         }

@@ -20,7 +20,7 @@ use super::desk::Desk;
 use super::reserve::{Stopping, seats};
 use super::status::nvme_status;
 use crate::desk::Data;
-use crate::disk::{DiskState, Errand, Member, Seat};
+use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
 
 /// A command and what is needed to carry it out.
 #[derive(Clone, Copy)]
@@ -83,27 +83,48 @@ pub(crate) enum Work {
     },
     /// The disk, for both halves: this is the second.
     Pair { first: Slot },
+    /// The second half, which has the disk's request for both.
+    First,
     /// A change of reservations.
     Reserving(Box<Errand>),
     /// The disk, and then to be answered that it was aborted; with the first half, if it is a pair.
     Aborted { first: Option<Slot> },
 }
 
+impl Work {
+    /// Whether the disk has a request of the command.
+    pub(super) const fn is_at_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::FlushingToRead(_)
+                | Self::Reading { .. }
+                | Self::Comparing { .. }
+                | Self::Verifying { .. }
+                | Self::Deallocating(..)
+                | Self::Plain
+                | Self::Pair { .. }
+                | Self::Aborted { .. }
+        )
+    }
+}
+
 /// The commands in progress of one I/O queue.
 pub(crate) struct IoQueue {
     view: Authorized,
     limits: IoLimits,
-    work: Vec<Work>,
+    pub(super) work: Vec<Work>,
     /// The last command of each slot, for the error log.
-    wanted: Vec<Option<Wanted>>,
+    pub(super) wanted: Vec<Option<Wanted>>,
     /// Whose queue this is: controller and queue id.
     name: (u16, u16),
-    stalled: VecDeque<Slot>,
+    pub(super) stalled: VecDeque<Slot>,
     /// Whose turn it is comes first.
-    paused: VecDeque<Slot>,
+    pub(super) paused: VecDeque<Slot>,
     /// The first half of a fused pair, whose second half must be the next command.
     pub(crate) expecting: Option<Slot>,
     pub(crate) at_disk: usize,
+    /// Of disks that have requests of this queue, once its connection has ended.
+    pub(super) barriers: Vec<Barrier>,
     /// This queue, as disks know it.
     pub(super) me: Member,
     /// Whose queue it is: HOSTID.
@@ -144,6 +165,7 @@ impl IoQueue {
             paused: VecDeque::with_capacity(slots),
             expecting: None,
             at_disk: 0,
+            barriers: Vec::new(),
             me: owner.me,
             host_id: owner.host_id,
             seats: seats(states),
@@ -169,16 +191,6 @@ impl IoQueue {
     /// Requests that the disks have not answered yet.
     pub(crate) fn at_disk(&self) -> usize {
         self.at_disk
-    }
-
-    /// True while requests wait for a disk that had no room: somebody must call `retry`.
-    pub(crate) fn is_stalled(&self) -> bool {
-        !self.stalled.is_empty()
-    }
-
-    /// True while commands wait for the turn of others only: somebody must call `go_on`.
-    pub(crate) fn is_paused(&self) -> bool {
-        !self.paused.is_empty()
     }
 
     pub(crate) fn set(&mut self, slot: Slot, work: Work) {
@@ -303,27 +315,9 @@ impl IoQueue {
         self.abandon(desk, expected);
     }
 
-    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
-    pub(crate) fn give_up(&mut self) {
-        self.stalled.clear();
-        self.paused.clear();
-    }
-
     /// Most bytes that a command reads or writes.
     pub(crate) fn max_transfer_bytes(&self) -> u32 {
         self.limits.max_transfer_bytes
-    }
-
-    /// A slot waits until its disk has room again.
-    pub(crate) fn stall(&mut self, slot: Slot, work: Work) {
-        self.set(slot, work);
-        self.stalled.push_back(slot);
-    }
-
-    /// A slot waits until others have had their turn.
-    pub(crate) fn pause(&mut self, slot: Slot, wanted: Wanted, ranges: Option<Ranges>) {
-        self.set(slot, Work::Paused(wanted, ranges));
-        self.paused.push_back(slot);
     }
 
     /// Checks the ranges of Dataset Management against its namespace, all before the first is used.
@@ -381,46 +375,5 @@ impl IoQueue {
             work => self.finish(desk, slot, work, status, completion.loan),
         }
         self.retry(desk);
-    }
-
-    /// Tries once more what a disk had no room for.
-    pub(crate) fn retry(&mut self, desk: &mut Desk<'_>) {
-        for _ in 0..self.stalled.len() {
-            let Some(slot) = self.stalled.pop_front() else {
-                return;
-            };
-            let waiting = self.stalled.len();
-            match self.take(slot) {
-                Work::Stalled(wanted, data) => {
-                    self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
-                }
-                Work::Half { wanted, data, mate } => {
-                    self.set(slot, Work::Half { wanted, data, mate });
-                    self.try_pair(desk, slot);
-                }
-                other => self.set(slot, other),
-            }
-            if self.stalled.len() > waiting {
-                // Still no room: keep the order, and wait for the next ending.
-                self.stalled.rotate_right(1);
-                return;
-            }
-        }
-    }
-
-    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
-    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
-        while let Some(slot) = self.paused.pop_front() {
-            match self.take(slot) {
-                Work::Paused(wanted, None) => {
-                    return self.execute(desk, slot, wanted, Data::None);
-                }
-                Work::Paused(wanted, Some(ranges)) => {
-                    return self.next_range(desk, slot, wanted, ranges);
-                }
-                // It was aborted meanwhile.
-                other => self.set(slot, other),
-            }
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! NVMe over TCP for disks: one task per connection.
 //!
 //! [`Connection`] is born unknown, and its Connect command makes it an admin queue (`admin`) or an I/O queue (`io`).
-//! `reserve` is what reservations do to them. The two files where the protocol meets disks are `io` and `status`.
+//! `waiting` has commands that wait for a disk, and `reserve` is what reservations do to them. The two files where the
+//! protocol meets disks are `io` and `status`.
 
 mod admin;
 mod connection;
@@ -12,6 +13,7 @@ mod io;
 mod reserve;
 mod status;
 mod subsystems;
+mod waiting;
 
 pub(crate) use connection::Connection;
 pub use subsystems::SubsystemConfig;

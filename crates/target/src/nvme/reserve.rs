@@ -10,6 +10,7 @@ use fabrix_proto::nvme::reservation::{
     ReservationCommand, ReservationRequest, refused, write_report,
 };
 use fabrix_proto::nvme::spec::Status;
+use fabrix_rt::Nanos;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Wanted, Work};
@@ -20,6 +21,8 @@ use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
 pub(super) struct Stopping {
     waits_for: Vec<Slot>,
     _stop: Stop,
+    /// When commands that are still at the disk are abandoned.
+    until: Nanos,
 }
 
 /// A queue's views of the disks, by namespace.
@@ -95,8 +98,8 @@ impl IoQueue {
     }
 
     /// Whether slots wait for changes: somebody must call [`run_errands`](Self::run_errands).
-    pub(super) const fn has_errands(&self) -> bool {
-        self.reserving > 0
+    pub(super) fn has_errands(&self) -> bool {
+        self.reserving > 0 || !self.stopping.is_empty()
     }
 
     /// Looks again at what takes more than one turn.
@@ -104,6 +107,7 @@ impl IoQueue {
         for slot in self.slots() {
             self.go_on_reserving(desk, slot);
         }
+        self.end_overdue(desk);
     }
 
     /// Answers a change when it holds and the commands that it ends are quiet.
@@ -140,6 +144,7 @@ impl IoQueue {
             self.stopping.push(Stopping {
                 waits_for,
                 _stop: stop,
+                until: desk.shard.now() + desk.local.shared.deadlines.quiet,
             });
         }
     }
@@ -160,11 +165,29 @@ impl IoQueue {
                 desk.answer(slot, Status::ABORTED_PREEMPT);
                 return false;
             }
+            Work::First => {
+                self.set(slot, Work::First);
+                return true;
+            }
             Work::Pair { first } | Work::Aborted { first: Some(first) } => Some(first),
             _ => None,
         };
         self.set(slot, Work::Aborted { first });
         true
+    }
+
+    /// Ends commands that their disk has not ended in time. It gets no new request before it has ended theirs, so
+    /// nothing of them is seen to happen after the answer to who preempted them.
+    fn end_overdue(&mut self, desk: &mut Desk<'_>) {
+        let now = desk.shard.now();
+        let overdue = self.stopping.iter().filter(|it| it.until <= now);
+        let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
+        for slot in slots {
+            let work = self.abandon_request(desk.local, desk.requests, slot);
+            if let Some(Work::Aborted { first }) = work {
+                self.aborted(desk, slot, first);
+            }
+        }
     }
 
     /// The disk has ended a command that was aborted meanwhile, or both of a pair.

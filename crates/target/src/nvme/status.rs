@@ -32,6 +32,6 @@ pub(crate) const fn unreached(why: Unreached) -> Status {
     match why {
         Unreached::Gone => Status::INVALID_NAMESPACE,
         Unreached::OutOfRange => Status::LBA_OUT_OF_RANGE,
-        Unreached::NotReady => Status::NAMESPACE_NOT_READY,
+        Unreached::NotReady | Unreached::Barrier => Status::NAMESPACE_NOT_READY,
     }
 }

@@ -46,6 +46,7 @@ fn a_half_login_ends_in_time_however_its_bytes_trickle(engine: Engine) {
         deadlines: Deadlines {
             connect: Duration::from_millis(200),
             parting: Duration::from_millis(100),
+            ..Deadlines::default()
         },
         ..Plan::default()
     };

@@ -279,6 +279,7 @@ fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engin
         deadlines: Deadlines {
             connect: Duration::from_millis(300),
             parting: Duration::from_millis(100),
+            ..Deadlines::default()
         },
         ..Plan::default()
     };

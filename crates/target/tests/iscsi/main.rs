@@ -11,6 +11,7 @@ mod copies;
 mod copying;
 mod initiator;
 mod turns;
+mod unanswered;
 
 use std::net::SocketAddr;
 

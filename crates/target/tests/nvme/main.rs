@@ -14,5 +14,6 @@ mod limits;
 mod secrets;
 mod truncation;
 mod turns;
+mod unanswered;
 mod wrong_commands;
 mod wrong_pdus;

@@ -1,12 +1,14 @@
 //! Commands that end because somebody else asked for it: PREEMPT AND ABORT, and task management.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabrix_block::exclusive::Exclusive;
 use fabrix_proto::nvme::reservation::AcquireAction;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::scsi::reservation::Kind;
 use fabrix_rt::Engine;
+use fabrix_target::Deadlines;
 
 use crate::common::disk::{Do, Kind as Requests, TestDisk};
 use crate::common::host::Data;
@@ -25,6 +27,8 @@ on_both_engines!(
     a_cold_reset_ends_all_sessions,
     clearing_the_task_set_is_told_to_those_who_lose_commands,
     aborting_the_task_set_leaves_others_alone,
+    a_disk_that_does_not_answer_holds_nobody_who_fences,
+    a_dead_host_whose_write_hangs_is_fenced,
 );
 
 const PREEMPT_AND_ABORT: AcquireAction = AcquireAction::Preempt { abort: true };
@@ -241,4 +245,80 @@ fn aborting_the_task_set_leaves_others_alone(engine: Engine) {
     assert_eq!(one.managed(), 0);
     disk.release();
     assert_eq!(two.0.end(&[]).status, 0);
+}
+
+/// The same stage, where commands that are aborted have little time to end at the disk.
+fn impatient_stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
+    let disk = TestDisk::new(16 << 20);
+    let deadlines = Deadlines {
+        quiet: Duration::from_millis(100),
+        ..Deadlines::default()
+    };
+    let plan = Plan {
+        deadlines,
+        ..Plan::of(Exclusive::wrap(disk.clone()))
+    };
+    (disk, Stage::set(engine, plan))
+}
+
+/// Who fences reads the disk only after it has ended what was at it: the write of who was fenced is not seen to happen
+/// later.
+fn the_fenced_write_is_not_seen_to_happen(disk: &TestDisk, host: &mut NvmeHost, written: u8) {
+    let entry = SubmissionEntry::read(1, 0, 1);
+    let read = host.io.submit(entry, Data::Expect(512));
+    let asked = disk.asked().len();
+    // Who answers this has taken what came before it.
+    let report = host
+        .io
+        .submit(SubmissionEntry::reservation_report(1, 64), Data::Expect(64));
+    let (id, _) = host.io.next_answer().expect("an answer");
+    assert_eq!(id, report, "the read waits");
+    assert_eq!(disk.asked().len(), asked);
+    disk.when(Requests::Write, Do::Obey);
+    disk.release();
+    assert_eq!(host.io.finish(read).data, pattern(512, written));
+}
+
+fn a_disk_that_does_not_answer_holds_nobody_who_fences(engine: Engine) {
+    let (disk, stage) = impatient_stage(engine);
+    let mut initiator = Scsi::new(&stage, 1);
+    let (mut victim, mut host) = (NvmeHost::new(&stage, 1), NvmeHost::new(&stage, 2));
+    initiator.register(1);
+    victim.register(1);
+    host.register(2);
+    assert_eq!(
+        initiator.reserve_out(1, 1, 0, Kind::WriteExclusiveRegistrants),
+        0
+    );
+    disk.when(Requests::Write, Do::Keep);
+    let write = pattern(512, 1);
+    initiator.0.begin(FINAL | WRITE, &WRITE_10, 512, &write);
+    let entry = SubmissionEntry::write(1, 0, 1, false);
+    let write = victim.io.submit(entry, Data::Inline(&write));
+    disk.until_kept(2);
+    let kind = Kind::WriteExclusiveRegistrants;
+    assert_eq!(host.acquire(2, 1, PREEMPT_AND_ABORT, kind), Status::SUCCESS);
+    assert_eq!(initiator.0.end(&[]).status, TASK_ABORTED);
+    assert_eq!(victim.io.finish(write).status, Status::ABORTED_PREEMPT);
+    the_fenced_write_is_not_seen_to_happen(&disk, &mut host, 1);
+    assert_eq!(victim.may(), (true, false));
+}
+
+fn a_dead_host_whose_write_hangs_is_fenced(engine: Engine) {
+    let (disk, stage) = impatient_stage(engine);
+    let (mut dead, mut host) = (NvmeHost::new(&stage, 1), NvmeHost::new(&stage, 2));
+    dead.register(1);
+    host.register(2);
+    disk.when(Requests::Write, Do::Keep);
+    let entry = SubmissionEntry::write(1, 0, 1, false);
+    dead.io.submit(entry, Data::Inline(&pattern(512, 1)));
+    disk.until_kept(1);
+    drop(dead);
+    let kind = Kind::WriteExclusive;
+    assert_eq!(
+        host.acquire(2, 0, AcquireAction::Acquire, kind),
+        Status::SUCCESS
+    );
+    assert_eq!(host.acquire(2, 1, PREEMPT_AND_ABORT, kind), Status::SUCCESS);
+    the_fenced_write_is_not_seen_to_happen(&disk, &mut host, 1);
 }

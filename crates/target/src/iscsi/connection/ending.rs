@@ -1,7 +1,8 @@
 //! How a connection ends: by a logout, by a drain, by a violation, or because its socket does.
 //!
-//! A part of `connection`. It leaves in this order: a goodbye, the socket, and when the kernel and the disks have given
-//! back what is theirs, the task.
+//! A part of `connection`. It leaves in this order: a goodbye, the socket, the session when its commands have ended at
+//! their disks or were abandoned there, and when the kernel and the disks have given back what is theirs, the task. So
+//! a disk that does not answer does not keep its initiator from logging in again.
 
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_rt::Shard;
@@ -75,6 +76,15 @@ impl Connection {
             if let Some(session) = &mut self.session {
                 session.give_up();
             }
+            self.life.await_disks(shard);
+        }
+        self.leave_when_quiet(shard);
+    }
+
+    /// Disks have had their time to end the commands of the session: it does not wait for them any longer.
+    pub(super) fn abandon(&mut self, shard: &mut Shard) {
+        if let Some(session) = &mut self.session {
+            session.abandon_all(&self.local, &mut self.requests);
         }
         self.leave_when_quiet(shard);
     }
@@ -93,6 +103,8 @@ impl Connection {
                 session: tsih.get(),
             });
         }
-        self.life.go(shard, &self.local);
+        if !self.requests.are_abandoned() {
+            self.life.go(shard, &self.local);
+        }
     }
 }

@@ -69,6 +69,12 @@ impl Copying {
         Some((route.source.0, route.destination.0))
     }
 
+    /// The disk of the request that is in progress.
+    pub(in crate::iscsi) fn disk(&self) -> Option<UnitName> {
+        let (source, destination) = self.disks()?;
+        Some(if self.writing { destination } else { source })
+    }
+
     /// Whether something is still to be read from this disk, or written to it.
     pub(in crate::iscsi) fn touches(&self, disk: UnitName) -> bool {
         let mut ahead = self.routes[self.at..].iter();

@@ -1,7 +1,9 @@
 //! How a connection ends: by a Disconnect, by a drain, by its keep-alive, by a violation, or because its socket does.
 //!
-//! A part of `connection`. It leaves in this order: a goodbye, the socket, and when the kernel and the disks have given
-//! back what is theirs, the task. An admin queue takes its controller with it, and with that the I/O queues.
+//! A part of `connection`. It leaves in this order: a goodbye, the socket, the queue when its commands have ended at
+//! their disks or were abandoned there, and when the kernel and the disks have given back what is theirs, the task. An
+//! admin queue takes its controller with it, and with that the I/O queues. So a disk that does not answer holds neither
+//! a reset nor a host that connects again.
 
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
@@ -97,8 +99,9 @@ impl Connection {
             self.life.phase = Phase::Ending;
             self.stream.close();
             if let Role::Io { queue, .. } = &mut self.role {
-                queue.give_up();
+                queue.give_up(&self.local);
             }
+            self.life.await_disks(shard);
             self.retire(shard, "the connection ended");
         }
         self.leave_when_quiet(shard);
@@ -120,6 +123,14 @@ impl Connection {
         }
     }
 
+    /// Disks have had their time to end the commands of the queue: it does not wait for them any longer.
+    pub(super) fn abandon(&mut self, shard: &mut Shard) {
+        if let Role::Io { queue, .. } = &mut self.role {
+            queue.abandon_all(&self.local, &mut self.requests);
+        }
+        self.leave_when_quiet(shard);
+    }
+
     /// The last step of an end: gives back what disks and registry hold of the connection, and removes the task, unless
     /// the kernel, a disk or an untold neighbour still needs it.
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
@@ -127,7 +138,7 @@ impl Connection {
             return;
         }
         self.leave_role(shard);
-        if !self.untold.is_empty() {
+        if !self.untold.is_empty() || self.requests.are_abandoned() {
             return;
         }
         self.life.go(shard, &self.local);

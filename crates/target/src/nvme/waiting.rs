@@ -1,0 +1,128 @@
+//! Commands of an I/O queue that wait for a disk: for room at it, for the turn of others, or for its answer longer than
+//! anybody waits with them.
+//!
+//! A part of `io`.
+
+use std::sync::Arc;
+
+use fabrix_proto::Slot;
+
+use super::desk::Desk;
+use super::io::{IoQueue, Ranges, Wanted, Work};
+use crate::desk::Data;
+use crate::disk::{Barrier, DiskState};
+use crate::local::Local;
+use crate::requests::Requests;
+
+impl IoQueue {
+    /// True while requests wait for a disk that had no room: somebody must call `retry`.
+    pub(crate) fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// True while commands wait for the turn of others only: somebody must call `go_on`.
+    pub(crate) fn is_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// A slot waits until its disk has room again.
+    pub(crate) fn stall(&mut self, slot: Slot, work: Work) {
+        self.set(slot, work);
+        self.stalled.push_back(slot);
+    }
+
+    /// A slot waits until others have had their turn.
+    pub(crate) fn pause(&mut self, slot: Slot, wanted: Wanted, ranges: Option<Ranges>) {
+        self.set(slot, Work::Paused(wanted, ranges));
+        self.paused.push_back(slot);
+    }
+
+    /// Tries once more what disks had no room for. One that still has none is not asked for the next command too, and
+    /// other disks are: a disk that does not answer holds its own commands only. All keep their order.
+    pub(crate) fn retry(&mut self, desk: &mut Desk<'_>) {
+        let mut full = None;
+        for _ in 0..self.stalled.len() {
+            let Some(slot) = self.stalled.pop_front() else {
+                return;
+            };
+            let waiting = self.stalled.len();
+            let nsid = self.wanted[usize::from(slot.0)].map(|wanted| wanted.nsid);
+            let is_stalled = matches!(self.peek(slot), Work::Stalled(..) | Work::Half { .. });
+            if is_stalled && nsid == full {
+                self.stalled.push_back(slot);
+                continue;
+            }
+            match self.take(slot) {
+                Work::Stalled(wanted, data) => {
+                    self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
+                }
+                Work::Half { wanted, data, mate } => {
+                    self.set(slot, Work::Half { wanted, data, mate });
+                    self.try_pair(desk, slot);
+                }
+                other => self.set(slot, other),
+            }
+            if self.stalled.len() > waiting {
+                full = nsid;
+            }
+        }
+    }
+
+    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
+    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
+        while let Some(slot) = self.paused.pop_front() {
+            match self.take(slot) {
+                Work::Paused(wanted, None) => {
+                    return self.execute(desk, slot, wanted, Data::None);
+                }
+                Work::Paused(wanted, Some(ranges)) => {
+                    return self.next_range(desk, slot, wanted, ranges);
+                }
+                // It was aborted meanwhile.
+                other => self.set(slot, other),
+            }
+        }
+    }
+
+    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
+    /// What is at a disk comes before all that others ask of it from now on.
+    pub(crate) fn give_up(&mut self, local: &Local) {
+        self.stalled.clear();
+        self.paused.clear();
+        let disks = self.slots().filter_map(|slot| self.disk_of(local, slot));
+        self.barriers = disks.map(|(_, state)| Barrier::before(state)).collect();
+    }
+
+    /// The disk at which a slot has a request, and its namespace, if it is still there.
+    fn disk_of(&self, local: &Local, slot: Slot) -> Option<(u32, &Arc<DiskState>)> {
+        let at = usize::from(slot.0);
+        let wanted = self.wanted[at].filter(|_| self.work[at].is_at_disk())?;
+        if local.channels.added(wanted.nsid) != wanted.added {
+            return None;
+        }
+        let seat = self.seats.iter().find(|(nsid, _)| *nsid == wanted.nsid);
+        seat.map(|(nsid, seat)| (*nsid, &seat.state))
+    }
+
+    /// The command of a slot ends before its disk has ended its request, if it has one. Gives what it waited for.
+    pub(super) fn abandon_request(
+        &mut self,
+        local: &Local,
+        requests: &mut Requests,
+        slot: Slot,
+    ) -> Option<Work> {
+        if !self.work[usize::from(slot.0)].is_at_disk() {
+            return None;
+        }
+        local.abandon(requests, slot, self.disk_of(local, slot));
+        self.at_disk -= 1;
+        Some(self.take(slot))
+    }
+
+    /// The connection is over, and disks have not ended its requests in time.
+    pub(crate) fn abandon_all(&mut self, local: &Local, requests: &mut Requests) {
+        for slot in self.slots() {
+            self.abandon_request(local, requests, slot);
+        }
+    }
+}

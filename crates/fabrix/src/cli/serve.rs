@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::notices::Notices;
-use super::terminal::print;
+use super::terminal::{print, say};
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::{Format, ServeArgs};
@@ -246,5 +246,14 @@ fn drain(target: &Target) {
     let until = Instant::now() + DRAIN;
     while target.connections() > 0 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
+    }
+    // A host or an initiator cannot hold its connection for so long.
+    let left = target.connections();
+    if left > 0 {
+        say(format_args!(
+            "ended although the disk of {left} connection{} does not answer: writes that were not acknowledged may be \
+             there or not",
+            if left == 1 { "" } else { "s" }
+        ));
     }
 }

@@ -104,6 +104,27 @@ fn sigterm_and_sigint_end_a_target_under_load_with_success() {
 }
 
 #[test]
+fn a_disk_that_does_not_answer_does_not_keep_a_target_from_ending() {
+    let folder = scratch();
+    let path = path_in(&folder, "disk");
+    let disk = format!("{path},size=16M,direct=off,inject=delay:40s:write");
+    let serve = Serve::start(&[&disk]);
+    let uri = serve.uri(0);
+    let write = ["--rw", "write", "--number-ios", "1", "--size", "256k"];
+    let short = ["--fast-io-fail-tmo", "1s"];
+    let load = Running::start(&[&["bench", &uri], &write[..], &short[..]].concat());
+    wait_until_written(&path);
+    let asked = Instant::now();
+    serve.process.signal("TERM");
+    let ended = serve.process.ended();
+    ended
+        .exits(0)
+        .says(&["the disk of 1 connection does not answer"]);
+    assert!(asked.elapsed() < A_FEW_SECONDS);
+    load.ended().exits(1);
+}
+
+#[test]
 fn idle_connections_do_not_keep_a_target_from_ending() {
     let serve = Serve::start(&["ram:16M"]);
     let uri = serve.uri(0);

@@ -171,6 +171,25 @@ queue() {
     cat "/sys/block/${1##*/}/queue/$2"
 }
 
+# mark_disk DISK MIB...: a mark in the first and the last block of each of these MiB; no cache of Linux keeps it.
+mark_disk() {
+    marked=$1
+    shift
+    for mib; do
+        for page in $((mib * 256)) $((mib * 256 + 255)); do
+            echo "a mark" | dd of="$marked" bs=4096 seek=$page conv=notrunc,sync oflag=direct 2>/dev/null
+            text=$(dd if="$marked" bs=4096 skip=$page count=1 iflag=direct 2>/dev/null | head -n 1)
+            is "page $page of $marked" "$text" "a mark"
+        done
+    done
+}
+
+# is_zero WHAT DISK MIB: every byte of a disk so large is zero, read from the disk itself. Tools: cmp.
+is_zero() {
+    echo 3 >/proc/sys/vm/drop_caches
+    differs=$(cmp -n $(($3 << 20)) "$2" /dev/zero 2>&1) || fail "$1 is not zero: $differs"
+}
+
 # controller_is STATE: what Linux thinks of $ctrl.
 controller_is() {
     [ "$(cat /sys/class/nvme/$ctrl/state)" = "$1" ]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use common::{Asked, DISK_BLOCKS, Fake, Rig, Script, Then, options};
 use fabrix_block::{Deallocate, Device, Operation, Payload, Status};
 use fabrix_host::{Options, connect};
-use fabrix_proto::nvme::identify::{IdentifyController, IdentifyNamespace};
+use fabrix_proto::nvme::identify::{IdentifyController, IdentifyNamespace, IdentifyNvmController};
 use fabrix_proto::nvme::spec::{Opcode, Status as Nvme};
 use fabrix_rt::{Engine, Loan};
 use zerocopy::FromBytes;
@@ -235,6 +235,47 @@ fn zeroes_longer_than_one_command_are_written_in_several() {
             .all(|byte| *byte == 1)
     );
     assert!(disk[512..disk.len() - 512].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn limits_that_the_target_names_are_kept_in_pieces_that_cover_every_block() {
+    let page = move |cns: u8, page: &mut [u8]| {
+        if cns == 6 {
+            let page = IdentifyNvmController::mut_from_bytes(page).expect("a page");
+            page.write_zeroes_limit = 1; // 8 KiB: 16 blocks
+            page.dataset_range_blocks.set(9);
+            page.dataset_blocks.set(7);
+        }
+    };
+    let command = |link: &mut common::Link, it: &common::Command| {
+        let zeroes = it.entry.io_opcode() == Opcode::WRITE_ZEROES;
+        if link.qid == Some(1) && zeroes && it.entry.cdw12.get() & 0xFFFF >= 16 {
+            link.respond(it.cid, Nvme::INVALID_FIELD, 0)?;
+            return Ok(Then::Done);
+        }
+        Ok(Then::Usual)
+    };
+    let fake = Fake::start(Script {
+        page: Box::new(page),
+        command: Box::new(command),
+        ..Script::default()
+    });
+    let (options, _) = options(Engine::Epoll);
+    let mut rig = rig(&fake, &options);
+    for (operation, opcode, commands) in [
+        (ZEROES, Opcode::WRITE_ZEROES, 4),
+        (Operation::Deallocate, Opcode::DATASET_MANAGEMENT, 8),
+    ] {
+        fake.shared.disk.lock().expect("no panic").fill(1);
+        assert_eq!(rig.call(operation, (3, 50), Payload::None).0, Status::Ok);
+        assert_eq!(fake.count(opcode), commands, "{operation:?}");
+        let disk = fake.shared.disk.lock().expect("no panic");
+        for (lba, block) in (0..60).zip(disk.chunks(512)) {
+            let expected = u8::from(!(3..53).contains(&lba));
+            let right = block.iter().all(|byte| *byte == expected);
+            assert!(right, "block {lba} after {operation:?}");
+        }
+    }
 }
 
 #[test]

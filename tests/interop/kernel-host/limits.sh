@@ -19,7 +19,7 @@ wait_for 30 has_disks 1 2 3 4
 d=$(disk_of 1)
 # Nothing that a RAM disk has answered waits in a cache: Linux sends no flush.
 expect $d write_cache "write through" logical_block_size 512 minimum_io_size 4096 discard_granularity 512 \
-    max_hw_sectors_kb 1024 write_zeroes_max_bytes 1073741824 rotational 0
+    max_hw_sectors_kb 1024 write_zeroes_max_bytes 33554432 rotational 0
 [ $(queue $d discard_max_bytes) -gt 0 ] || fail "no discard"
 name=${d##*/}
 is "the uuid" "$(cat /sys/block/$name/uuid)" "$(nvme ns-descs $d | sed -n 's/^uuid *: //p')"

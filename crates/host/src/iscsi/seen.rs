@@ -85,7 +85,13 @@ impl Seen {
     pub(crate) fn again(&self, facts: &UnitFacts) -> Result<Self, ConnectError> {
         let now = Self::new(facts)?;
         self.keeps_its_promises(&now)?;
-        Ok(now)
+        // A command in progress counts as done what the limit says when it is answered: that is never more than what
+        // it was sent with.
+        Ok(Self {
+            write_same_blocks: now.write_same_blocks.min(self.write_same_blocks),
+            unmap_blocks: now.unmap_blocks.min(self.unmap_blocks),
+            ..now
+        })
     }
 
     /// Whether the disk found after a reconnect is the one that was lost, keeps its promises, and is as large.
@@ -223,6 +229,24 @@ pub(crate) mod tests {
         check(|facts| facts.write_cache = true, "cache");
         check(|facts| facts.unmapped_read_zeroes = false, "unmapped");
         check(|facts| facts.compare_and_write_blocks = 1, "compares");
+    }
+
+    #[test]
+    fn a_limit_never_grows_while_commands_that_kept_it_are_in_progress() {
+        let limits = |write_same_blocks, unmap_blocks| {
+            facts(|facts| {
+                facts.write_same_blocks = write_same_blocks;
+                facts.unmap_blocks = unmap_blocks;
+            })
+        };
+        let seen = Seen::new(&limits(100, 64)).expect("a disk");
+        let after = |write_same_blocks, unmap_blocks| {
+            let now = seen.again(&limits(write_same_blocks, unmap_blocks));
+            let now = now.expect("the same disk");
+            (now.write_same_blocks, now.unmap_blocks)
+        };
+        assert_eq!(after(200, 128), (100, 64));
+        assert_eq!(after(50, 64), (50, 64));
     }
 
     #[test]

@@ -7,8 +7,10 @@ use fabrix_proto::nvme::bringup::ControllerFacts;
 use fabrix_proto::nvme::command::{DatasetRange, Fuse};
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::tcp::host::HostTransfer;
-use fabrix_rt::Buf;
+use fabrix_rt::{Buf, Shard};
 use zerocopy::IntoBytes;
+
+use super::seen::Seen;
 
 /// Whether the controller has the command that an operation needs; reads, writes and flushes all of them have.
 pub(crate) fn is_supported(operation: Operation, controller: &ControllerFacts) -> bool {
@@ -21,10 +23,11 @@ pub(crate) fn is_supported(operation: Operation, controller: &ControllerFacts) -
 }
 
 /// How many blocks of a request one command can cover.
-pub(crate) fn most_blocks(operation: Operation) -> u32 {
+pub(crate) fn most_blocks(operation: Operation, seen: &Seen) -> u32 {
     match operation {
-        Operation::WriteZeroes { .. } => MOST_COMMAND_BLOCKS,
-        // The caller keeps to the largest transfer, which is less; a range's length has 32 bits; a flush has none.
+        Operation::WriteZeroes { .. } => seen.write_zeroes_blocks,
+        Operation::Deallocate => seen.dataset_blocks,
+        // The caller keeps to the largest transfer; a flush has no blocks.
         _ => u32::MAX,
     }
 }
@@ -76,10 +79,12 @@ pub(crate) fn fused(
     )
 }
 
-/// Writes the range of a deallocation where its command's data is.
-pub(crate) fn fill_range(buf: &mut Buf, (lba, blocks): (u64, u32)) {
-    let range = DatasetRange::new(lba, blocks);
+/// The range of a deallocation in a buffer: as many blocks as one command covers. None: there is no memory for one.
+pub(crate) fn range(shard: &mut Shard, (lba, blocks): (u64, u32), seen: &Seen) -> Option<Buf> {
+    let range = DatasetRange::new(lba, blocks.min(seen.dataset_blocks));
+    let mut buf = shard.take_buf(RANGE_BYTES as usize)?;
     buf.bytes_mut()[..RANGE_BYTES as usize].copy_from_slice(range.as_bytes());
+    Some(buf)
 }
 
 /// What an answer means for a disk.
@@ -97,7 +102,7 @@ pub(crate) fn disk_status(operation: Operation, entry: &CompletionEntry) -> Disk
         .find(|(known, _)| status.is(*known))
         .map(|(_, disk)| disk);
     match known {
-        // The controller's limits for these (WZSL, DMRL) are not asked for: one that they exceed is not done this way.
+        // The controller has a limit that it did not name.
         Some(DiskStatus::Internal) if hint && status.is(Status::INVALID_FIELD) => {
             DiskStatus::Unsupported
         }
@@ -162,8 +167,6 @@ const TABLE: [(Status, DiskStatus); 19] = [
 
 /// Bytes of one range of Dataset Management.
 pub(crate) const RANGE_BYTES: u32 = 16;
-/// NLB has 16 bits.
-const MOST_COMMAND_BLOCKS: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {

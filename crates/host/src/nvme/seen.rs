@@ -16,6 +16,10 @@ use crate::{ConnectError, ConnectErrorKind, Options};
 pub(crate) struct Seen {
     pub(crate) nsid: u32,
     pub(crate) geometry: Geometry,
+    /// Blocks of one Write Zeroes.
+    pub(crate) write_zeroes_blocks: u32,
+    /// Blocks of one Dataset Management.
+    pub(crate) dataset_blocks: u32,
     /// Whether Compare and Write can be sent: the controller has it, and a queue holds both halves.
     pub(crate) compares_and_writes: bool,
     /// I/O queues and the slots of each that its sessions reckon with.
@@ -48,8 +52,11 @@ impl Seen {
             namespace.block_bytes,
         )?;
         let slots = bring::io_slots(options, facts);
+        let write_zeroes = facts.controller.max_write_zeroes_bytes / namespace.block_bytes;
         Ok(Self {
             nsid: namespace.nsid,
+            write_zeroes_blocks: write_zeroes.min(MOST_COMMAND_BLOCKS),
+            dataset_blocks: facts.controller.max_dataset_blocks,
             geometry: geometry(&facts.controller, namespace),
             compares_and_writes: facts.controller.compare_and_write && slots >= 2,
             queues: bring::io_queues(options, facts),
@@ -81,7 +88,13 @@ impl Seen {
     pub(crate) fn again(&self, options: &Options, facts: &Facts) -> Result<Self, ConnectError> {
         let now = Self::new(options, facts)?;
         self.keeps_its_promises(&now)?;
-        Ok(now)
+        // A command in progress counts as done what the limit says when it is answered: that is never more than what
+        // it was sent with.
+        Ok(Self {
+            write_zeroes_blocks: now.write_zeroes_blocks.min(self.write_zeroes_blocks),
+            dataset_blocks: now.dataset_blocks.min(self.dataset_blocks),
+            ..now
+        })
     }
 
     /// Whether the namespace found after a reconnect is the one that was lost, keeps its promises, and is as large.
@@ -166,6 +179,9 @@ fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometr
     }
 }
 
+/// NLB has 16 bits.
+const MOST_COMMAND_BLOCKS: u32 = 1 << 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +207,8 @@ mod tests {
             firmware: String::new(),
             capabilities,
             max_data_bytes: 1 << 17,
+            max_write_zeroes_bytes: u32::MAX,
+            max_dataset_blocks: u32::MAX,
             in_capsule_bytes: 8192,
             max_commands: None,
             keep_alive_unit_ms: Some(100),
@@ -279,6 +297,43 @@ mod tests {
         let seen = Seen::new(&options(), &nameless("one")).expect("a disk");
         assert!(seen.check(&options(), &nameless("one")).is_ok());
         assert!(seen.check(&options(), &nameless("two")).is_err());
+    }
+
+    #[test]
+    fn blocks_of_a_write_zeroes_follow_the_block_size_and_fit_their_field() {
+        let blocks = |bytes: u32, block_bytes: u32| {
+            let facts = facts(|controller, namespace| {
+                controller.max_write_zeroes_bytes = bytes;
+                namespace.block_bytes = block_bytes;
+            });
+            Seen::new(&options(), &facts)
+                .expect("a disk")
+                .write_zeroes_blocks
+        };
+        assert_eq!(blocks(8192, 4096), 2);
+        assert_eq!(blocks(32 << 20, 512), 1 << 16);
+        assert_eq!(blocks(32 << 20, 4096), 1 << 13);
+        assert_eq!(blocks(u32::MAX, 512), 1 << 16);
+        assert_eq!(blocks(u32::MAX, 4096), 1 << 16);
+    }
+
+    #[test]
+    fn a_limit_never_grows_while_commands_that_kept_it_are_in_progress() {
+        let limits = |bytes, blocks| {
+            facts(|controller, _| {
+                controller.max_write_zeroes_bytes = bytes;
+                controller.max_dataset_blocks = blocks;
+            })
+        };
+        let seen = Seen::new(&options(), &limits(1 << 20, 100)).expect("a disk");
+        let after = |bytes, blocks| {
+            let now = seen
+                .again(&options(), &limits(bytes, blocks))
+                .expect("the same disk");
+            (now.write_zeroes_blocks, now.dataset_blocks)
+        };
+        assert_eq!(after(2 << 20, 200), (2048, 100));
+        assert_eq!(after(1 << 19, 50), (1024, 50));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for a request; its data
 //! travels in the buffer it came with, or in one from the shard.
 
-use fabrix_block::{Geometry, Operation, Request as BlockRequest, Status as DiskStatus, Submit};
+use fabrix_block::{Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_rt::{Buf, Shard};
@@ -94,26 +94,23 @@ impl Session {
     /// The data of a request, in a buffer; None: there is no memory for one.
     #[inline(always)]
     fn data_of(&self, shard: &mut Shard, request: &mut BlockRequest<'_>) -> Option<Data> {
+        let seen = self.seen();
         let range = match request.operation {
             Operation::Deallocate => {
-                let mut range = shard.take_buf(command::RANGE_BYTES as usize)?;
-                command::fill_range(&mut range, (request.lba, request.blocks));
-                Some(range)
+                Some(command::range(shard, (request.lba, request.blocks), seen)?)
             }
             _ => None,
         };
-        let mut data = Data::take(shard, request, self.geometry())?;
+        let mut data = Data::take(shard, request, &seen.geometry)?;
         if range.is_some() {
             data.moved = range;
         }
         Some(data)
     }
 
-    fn geometry(&self) -> &Geometry {
+    fn seen(&self) -> &Seen {
         let seen = self.plan.expected.as_ref();
-        &seen
-            .expect("only sessions of a disk take requests")
-            .geometry
+        seen.expect("only sessions of a disk take requests")
     }
 
     fn io_queues(&self) -> impl Iterator<Item = &Queue> {
@@ -212,7 +209,7 @@ impl Session {
         let Some(seen) = &self.plan.expected else {
             return Err(data);
         };
-        let at = (lba, blocks.min(command::most_blocks(operation)));
+        let at = (lba, blocks.min(command::most_blocks(operation, seen)));
         let block_bytes = seen.geometry.block_bytes;
         let (mut entry, transfer) = command::entry(operation, seen.nsid, at, block_bytes);
         let data = data.map(|buf| (buf, 0));
@@ -248,7 +245,7 @@ impl Session {
             Next::End(status) => self.end(shard, (index, slot), status),
             Next::First => {
                 let request = self.queues[index].withdraw(slot);
-                self.life.waiting.push_front(request);
+                self.go_on(shard, request);
             }
             Next::Behind => {
                 let request = self.queues[index].withdraw(slot);
@@ -257,6 +254,18 @@ impl Session {
         }
         self.send_waiting(shard);
         true
+    }
+
+    /// A command has covered a part of its request: the next part is sent before what came later.
+    fn go_on(&mut self, shard: &mut Shard, mut request: Request) {
+        if request.operation == Operation::Deallocate {
+            // The buffer of the last range may still be part of a send.
+            request.data = command::range(shard, (request.lba, request.blocks), self.seen());
+            if request.data.is_none() {
+                return finish(shard, request, DiskStatus::NotReady);
+            }
+        }
+        self.life.waiting.push_front(request);
     }
 
     /// The controller ends its queues: it has so long to close them.
@@ -323,7 +332,9 @@ fn next_step(request: &mut Request, answer: Answer<'_>, seen: Option<&Seen>) -> 
         return Next::Behind;
     }
     let status = status(request, answer, seen);
-    let most = command::most_blocks(request.operation);
+    let most = seen.map_or(u32::MAX, |seen| {
+        command::most_blocks(request.operation, seen)
+    });
     if status.is_ok() && request.blocks > most {
         request.lba += u64::from(most);
         request.blocks -= most;

@@ -11,7 +11,7 @@ use fabrix_proto::nvme::spec::{FabricsType, Status};
 use zerocopy::FromBytes;
 
 use super::common::{Command, Fake, Link, NQN, Script, Then};
-use super::{COMMANDS, CONNECT, instead, quick, refused, taken};
+use super::{COMMANDS, CONNECT, IDENTIFY_LIMITS, instead, quick, refused, taken};
 
 /// A script that changes what Identify says.
 fn identify<T: FromBytes + zerocopy::IntoBytes + zerocopy::KnownLayout>(
@@ -83,7 +83,7 @@ fn a_refused_connect_says_why_and_what_to_do() {
 
 #[test]
 fn every_command_of_the_bring_up_may_fail() {
-    for number in 1..COMMANDS {
+    for number in (1..COMMANDS).filter(|number| *number != IDENTIFY_LIMITS) {
         let script = instead(number, |link, command| {
             link.respond(command.cid, Status::INTERNAL_ERROR, 0)
         });

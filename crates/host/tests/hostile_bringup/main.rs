@@ -70,4 +70,5 @@ fn instead(
 const CONNECT: usize = 0;
 const READ_CAP: usize = 1;
 const IDENTIFY_CONTROLLER: usize = 5;
-const COMMANDS: usize = 10;
+const IDENTIFY_LIMITS: usize = 6;
+const COMMANDS: usize = 11;

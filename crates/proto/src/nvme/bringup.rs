@@ -161,6 +161,7 @@ enum Phase {
         not_before: Nanos,
     },
     IdentifyController,
+    IdentifyLimits,
     NumberOfQueues,
     ListNamespaces {
         above: u32,

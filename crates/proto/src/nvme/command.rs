@@ -20,12 +20,18 @@ pub const RANGES_MAX: usize = 256;
 /// Bytes of the list that holds them: what Linux transfers however few the ranges are.
 pub const RANGE_LIST_BYTES: u32 = 4096;
 
+/// Most bytes that a limit may name (MDTS, WZSL): 65536 blocks of 512 bytes.
+///
+/// A controller names one limit for all its namespaces, in bytes. A host divides it by the block size, and NLB, which
+/// has 16 bits, has to hold the quotient. Linux cuts a larger one short without a word.
+pub const COMMAND_BYTES_MAX: u32 = (CDW12_BLOCKS + 1) * 512;
+
 /// What the I/O commands of a controller may ask for; the same values stand in its Identify data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoLimits {
-    /// Most data of one command (MDTS).
+    /// Most data of one command (MDTS), at most [`COMMAND_BYTES_MAX`].
     pub max_transfer_bytes: u32,
-    /// Most blocks' bytes of one Write Zeroes (WZSL).
+    /// Most blocks' bytes of one Write Zeroes (WZSL), at most [`COMMAND_BYTES_MAX`].
     pub max_write_zeroes_bytes: u32,
     /// Compare is supported, alone and fused with Write.
     pub compare: bool,

@@ -162,6 +162,16 @@ impl Disk {
         self.max_transfer_bytes / self.block_bytes
     }
 
+    /// The longest WRITE ATOMIC, in blocks; none without the command. Its length has 16 bits.
+    #[must_use]
+    pub fn max_atomic_blocks(&self) -> u32 {
+        if !self.features().atomic {
+            return 0;
+        }
+        let blocks = self.atomic_write_blocks.min(self.max_transfer_blocks());
+        blocks.min(u16::MAX.into())
+    }
+
     /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT, at most 15.
     #[must_use]
     pub fn physical_exponent(&self) -> u8 {

@@ -96,6 +96,51 @@ fn lengths_above_the_block_limits_are_pointed_at() {
     assert!(matches!(unlimited, DiskOperation::Verify { .. }));
 }
 
+/// Each limit of the Block Limits page, asked for by every command that has it, with no more bits than its length has.
+#[test]
+fn the_longest_of_everything_that_is_announced_is_carried_out_to_the_last_block() {
+    for block_bytes in [512, 4096] {
+        let mut wide = disk();
+        wide.block_bytes = block_bytes;
+        wide.blocks = 1 << 32;
+        wide.max_transfer_bytes = 1 << 30;
+        wide.atomic_write_blocks = 1 << 20;
+        wide.compare_and_write_blocks = 255;
+        let mut bench = Bench::of(wide);
+        let page = bench.read(&[0x12, 1, 0xB0, 0, 255, 0]);
+        let field = |at: usize| u32::from_be_bytes(page[at..at + 4].try_into().expect("four"));
+        assert_eq!(field(36), 0, "the high half of MAXIMUM WRITE SAME LENGTH");
+        let (transfer, same, atomic) = (field(8), field(40), field(44));
+        let low = |blocks: u32| u16::try_from(blocks & 0xFFFF).expect("16 bits");
+        let mut asked = vec![
+            (cdb16(0x8A, 0, 5, transfer).to_vec(), transfer),
+            (cdb16(0x93, 0, 5, same).to_vec(), same),
+            (cdb10(0x41, 0, 5, low(same)).to_vec(), same),
+        ];
+        let mut cdb = cdb16(0x9C, 0, 5, 0);
+        cdb[12..14].copy_from_slice(&low(atomic).to_be_bytes());
+        asked.push((cdb.to_vec(), atomic));
+        let mut cdb = cdb16(0x89, 0, 5, 0);
+        cdb[13] = page[5];
+        asked.push((cdb.to_vec(), page[5].into()));
+        for (cdb, blocks) in asked {
+            let expected = extent(5, blocks);
+            let found = match bench.operation(&cdb) {
+                DiskOperation::Write { extent, .. }
+                | DiskOperation::WriteSame { extent, .. }
+                | DiskOperation::CompareAndWrite { extent, .. } => extent,
+                other => panic!("{cdb:02x?} became {other:?}"),
+            };
+            assert_eq!(found, expected, "{cdb:02x?}");
+        }
+        let unmap = field(20);
+        let list = unmap_list(&[(5, unmap)]);
+        let found = bench.send_list(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list);
+        let expected = DiskOperation::Deallocate(vec![extent(5, unmap)]);
+        assert_eq!(found, Outcome::Disk(expected));
+    }
+}
+
 /// libiscsi: an atomic write that is too long and out of range is out of range.
 #[test]
 fn the_range_is_checked_before_the_limits() {

@@ -13,7 +13,7 @@ use fabrix_proto::nvme::bringup::{
 use fabrix_proto::nvme::fabrics::{Connect, FabricsCommand, Property};
 use fabrix_proto::nvme::features::FeatureId;
 use fabrix_proto::nvme::identify::{
-    Cns, Descriptor, IdentifyController, IdentifyNamespace, NamespaceList,
+    Cns, Descriptor, IdentifyController, IdentifyNamespace, IdentifyNvmController, NamespaceList,
 };
 use fabrix_proto::nvme::log_page::{DiscoveryEntry, DiscoveryHeader, LogId};
 use fabrix_proto::nvme::nqn::Nqn;
@@ -54,6 +54,7 @@ struct Fake {
     csts: Vec<u64>,
     queues: CompletionEntry,
     controller: Box<IdentifyController>,
+    limits: Box<IdentifyNvmController>,
     nsids: Vec<u32>,
     namespace: Box<IdentifyNamespace>,
     descriptors: Vec<u8>,
@@ -109,6 +110,7 @@ impl Fake {
             csts: vec![0, 0, 1],
             queues: success(0x0001_0002),
             controller,
+            limits: Box::new(IdentifyNvmController::new_zeroed()),
             nsids: vec![1, 2, 5],
             namespace,
             descriptors,
@@ -198,6 +200,7 @@ impl Fake {
             AdminCommand::Identify(identify) => {
                 let page = match identify.cns {
                     Cns::CONTROLLER => self.controller.as_bytes().to_vec(),
+                    Cns::COMMAND_SET_CONTROLLER => self.limits.as_bytes().to_vec(),
                     Cns::ACTIVE_NAMESPACES => self.list(identify.nsid),
                     Cns::NAMESPACE => self.namespace.as_bytes().to_vec(),
                     _ => self.descriptors.clone(),

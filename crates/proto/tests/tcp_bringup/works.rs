@@ -20,6 +20,7 @@ fn a_good_controller_is_brought_up_in_the_order_of_linux() {
             "csts",
             "csts",
             "identify 1 0",
+            "identify 6 0",
             "queues 3",
             "identify 2 0",
             "identify 0 2",
@@ -116,6 +117,30 @@ fn limits_that_are_not_named_or_too_large_to_say_are_no_limits() {
         assert_eq!(facts.controller.max_data_bytes, u32::MAX);
         assert_eq!(facts.controller.in_capsule_bytes, 1 << 20);
     }
+}
+
+#[test]
+fn limits_of_commands_that_move_no_data_are_those_of_the_command_set() {
+    let limits = |fake: &mut Fake| {
+        let controller = run(fake, IO).expect("it is good").controller;
+        (
+            controller.max_write_zeroes_bytes,
+            controller.max_dataset_blocks,
+        )
+    };
+    let mut fake = Fake::new(IO);
+    assert_eq!(limits(&mut fake), (u32::MAX, u32::MAX), "none is named");
+    fake.limits.write_zeroes_limit = 13;
+    fake.limits.dataset_range_blocks.set(1000);
+    assert_eq!(limits(&mut fake), (32 << 20, 1000));
+    fake.limits.dataset_blocks.set(999);
+    assert_eq!(limits(&mut fake), (32 << 20, 999), "DMSL is less");
+    fake.limits.dataset_blocks.set(u64::MAX);
+    fake.cap |= 3 << 48;
+    assert_eq!(limits(&mut fake), (256 << 20, 1000), "pages of 32 KiB");
+    fake.fails = Some(("identify 6 0", Status::INVALID_FIELD));
+    let refused = limits(&mut fake);
+    assert_eq!(refused, (u32::MAX, u32::MAX), "a controller before 2.0");
 }
 
 #[test]

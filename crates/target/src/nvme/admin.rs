@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::nvme::admin::AdminCommand;
-use fabrix_proto::nvme::command::IoLimits;
+use fabrix_proto::nvme::command::{COMMAND_BYTES_MAX, IoLimits};
 use fabrix_proto::nvme::controller::{
     Controller, ControllerLimits, Outcome, Quiesce, Surroundings,
 };
@@ -68,7 +68,7 @@ pub(crate) struct Admin {
 pub(crate) const fn io_limits(config: &SubsystemConfig) -> IoLimits {
     IoLimits {
         max_transfer_bytes: config.max_transfer_bytes,
-        max_write_zeroes_bytes: MAX_WRITE_ZEROES_BYTES,
+        max_write_zeroes_bytes: COMMAND_BYTES_MAX,
         compare: true,
         verify: true,
     }
@@ -366,6 +366,3 @@ fn asks_for_cache(entry: &SubmissionEntry) -> bool {
 /// Hosts read VWC when they connect and not again: this one would not flush what it has to flush.
 const TOLD_OF_NO_CACHE: &str = "a disk with a volatile cache was added, and the host was told that there is none; \
                                 it reads the truth when it connects again";
-
-/// Most bytes of one Write Zeroes: 65536 blocks of any size we have.
-const MAX_WRITE_ZEROES_BYTES: u32 = 1 << 30;

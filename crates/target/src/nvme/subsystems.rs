@@ -176,7 +176,7 @@ fn inventory(
             .iter()
             .map(|entry| Namespace {
                 stores_reservations: entry.state.stores(),
-                ..namespace(entry.export.nsid, &*entry.export.device)
+                ..namespace(entry.export.nsid, &*entry.export.device, config)
             })
             .collect(),
         hosts,
@@ -223,7 +223,7 @@ fn listener(index: usize, address: SocketAddr) -> Listener {
 }
 
 /// A disk's geometry and promises in the fields of Identify Namespace.
-fn namespace(nsid: u32, device: &dyn Device) -> Namespace {
+fn namespace(nsid: u32, device: &dyn Device, config: &SubsystemConfig) -> Namespace {
     let (geometry, identity) = (device.geometry(), device.identity());
     // Fields that hold up to 65536 blocks; a disk with larger ideas is told about as far as they reach.
     let blocks = |bytes: u32| (bytes / geometry.block_bytes).clamp(1, 1 << 16);
@@ -239,7 +239,8 @@ fn namespace(nsid: u32, device: &dyn Device) -> Namespace {
         },
         atomic_write_blocks: geometry.atomic_write_blocks.clamp(1, 1 << 16),
         atomic_power_fail_blocks: geometry.atomic_write_blocks.clamp(1, 1 << 16),
-        atomic_compare_blocks: MOST_COMPARE_BLOCKS,
+        // Both halves of a pair move their blocks within one command's data (MDTS).
+        atomic_compare_blocks: MOST_COMPARE_BLOCKS.min(blocks(config.max_transfer_bytes)),
         read_only: geometry.read_only,
         volatile_cache: geometry.volatile_cache,
         deallocate: match geometry.deallocate {

@@ -3,6 +3,7 @@
 
 mod abuse;
 mod access;
+mod announced;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;

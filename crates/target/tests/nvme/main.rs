@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod announced;
 mod bring_up;
 mod changes;
 mod endings;

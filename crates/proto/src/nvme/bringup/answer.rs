@@ -15,7 +15,8 @@ use super::{
 use crate::Nanos;
 use crate::nvme::admin::granted_queues;
 use crate::nvme::identify::{
-    IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LIST_ENTRIES, NamespaceList,
+    IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, IdentifyNvmController, LIST_ENTRIES,
+    NamespaceList,
 };
 use crate::nvme::spec::CompletionEntry;
 use crate::nvme::timing::TimingPage;
@@ -31,15 +32,9 @@ impl Bringup {
         data: &[u8],
         now: Nanos,
     ) -> Result<(), BringupError> {
-        if self.phase == (Phase::ReadTiming { is_set: false }) && !entry.status().is_success() {
-            self.phase = Phase::Ready;
-            return Ok(());
-        }
         if !entry.status().is_success() {
-            return Err(match self.phase {
-                Phase::Connect | Phase::ConnectQueue { .. } => BringupError::connect(entry),
-                phase => BringupError::status(phase.name(), entry),
-            });
+            self.phase = self.without(entry)?;
+            return Ok(());
         }
         self.phase = match self.phase {
             Phase::Connect => {
@@ -61,6 +56,7 @@ impl Bringup {
             }
             Phase::ReadStatus { .. } => self.take_status(entry.dword0(), now)?,
             Phase::IdentifyController => self.take_controller(page(data)?)?,
+            Phase::IdentifyLimits => self.take_limits(page(data)?),
             Phase::NumberOfQueues => {
                 let granted = granted_queues(entry.dword0()).min(self.queues_wanted().into());
                 self.queues = u16::try_from(granted).unwrap_or(1);
@@ -75,6 +71,19 @@ impl Bringup {
             phase @ (Phase::Ready | Phase::QueueReady { .. } | Phase::Failed) => phase,
         };
         Ok(())
+    }
+
+    /// The phase after a command that was refused.
+    ///
+    /// Errors: the bring-up cannot do without its answer.
+    fn without(&self, entry: &CompletionEntry) -> Result<Phase, BringupError> {
+        match self.phase {
+            Phase::ReadTiming { is_set: false } => Ok(Phase::Ready),
+            // Controllers older than the page refuse it: they name no such limits.
+            Phase::IdentifyLimits => Ok(Phase::NumberOfQueues),
+            Phase::Connect | Phase::ConnectQueue { .. } => Err(BringupError::connect(entry)),
+            phase => Err(BringupError::status(phase.name(), entry)),
+        }
     }
 
     fn check_same_controller(&self, controller_id: u16) -> Result<(), BringupError> {
@@ -129,10 +138,17 @@ impl Bringup {
         };
         self.controller = Some(ControllerFacts::parse(data, &expected)?);
         Ok(match self.config.purpose {
-            Purpose::Io { .. } => Phase::NumberOfQueues,
+            Purpose::Io { .. } => Phase::IdentifyLimits,
             Purpose::Discovery => Phase::ReadLog,
             Purpose::Timing { .. } => Phase::ReadTiming { is_set: false },
         })
+    }
+
+    fn take_limits(&mut self, data: &IdentifyNvmController) -> Phase {
+        if let Some(controller) = &mut self.controller {
+            controller.take_limits(data);
+        }
+        Phase::NumberOfQueues
     }
 
     /// The wanted namespace is in the first list, or first in the list that begins there, or nowhere.

@@ -45,6 +45,7 @@ impl Bringup {
             ),
             Phase::ReadStatus { .. } => receive(SubmissionEntry::property_get(Property::CSTS), 0),
             Phase::IdentifyController => identify(Cns::CONTROLLER, 0),
+            Phase::IdentifyLimits => identify(Cns::COMMAND_SET_CONTROLLER, 0),
             Phase::NumberOfQueues => receive(
                 SubmissionEntry::set_number_of_queues(self.queues_wanted()),
                 0,
@@ -126,6 +127,7 @@ impl Phase {
             Self::Enable => "Property Set of CC",
             Self::ReadStatus { .. } => "Property Get of CSTS",
             Self::IdentifyController => "Identify Controller",
+            Self::IdentifyLimits => "Identify Controller (NVM command set)",
             Self::NumberOfQueues => "Set Features (Number of Queues)",
             Self::ListNamespaces { .. } => "Identify (active namespaces)",
             Self::IdentifyNamespace => "Identify Namespace",

@@ -15,8 +15,9 @@ use crate::nvme::fabrics::CNTLID_DYNAMIC;
 use crate::nvme::identify::{
     CMIC_ANA, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, DLFEAT_READS_ZEROES,
     DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, Descriptors, FUSES_COMPARE_AND_WRITE,
-    IdentifyController, IdentifyNamespace, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL,
-    NamespaceList, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES, VWC_PRESENT, ascii,
+    IdentifyController, IdentifyNamespace, IdentifyNvmController, NMIC_SHARED,
+    NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL, NamespaceList, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT,
+    ONCS_WRITE_ZEROES, VWC_PRESENT, ascii,
 };
 use crate::nvme::nqn::Nqn;
 
@@ -72,6 +73,11 @@ pub struct ControllerFacts {
     pub capabilities: Capabilities,
     /// Data of one command at most, in bytes (MDTS); `u32::MAX` when the controller names no limit.
     pub max_data_bytes: u32,
+    /// Blocks' bytes of one Write Zeroes at most (WZSL); `u32::MAX` when the controller names no limit.
+    pub max_write_zeroes_bytes: u32,
+    /// Blocks of a Dataset Management of one range at most (DMRSL, DMSL); `u32::MAX` when the controller names no
+    /// limit.
+    pub max_dataset_blocks: u32,
     /// In-capsule data of one I/O command at most, in bytes (IOCCSZ less the entry).
     pub in_capsule_bytes: u32,
     /// Commands of one queue at most (MAXCMD); `None` when the controller does not say.
@@ -133,7 +139,9 @@ impl ControllerFacts {
             serial: ascii(&data.serial).to_string(),
             firmware: ascii(&data.firmware).to_string(),
             capabilities: expected.capabilities,
-            max_data_bytes: max_data_bytes(data.max_transfer, expected.capabilities.min_page_shift),
+            max_data_bytes: limit_bytes(data.max_transfer, expected.capabilities.min_page_shift),
+            max_write_zeroes_bytes: u32::MAX,
+            max_dataset_blocks: u32::MAX,
             in_capsule_bytes: capsule.saturating_sub(64).min(MAX_IN_CAPSULE_BYTES),
             max_commands: (data.max_commands.get() != 0).then(|| data.max_commands.get()),
             keep_alive_unit_ms: match data.keep_alive_granularity.get() {
@@ -148,6 +156,18 @@ impl ControllerFacts {
             max_nsid: data.namespaces.get(),
             async_events: data.async_events.get(),
         })
+    }
+
+    /// Adds what Identify Controller of the NVM command set says.
+    pub(super) fn take_limits(&mut self, data: &IdentifyNvmController) {
+        let page_shift = self.capabilities.min_page_shift;
+        self.max_write_zeroes_bytes = limit_bytes(data.write_zeroes_limit, page_shift);
+        let named = |blocks: u64| match blocks {
+            0 => u32::MAX,
+            blocks => u32::try_from(blocks).unwrap_or(u32::MAX),
+        };
+        let range = named(data.dataset_range_blocks.get().into());
+        self.max_dataset_blocks = range.min(named(data.dataset_blocks.get()));
     }
 }
 
@@ -210,10 +230,10 @@ fn check_io(data: &IdentifyController) -> Result<(), BringupError> {
     Ok(())
 }
 
-/// MDTS is a power of two of pages; 0, and what 32 bits cannot say, is no limit.
-fn max_data_bytes(mdts: u8, min_page_shift: u32) -> u32 {
-    match u32::from(mdts) + 12 + min_page_shift {
-        _ if mdts == 0 => u32::MAX,
+/// MDTS and WZSL are powers of two of pages; 0, and what 32 bits cannot say, is no limit.
+fn limit_bytes(exponent: u8, min_page_shift: u32) -> u32 {
+    match u32::from(exponent) + 12 + min_page_shift {
+        _ if exponent == 0 => u32::MAX,
         shift => 1_u32.checked_shl(shift).unwrap_or(u32::MAX),
     }
 }

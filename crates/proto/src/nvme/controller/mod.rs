@@ -24,7 +24,7 @@ mod properties;
 use alloc::vec::Vec;
 
 use super::admin::{AdminCommand, NSID_ALL};
-use super::command::IoLimits;
+use super::command::{COMMAND_BYTES_MAX, IoLimits};
 use super::fabrics::{CONNECT_DATA_BYTES, Connect};
 use super::features::{Kept, Timestamp};
 use super::log_page::{ErrorRecord, ErrorRing, HealthCounters};
@@ -201,6 +201,11 @@ impl Controller {
         debug_assert!(
             limits.io.max_transfer_bytes >= 8192,
             "MDTS cannot say less than 8192 bytes"
+        );
+        let io = &limits.io;
+        debug_assert!(
+            io.max_transfer_bytes.max(io.max_write_zeroes_bytes) <= COMMAND_BYTES_MAX,
+            "NLB cannot count what MDTS or WZSL would allow"
         );
         let kind = if view.is_discovery() {
             Kind::Discovery

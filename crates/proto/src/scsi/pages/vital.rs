@@ -146,11 +146,6 @@ fn write_extended(disk: &Disk, out: &mut DataIn<'_>) {
 fn write_limits(disk: &Disk, out: &mut DataIn<'_>) {
     let unmaps = disk.deallocate != Deallocate::No;
     let physical = 1u16 << disk.physical_exponent();
-    let atomic = if disk.features().atomic {
-        disk.atomic_write_blocks
-    } else {
-        0
-    };
     out.put(&[WSNZ, disk.compare_and_write_blocks]);
     out.u16(physical); // OPTIMAL TRANSFER LENGTH GRANULARITY
     out.u32(disk.max_transfer_blocks());
@@ -161,7 +156,7 @@ fn write_limits(disk: &Disk, out: &mut DataIn<'_>) {
     out.u32(if unmaps { physical.into() } else { 0 }); // OPTIMAL UNMAP GRANULARITY
     out.u32(if unmaps { UGAVALID } else { 0 });
     out.u64(WRITE_SAME_BLOCKS_MAX.into());
-    out.u32(atomic.min(disk.max_transfer_blocks()));
+    out.u32(disk.max_atomic_blocks());
     out.zeroes(64 - 48); // no alignment, no granularity, no boundaries
 }
 

@@ -33,7 +33,7 @@ impl View<'_> {
         let transfer = self.disk.max_transfer_blocks();
         match command {
             Command::CompareAndWrite { .. } => self.disk.compare_and_write_blocks.into(),
-            Command::WriteAtomic { .. } => transfer.min(self.disk.atomic_write_blocks),
+            Command::WriteAtomic { .. } => self.disk.max_atomic_blocks(),
             Command::WriteSame { .. } => WRITE_SAME_BLOCKS_MAX,
             Command::PreFetch { .. }
             | Command::SynchronizeCache { .. }

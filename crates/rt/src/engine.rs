@@ -162,7 +162,7 @@ impl Circumstances {
 }
 
 /// "6.18.44-fc" -> (6, 18); what cannot be read is zero.
-fn parse_kernel(release: &str) -> (u32, u32) {
+pub(crate) fn parse_kernel(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(|part| part.parse().unwrap_or(0));

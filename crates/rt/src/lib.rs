@@ -21,6 +21,7 @@ pub mod exchange;
 mod gather;
 mod handle;
 mod holds;
+pub mod local_peer;
 pub mod loop_device;
 mod mailbox;
 pub mod mounts;

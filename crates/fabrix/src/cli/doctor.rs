@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use fabrix_attach::fuse::{KernelRing, RING_SWITCH};
-use fabrix_rt::{engine, mounts, process, topology};
+use fabrix_rt::{engine, local_peer, mounts, process, topology};
 use serde_json::json;
 
 use super::terminal::print;
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         locked_memory(),
         socket_buffers(),
         congestion_control(),
+        local_hosts(),
         fuse(),
         fuse_io_uring(),
         loop_devices(),
@@ -228,6 +229,24 @@ fn fuse_io_uring() -> Finding {
         ),
     };
     there("fuse io_uring", found.to_owned(), fix.as_deref())
+}
+
+fn local_hosts() -> Finding {
+    let good = !local_peer::ends_receivers();
+    let found = if good {
+        "the kernel's NVMe/TCP host may use disks of this machine"
+    } else {
+        "this kernel ends threads that receive long writes of its own NVMe/TCP host over loopback; `serve` asks such a \
+         host for pieces of 4096 bytes, which is slower, and helps where its users' buffers begin with a page"
+    };
+    Finding {
+        subject: "local hosts",
+        good,
+        found: found.to_owned(),
+        fix: (!good).then(|| {
+            "run Linux 6.5 or later, or boot this one with hardened_usercopy=off".to_owned()
+        }),
+    }
 }
 
 fn loop_devices() -> Finding {

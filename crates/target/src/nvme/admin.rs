@@ -74,20 +74,27 @@ pub(crate) const fn io_limits(config: &SubsystemConfig) -> IoLimits {
     }
 }
 
+/// The limits of a controller whose host may send so much data within a command.
+pub(crate) const fn controller_limits(
+    config: &SubsystemConfig,
+    in_capsule_bytes: u32,
+) -> ControllerLimits {
+    ControllerLimits {
+        io: io_limits(config),
+        in_capsule_bytes,
+        quiesce_ms: 0,
+    }
+}
+
 impl Admin {
     pub(crate) fn new(
         id: u16,
         connect: &Connect,
         view: Authorized,
-        config: &SubsystemConfig,
+        limits: ControllerLimits,
         (me, states): (Member, Vec<(u32, Arc<DiskState>)>),
         now: Nanos,
     ) -> Self {
-        let limits = ControllerLimits {
-            io: io_limits(config),
-            in_capsule_bytes: IN_CAPSULE_BYTES,
-            quiesce_ms: 0,
-        };
         let controller = Controller::new(&view, id, connect, limits, now);
         let fetching = Vec::new();
         let mut admin = Self {

@@ -17,7 +17,7 @@ use fabrix_proto::nvme::fabrics::FabricsCommand;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
 use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Completion, Shard, Socket, Task};
+use fabrix_rt::{Completion, Shard, Socket, Task, local_peer};
 use fabrix_transport::{Stream, pass};
 
 use super::admin::{Admin, After, IN_CAPSULE_BYTES};
@@ -72,11 +72,14 @@ impl Connection {
         let task = shard.reserve();
         let config = &local.shared.subsystem.config;
         let slots = config.max_queue_entries;
+        let defaults = TargetLimits::default();
+        let most_pdu_bytes = local_peer::most_pdu_bytes(arrival.peer.ip());
         let limits = TargetLimits {
             max_slots: slots,
             max_data_bytes: config.max_transfer_bytes,
             in_capsule_bytes: IN_CAPSULE_BYTES,
-            ..TargetLimits::default()
+            max_h2c_bytes: defaults.max_h2c_bytes.min(most_pdu_bytes),
+            ..defaults
         };
         let machine = Target::new(limits, pass::crc32c);
         let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));

@@ -11,13 +11,13 @@ use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::{Authorized, Refused};
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::Shard;
+use fabrix_rt::{Shard, local_peer};
 
 use super::{Connection, Role};
 use crate::Notice;
 use crate::disk::{Member, Role as MemberRole};
 use crate::nvme::DISCOVERY_PORT;
-use crate::nvme::admin::{Admin, io_limits};
+use crate::nvme::admin::{Admin, IN_CAPSULE_BYTES, controller_limits, io_limits};
 use crate::nvme::io::{IoQueue, Owner};
 use crate::nvme::subsystems::discovery_address;
 use crate::registry::{HostName, JoinError};
@@ -156,7 +156,9 @@ impl Connection {
             ))?;
         let seats = (member, self.local.disks());
         let now = Nanos(shard.now().0);
-        let admin = Admin::new(controller, connect, view, config, seats, now);
+        let in_capsule_bytes = IN_CAPSULE_BYTES.min(local_peer::most_pdu_bytes(self.peer.ip()));
+        let limits = controller_limits(config, in_capsule_bytes);
+        let admin = Admin::new(controller, connect, view, limits, seats, now);
         self.role = Role::Admin(Box::new(admin));
         shared.notice(&Notice::Connected {
             host: connect.host.to_string(),

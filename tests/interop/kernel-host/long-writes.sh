@@ -1,0 +1,20 @@
+# Long direct writes from large pages, many at once, over loopback: the thread that receives them lives on a kernel that
+# ends threads for less, every block arrives, and `doctor` says why such a kernel is slow.
+# modules: nvme-tcp crc32c_generic
+# tools: nvme fio
+# run: core
+# seconds: 240
+serve ram:128M
+case $(uname -r) in
+5.1[89].* | 6.[0-4].*) contains doctor "$(fabrix doctor)" "--  local hosts" "hardened_usercopy=off" ;;
+*) contains doctor "$(fabrix doctor)" "ok  local hosts" ;;
+esac
+connect -i 2
+for memory in malloc mmap; do
+    fio --name=long --filename="$disk" --direct=1 --ioengine=libaio --iodepth=16 --bs=4M --rw=write --size=128M \
+        --iomem=$memory --verify=crc32c --verify_fatal=1 >fio.out 2>&1 || fail "fio: $(cat fio.out)"
+    contains fio "$(cat fio.out)" "err= 0"
+    grep -E "WRITE|READ" fio.out
+done
+disconnect
+stop

@@ -5,15 +5,16 @@
 //! bytes mean, and whether they are to be believed, is the target's.
 
 use std::collections::HashSet;
+use std::env;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::{env, thread};
 
 use fabrix_block::{Device, Durability, Identity};
+use fabrix_rt::needed_thread;
 use fabrix_target::{Keeper, Receipt};
 
 use crate::cli::terminal::say;
@@ -50,9 +51,7 @@ impl State {
             make(&folder).map_err(Failure::usage)?;
         }
         let (work, todo) = channel();
-        thread::Builder::new()
-            .name("fabrix-state".to_owned())
-            .spawn(move || store_all(&todo))
+        needed_thread("fabrix-state", move || store_all(&todo))
             .map_err(|error| Failure::io(format!("cannot start a thread: {error}")))?;
         Ok(Some(Arc::new(Self {
             folder,

@@ -63,7 +63,7 @@ pub use registered::Registered;
 pub use shard::{Shard, ShardConfig, StartError, Task, Wait};
 pub use shared_memory::SharedMemory;
 pub use sparse::{Stretch, stretch};
-pub use spawn::{ShardThread, spawn};
+pub use spawn::{ShardThread, needed_thread, spawn};
 pub use spin::{Awaited, SpinPolicy};
 pub use stage::{Referral, Stage, Staged};
 pub use streaming::streaming_pays;

@@ -1,22 +1,24 @@
-//! Shards on threads of their own.
+//! Threads that the process cannot do without: shards on threads of their own, and others.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::{Remote, Shard, ShardConfig, topology};
+use crate::{Remote, Shard, ShardConfig, sys, topology};
 
 /// A shard that runs on its own thread until it is stopped.
 #[derive(Debug)]
 pub struct ShardThread {
     /// The way to it.
     pub remote: Remote,
-    /// Its thread; ends after [`Remote::stop`] with everything of the shard freed.
+    /// Ends when its thread has ended; that is after [`Remote::stop`], with everything of the shard freed.
     pub join: JoinHandle<()>,
 }
 
 /// Starts a thread (bound to a CPU when one is given), makes its shard there, runs `setup` on it
-/// and then its loop. Returns when `setup` has run.
+/// and then its loop. Returns when `setup` has run. The process ends with the thread, as [`needed_thread`] says.
 ///
 /// Errors: no thread, no such CPU, or the shard's [`StartError`](crate::StartError).
 pub fn spawn(
@@ -26,7 +28,7 @@ pub fn spawn(
 ) -> io::Result<ShardThread> {
     let (ready, started) = mpsc::sync_channel(1);
     let name = format!("shard-{}", config.id);
-    let join = thread::Builder::new().name(name).spawn(move || {
+    let join = needed_thread(&name, move || {
         let mut shard = match start(config, pinned) {
             Ok(shard) => shard,
             Err(error) => return drop(ready.send(Err(error))),
@@ -48,4 +50,92 @@ fn start(config: ShardConfig, pinned: Option<usize>) -> io::Result<Shard> {
         topology::pin(cpu)?;
     }
     Shard::new(config).map_err(io::Error::other)
+}
+
+/// Starts a thread that others wait for. When it ends before `body` has returned, because of a panic or because the
+/// kernel has ended it, the process says so and exits with 1: its peers see their connections close. A second thread
+/// waits for the first, without using the processor. The handle is that of the second: it ends after the first.
+///
+/// A kernel that fails in the middle of an io_uring call leaves the thread within that call for ever. Nobody can
+/// notice that without asking again and again.
+///
+/// Errors: there is no thread to be had.
+pub fn needed_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let returned = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&returned);
+    let thread = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            body();
+            tell.store(true, Ordering::Release);
+        })?;
+    let named = name.to_owned();
+    thread::Builder::new()
+        .name(format!("watch {name}"))
+        .stack_size(WATCHER_STACK_BYTES)
+        .spawn(move || {
+            sys::process::join(thread);
+            if !returned.load(Ordering::Acquire) {
+                eprintln!("fabrix: {}", died(&named));
+                std::process::exit(1);
+            }
+        })
+}
+
+fn died(name: &str) -> String {
+    format!(
+        "the thread {name} has died, and what it did is done by nobody: the process ends. Start it again. If no panic \
+         is reported above, the kernel has ended the thread: `dmesg` says why."
+    )
+}
+
+/// A watcher calls little: it waits, and may print a sentence.
+const WATCHER_STACK_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Runs the test of this name once more, in a process of its own, where its thread dies.
+    fn check(test: &str, dies: fn()) {
+        if std::env::var_os(DIES).is_some() {
+            let watcher = needed_thread("victim", dies).expect("a thread");
+            watcher.join().expect("the process ends first");
+            return;
+        }
+        let name = format!("spawn::tests::{test}");
+        let mut again = Command::new(std::env::current_exe().expect("a test program"));
+        again
+            .args(["--exact", &name, "--nocapture"])
+            .env(DIES, "yes");
+        let ended = again.output().expect("it starts");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("the thread victim has died"), "{said}");
+    }
+
+    #[test]
+    fn a_needed_thread_that_panics_ends_the_process_with_a_sentence() {
+        let test = "a_needed_thread_that_panics_ends_the_process_with_a_sentence";
+        check(test, || panic!("on purpose"));
+    }
+
+    #[test]
+    fn a_needed_thread_that_the_kernel_ends_ends_the_process_with_a_sentence() {
+        let test = "a_needed_thread_that_the_kernel_ends_ends_the_process_with_a_sentence";
+        check(test, sys::process::vanish);
+    }
+
+    #[test]
+    fn a_needed_thread_that_returns_ends_nothing_else() {
+        let watcher = needed_thread("short", || ()).expect("a thread");
+        watcher.join().expect("it only waits");
+    }
+
+    const DIES: &str = "FABRIX_TEST_THREAD_DIES";
 }

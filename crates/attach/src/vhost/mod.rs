@@ -22,7 +22,7 @@ use fabrix_block::{Device, Geometry};
 use fabrix_proto::virtio::blk::Facts;
 use fabrix_proto::virtio::vhost_user::{QUEUES_MAX, config_changed};
 use fabrix_rt::net::is_over;
-use fabrix_rt::{Listener, Remote, TaskId, descriptors};
+use fabrix_rt::{Listener, Remote, TaskId, descriptors, needed_thread};
 
 use crate::job::trims;
 use crate::{BeginError, Tell, Told, on_shard};
@@ -92,10 +92,7 @@ impl VhostSocket {
         let cannot = |error: io::Error| BeginError(format!("cannot listen: {error}"));
         let door = listener.try_clone().map_err(cannot)?;
         let (of_door, at_door) = (Arc::clone(&desk), tell);
-        thread::Builder::new()
-            .name("vhost-user".to_owned())
-            .spawn(move || receive(&door, &of_door, &at_door))
-            .map_err(cannot)?;
+        needed_thread("vhost-user", move || receive(&door, &of_door, &at_door)).map_err(cannot)?;
         Ok(Self { desk, listener })
     }
 
@@ -215,14 +212,12 @@ fn welcome(stream: UnixStream, desk: &Arc<Desk>, tell: &SharedTell) {
     state.connected = Some(to_end);
     drop(state);
     let (of_thread, told) = (Arc::clone(desk), Arc::clone(tell));
-    let spawned = thread::Builder::new()
-        .name("vhost-user guest".to_owned())
-        .spawn(move || {
-            if let Err(Cut(sentence)) = serve(&stream, to_cut, &of_thread) {
-                lock(&told)(Told::Violation(sentence));
-            }
-            of_thread.vacate();
-        });
+    let spawned = needed_thread("vhost guest", move || {
+        if let Err(Cut(sentence)) = serve(&stream, to_cut, &of_thread) {
+            lock(&told)(Told::Violation(sentence));
+        }
+        of_thread.vacate();
+    });
     if spawned.is_err() {
         desk.vacate();
         turned_away("no thread is to be had for it");

@@ -18,6 +18,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
 use axum::{Json, Router};
+use fabrix_rt::needed_thread;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -53,7 +54,6 @@ impl Server {
             .enable_io()
             .build()
             .map_err(cannot)?;
-        let thread = std::thread::Builder::new().name("api".to_owned());
         let (stop, asked_to_stop) = oneshot::channel();
         let (tell, stopped) = sync_channel(1);
         let answer = move || {
@@ -71,7 +71,7 @@ impl Server {
                 say(format_args!("the control socket is closed: {error}"));
             }
         };
-        thread.spawn(answer).map_err(cannot)?;
+        needed_thread("api", answer).map_err(cannot)?;
         Ok(Self {
             path: path.to_owned(),
             stop: Some(stop),

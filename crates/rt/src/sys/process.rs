@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 
 use super::check;
 
@@ -31,6 +33,24 @@ pub(crate) fn io_flusher() -> io::Result<()> {
     // WHY UNSAFE: std has no prctl.
     check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) })?;
     Ok(())
+}
+
+/// Waits until a thread has ended, however it has ended: `JoinHandle::join` itself panics for a thread that the kernel
+/// has ended.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    let id = thread.into_pthread_t();
+    // SAFETY: the id comes from a handle that no longer exists, so nobody else joins or detaches the thread.
+    // WHY UNSAFE: std expects a result of every thread that it joins.
+    let joined = unsafe { libc::pthread_join(id, std::ptr::null_mut()) };
+    assert_eq!(joined, 0, "a thread is joined once, by another thread");
+}
+
+/// Ends the calling thread as the kernel does when it fails within one of its calls: nothing is unwound.
+#[cfg(test)]
+pub(crate) fn vanish() {
+    // SAFETY: takes a number; what the thread owns is never used again and never freed.
+    // WHY UNSAFE: std ends threads by returning only.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
 /// Bytes of a page of memory.

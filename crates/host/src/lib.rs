@@ -73,9 +73,9 @@ impl fmt::Display for Address {
 /// How to connect, and how long to hold on.
 #[derive(Clone)]
 pub struct Options {
-    /// Our name.
+    /// Our name, a qualified one.
     pub host: Nqn,
-    /// Our id, stable as the name is.
+    /// Our id, stable as the name is, and not zero.
     pub host_id: [u8; 16],
     /// CRC32C over headers.
     pub header_digest: bool,
@@ -174,7 +174,11 @@ impl Options {
     }
 
     fn check(&self) -> Result<(), ConnectError> {
-        let sentence = if self.nr_io_queues == 0 {
+        let sentence = if self.host_id == [0; 16] {
+            "a host id of zeroes names no host (host_id is 0)"
+        } else if !self.host.is_qualified() {
+            "the host's name is no NQN: write nqn.2014-08.org.nvmexpress:uuid:UUID"
+        } else if self.nr_io_queues == 0 {
             "a remote disk needs at least one I/O queue (nr_io_queues is 0)"
         } else if self.queue_size < 2 {
             "a queue has at least 2 entries (queue_size is too small)"

@@ -109,6 +109,20 @@ fn refuses_names_that_are_not_names() {
 }
 
 #[test]
+fn refuses_a_host_without_an_id_or_a_qualified_name_and_says_where_it_stands() {
+    let no_id: Vec<_> = (0..16).map(|at| (at, 0)).collect();
+    assert_eq!(refusal(&[], &no_id), (INVALID, 0x1_0000));
+    assert_eq!(refusal(&[], &[(512, b'i')]), (INVALID, 0x1_0200));
+    assert_eq!(refusal(&[], &[(516, b'x')]), (INVALID, 0x1_0200));
+    let (mut short, name) = (vec![(517, 0)], b"host1");
+    short.extend((512..).zip(name.iter().copied()));
+    assert_eq!(refusal(&[], &short), (INVALID, 0x1_0200));
+    // An I/O queue's Connect says who asks, too.
+    let io: Vec<_> = [(16, 1), (17, 0)].into_iter().chain(no_id).collect();
+    assert_eq!(refusal(&[(42, 1)], &io), (INVALID, 0x1_0000));
+}
+
+#[test]
 fn refuses_data_of_another_length() {
     let (entry, data) = linux_admin_connect();
     for bytes in [0, 1, 1023] {

@@ -19,8 +19,8 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// A checked name: 1 to 223 bytes of UTF-8 without control characters.
 ///
-/// Whether it starts as the standard wants (`nqn.yyyy-mm.`) is asked of our own subsystems only; hosts are known by
-/// the very text they send.
+/// [`Nqn::is_qualified`] tells whether the name has the standard's form. Hosts must have a name of that form. Subsystems
+/// of other targets need not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nqn(Arc<str>);
 
@@ -98,6 +98,26 @@ impl Nqn {
     #[must_use]
     pub fn is_discovery(&self) -> bool {
         &*self.0 == DISCOVERY_NQN
+    }
+
+    /// Whether the name has the standard's form: `nqn.yyyy-mm.` and something behind it.
+    ///
+    /// Source: NVM Express Base Specification 2.x, "NVMe Qualified Names".
+    #[must_use]
+    pub fn is_qualified(&self) -> bool {
+        let Some((date, rest)) = self
+            .0
+            .strip_prefix("nqn.")
+            .and_then(|name| name.split_once('.'))
+        else {
+            return false;
+        };
+        let is_date = date.len() == 7
+            && date.bytes().enumerate().all(|(at, byte)| match at {
+                4 => byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
+        is_date && !rest.is_empty()
     }
 
     /// The text.
@@ -196,6 +216,25 @@ mod tests {
             Err(NqnError::NotPrintable)
         );
         assert!(Nqn::from_field(&field(&[b'a'; 223])).is_ok());
+    }
+
+    #[test]
+    fn a_qualified_name_has_a_date_and_something_behind_it() {
+        let qualified = |text| Nqn::new(text).expect("printable").is_qualified();
+        assert!(qualified("nqn.2014-08.org.nvmexpress:uuid:1") && qualified(DISCOVERY_NQN));
+        for text in [
+            "host1",
+            "nqn.",
+            "nqn.host1",
+            "nqn.2014-08",
+            "nqn.2014-08.",
+            "nqn.201-408.org",
+            "nqn.2014x08.org",
+            "NQN.2014-08.org",
+            "iqn.2014-08.org.example:host",
+        ] {
+            assert!(!qualified(text), "{text}");
+        }
     }
 
     #[test]

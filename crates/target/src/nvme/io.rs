@@ -127,8 +127,6 @@ pub(crate) struct IoQueue {
     pub(super) barriers: Vec<Barrier>,
     /// This queue, as disks know it.
     pub(super) me: Member,
-    /// Whose queue it is: HOSTID.
-    pub(super) host_id: [u8; 16],
     /// What it is to each disk, by namespace, in order.
     pub(super) seats: Vec<(u32, Seat)>,
     /// How many slots wait for a change of reservations.
@@ -140,8 +138,6 @@ pub(crate) struct IoQueue {
 pub(crate) struct Owner {
     /// Controller and queue id.
     pub(crate) name: (u16, u16),
-    /// HOSTID.
-    pub(crate) host_id: [u8; 16],
     /// The connection, as disks know it.
     pub(crate) me: Member,
 }
@@ -167,7 +163,6 @@ impl IoQueue {
             at_disk: 0,
             barriers: Vec::new(),
             me: owner.me,
-            host_id: owner.host_id,
             seats: seats(states),
             reserving: 0,
             stopping: Vec::new(),

@@ -86,10 +86,6 @@ impl IoQueue {
         if let ReservationCommand::Report(bytes) = command {
             return report(desk, slot, &seat.state, bytes);
         }
-        if self.host_id == [0; 16] {
-            // Nobody in particular: every host that does not say who it is.
-            return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR);
-        }
         let request = ReservationRequest::new(command, data.bytes(desk));
         let errand = Errand::reserve(&seat.state, &self.me, Asked::Host(request));
         self.set(slot, Work::Reserving(Box::new(errand)));

@@ -178,6 +178,7 @@ impl From<Refused> for ConnectRefusal {
     }
 }
 
+const IPO_HOST_ID: u16 = 0;
 const IPO_QUEUE_ID: u16 = 42;
 const IPO_QUEUE_SIZE: u16 = 44;
 const IPO_CONTROLLER_ID: u16 = 16;
@@ -195,13 +196,13 @@ pub struct Connect {
     pub keep_alive_ms: u32,
     /// The host asks for no flow control of the submission queue.
     pub disable_sq_flow_control: bool,
-    /// HOSTID.
+    /// HOSTID, never zero.
     pub host_id: [u8; 16],
     /// CNTLID: on an I/O queue, which controller; on the admin queue one of [`CNTLID_DYNAMIC`], [`CNTLID_STATIC`].
     pub controller_id: u16,
     /// SUBNQN.
     pub subsystem: Nqn,
-    /// HOSTNQN.
+    /// HOSTNQN, a qualified name.
     pub host: Nqn,
 }
 
@@ -249,8 +250,24 @@ impl Connect {
             subsystem: name(&data.subsystem_nqn, IPO_SUBSYSTEM_NQN)?,
             host: name(&data.host_nqn, IPO_HOST_NQN)?,
         };
+        connect.check_host()?;
         connect.check_controller_id()?;
         Ok(connect)
+    }
+
+    /// A host without an id or without a qualified name cannot be told from others: in reservations, in the list of
+    /// hosts that are allowed.
+    fn check_host(&self) -> Result<(), ConnectRefusal> {
+        if self.host_id == [0; 16] {
+            return Err(ConnectRefusal::data(IPO_HOST_ID, "the host id is zero"));
+        }
+        if !self.host.is_qualified() {
+            return Err(ConnectRefusal::data(
+                IPO_HOST_NQN,
+                "the host's name is no NQN, which begins with nqn.yyyy-mm.",
+            ));
+        }
+        Ok(())
     }
 
     fn check_controller_id(&self) -> Result<(), ConnectRefusal> {

@@ -182,7 +182,6 @@ impl Connection {
             .map_err(join_refusal)?;
         let owner = Owner {
             name: (controller, qid),
-            host_id: connect.host_id,
             me,
         };
         let states = self.local.channels.states();

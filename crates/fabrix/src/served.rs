@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fabrix_block::spec::without_secrets;
+use fabrix_block::spec::{Size, without_secrets};
 use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
 
 pub(crate) use self::shelf::Shelf;
@@ -94,13 +94,21 @@ impl Served {
         Ok(())
     }
 
-    /// Makes a disk so large, or finds out how large it has become.
-    pub(crate) fn resize(&self, nsid: u32, bytes: Option<u64>) -> Result<(), Failure> {
+    /// Makes a disk so large, or finds out how large it has become. It becomes smaller only where `shrink` says so.
+    pub(crate) fn resize(
+        &self,
+        nsid: u32,
+        bytes: Option<u64>,
+        shrink: bool,
+    ) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
         let exports = self.target.exports();
         let export = exports.iter().find(|export| export.nsid == nsid);
         let export =
             export.ok_or_else(|| Failure::usage(format!("there is no namespace {nsid}")))?;
+        if let Some(bytes) = bytes.filter(|_| !shrink) {
+            refuse_shrinking(export, bytes)?;
+        }
         let device = export.device.remeasure(bytes)?;
         self.target
             .replace(Export { nsid, device })
@@ -153,6 +161,21 @@ impl Served {
         let initiators = self.target.portals().into_iter().map(Listen::iscsi);
         hosts.chain(initiators).collect()
     }
+}
+
+/// What lies behind a nearer end is lost, so it has to be asked for. A file may have become larger than what is served.
+fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
+    let served = export.device.geometry().bytes();
+    let has = export.device.remeasure(None)?.geometry().bytes();
+    if bytes >= served.max(has) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "namespace {} has {}: with {} it loses what lies behind; add --shrink (`\"shrink\": true`) if that is meant",
+        export.nsid,
+        Size(served.max(has)),
+        Size(bytes)
+    )))
 }
 
 /// A listening address, as `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`; port 0 lets the system choose.

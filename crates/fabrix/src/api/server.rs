@@ -215,6 +215,9 @@ struct NewNamespace {
 #[serde(deny_unknown_fields)]
 struct NewSize {
     size_bytes: Option<u64>,
+    /// It may become smaller, and lose what lies behind its new end.
+    #[serde(default)]
+    shrink: bool,
 }
 
 #[derive(Deserialize)]
@@ -256,7 +259,10 @@ async fn remove(State(served): State<Arc<Served>>, nsid: Nsid) -> Answer {
 
 async fn resize(State(served): State<Arc<Served>>, nsid: Nsid, body: Body<NewSize>) -> Answer {
     let (extract::Path(nsid), Json(size)) = (nsid?, body?);
-    change(served, move |served| served.resize(nsid, size.size_bytes)).await
+    change(served, move |served| {
+        served.resize(nsid, size.size_bytes, size.shrink)
+    })
+    .await
 }
 
 async fn listen(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answer {

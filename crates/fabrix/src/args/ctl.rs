@@ -61,7 +61,8 @@ pub(crate) enum NamespaceVerb {
         #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
     },
-    /// Make a file so large, or see how large a file or block device has become
+    /// Make a file so large, or see how large a file or block device has become. A smaller size cuts the file, and what
+    /// lies behind its new end is gone: that needs --shrink
     Resize {
         /// Its namespace id
         #[arg(value_parser = parse_nsid, value_name = "NSID")]
@@ -69,6 +70,9 @@ pub(crate) enum NamespaceVerb {
         /// The new size; left out: the size that it has now
         #[arg(value_parser = parse_bytes, value_name = "SIZE")]
         size: Option<u64>,
+        /// The new size may be smaller than the one now: what lies behind it is lost
+        #[arg(long, requires = "size")]
+        shrink: bool,
     },
 }
 

@@ -34,8 +34,9 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
         CtlVerb::Namespace(NamespaceVerb::Remove { nsid }) => {
             ("DELETE", namespace(nsid), json!({}))
         }
-        CtlVerb::Namespace(NamespaceVerb::Resize { nsid, size }) => {
-            ("PATCH", namespace(nsid), json!({ "size_bytes": size }))
+        CtlVerb::Namespace(NamespaceVerb::Resize { nsid, size, shrink }) => {
+            let body = json!({ "size_bytes": size, "shrink": shrink });
+            ("PATCH", namespace(nsid), body)
         }
         CtlVerb::Listener(ListenerVerb::Add { uri }) => {
             ("POST", listeners(), json!({ "uri": uri }))

@@ -235,7 +235,7 @@ fn a_disk_that_changes_its_size_over_there_changes_its_block_device_by_itself() 
         for mib in [32_u64, 16] {
             let size = format!("{mib}M");
             let resize = ["ctl", "--api", &api, "namespace", "resize", "1", &size];
-            place.run(&resize).exits(0);
+            place.run(&[&resize[..], &["--shrink"]].concat()).exits(0);
             wait(&format!("{size} over {key}"), || {
                 told(&device, "size") == (mib << 11).to_string()
             });

@@ -123,8 +123,9 @@ fn a_disk_that_changes_its_size_over_there_changes_here_by_itself() {
         let socket = place.attach(&[uri, "--as", "nbd-socket", "-k", "200ms"]);
         let mut client = begin_nbd(&socket);
         for size in ["32M", "16M"] {
+            let resize = ["namespace", "resize", "1", size, "--shrink"];
             place
-                .run(&["ctl", "--api", &api, "namespace", "resize", "1", size])
+                .run(&[&["ctl", "--api", &api], &resize[..]].concat())
                 .exits(0);
             let bytes: u64 = if size == "32M" { 32 << 20 } else { 16 << 20 };
             until(&place, "of the new size", |one| one["size_bytes"] == bytes);

@@ -1,5 +1,6 @@
 //! A running `serve` is changed through its control socket: what users see of it, right and wrong.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -23,10 +24,8 @@ fn folder() -> tempfile::TempDir {
 fn a_disk_is_added_resized_and_removed_while_the_target_runs() {
     let folder = folder();
     let (serve, api) = controlled(&folder);
-    let disk = format!(
-        "file:{},size=1M,direct=off",
-        folder.path().join("disk").display()
-    );
+    let path = folder.path().join("disk");
+    let disk = format!("file:{},size=1M,direct=off", path.display());
     let ctl = |words: &[&str]| fabrix(&[&["ctl", "--api", &api, "-o", "json"], words].concat());
 
     let added = ctl(&["namespace", "add", &disk, "--nsid", "5"]);
@@ -41,10 +40,25 @@ fn a_disk_is_added_resized_and_removed_while_the_target_runs() {
     let resized = ctl(&["namespace", "resize", "5", "2M"]);
     resized.exits(0);
     assert_eq!(resized.json()["exports"][1]["size_bytes"], 2 << 20);
-    let length = std::fs::metadata(folder.path().join("disk"))
-        .expect("the file")
-        .len();
+    let length = std::fs::metadata(&path).expect("the file").len();
     assert_eq!(length, 2 << 20);
+
+    // To cut it has to be asked for, whoever made it larger.
+    ctl(&["namespace", "resize", "5", "1M"])
+        .exits(2)
+        .says(&["namespace 5 has 2M", "--shrink"]);
+    let file = File::options().write(true).open(&path).expect("the file");
+    file.set_len(4 << 20).expect("a larger file");
+    ctl(&["namespace", "resize", "5", "3M"])
+        .exits(2)
+        .says(&["namespace 5 has 4M"]);
+    assert_eq!(file.metadata().expect("the file").len(), 4 << 20);
+    let shrunk = ctl(&["namespace", "resize", "5", "1M", "--shrink"]);
+    shrunk.exits(0);
+    assert_eq!(shrunk.json()["exports"][1]["size_bytes"], 1 << 20);
+    ctl(&["namespace", "resize", "5", "--shrink"])
+        .exits(2)
+        .says(&["SIZE"]);
 
     let removed = ctl(&["namespace", "remove", "5"]);
     removed.exits(0);

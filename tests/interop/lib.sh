@@ -104,7 +104,7 @@ holder_is_dead() {
 # Starts `fabrix serve` with these words, and waits until it listens. Its process is $target.
 serve() {
     : >/tmp/serve.out
-    fabrix serve "$@" -o json >/tmp/serve.out 2>/tmp/serve.err &
+    fabrix serve --nqn $NQN --iqn $IQN "$@" -o json >/tmp/serve.out 2>/tmp/serve.err &
     target=$!
     wait_for 30 serves_or_ended
     kill -0 $target || fail "the target has ended: $(cat /tmp/serve.err)"

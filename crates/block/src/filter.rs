@@ -1,7 +1,8 @@
 //! What can stand in front of any disk and is a disk itself: counting, faults on purpose, refusing writes, another
-//! name.
+//! name, something to keep.
 
 pub mod fault;
+pub mod keeping;
 pub mod named;
 pub mod read_only;
 pub mod stats;

@@ -20,7 +20,7 @@ pub(crate) use self::attach::{
 };
 pub(crate) use self::ctl::{CtlArgs, CtlVerb, ListenerVerb, NamespaceVerb};
 pub(crate) use self::path::{EngineArgs, RemoteArgs};
-pub(crate) use self::values::{Cores, parse_bytes, parse_name, parse_time, parse_uuid};
+pub(crate) use self::values::{Cores, HostId, parse_bytes, parse_name, parse_time, parse_uuid};
 use self::values::{parse_engine, parse_iqn};
 use crate::cli::bench::args::{BenchArgs, ours_first};
 
@@ -117,22 +117,13 @@ pub(crate) struct ServeArgs {
         default_value = "nvme+tcp://127.0.0.1:4420"
     )]
     pub(crate) listen: Vec<String>,
-    /// The subsystem's NQN
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "NQN",
-        default_value = "nqn.2026-01.io.fabrix:disks"
-    )]
-    pub(crate) nqn: String,
-    /// The iSCSI target's name, where `--listen` has an iscsi:// address
-    #[arg(
-        long,
-        value_name = "IQN",
-        default_value = "iqn.2026-01.io.fabrix:disks",
-        value_parser = parse_iqn
-    )]
-    pub(crate) iqn: String,
+    /// The subsystem's NQN, which no other target may have [default: nqn.2026-01.io.fabrix:disks-ID, where ID is made
+    /// from this machine and the first --listen]
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) nqn: Option<String>,
+    /// The iSCSI target's name, where `--listen` has an iscsi:// address [default: iqn.2026-01.io.fabrix:disks-ID]
+    #[arg(long, value_name = "IQN", value_parser = parse_iqn)]
+    pub(crate) iqn: Option<String>,
     /// Host NQN or iSCSI initiator that may connect, or `any`; may be repeated. Needed on any address but loopback
     #[arg(long, value_name = "HOSTNQN|IQN")]
     pub(crate) allow: Vec<String>,

@@ -1,45 +1,53 @@
 //! From a disk's text to a disk: the one place that knows every kind, remote ones included.
 //!
 //! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the program. Identities
-//! come from this machine's id and the disk's name, so that they survive a restart and differ between machines.
+//! come from this machine's id and the disk's name or place, so that they survive a restart and differ between machines.
+//! A disk in memory is another one in every process: its identity comes from what it is exported as, too.
+
+mod opened;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use fabrix_block::filter::keeping::Keeping;
 use fabrix_block::filter::named::Named;
 use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Account, Disk, Remote};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::{Address, ConnectError, ConnectErrorKind, Nqn, Options, PathEvent};
+use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent};
 
-use crate::args::{RemoteArgs, parse_uuid};
+use self::opened::{Name, Opened};
+use crate::args::RemoteArgs;
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
+use crate::host_names::{host_options, initiator_name};
+use crate::machine;
 
 /// Hears what happens to the connections of disks; called on shards, so it must not wait.
 pub(crate) type Watch = Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>;
 
-/// Opens disks by their text.
+/// Opens disks by their text, each disk once: the same disk under another URI is refused.
+#[derive(Clone)]
 pub(crate) struct Opener {
     options: Options,
     initiator: String,
-    /// What makes identities differ from those of other machines and other exports.
+    /// What disks in memory are told apart by from those of other processes on this machine.
     scope: String,
+    opened: Arc<Opened>,
 }
 
 impl Opener {
-    /// `scope` distinguishes this use of disks from others on the same machine, a subsystem's name for instance.
+    /// `scope` distinguishes this use of disks from others on the same machine, an address for instance.
     pub(crate) fn new(
         remote: &RemoteArgs,
         engine: fabrix_rt::Engine,
         scope: &str,
     ) -> Result<Self, Failure> {
-        let mut options = host_options(remote.hostnqn.as_deref())?;
-        if let Some(id) = remote.hostid {
-            options.host_id = id.0;
-        }
+        let mut options = host_options(remote.hostnqn.as_deref(), remote.hostid)?;
         options.keep_alive = remote.keep_alive_tmo;
         options.reconnect_delay = remote.reconnect_delay;
         options.ctrl_loss = remote.ctrl_loss_tmo.0;
@@ -53,8 +61,17 @@ impl Opener {
         Ok(Self {
             options,
             initiator: initiator_name(remote.initiator_name.as_deref())?,
-            scope: format!("{}/{scope}", machine_id()),
+            scope: scope.to_owned(),
+            opened: Arc::default(),
         })
+    }
+
+    /// Opens disks in the same way, whatever this one has open.
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            opened: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// The same, telling what happens to the connections of the disks that it opens.
@@ -68,32 +85,29 @@ impl Opener {
         &self.options
     }
 
-    /// Opens a disk; `copy` counts equal texts before it, so that two equal RAM disks are two disks. `read_only` is the
-    /// option `ro`, said for it: a file is then opened for reading only.
-    pub(crate) fn open(
-        &self,
-        text: &str,
-        copy: usize,
-        read_only: bool,
-    ) -> Result<Arc<dyn Device>, Failure> {
+    /// Opens a disk. `read_only` is the option `ro`, said for it: a file is then opened for reading only.
+    pub(crate) fn open(&self, text: &str, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
         let mut spec = Spec::parse(text).map_err(Failure::usage)?;
         spec.common.read_only |= read_only;
-        let device = self.open_spec(&spec, copy)?;
+        let device = self.open_spec(&spec)?;
         for note in device.notes() {
             say(note);
         }
         Ok(device)
     }
 
-    fn open_spec(&self, spec: &Spec, copy: usize) -> Result<Arc<dyn Device>, Failure> {
+    fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Device>, Failure> {
         match &spec.disk {
             Disk::Remote(remote) => {
-                let mut disk = self.open_remote(remote)?;
+                let disk = self.open_remote(remote)?;
+                let names = opened::names(disk.identity());
+                let mut disk = self.claimed(spec, disk, names)?;
                 // Unnamed it stays the disk that it is over there: hosts may reach it both ways.
                 if let Some(name) = &spec.common.name {
-                    let identity =
-                        Identity::derive(name, &self.seed(spec, copy), "Fabrix remote disk");
+                    let identity = Identity::derive(name, &self.seed(spec), "Fabrix remote disk");
                     disk = Named::new(disk, identity);
+                    let names = opened::names(disk.identity());
+                    disk = self.claimed(spec, disk, names)?;
                 }
                 Ok(dress(disk, &spec.common))
             }
@@ -101,24 +115,53 @@ impl Opener {
                 chunk_bytes,
                 members,
             } => {
-                let opened = members
-                    .iter()
-                    .enumerate()
-                    .map(|(index, member)| self.open_spec(member, index));
+                let opened = members.iter().map(|member| self.open_spec(member));
                 let opened = opened.collect::<Result<Vec<_>, _>>()?;
                 let name = spec.common.name.clone().unwrap_or_else(|| spec.to_string());
-                let identity =
-                    Identity::derive(&name, &self.seed(spec, copy), "Fabrix RAID0 array");
+                let identity = Identity::derive(&name, &self.seed(spec), "Fabrix RAID0 array");
+                let names = opened::names(&identity);
                 let array = Raid0::new(*chunk_bytes, opened, identity).map_err(Failure::from)?;
+                let array = self.claimed(spec, array, names)?;
                 Ok(dress(array, &spec.common))
             }
-            _ => open_local_as(spec, &self.seed(spec, copy)).map_err(Failure::from),
+            disk => {
+                let local = open_local_as(spec, &self.seed(spec)).map_err(Failure::from)?;
+                let mut names = opened::names(local.identity());
+                if let Disk::File { path, .. } = disk {
+                    names.extend(opened::kernel_names(Path::new(path)));
+                }
+                self.claimed(spec, local, names)
+            }
         }
     }
 
-    fn seed(&self, spec: &Spec, copy: usize) -> String {
+    /// The disk, noted as open until its last user has gone.
+    ///
+    /// Errors: one of the disks that are open is this disk.
+    fn claimed(
+        &self,
+        spec: &Spec,
+        disk: Arc<dyn Device>,
+        names: Vec<Name>,
+    ) -> Result<Arc<dyn Device>, Failure> {
+        // What of this machine is only read may be open several times, as its locks allow.
+        let shared = !matches!(spec.disk, Disk::Remote(_)) && spec.common.read_only;
+        let claim = self.opened.claim(spec.to_string(), names, shared)?;
+        Ok(Keeping::new(disk, claim))
+    }
+
+    /// What the identity of a disk is derived from. Disks that look alike are counted: each is another disk.
+    fn seed(&self, spec: &Spec) -> String {
         let name = spec.common.name.clone().unwrap_or_else(|| place(spec));
-        format!("{}/{name}/{copy}", self.scope)
+        let machine = machine::id();
+        let one = match is_in_memory(spec) {
+            // What is in memory is another disk in every process.
+            true => format!("{machine}/{}/{name}", self.scope),
+            false => format!("{machine}/{name}"),
+        };
+        let seeds = (0_usize..).map(|copy| format!("{one}/{copy}"));
+        let is_free = |seed: &String| !self.opened.has(&Identity::derive("", seed, ""));
+        seeds.into_iter().find(is_free).unwrap_or(one)
     }
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
@@ -250,8 +293,12 @@ pub(crate) const ISCSI: &str = "iscsi";
 fn place(spec: &Spec) -> String {
     match &spec.disk {
         Disk::File { path, .. } => {
-            // The folder as it is, but not the file: of two links to a device, hosts may know the one that stays.
             let path = Path::new(path);
+            if path.is_file() {
+                let there = path.canonicalize();
+                return there.map_or_else(|_| spec.to_string(), |path| path.display().to_string());
+            }
+            // The folder as it is, but not the file: of two links to a device, hosts may know the one that stays.
             let folder = path.parent().map(|folder| Path::new(".").join(folder));
             let folder = folder.and_then(|folder| folder.canonicalize().ok());
             let file = path.file_name().unwrap_or(path.as_os_str());
@@ -271,6 +318,15 @@ fn place(spec: &Spec) -> String {
     }
 }
 
+/// Whether the disk, or a part of it, is memory of this process.
+fn is_in_memory(spec: &Spec) -> bool {
+    match &spec.disk {
+        Disk::Ram { .. } | Disk::Null { .. } => true,
+        Disk::Raid0 { members, .. } => members.iter().any(is_in_memory),
+        Disk::File { .. } | Disk::Remote(_) => false,
+    }
+}
+
 /// The address of a remote disk or target.
 pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
     if remote.scheme != "nvme+tcp" {
@@ -285,63 +341,6 @@ pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
         subsystem: remote.nqn.clone(),
         nsid: remote.nsid,
     })
-}
-
-/// Who this machine says it is to targets: the name given, the system's, or one made from the machine's id.
-pub(crate) fn host_options(name: Option<&str>) -> Result<Options, Failure> {
-    let identity = Identity::derive("host", &format!("{}/host", machine_id()), "host");
-    let system = std::fs::read_to_string("/etc/nvme/hostnqn")
-        .ok()
-        .map(|text| text.trim().to_owned());
-    let made = format!("nqn.2014-08.org.nvmexpress:uuid:{}", identity.uuid_text());
-    let name = name
-        .map(str::to_owned)
-        .or_else(|| system.filter(|text| !text.is_empty()))
-        .unwrap_or(made);
-    let host = Nqn::new(&name)
-        .map_err(|error| Failure::usage(format!("the host NQN `{name}` is not one: {error}")))?;
-    let id = std::fs::read_to_string("/etc/nvme/hostid").ok();
-    let id = id.and_then(|text| parse_uuid(text.trim()).ok());
-    Ok(Options::new(host, id.map_or(identity.uuid, |id| id.0)))
-}
-
-/// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the machine's id.
-pub(crate) fn initiator_name(name: Option<&str>) -> Result<String, Failure> {
-    let system = std::fs::read_to_string("/etc/iscsi/initiatorname.iscsi").ok();
-    let system = system.as_deref().and_then(|text| {
-        let mut lines = text.lines().map(str::trim);
-        lines.find_map(|line| line.strip_prefix("InitiatorName="))
-    });
-    let made = || {
-        let identity = Identity::derive("host", &format!("{}/initiator", machine_id()), "host");
-        format!(
-            "iqn.2026-01.io.fabrix:{}",
-            identity.serial.to_ascii_lowercase()
-        )
-    };
-    let name = name.or(system).map_or_else(made, str::to_owned);
-    let has_form = ["iqn.", "eui.", "naa."]
-        .iter()
-        .any(|kind| name.starts_with(kind));
-    if !has_form || name.len() > 223 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::usage(format!(
-            "the initiator's name `{name}` is not one: write iqn.2026-01.com.example:me"
-        )));
-    }
-    Ok(name)
-}
-
-/// What distinguishes this machine from others; the same after every start.
-fn machine_id() -> String {
-    let read = |path| {
-        std::fs::read_to_string(path)
-            .ok()
-            .map(|text: String| text.trim().to_owned())
-    };
-    read("/etc/machine-id")
-        .filter(|id| !id.is_empty())
-        .or_else(|| read("/proc/sys/kernel/hostname"))
-        .unwrap_or_default()
 }
 
 impl From<OpenError> for Failure {

@@ -124,7 +124,7 @@ impl Keeper for State {
 
 /// The folder for state that people expect: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`, and
 /// `~/.local/state/fabrix` else.
-fn usual_folder() -> Option<PathBuf> {
+pub(crate) fn usual_folder() -> Option<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(state) = variable("XDG_STATE_HOME") {
         return Some(Path::new(&state).join("fabrix"));

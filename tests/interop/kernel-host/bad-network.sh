@@ -12,7 +12,7 @@ ip addr add 10.0.0.2/24 dev near
 ip link set near up
 ip netns exec away ip addr add 10.0.0.1/24 dev far
 ip netns exec away ip link set far up
-ip netns exec away fabrix serve ram:32M -l nvme+tcp://10.0.0.1:4420 --allow any -o json >/tmp/serve.out 2>/tmp/serve.err &
+ip netns exec away fabrix serve ram:32M -n $NQN -l nvme+tcp://10.0.0.1:4420 --allow any -o json >/tmp/serve.out 2>/tmp/serve.err &
 target=$!
 wait_for 30 serves_or_ended
 connect -i 2 --keep-alive-tmo=5 --reconnect-delay=1 --ctrl-loss-tmo=600 -G

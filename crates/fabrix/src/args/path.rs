@@ -45,10 +45,10 @@ pub(crate) struct RemoteArgs {
     #[arg(short = 'Q', long, value_name = "N", default_value_t = 128)]
     #[arg(value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub(crate) queue_size: u16,
-    /// This host's NQN
+    /// This host's NQN [default: /etc/nvme/hostnqn, or one made from the host's id]
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
-    /// This host's id, a UUID [default: /etc/nvme/hostid, or one made from the machine's id]
+    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one made from the machine's id]
     #[arg(short = 'I', long, value_name = "UUID", value_parser = parse_uuid)]
     pub(crate) hostid: Option<HostId>,
     /// Address of this machine that connections come from

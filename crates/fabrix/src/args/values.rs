@@ -45,7 +45,7 @@ pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A UUID, with or without its hyphens.
+/// A UUID, with or without its hyphens, and not the one of zeroes.
 pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
     let wrong = || format!("`{text}` is not a UUID");
     let digits: String = text.chars().filter(|sign| *sign != '-').collect();
@@ -53,6 +53,9 @@ pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
         return Err(wrong());
     }
     let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
+    if number == 0 {
+        return Err(format!("`{text}` names nobody"));
+    }
     Ok(HostId(number.to_be_bytes()))
 }
 

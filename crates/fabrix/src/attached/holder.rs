@@ -78,6 +78,7 @@ pub(crate) fn hold(
     let paths = Arc::<Paths>::default();
     let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()), caller)?);
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
+    records.refuse_twice(&claim.name, &args.uri, &*disk)?;
     if let Some(why) = why {
         say(format_args!("{}: attached {why}", claim.name));
     }
@@ -175,7 +176,7 @@ fn open(
     .watched(watch);
     let mut told = false;
     loop {
-        match opener.open(&args.uri, 0, args.read_only) {
+        match opener.open(&args.uri, args.read_only) {
             Err(failure) if args.wait && failure.kind() == Kind::Connect => {
                 if !std::mem::replace(&mut told, true) {
                     say(format_args!("{failure}; waiting for it"));
@@ -205,6 +206,7 @@ fn record(
         front_end: word(kind).to_owned(),
         uri: without_secrets(&args.uri),
         subsystem: subsystem(&args.uri, disk),
+        uuid: disk.identity().uuid_text(),
         controller: None,
         size_bytes: geometry.bytes(),
         block_bytes: geometry.block_bytes,

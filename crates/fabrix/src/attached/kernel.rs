@@ -22,6 +22,7 @@ use super::records::{Record, Records};
 use crate::args::AttachArgs;
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
+use crate::host_names::uuid_text;
 
 /// The word of this front end.
 pub(crate) const WORD: &str = "kernel";
@@ -40,7 +41,8 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     let mut claim = records.claim(args.name.as_deref())?;
     let scope = format!("attach/{}", claim.name);
     let opener = Opener::new(&args.remote, args.engine.engine, &scope)?;
-    let disk = opener.open(&args.uri, 0, args.read_only)?;
+    let disk = opener.open(&args.uri, args.read_only)?;
+    records.refuse_twice(&claim.name, &args.uri, &*disk)?;
     let (remote, address) = place(&*disk)?;
     let controller = connect_undisturbed(&words(args, opener.options(), &remote, address))?;
     let nsid = remote.nsid.unwrap_or(1);
@@ -56,6 +58,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
             front_end: WORD.to_owned(),
             uri: without_secrets(&args.uri),
             subsystem: Some(nqn),
+            uuid: disk.identity().uuid_text(),
             controller: Some(controller.clone()),
             size_bytes: geometry.bytes(),
             block_bytes: geometry.block_bytes,
@@ -133,7 +136,7 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
         address.ip(),
         address.port(),
         options.host.as_str(),
-        uuid(options.host_id),
+        uuid_text(options.host_id),
         given.nr_io_queues,
         given.queue_size.max(QUEUE_SIZE_MIN),
         seconds(given.keep_alive_tmo),
@@ -158,19 +161,6 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
         }
     }
     words
-}
-
-fn uuid(id: [u8; 16]) -> String {
-    let number = format!("{:032x}", u128::from_be_bytes(id));
-    let part = |from: usize, to: usize| &number[from..to];
-    [
-        part(0, 8),
-        part(8, 12),
-        part(12, 16),
-        part(16, 20),
-        part(20, 32),
-    ]
-    .join("-")
 }
 
 /// Asks for a controller on a thread of its own, which has no ring. The kernel interrupts whoever had one, some time

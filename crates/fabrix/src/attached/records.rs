@@ -1,7 +1,7 @@
 //! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` with its number, that its process holds
 //! locked as long as it lives, `NAME.sock` where it answers, `NAME.log` with what it says.
 //!
-//! A record whose lock is free is stale: its process has died. Knows files; does not know disks.
+//! A record whose lock is free is stale: its process has died. Knows files; of disks it knows their identities.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fabrix_block::Device;
+use fabrix_block::spec::without_secrets;
 use fabrix_rt::process::is_root;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,9 @@ pub(crate) struct Record {
     /// The NQN or the target's name, of a remote disk.
     #[serde(default)]
     pub(crate) subsystem: Option<String>,
+    /// The disk's UUID; empty in records of earlier versions.
+    #[serde(default)]
+    pub(crate) uuid: String,
     /// The kernel's controller, where the kernel reaches the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) controller: Option<String>,
@@ -141,6 +146,33 @@ impl Records {
                 "nothing that is attached is called {which}; see `fabrix list`"
             ))
         })
+    }
+
+    /// Refuses the disk `uri`, to be attached as `name`, where it is attached under another name already, unless both
+    /// are only read. Each device has a cache of its own: two of them on one disk ruin what is on it.
+    pub(crate) fn refuse_twice(
+        &self,
+        name: &str,
+        uri: &str,
+        disk: &dyn Device,
+    ) -> Result<(), Failure> {
+        let (uuid, read_only) = (disk.identity().uuid_text(), disk.geometry().read_only);
+        let is_same = |found: &Found| {
+            let there = &found.record;
+            let both_read = there.read_only && read_only;
+            found.alive && there.name != name && there.uuid == uuid && !both_read
+        };
+        match self.all()?.into_iter().find(is_same) {
+            None => Ok(()),
+            Some(Found { record, .. }) => Err(Failure::usage(format!(
+                "{} and {} are one disk, which is attached as {}: use {}, or `fabrix detach {}` first",
+                record.uri,
+                without_secrets(uri),
+                record.name,
+                record.device.display(),
+                record.name
+            ))),
+        }
     }
 
     /// Takes a name, or the first that is free. What a dead process has left under it is cleared away first.

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
 
 fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
     let opener = Opener::new(&RemoteArgs::default(), args.engine, SCOPE)?;
-    opener.open(&format!("ram:{}", Size(args.size)), 0, false)
+    opener.open(&format!("ram:{}", Size(args.size)), false)
 }
 
 /// The disk as seen through a target, and how jobs are run.

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::terminal::print;
 use crate::args::{DiscoverArgs, Format};
-use crate::disks::{ISCSI, address, discover_iscsi, host_options};
+use crate::disks::{ISCSI, address, discover_iscsi};
 use crate::failure::Failure;
+use crate::host_names::host_options;
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
             args.uri
         )));
     };
-    let mut options = host_options(args.hostnqn.as_deref())?;
+    let mut options = host_options(args.hostnqn.as_deref(), None)?;
     options.local = args.host_traddr;
     if remote.scheme == ISCSI {
         let targets = discover_iscsi(&remote, args.initiator_name.as_deref(), &options)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_block::Device;
+use fabrix_block::{Device, Identity};
 use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +18,7 @@ use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
 use crate::args::{Format, ServeArgs};
 use crate::disks::Opener;
+use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::served::{Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
@@ -47,14 +48,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .try_for_each(|listen| allowed.check(*listen))?;
     let initiators = initiators(&allowed, args.chap.as_deref(), args.mutual_chap.as_deref())?;
-    let opener = Opener::new(&args.remote, args.engine.engine, &args.nqn)?;
+    let names = ExportNames::new(args.nqn.as_deref(), args.iqn.as_deref(), &listen);
+    let opener = Opener::new(&args.remote, args.engine.engine, &names.scope)?;
     let state = State::open(args.state.as_deref())?;
     let shelf = Shelf::new(opener, args.read_only, state.clone(), args.api.is_some());
-    let devices = open_disks(&shelf, &args.disks)?;
+    let devices = args.disks.iter().map(|text| shelf.open(text));
+    let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
     let (tell, told) = channel();
     stop_signals(tell.clone())?;
     let shards = Shards::start(&args.engine)?;
-    let mut config = target_config(args, &devices, listen, (allowed.hosts(), initiators));
+    let access = (allowed.hosts(), initiators);
+    let mut config = target_config(args, &names, devices, listen, access);
     config.keeper = state.map(|state| state as Arc<dyn Keeper>);
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     };
     let served = Arc::new(Served::new(
         target,
-        (&args.nqn, &args.iqn),
+        (&names.nqn, &names.iqn),
         shelf,
         &args.disks,
         allowed,
@@ -102,36 +106,24 @@ fn serve(
     }
 }
 
-/// Opens the disks; equal texts are different disks.
-fn open_disks(shelf: &Shelf, texts: &[String]) -> Result<Vec<Arc<dyn Device>>, Failure> {
-    let open = |(index, text): (usize, &String)| {
-        let copy = texts[..index].iter().filter(|other| *other == text).count();
-        shelf.open(text, copy)
-    };
-    texts.iter().enumerate().map(open).collect()
-}
-
 fn target_config(
     args: &ServeArgs,
-    devices: &[Arc<dyn Device>],
+    names: &ExportNames,
+    devices: Vec<Arc<dyn Device>>,
     listen: Vec<Listen>,
     (hosts, initiators): (Option<Vec<String>>, Initiators),
 ) -> TargetConfig {
-    let serial = devices
-        .first()
-        .map_or_else(String::new, |device| device.identity().serial.clone());
     let smallest = devices
         .iter()
         .map(|device| device.geometry().max_transfer_bytes)
         .min();
-    let export = |(device, nsid): (&Arc<dyn Device>, u32)| Export {
-        nsid,
-        device: Arc::clone(device),
-    };
+    // Nobody else keeps them: a disk that is removed is closed, and free for others.
+    let exports = devices.into_iter().zip(1..);
+    let exports = exports.map(|(device, nsid)| Export { nsid, device });
     TargetConfig {
         subsystem: SubsystemConfig {
-            nqn: args.nqn.clone(),
-            serial,
+            nqn: names.nqn.clone(),
+            serial: Identity::derive("", &names.nqn, "").serial,
             model: "Fabrix".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").chars().take(8).collect(),
             hosts,
@@ -141,8 +133,8 @@ fn target_config(
             max_transfer_bytes: smallest
                 .map_or(MAX_TRANSFER_BYTES, |bytes| bytes.min(MAX_TRANSFER_BYTES)),
         },
-        exports: devices.iter().zip(1..).map(export).collect(),
-        iscsi_name: args.iqn.clone(),
+        exports: exports.collect(),
+        iscsi_name: names.iqn.clone(),
         initiators,
         keeper: None,
         listen,

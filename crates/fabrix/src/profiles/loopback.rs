@@ -14,8 +14,8 @@ use fabrix_rt::engine::Engine;
 use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
 
 use crate::args::{Cores, EngineArgs, RemoteArgs};
-use crate::disks::{host_options, initiator_name};
 use crate::failure::Failure;
+use crate::host_names::{host_options, initiator_name};
 use crate::shards::Shards;
 
 const NQN: &str = "nqn.2026-01.io.fabrix:loopback";
@@ -100,7 +100,7 @@ impl Loopback {
             data_digest: remote.data_digest,
             nr_io_queues: remote.nr_io_queues,
             queue_size: remote.queue_size,
-            ..host_options(remote.hostnqn.as_deref())?
+            ..host_options(remote.hostnqn.as_deref(), remote.hostid)?
         };
         let address = fabrix_host::Address {
             host: HOST.to_owned(),

@@ -20,8 +20,8 @@ use super::loopback::{Loopback, Transport};
 use crate::args::RemoteArgs;
 use crate::cli::bench::args::PathArgs;
 use crate::cli::bench::session::{Disk, Session};
-use crate::disks::host_options;
 use crate::failure::Failure;
+use crate::host_names::host_options;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use crate::report::views;
 use fabrix_block::spec::without_secrets;
@@ -144,7 +144,7 @@ fn way(session: &Session, uri: &str, layers: &[Disk]) -> Result<Option<Way>, Fai
         address: via.address().clone(),
         options: Options {
             engine: session.args.engine.engine,
-            ..host_options(remote.hostnqn.as_deref())?
+            ..host_options(remote.hostnqn.as_deref(), remote.hostid)?
         },
         via: Some(via),
     }))

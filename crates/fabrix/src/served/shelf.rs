@@ -40,9 +40,9 @@ impl Shelf {
         }
     }
 
-    /// Opens a disk and puts in front of it what exporting needs; `copy` counts equal texts before it.
-    pub(crate) fn open(&self, text: &str, copy: usize) -> Result<Arc<dyn Device>, Failure> {
-        let device = self.opener.open(text, copy, self.read_only)?;
+    /// Opens a disk and puts in front of it what exporting needs.
+    pub(crate) fn open(&self, text: &str) -> Result<Arc<dyn Device>, Failure> {
+        let device = self.opener.open(text, self.read_only)?;
         if let (true, Some(state)) = (is_remote(text), &self.state) {
             state.is_remote(device.identity());
         }

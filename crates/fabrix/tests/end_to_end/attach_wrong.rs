@@ -40,6 +40,29 @@ fn a_wrong_nqn_is_named_and_so_is_a_wrong_iqn() {
 }
 
 #[test]
+fn a_disk_is_not_attached_under_two_names() {
+    let listen = [
+        "--listen",
+        "nvme+tcp://127.0.0.1:0",
+        "--listen",
+        "iscsi://127.0.0.1:0",
+    ];
+    let serve = Serve::start(&[&["ram:1M", "ram:1M"], &listen[..]].concat());
+    let place = Place::new();
+    let uri = serve.uri(0);
+    place.attach(&[&uri, "--as", "nbd-socket", "--name", "one"]);
+    let iscsi = serve.json["exports"][0]["iscsi_uri"]
+        .as_str()
+        .expect("a URI");
+    let again = ["attach", iscsi, "--as", "nbd-socket", "--name", "two"];
+    let parts = [uri.as_str(), iscsi, "one disk", "fabrix detach one"];
+    place.run(&again).exits(2).says(&parts);
+    place.attach(&[&serve.uri(1), "--as", "nbd-socket", "--name", "other"]);
+    place.run(&["detach", "one"]).exits(0);
+    place.run(&again).exits(0);
+}
+
+#[test]
 fn a_namespace_that_is_not_there_is_named() {
     let serve = Serve::start(&["ram:1M"]);
     let uri = format!("nvme+tcp://{}/{NQN}/7", serve.address());

@@ -206,10 +206,10 @@ fn a_target_on_all_addresses_starts_for_named_hosts_and_tells_a_reachable_uri() 
 #[test]
 fn a_name_with_odd_characters_gives_a_uri_that_works() {
     let odd = "nqn.2026-01.io.fabrix.test:a/b,(c) 100%";
-    let serve = Serve::start(&["ram:8M", "--nqn", odd]);
+    let serve = Serve::start(&["ram:8M", "ram:8M", "--nqn", odd]);
     assert_eq!(records(&[&serve.target()])[0]["subnqn"], odd);
     bench(&[&serve.uri(0), "--runtime", "50ms"]);
-    let middle = Serve::start(&[&format!("raid0:({0},{0})", serve.uri(0))]);
+    let middle = Serve::start(&[&format!("raid0:({},{})", serve.uri(0), serve.uri(1))]);
     bench(&[&middle.uri(0), "--runtime", "50ms"]);
 }
 

@@ -112,13 +112,15 @@ fn a_disk_that_forgets_what_was_written_gives_exit_code_5() {
     }
 }
 
-/// An array whose two members are one and the same namespace: every other chunk overwrites its neighbour. Which of
+/// An array whose two members are one and the same disk, which one of them hides behind another name: every other chunk overwrites its neighbour. Which of
 /// the first two was overwritten depends on where the running time ended.
 #[test]
 fn blocks_at_the_wrong_place_give_exit_code_5_and_the_first_is_named() {
     let serve = Serve::start(&["ram:64k"]);
     let uri = serve.uri(0);
-    let array = format!("raid0:chunk=4k,({uri},{uri})");
+    let named = ["--nqn", "nqn.2026-01.io.fabrix.test:named"];
+    let again = Serve::start(&[&[format!("{uri},name=another").as_str()], &named[..]].concat());
+    let array = format!("raid0:chunk=4k,({uri},{})", again.uri(0));
     let ended = fabrix(&[
         "bench",
         &array,

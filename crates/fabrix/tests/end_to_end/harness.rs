@@ -17,8 +17,10 @@ use tempfile::TempDir;
 
 /// Nothing in these tests takes longer, unless something hangs.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
-/// The NQN that `serve` uses unless told otherwise.
+/// The NQN of targets whose test has none of its own: it stays when a target starts again on another port.
 pub(crate) const NQN: &str = "nqn.2026-01.io.fabrix:disks";
+/// The same for iSCSI.
+pub(crate) const IQN: &str = "iqn.2026-01.io.fabrix:disks";
 
 /// How a process ended and what it said.
 pub(crate) struct Ended {
@@ -276,6 +278,11 @@ impl Serve {
         let mut all = vec!["serve", "-o", "json"];
         if !args.contains(&"--listen") {
             all.extend(["--listen", "nvme+tcp://127.0.0.1:0"]);
+        }
+        for (word, name) in [("--nqn", NQN), ("--iqn", IQN)] {
+            if !args.contains(&word) {
+                all.extend([word, name]);
+            }
         }
         all.extend(args);
         let process = Running::start(&all);

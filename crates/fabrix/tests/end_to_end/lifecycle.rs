@@ -42,7 +42,7 @@ fn serve_run_sets_the_uri_and_finds_this_program() {
         .find_map(|line| line.strip_prefix("uri="));
     let uri = uri.expect("the command has printed it");
     assert!(
-        uri.starts_with("nvme+tcp://127.0.0.1:") && uri.ends_with(&format!("/{NQN}/1")),
+        uri.starts_with("nvme+tcp://127.0.0.1:") && uri.contains("/nqn.2026-01.io.fabrix:disks-"),
         "{uri}"
     );
     assert!(ended.stdout.contains("IOPS="), "{ended}");
@@ -185,6 +185,7 @@ fn exports_are_printed_with_the_line_for_nvme_connect() {
     let ended = fabrix(
         &[
             &["serve", "ram:16M", "null:1T,ro", "--run", "true"],
+            &["--nqn", NQN][..],
             &listen[..],
         ]
         .concat(),

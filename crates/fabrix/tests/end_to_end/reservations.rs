@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::harness::{BOUND, Serve, fabrix};
+use super::harness::{BOUND, NQN, Serve, fabrix};
 
 const TARGET: &str = "iqn.2026-01.io.fabrix:disks";
 const RESERVATION_CONFLICT: u8 = 0x18;
@@ -147,6 +147,8 @@ fn a_disk_whose_stored_reservations_are_damaged_is_not_served() {
         "iscsi://127.0.0.1:0",
         "--state",
         &state,
+        "--nqn",
+        NQN,
     ];
     let mut target = serve("ram:16M", &["--state", &state]);
     let mut initiator = Initiator::new(&target, "i");

@@ -66,20 +66,23 @@ impl Seen {
     }
 
     /// The names under which hosts recognise the namespace: its own, and for those that it lacks names derived from
-    /// the subsystem's, so that every path to it gives the same.
+    /// them, or from the subsystem's where it has none, so that every path to it gives the same. The serial number is
+    /// derived, too: that of the controller is the same for all namespaces, which are different disks elsewhere.
     pub(crate) fn identity(&self, name: &str, subsystem: &Nqn, facts: &Facts) -> Identity {
-        let controller = &facts.controller;
-        let seed = format!("{}/{}", subsystem.as_str(), self.nsid);
-        let derived = Identity::derive(name, &seed, &controller.model);
+        let names = &self.names;
+        let hex =
+            |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+        let seed = if names.has_none() {
+            format!("{}/{}", subsystem.as_str(), self.nsid)
+        } else {
+            let (uuid, nguid) = (hex(&names.uuid), hex(&names.nguid));
+            format!("{uuid}/{nguid}/{}", hex(&names.eui64))
+        };
+        let derived = Identity::derive(name, &seed, &facts.controller.model);
         let own = |name: [u8; 16], otherwise| if name == [0; 16] { otherwise } else { name };
         Identity {
-            uuid: own(self.names.uuid, derived.uuid),
-            nguid: own(self.names.nguid, derived.nguid),
-            serial: if controller.serial.is_empty() {
-                derived.serial
-            } else {
-                controller.serial.clone()
-            },
+            uuid: own(names.uuid, derived.uuid),
+            nguid: own(names.nguid, derived.nguid),
             ..derived
         }
     }
@@ -334,6 +337,26 @@ mod tests {
         };
         assert_eq!(after(2 << 20, 200), (2048, 100));
         assert_eq!(after(1 << 19, 50), (1024, 50));
+    }
+
+    #[test]
+    fn namespaces_of_one_controller_have_serial_numbers_of_their_own() {
+        let subsystem = Nqn::new("nqn.2014-08.org.example:disks").expect("an NQN");
+        let identity = |nsid, uuid: [u8; 16], serial: &str| {
+            let facts = facts(|controller, namespace| {
+                (namespace.nsid, namespace.uuid) = (nsid, uuid);
+                controller.serial = serial.to_owned();
+            });
+            let seen = Seen::new(&options(), &facts).expect("a disk");
+            seen.identity("a name", &subsystem, &facts)
+        };
+        let one = identity(1, [1; 16], "a serial");
+        assert_ne!(one.serial, identity(2, [2; 16], "a serial").serial);
+        // The same disk in another subsystem, or under another id there, is the same disk.
+        assert_eq!(one, identity(3, [1; 16], "another"));
+        let nameless = identity(1, [0; 16], "a serial");
+        assert_ne!(nameless.serial, identity(2, [0; 16], "a serial").serial);
+        assert_ne!(nameless.uuid, [0; 16]);
     }
 
     #[test]

@@ -77,13 +77,12 @@ impl Session {
 
     /// Opens a disk. What is shown of it leaves secrets out.
     pub(crate) fn open(&self, uri: &str) -> Result<Disk, Failure> {
-        let shown = without_secrets(uri);
-        Ok(Disk {
-            label: shown.clone(),
-            uri: shown,
-            device: self.opener.open(uri, 0, false)?,
-            via: None,
-        })
+        open(&self.opener, uri)
+    }
+
+    /// Opens a disk that is measured when the others are not: it may be one of them, reached in another way.
+    fn open_alone(&self, uri: &str) -> Result<Disk, Failure> {
+        open(&self.opener.apart(), uri)
     }
 
     /// Where the target of a disk is and who asks it, for a disk over NVMe/TCP.
@@ -115,7 +114,7 @@ impl Session {
             disks.push(session.over_loopback(&disks[0], Transport::NvmeTcp)?);
         }
         for uri in &args.against {
-            disks.push(session.open(uri)?);
+            disks.push(session.open_alone(uri)?);
         }
         let size = args.step.size;
         disks.iter().try_for_each(|disk| disk.check_size(size))?;
@@ -323,6 +322,16 @@ impl Session {
         self.trouble
             .map_or(ExitCode::SUCCESS, |trouble| trouble.report())
     }
+}
+
+fn open(opener: &Opener, uri: &str) -> Result<Disk, Failure> {
+    let shown = without_secrets(uri);
+    Ok(Disk {
+        label: shown.clone(),
+        uri: shown,
+        device: opener.open(uri, false)?,
+        via: None,
+    })
 }
 
 /// The run whose repeat stands in the middle, or the last of all, with the figures of all.

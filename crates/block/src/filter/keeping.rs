@@ -1,0 +1,38 @@
+//! Keeps something for as long as a disk is in use, whatever its size becomes: what its opener holds on the disk's behalf.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use fabrix_rt::Shard;
+
+use super::Filter;
+use crate::{Channel, Device, OpenError};
+
+/// A disk, and what goes when the last user of the disk has gone.
+pub struct Keeping {
+    inner: Arc<dyn Device>,
+    kept: Arc<dyn Any + Send + Sync>,
+}
+
+impl Keeping {
+    /// The same disk, which keeps `kept`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Device>, kept: Arc<dyn Any + Send + Sync>) -> Arc<Self> {
+        Arc::new(Self { inner, kept })
+    }
+}
+
+impl Filter for Keeping {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
+    fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
+        self.inner.open(shard)
+    }
+
+    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let inner = self.inner.remeasure(bytes)?;
+        Ok(Self::new(inner, Arc::clone(&self.kept)))
+    }
+}

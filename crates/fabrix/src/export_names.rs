@@ -1,0 +1,125 @@
+//! The names of what `serve` exports, where the user gives none. They are unique in the world, because a host may be
+//! connected to any two targets: they derive from this machine and from the first address that is listened on, and
+//! stay over restarts as those do.
+
+use fabrix_block::Identity;
+use fabrix_target::{Listen, Protocol};
+
+use crate::machine;
+
+/// The names of a subsystem and of an iSCSI target.
+pub(crate) struct ExportNames {
+    pub(crate) nqn: String,
+    pub(crate) iqn: String,
+    /// What disks in memory are told apart by from those of other processes: the NQN given, else the address.
+    pub(crate) scope: String,
+}
+
+impl ExportNames {
+    /// The names given, and derived ones for those that are not.
+    pub(crate) fn new(nqn: Option<&str>, iqn: Option<&str>, listen: &[Listen]) -> Self {
+        Self::of_machine(machine::id(), nqn, iqn, listen)
+    }
+
+    fn of_machine(machine: &str, nqn: Option<&str>, iqn: Option<&str>, listen: &[Listen]) -> Self {
+        let place = place(listen);
+        let id = short(&format!("{machine}/export/{place}"));
+        let name = |given: Option<&str>, kind: &str| {
+            given.map_or_else(
+                || format!("{kind}.2026-01.io.fabrix:disks-{id}"),
+                str::to_owned,
+            )
+        };
+        Self {
+            nqn: name(nqn, "nqn"),
+            iqn: name(iqn, "iqn"),
+            scope: nqn.map_or(place, str::to_owned),
+        }
+    }
+}
+
+/// The first address with a port of its own. Where the system chooses the port, no other start can be meant.
+fn place(listen: &[Listen]) -> String {
+    match listen.iter().find(|listen| listen.address.port() != 0) {
+        Some(Listen {
+            protocol: Protocol::NvmeTcp,
+            address,
+        }) => format!("nvme+tcp://{address}"),
+        Some(Listen {
+            protocol: Protocol::Iscsi,
+            address,
+        }) => format!("iscsi://{address}"),
+        None => machine::random(),
+    }
+}
+
+/// Ten letters and digits, 50 bits: short enough to be typed.
+fn short(seed: &str) -> String {
+    let serial = Identity::derive("", seed, "").serial;
+    serial[PREFIX_BYTES..PREFIX_BYTES + 10].to_ascii_lowercase()
+}
+
+/// Serial numbers all begin with the same letters.
+const PREFIX_BYTES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(machine: &str, listen: &[Listen]) -> ExportNames {
+        ExportNames::of_machine(machine, None, None, listen)
+    }
+
+    fn nvme(address: &str) -> Listen {
+        Listen::nvme_tcp(address.parse().expect("an address"))
+    }
+
+    fn iscsi(address: &str) -> Listen {
+        Listen::iscsi(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn the_same_export_of_the_same_machine_has_the_same_names() {
+        let once = names(
+            "machine",
+            &[nvme("127.0.0.1:4420"), iscsi("127.0.0.1:3260")],
+        );
+        let again = names("machine", &[nvme("127.0.0.1:4420")]);
+        assert_eq!((&once.nqn, &once.iqn), (&again.nqn, &again.iqn));
+        assert_eq!(once.scope, again.scope);
+        assert!(once.nqn.starts_with("nqn.2026-01.io.fabrix:disks-"));
+        assert!(once.iqn.starts_with("iqn.2026-01.io.fabrix:disks-"));
+        assert!(once.nqn.len() < 40 && !once.nqn.contains("machine"));
+    }
+
+    #[test]
+    fn machines_and_exports_have_different_names() {
+        let one = names("one", &[nvme("127.0.0.1:4420")]);
+        let others = [
+            names("two", &[nvme("127.0.0.1:4420")]),
+            names("one", &[nvme("127.0.0.1:4421")]),
+            names("one", &[nvme("127.0.0.2:4420")]),
+            names("one", &[iscsi("127.0.0.1:4420")]),
+        ];
+        for other in &others {
+            assert!(one.nqn != other.nqn && one.iqn != other.iqn);
+        }
+        assert!(others[1..].iter().all(|other| other.scope != one.scope));
+        // Two that leave the port to the system run at once, and neither comes back.
+        let chosen = [nvme("127.0.0.1:0")];
+        assert_ne!(names("one", &chosen).nqn, names("one", &chosen).nqn);
+    }
+
+    #[test]
+    fn names_that_are_given_are_taken() {
+        let given = ExportNames::of_machine(
+            "machine",
+            Some("nqn.2026-01.example:a"),
+            Some("iqn.2026-01.example:a"),
+            &[nvme("127.0.0.1:0")],
+        );
+        assert_eq!(given.nqn, "nqn.2026-01.example:a");
+        assert_eq!(given.iqn, "iqn.2026-01.example:a");
+        assert_eq!(given.scope, "nqn.2026-01.example:a");
+    }
+}

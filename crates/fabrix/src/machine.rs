@@ -1,0 +1,116 @@
+//! This machine's id: what the names of its disks, exports, hosts and initiators are derived from. It differs from the
+//! ids of all other machines and is the same after every start. It never leaves this process other than hashed.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::cli::terminal::say;
+use crate::state::usual_folder;
+
+/// The id of this machine.
+pub(crate) fn id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| {
+        system_id(read("/etc/machine-id"))
+            .or_else(|| usual_folder().and_then(|folder| kept_id(&folder)))
+            .or_else(|| host_name(read("/proc/sys/kernel/hostname")))
+            .unwrap_or_else(|| {
+                say(
+                    "this machine has no /etc/machine-id, no folder for state and no name of its own: its disks and its \
+                     host are others to targets and hosts after every start (systemd-machine-id-setup makes an id)",
+                );
+                random()
+            })
+    })
+}
+
+/// 128 random bits in hexadecimal.
+pub(crate) fn random() -> String {
+    let mut bytes = [0; 16];
+    if fabrix_rt::random::fill(&mut bytes).is_err() {
+        // Without random numbers the process and the time have to do.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let nanoseconds = now.map_or(0, |now| now.as_nanos());
+        bytes = (nanoseconds << 32 | u128::from(std::process::id())).to_be_bytes();
+    }
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The content of /etc/machine-id; an image that was never started has the word `uninitialized` there.
+fn system_id(text: Option<String>) -> Option<String> {
+    text.filter(|id| id != "uninitialized")
+}
+
+/// The id in the state directory, made there by the first process that wants one. None where it cannot be kept.
+fn kept_id(folder: &Path) -> Option<String> {
+    let path = folder.join(FILE);
+    if let Some(id) = read(&path) {
+        return Some(id);
+    }
+    fs::create_dir_all(folder).ok()?;
+    // Written whole under another name first: a second process finds all of it or nothing.
+    let fresh = folder.join(format!("{FILE}.{}", std::process::id()));
+    let id = random();
+    let written = File::create(&fresh)
+        .and_then(|mut file| writeln!(file, "{id}").and_then(|()| file.sync_all()))
+        .and_then(|()| fs::hard_link(&fresh, &path));
+    let _it_was_never_made = fs::remove_file(&fresh);
+    match written {
+        Ok(()) => Some(id),
+        // The second process takes what the first has written.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => read(&path),
+        Err(_) => None,
+    }
+}
+
+/// The host name, where it tells this machine from others.
+fn host_name(name: Option<String>) -> Option<String> {
+    name.filter(|name| {
+        !matches!(
+            name.as_str(),
+            "(none)" | "localhost" | "localhost.localdomain"
+        )
+    })
+}
+
+/// The file of the id in the state directory.
+const FILE: &str = "machine-id";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_an_id_keeps_one_in_its_state_directory() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("state/fabrix");
+        let first = kept_id(&folder).expect("an id");
+        assert_eq!(first.len(), 32);
+        assert_eq!(kept_id(&folder), Some(first.clone()));
+        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 1);
+        let other = tempfile::tempdir().expect("a folder");
+        assert_ne!(kept_id(other.path()), Some(first));
+        let file = place.path().join("file");
+        fs::write(&file, "").expect("a file");
+        assert_eq!(kept_id(&file), None);
+    }
+
+    #[test]
+    fn words_that_every_machine_may_have_are_no_id() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(system_id(some("uninitialized")), None);
+        assert_eq!(system_id(some("0123")), some("0123"));
+        assert_eq!(host_name(some("localhost")), None);
+        assert_eq!(host_name(some("(none)")), None);
+        assert_eq!(host_name(some("storage7")), some("storage7"));
+        assert_ne!(random(), random());
+    }
+}

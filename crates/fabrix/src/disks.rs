@@ -1,7 +1,7 @@
 //! From a disk's text to a disk: the one place that knows every kind, remote ones included.
 //!
 //! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the program. Identities
-//! come from this machine's id and the disk's name or place, so that they survive a restart and differ between machines.
+//! come from this machine's id and the disk's name or place: they survive a restart and differ between machines.
 //! A disk in memory is another one in every process: its identity comes from what it is exported as, too.
 
 mod opened;

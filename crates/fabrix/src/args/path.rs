@@ -48,7 +48,7 @@ pub(crate) struct RemoteArgs {
     /// This host's NQN [default: /etc/nvme/hostnqn, or one made from the host's id]
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
-    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one made from the machine's id]
+    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one made from this machine's]
     #[arg(short = 'I', long, value_name = "UUID", value_parser = parse_uuid)]
     pub(crate) hostid: Option<HostId>,
     /// Address of this machine that connections come from

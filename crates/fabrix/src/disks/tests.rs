@@ -1,3 +1,5 @@
+//! What identities disks have that one opener opens, or several.
+
 use super::*;
 
 fn opener(scope: &str) -> Opener {

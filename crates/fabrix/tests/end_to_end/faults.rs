@@ -112,7 +112,8 @@ fn a_disk_that_forgets_what_was_written_gives_exit_code_5() {
     }
 }
 
-/// An array whose two members are one and the same disk, which one of them hides behind another name: every other chunk overwrites its neighbour. Which of
+/// An array whose two members are one and the same disk, which one of them hides behind another name: every
+/// other chunk overwrites its neighbour. Which of
 /// the first two was overwritten depends on where the running time ended.
 #[test]
 fn blocks_at_the_wrong_place_give_exit_code_5_and_the_first_is_named() {

@@ -19,8 +19,8 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// A checked name: 1 to 223 bytes of UTF-8 without control characters.
 ///
-/// [`Nqn::is_qualified`] tells whether the name has the standard's form. Hosts must have a name of that form. Subsystems
-/// of other targets need not.
+/// [`Nqn::is_qualified`] tells whether the name has the standard's form. Hosts must have a name of that form.
+/// Subsystems of other targets need not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nqn(Arc<str>);
 

@@ -40,6 +40,9 @@ impl LoopDevice {
     ///
     /// Errors: there is no loop driver (`NotFound`), it is not ours to use (`PermissionDenied`), what it says.
     pub fn attach(file: &File, options: &LoopOptions) -> io::Result<Self> {
+        // The loop driver of Linux 6.1 and 6.12 takes the size that the kernel remembers of the file. Of a file over
+        // FUSE the kernel remembers 0 until somebody asks for its size.
+        file.metadata()?;
         let control = open(Path::new(CONTROL), false)?;
         for _ in 0..TRIES {
             let number = ioctl::free_number(control.as_fd())?;

@@ -14,7 +14,8 @@
 //! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
 //! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks, and
 //! `kernel: newest` on the newest that Debian offers for a stable release: downloads of a hundred megabytes each, so
-//! such a script is not `core`.
+//! such a script is not `core`. With several words, `own newer` for instance, it runs on each of these kernels, as a
+//! script each, and `core` is the one on the distribution's own.
 //! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
 //! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached`
 //! is a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it
@@ -39,12 +40,26 @@ pub(super) enum Choice {
 
 impl Choice {
     pub(super) const ALL: [Self; 3] = [Self::Own, Self::Newer, Self::Newest];
+
+    fn parse(word: &str) -> Result<Self, String> {
+        let of_word = Self::ALL.into_iter().find(|kernel| kernel.word() == word);
+        of_word.ok_or_else(|| format!("`kernel: {word}`: write `own`, `newer` or `newest`"))
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Newer => "newer",
+            Self::Newest => "newest",
+        }
+    }
 }
 
 /// One script, to be run in a guest of its own.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Script {
-    /// Peer and subject: the path below `tests/interop` without its ending.
+    /// Peer and subject: the path below `tests/interop` without its ending. One that runs on another kernel too ends
+    /// there in its word: `attach/loop@newer`.
     pub(super) name: String,
     /// What it shows, in a sentence.
     pub(super) shows: String,
@@ -79,7 +94,7 @@ pub(super) fn read_all(folder: &Path) -> Result<Vec<Script>, String> {
             continue;
         }
         for path in entries(&peer)? {
-            scripts.push(read(folder, &path)?);
+            scripts.extend(read(folder, &path)?);
         }
     }
     Ok(scripts)
@@ -105,15 +120,15 @@ fn text_of(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-fn read(folder: &Path, path: &Path) -> Result<Script, String> {
+fn read(folder: &Path, path: &Path) -> Result<Vec<Script>, String> {
     let relative = path.strip_prefix(folder).unwrap_or(path);
     let name = relative.with_extension("").to_string_lossy().into_owned();
     let text = text_of(path)?;
     parse(&name, &text).map_err(|wrong| format!("{}: {wrong}", path.display()))
 }
 
-/// Reads the comments at the start of a script.
-fn parse(name: &str, text: &str) -> Result<Script, String> {
+/// Reads the comments at the start of a script: one for each kernel that it runs on.
+fn parse(name: &str, text: &str) -> Result<Vec<Script>, String> {
     let mut script = Script {
         name: name.to_owned(),
         seconds: SECONDS,
@@ -121,17 +136,38 @@ fn parse(name: &str, text: &str) -> Result<Script, String> {
         text: text.to_owned(),
         ..Script::default()
     };
+    let mut kernels = Vec::new();
     let head = text.lines().filter(|line| !line.starts_with("#!"));
     for line in head.map_while(|line| line.strip_prefix("# ")) {
-        script.take(line)?;
+        match line.strip_prefix("kernel: ") {
+            Some(words) => {
+                for word in words.split_whitespace() {
+                    kernels.push(Choice::parse(word)?);
+                }
+            }
+            None => script.take(line)?,
+        }
+    }
+    if kernels.is_empty() {
+        kernels.push(Choice::Own);
     }
     if script.shows.is_empty() {
         return Err("its first line must say what it shows: `# ...`".to_owned());
     }
-    if script.is_core && script.kernel != Choice::Own {
+    if script.is_core && !kernels.contains(&Choice::Own) {
         return Err("another kernel is too much of a download for `run: core`".to_owned());
     }
-    Ok(script)
+    let runs_also = kernels.contains(&Choice::Own);
+    let on = |kernel: Choice| Script {
+        name: match kernel {
+            Choice::Newer | Choice::Newest if runs_also => format!("{name}@{}", kernel.word()),
+            _ => name.to_owned(),
+        },
+        is_core: script.is_core && kernel == Choice::Own,
+        kernel,
+        ..script.clone()
+    };
+    Ok(kernels.into_iter().map(on).collect())
 }
 
 impl Script {
@@ -143,13 +179,6 @@ impl Script {
             Some(("run", "core")) => self.is_core = true,
             Some(("run", other)) => {
                 return Err(format!("`run: {other}`: write `run: core`, or nothing"));
-            }
-            Some(("kernel", "newer")) => self.kernel = Choice::Newer,
-            Some(("kernel", "newest")) => self.kernel = Choice::Newest,
-            Some(("kernel", other)) => {
-                return Err(format!(
-                    "`kernel: {other}`: write `kernel: newer`, `kernel: newest`, or nothing"
-                ));
             }
             Some(("seconds", number)) => {
                 self.seconds = number
@@ -196,7 +225,10 @@ true
 
     #[test]
     fn the_head_says_what_a_script_shows_and_needs() {
-        let script = parse("kernel-host/connect", TEXT).expect("well formed");
+        let scripts = parse("kernel-host/connect", TEXT).expect("well formed");
+        let [script] = &scripts[..] else {
+            panic!("one kernel, one script: {scripts:?}");
+        };
         assert_eq!(script.shows, "It shows this, and that.");
         assert_eq!(script.modules, ["nvme-tcp", "null_blk"]);
         assert_eq!(script.tools, ["nvme", "fio"]);
@@ -224,8 +256,26 @@ true
     fn a_script_on_another_kernel_is_not_core() {
         for (word, kernel) in [("newer", Choice::Newer), ("newest", Choice::Newest)] {
             let head = format!("# It shows.\n# kernel: {word}\n");
-            assert_eq!(parse("x", &head).expect("well formed").kernel, kernel);
+            let scripts = parse("x", &head).expect("well formed");
+            assert_eq!((scripts.len(), scripts[0].kernel), (1, kernel));
+            assert_eq!(scripts[0].name, "x");
             assert!(parse("x", &format!("{head}# run: core\n")).is_err());
         }
+    }
+
+    #[test]
+    fn a_script_runs_on_every_kernel_that_it_names_and_is_core_on_our_own() {
+        let head = "# It shows.\n# kernel: own newer newest\n# run: core\n";
+        let scripts = parse("x", head).expect("well formed");
+        let found: Vec<_> = scripts
+            .iter()
+            .map(|script| (script.name.as_str(), script.kernel, script.is_core))
+            .collect();
+        let wanted = [
+            ("x", Choice::Own, true),
+            ("x@newer", Choice::Newer, false),
+            ("x@newest", Choice::Newest, false),
+        ];
+        assert_eq!(found, wanted);
     }
 }

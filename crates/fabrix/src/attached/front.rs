@@ -22,6 +22,7 @@ use fabrix_rt::nbd_device::NbdDevice;
 use super::kernel_fuse::{begin_file, begin_loop, end_loop, is_left};
 use super::kernel_nbd;
 use super::records::{Claim, Record};
+use super::size;
 use super::takeover::FRONT_END;
 use crate::api::bind;
 use crate::args::{AttachArgs, FrontEnd};
@@ -50,7 +51,28 @@ pub(crate) enum Front {
 
 impl Front {
     /// Begins, on the shard of `remote`.
+    ///
+    /// # Errors
+    /// There is no such front end here, or the block device that the kernel has made has not the disk's size.
     pub(crate) fn begin(
+        kind: FrontEnd,
+        claim: &Claim,
+        (args, left): (&AttachArgs, Option<&Record>),
+        (remote, disk): (&Remote, &Arc<dyn Device>),
+        tell: Tell,
+    ) -> Result<Self, Failure> {
+        let front = Self::make(kind, claim, (args, left), (remote, disk), tell)?;
+        // The size of a device that is taken over was compared before it was; its users would lose it here.
+        if left.is_none()
+            && let Err(failure) = front.has_size_of(&**disk)
+        {
+            let _gone_already = front.end(true);
+            return Err(failure);
+        }
+        Ok(front)
+    }
+
+    fn make(
         kind: FrontEnd,
         claim: &Claim,
         (args, left): (&AttachArgs, Option<&Record>),
@@ -103,6 +125,16 @@ impl Front {
         }
     }
 
+    /// Compares the size of a block device with that of its disk.
+    fn has_size_of(&self, disk: &dyn Device) -> Result<(), Failure> {
+        match self {
+            Self::Ublk(_) | Self::Loop { .. } | Self::Nbd { .. } => {
+                size::is(self.path(), disk.geometry().bytes())
+            }
+            Self::File { .. } | Self::NbdSocket { .. } | Self::Vhost { .. } => Ok(()),
+        }
+    }
+
     /// What the user should know about how it works here.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         self.is_cached().into_iter().chain(self.is_read())
@@ -152,6 +184,11 @@ impl Front {
 
     /// Goes on with the same disk in another size.
     pub(crate) fn resized(&self, disk: &Arc<dyn Device>) -> Result<(), Failure> {
+        self.resize(disk)?;
+        self.has_size_of(&**disk)
+    }
+
+    fn resize(&self, disk: &Arc<dyn Device>) -> Result<(), Failure> {
         match self {
             Self::Ublk(device) => Ok(device.resized(disk)?),
             Self::Loop { file, device, look } => {

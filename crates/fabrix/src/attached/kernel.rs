@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::front::in_use;
 use super::records::{Record, Records};
+use super::size::{self, SECTOR_BYTES};
 use crate::args::AttachArgs;
 use crate::disks::Opener;
 use crate::failure::{Failure, Kind};
@@ -51,6 +52,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     let geometry = disk.geometry();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let written = found.and_then(|device| {
+        size::is(&device, geometry.bytes())?;
         let record = Record {
             id: claim.id,
             name: claim.name.clone(),
@@ -268,9 +270,8 @@ pub(crate) fn state(record: &Record) -> Value {
         return all;
     };
     let folder = Path::new(DISKS).join(name);
-    let number = |path: &str| text(&folder.join(path))?.parse::<u64>().ok();
-    if let Some(sectors) = number("size") {
-        all["size_bytes"] = json!(sectors * SECTOR_BYTES);
+    if let Ok(bytes) = size::of(&record.device) {
+        all["size_bytes"] = json!(bytes);
     }
     let sums = text(&folder.join("stat")).unwrap_or_default();
     let sums: Vec<u64> = sums
@@ -327,5 +328,3 @@ const O_EXCL: i32 = fabrix_rt::errno::O_EXCL;
 const EALREADY: i32 = 114;
 /// The kernel takes no shorter queues.
 const QUEUE_SIZE_MIN: u16 = 16;
-/// What the kernel counts sizes in.
-const SECTOR_BYTES: u64 = 512;

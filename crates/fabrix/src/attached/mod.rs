@@ -3,7 +3,7 @@
 //! [`records`] is the folder with a file, a lock and a control socket for each; [`front`] the ways a disk can look, and
 //! [`choose`] which of them it gets; [`holder`] the process that keeps one attached; [`takeover`] what outlives such a
 //! process; [`declared`] the folder of those that are to be attached at every start; [`kernel`] those that the kernel
-//! reaches by itself.
+//! reaches by itself; [`size`] how large their block devices are.
 
 mod choose;
 pub(crate) mod declared;
@@ -14,4 +14,5 @@ mod kernel_fuse;
 mod kernel_nbd;
 mod paths;
 pub(crate) mod records;
+mod size;
 pub(crate) mod takeover;

@@ -19,6 +19,7 @@ mod profiles;
 mod report;
 mod served;
 mod shards;
+mod signals;
 mod state;
 
 use std::process::ExitCode;

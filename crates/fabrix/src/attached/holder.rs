@@ -15,8 +15,6 @@ use fabrix_block::spec::{Disk, without_secrets};
 use fabrix_block::{Device, Durability, OpenError, OpenErrorKind, Spec};
 use fabrix_rt::process;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::choose::choose;
 use super::front::Front;
@@ -32,6 +30,7 @@ use crate::counters;
 use crate::disks::{Opener, Watch};
 use crate::failure::{Failure, Kind};
 use crate::shards::Shards;
+use crate::signals::end_a_service;
 
 /// An attached disk, as its control socket knows it.
 pub(crate) struct Held {
@@ -83,7 +82,8 @@ pub(crate) fn hold(
         say(format_args!("{}: attached {why}", claim.name));
     }
     let shards = Shards::one(&args.engine, kernel_fuse::asks_over_uring(kind))?;
-    stop_signals(tell.clone())?;
+    let asked = tell.clone();
+    end_a_service(move |_| asked.send(News::Asked).is_ok())?;
     let remote = shards.remotes().remove(0);
     let begun = Front::begin(
         kind,
@@ -257,19 +257,6 @@ fn telling(tell: Sender<News>) -> fabrix_attach::Tell {
         }
         Told::Violation(sentence) => say(format_args!("a client was cut off: {sentence}")),
     })
-}
-
-fn stop_signals(tell: Sender<News>) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::io(format!("cannot wait for signals: {error}")))?;
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if tell.send(News::Asked).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(())
 }
 
 impl Held {

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use fabrix_block::{Device, Identity};
 use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGTERM;
 
 use super::notices::Notices;
 use super::terminal::{print, say};
@@ -22,6 +21,7 @@ use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::served::{Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
+use crate::signals::end_a_service;
 use crate::state::State;
 
 /// Connections of all hosts together.
@@ -55,7 +55,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let devices = args.disks.iter().map(|text| shelf.open(text));
     let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
     let (tell, told) = channel();
-    stop_signals(tell.clone())?;
+    let asked = tell.clone();
+    end_a_service(move |signal| asked.send(End::Asked(signal)).is_ok())?;
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
     let mut config = target_config(args, &names, devices, listen, access);
@@ -153,20 +154,6 @@ enum End {
     Asked(i32),
     /// The command of `--run` has ended.
     Command(std::io::Result<ExitStatus>),
-}
-
-/// SIGINT and SIGTERM, as a message.
-fn stop_signals(tell: Sender<End>) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::io(format!("cannot wait for signals: {error}")))?;
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if tell.send(End::Asked(signal)).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(())
 }
 
 /// Waits for the command, and after a signal no longer than connections are waited for.

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fabrix_rt::terminal::KeyByKey;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::terminal::{print, print_on, say};
 use crate::api::{Client, attachment, socket_path};
@@ -19,6 +17,7 @@ use crate::args::{Format, TopArgs};
 use crate::attached::records::Records;
 use crate::counters::{Moment, Rates};
 use crate::failure::Failure;
+use crate::signals::end_a_command;
 
 /// A disk at one moment.
 struct Row {
@@ -33,7 +32,8 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, Failure> {
         && std::io::stdout().is_terminal()
         && std::io::stdin().is_terminal();
     let (tell, told) = channel();
-    stop_signals(tell.clone())?;
+    let asked = tell.clone();
+    end_a_command(move |_| asked.send(()).is_ok())?;
     let _screen = is_screen.then(|| Screen::begin(tell)).transpose()?;
     let mut earlier = (Instant::now(), look(args)?);
     let mut left = args.count;
@@ -214,16 +214,6 @@ impl Drop for Screen {
             say(failure);
         }
     }
-}
-
-fn stop_signals(tell: Sender<()>) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::io(format!("cannot wait for signals: {error}")))?;
-    std::thread::spawn(move || {
-        signals.forever().next();
-        let _it_is_over = tell.send(());
-    });
-    Ok(())
 }
 
 /// The other screen, without a cursor; and back. Source: ECMA-48 and xterm's control sequences.

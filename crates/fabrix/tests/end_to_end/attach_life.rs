@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use super::attach_place::{Place, begin_nbd, has_programs, until};
+use super::attach_place::{Place, begin_nbd, has_programs, shell, until, wait};
 use super::harness::{Running, Serve, path_in, scratch};
 
 /// Who connects to `listener` first.
@@ -47,6 +47,22 @@ fn connections_come_from_the_address_that_was_asked_for() {
     });
     check(&|at| own(&["discovery", at, "127.0.0.2"]));
     check(&|at| own(&["insert", at, "127.0.0.2", nqn, host]));
+}
+
+#[test]
+fn a_hang_up_ends_no_attachment_and_neither_does_what_other_programs_give_a_meaning() {
+    let place = Place::new();
+    place.attach(&["ram:1M", "--as", "nbd-socket", "--name", "one"]);
+    let pid = place.list()[0]["pid"].as_u64().expect("a number");
+    for signal in ["USR1", "USR2", "PIPE", "XFSZ", "HUP"] {
+        assert!(shell(&format!("kill -{signal} {pid}")), "it lives");
+    }
+    let log = place.folder().join("one.log");
+    wait("it has heard them", || {
+        fs::read_to_string(&log).is_ok_and(|said| said.contains("SIGHUP changes nothing"))
+    });
+    assert_eq!(place.list()[0]["state"], "attached");
+    place.run(&["detach", "one"]).exits(0);
 }
 
 #[test]

@@ -125,6 +125,39 @@ fn a_disk_that_does_not_answer_does_not_keep_a_target_from_ending() {
 }
 
 #[test]
+fn a_hang_up_ends_no_target_and_neither_does_what_other_programs_give_a_meaning() {
+    for engine in engines() {
+        let serve = Serve::start(&["ram:16M", "--engine", engine]);
+        for signal in ["USR1", "USR2", "PIPE", "XFSZ", "HUP"] {
+            serve.process.signal(signal);
+        }
+        serve.process.hears("SIGHUP changes nothing", 1);
+        bench(&[&serve.uri(0), "--number-ios", "10"]);
+        serve.stop();
+    }
+}
+
+#[test]
+fn a_file_that_may_not_grow_any_more_fails_writes_and_not_its_target() {
+    let folder = scratch();
+    for engine in engines() {
+        let path = path_in(&folder, engine);
+        make_file(&path, 16 << 20, 0, &[]);
+        let load = "fabrix bench $uri --rw write --bs 64k --number-ios 64; echo $?";
+        let script = format!(
+            "ulimit -f 2048; exec {} serve {path},direct=off --engine {engine} --listen {} --run '{load}; {}'",
+            env!("CARGO_BIN_EXE_fabrix"),
+            "nvme+tcp://127.0.0.1:0",
+            "fabrix bench $uri --number-ios 1 -o json",
+        );
+        let ended = Running::spawn(Command::new("sh").arg("-c").arg(script));
+        let ended = ended.expect("a shell").ended();
+        ended.exits(0);
+        assert!(ended.stdout.contains("\n1\n"), "a write failed: {ended}");
+    }
+}
+
+#[test]
 fn idle_connections_do_not_keep_a_target_from_ending() {
     let serve = Serve::start(&["ram:16M"]);
     let uri = serve.uri(0);
@@ -169,14 +202,25 @@ fn an_interrupted_bench_prints_what_it_has_and_says_so() {
     let folder = scratch();
     let path = path_in(&folder, "disk");
     let load = ["--rw", "randwrite", "--size", "256k", "--runtime", "60s"];
-    make_file(&path, 16 << 20, 0, &[]);
     let disk = format!("{path},direct=off");
-    let bench = Running::start(&[&["bench", &disk], &load[..]].concat());
-    wait_until_written(&path);
-    bench.signal("INT");
-    let ended = bench.ended();
-    ended.exits(1).says(&["interrupted: what was measured"]);
-    assert!(ended.stdout.contains("write: IOPS="), "{ended}");
+    // A hang-up that `nohup` takes away is no interrupt. A second interrupt would end it with 130.
+    for (hang_up, signals) in [
+        ("--default-signal=HUP", &["INT"][..]),
+        ("--default-signal=HUP", &["HUP"]),
+        ("--ignore-signal=HUP", &["HUP", "INT"]),
+    ] {
+        make_file(&path, 16 << 20, 0, &[]);
+        let mut bench = Command::new("env");
+        bench.args([hang_up, env!("CARGO_BIN_EXE_fabrix"), "bench", &disk]);
+        let bench = Running::spawn(bench.args(load)).expect("env is everywhere");
+        wait_until_written(&path);
+        for signal in signals {
+            bench.signal(signal);
+        }
+        let ended = bench.ended();
+        ended.exits(1).says(&["interrupted: what was measured"]);
+        assert!(ended.stdout.contains("write: IOPS="), "{ended}");
+    }
 }
 
 #[test]

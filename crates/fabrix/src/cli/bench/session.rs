@@ -30,6 +30,7 @@ use crate::guard;
 use crate::profiles::loopback::{Loopback, Transport};
 use crate::report::sheet::{Repeat, Report, Run};
 use crate::shards::raise_open_files;
+use crate::signals::of_a_command;
 use beside::is_worth_more;
 
 /// The measurements of one command.
@@ -351,7 +352,7 @@ fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
 /// Becomes true with the first interrupt; the results until then are printed.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in of_a_command() {
         // The second interrupt ends the program at once.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))

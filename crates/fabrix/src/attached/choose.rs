@@ -1,4 +1,4 @@
-//! Which front end a disk gets: the one that was asked for, if it can be had here, or the best that can.
+//! Which front ends a disk may get: the one that was asked for, if it can be had here, or all that can, best first.
 //!
 //! Looks at this machine and at who asks; begins nothing.
 
@@ -13,12 +13,23 @@ use super::kernel_nbd;
 use crate::args::FrontEnd;
 use crate::failure::Failure;
 
-/// Which front end it will be, and why, where the user has not said.
+/// A front end to try, or why a better one than those that follow cannot be had here.
+pub(crate) type Candidate = Result<FrontEnd, String>;
+
+/// The front ends to try, one after the other.
 pub(crate) fn choose(
     wanted: FrontEnd,
     socket: bool,
     engine: Engine,
-) -> Result<(FrontEnd, Option<String>), Failure> {
+) -> Result<Vec<Candidate>, Failure> {
+    if wanted == FrontEnd::Auto && !socket {
+        return Ok(best_first(engine));
+    }
+    one(wanted, socket, engine).map(|kind| vec![Ok(kind)])
+}
+
+/// The front end that was asked for.
+fn one(wanted: FrontEnd, socket: bool, engine: Engine) -> Result<FrontEnd, Failure> {
     let takes_socket = matches!(
         wanted,
         FrontEnd::Auto | FrontEnd::NbdSocket | FrontEnd::VhostUser
@@ -28,8 +39,7 @@ pub(crate) fn choose(
         return Err(Failure::usage(sentence));
     }
     match wanted {
-        FrontEnd::Auto if socket => Ok((FrontEnd::NbdSocket, None)),
-        FrontEnd::Auto => Ok(best(engine)),
+        FrontEnd::Auto => Ok(FrontEnd::NbdSocket),
         FrontEnd::Ublk | FrontEnd::Nbd | FrontEnd::Fuse if !process::is_root() => {
             Err(Failure::usage(
                 "a block device needs root; as this user, --as file gives a file and --as nbd-socket a socket",
@@ -39,46 +49,48 @@ pub(crate) fn choose(
             Err(why) => Err(Failure::usage(format!(
                 "there is no ublk here: {why}; --as fuse gives a block device too"
             ))),
-            Ok(()) => Ok((wanted, None)),
+            Ok(()) => Ok(wanted),
         },
         FrontEnd::Nbd => match NbdDevice::available() {
             Err(error) => Err(kernel_nbd::refused(&error)),
-            Ok(()) => Ok((wanted, None)),
+            Ok(()) => Ok(wanted),
         },
         FrontEnd::Fuse | FrontEnd::File => match has_fuse() {
             Err(error) => Err(no_fuse(&error)),
-            Ok(()) => Ok((wanted, None)),
+            Ok(()) => Ok(wanted),
         },
-        FrontEnd::NbdSocket | FrontEnd::VhostUser => Ok((wanted, None)),
+        FrontEnd::NbdSocket | FrontEnd::VhostUser => Ok(wanted),
         FrontEnd::Kernel => Err(Failure::usage(
             "--as kernel leaves nothing running: leave out --foreground",
         )),
     }
 }
 
-/// The best that can be had; why, where that is no block device.
-fn best(engine: Engine) -> (FrontEnd, Option<String>) {
+/// All that look as if they can be had. That they can is known when one of them has begun.
+fn best_first(engine: Engine) -> Vec<Candidate> {
+    let mut all = Vec::new();
     if ublk_is_here(engine) {
-        return (FrontEnd::Ublk, None);
+        all.push(Ok(FrontEnd::Ublk));
     }
     if kernel_nbd::is_here() {
-        return (FrontEnd::Nbd, None);
-    }
-    if let Err(error) = has_fuse() {
-        let why = format!("as an NBD socket, because /dev/fuse: {error}");
-        return (FrontEnd::NbdSocket, Some(why));
+        all.push(Ok(FrontEnd::Nbd));
     }
     if !process::is_root() {
-        let why = "as a file, because a block device needs root".to_owned();
-        return (FrontEnd::File, Some(why));
+        all.push(Err("a block device needs root".to_owned()));
     }
-    match File::open("/dev/loop-control") {
-        Ok(_) => (FrontEnd::Fuse, None),
-        Err(error) => {
-            let why = format!("as a file, because /dev/loop-control: {error}");
-            (FrontEnd::File, Some(why))
+    match has_fuse() {
+        Err(error) => all.push(Err(format!("/dev/fuse: {error}"))),
+        Ok(()) => {
+            if process::is_root() {
+                let control = File::open("/dev/loop-control");
+                let why = |error| format!("/dev/loop-control: {error}");
+                all.push(control.map(|_| FrontEnd::Fuse).map_err(why));
+            }
+            all.push(Ok(FrontEnd::File));
         }
     }
+    all.push(Ok(FrontEnd::NbdSocket));
+    all
 }
 
 /// Whether devices of ublk can be had here, and seen: each is new, so /dev must be the kernel's own. In most containers

@@ -102,7 +102,10 @@ impl Front {
             return Ok(Self::Vhost { socket, path });
         }
         let place = claim.path("disk");
-        let file = begin_file(&place, remote, disk, tell)?;
+        let begun = begin_file(&place, remote, disk, tell);
+        let file = begun.inspect_err(|_| {
+            let _was_not_there = fs::remove_file(&place);
+        })?;
         if kind == FrontEnd::File {
             return Ok(Self::File { file, place });
         }

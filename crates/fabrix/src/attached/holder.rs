@@ -16,10 +16,10 @@ use fabrix_block::{Device, Durability, OpenError, OpenErrorKind, Spec};
 use fabrix_rt::process;
 use serde_json::{Value, json};
 
+use super::begin::{Begun, begin};
 use super::choose::choose;
 use super::front::Front;
 use super::kernel;
-use super::kernel_fuse;
 use super::paths::Paths;
 use super::records::{Claim, Record, Records};
 use super::takeover;
@@ -29,7 +29,6 @@ use crate::cli::terminal::{print, say};
 use crate::counters;
 use crate::disks::{Opener, Watch};
 use crate::failure::{Failure, Kind};
-use crate::shards::Shards;
 use crate::signals::end_a_service;
 
 /// An attached disk, as its control socket knows it.
@@ -39,14 +38,15 @@ pub(crate) struct Held {
     resizing: Mutex<()>,
     counted: Arc<Stats>,
     paths: Arc<Paths>,
+    kind: FrontEnd,
     front: Front,
     tell: Mutex<Sender<News>>,
 }
 
 /// What the main thread waits for.
 pub(crate) enum News {
-    /// Nothing is left to keep.
-    Over,
+    /// A front end of this kind is over, and nothing of it is left to keep.
+    Over(FrontEnd),
     /// A signal asks for the end.
     Asked,
     /// The disk has another size, as the path to there says.
@@ -65,8 +65,8 @@ pub(crate) fn hold(
 ) -> Result<(), Failure> {
     let records = Records::open()?;
     let left = takeover::find(&records, args)?;
-    let (kind, why) = match left {
-        Some(_) => (FrontEnd::Ublk, None),
+    let candidates = match left {
+        Some(_) => vec![Ok(FrontEnd::Ublk)],
         None => choose(args.front_end, args.socket.is_some(), args.engine.engine)?,
     };
     let name = left.as_ref().map(|left| left.name.as_str());
@@ -78,27 +78,15 @@ pub(crate) fn hold(
     let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()), caller)?);
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     records.refuse_twice(&claim.name, &args.uri, &*disk)?;
-    if let Some(why) = why {
-        say(format_args!("{}: attached {why}", claim.name));
-    }
-    let shards = Shards::one(&args.engine, kernel_fuse::asks_over_uring(kind))?;
     let asked = tell.clone();
     end_a_service(move |_| asked.send(News::Asked).is_ok())?;
-    let remote = shards.remotes().remove(0);
-    let begun = Front::begin(
+    let Begun {
         kind,
-        &claim,
-        (args, left.as_ref()),
-        (&remote, &disk),
-        telling(tell.clone()),
-    );
-    let front = match begun {
-        Ok(front) => front,
-        Err(failure) => {
-            shards.stop();
-            return Err(failure);
-        }
-    };
+        front,
+        shards,
+    } = begin(candidates, &claim, (args, left.as_ref()), &disk, |kind| {
+        telling(kind, tell.clone())
+    })?;
     claim.keep(false);
     front.notes().for_each(say);
     let record = record(args, &claim, kind, (&front, &*disk));
@@ -108,6 +96,7 @@ pub(crate) fn hold(
         resizing: Mutex::new(()),
         counted,
         paths,
+        kind,
         front,
         tell: Mutex::new(tell),
     });
@@ -139,7 +128,9 @@ fn keep(
     let mut asked = false;
     loop {
         match told.recv() {
-            Ok(News::Over) | Err(_) => {
+            // One that was tried before this one has ended with its shard.
+            Ok(News::Over(kind)) if kind != held.kind => {}
+            Ok(News::Over(_)) | Err(_) => {
                 held.front.over();
                 return Ok(());
             }
@@ -225,7 +216,7 @@ fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
     remote(&disk.identity().name).or_else(|| remote(uri))
 }
 
-fn word(kind: FrontEnd) -> &'static str {
+pub(super) fn word(kind: FrontEnd) -> &'static str {
     match kind {
         FrontEnd::Auto => "auto",
         FrontEnd::Ublk => takeover::FRONT_END,
@@ -250,10 +241,10 @@ fn leave_terminal(claim: &Claim) -> Result<(), Failure> {
     std::env::set_current_dir("/").map_err(cannot)
 }
 
-fn telling(tell: Sender<News>) -> fabrix_attach::Tell {
+fn telling(kind: FrontEnd, tell: Sender<News>) -> fabrix_attach::Tell {
     Box::new(move |told| match told {
         Told::Over => {
-            let _nobody_waits = tell.send(News::Over);
+            let _nobody_waits = tell.send(News::Over(kind));
         }
         Told::Violation(sentence) => say(format_args!("a client was cut off: {sentence}")),
     })
@@ -312,7 +303,7 @@ impl Held {
         self.front.end(force)?;
         if force {
             let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
-            let _it_is_over_already = tell.send(News::Over);
+            let _it_is_over_already = tell.send(News::Over(self.kind));
         }
         Ok(())
     }

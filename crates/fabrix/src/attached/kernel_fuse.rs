@@ -80,10 +80,13 @@ pub(super) fn begin_file(
         return Ok(begin(device)?);
     }
     let device = mounts::mount_fuse_file_by_helper(place, "").map_err(|error| {
-        let sentence = format!(
-            "fusermount3: {error}; it comes with the package fuse3, and --as nbd-socket works without it"
-        );
-        Failure::usage(sentence)
+        let fix = match error.kind() {
+            ErrorKind::NotFound => "it comes with the package fuse3, and ",
+            _ => "",
+        };
+        Failure::usage(format!(
+            "fusermount3: {error}; {fix}--as nbd-socket works without it"
+        ))
     })?;
     Ok(begin(device)?)
 }

@@ -261,6 +261,59 @@ fn without_a_permission_it_is_told_what_may_be_had() {
 }
 
 #[test]
+fn what_cannot_be_begun_is_left_for_the_next_best() {
+    let name = "what_cannot_be_begun_is_left_for_the_next_best";
+    if !has_files(name) {
+        return;
+    }
+    let place = Place::new();
+    fs::set_permissions(place.folder(), PermissionsExt::from_mode(0o777)).expect("it is ours");
+    let helper = place.folder().join("fusermount3");
+    let refuses = "#!/bin/sh\necho '/dev/fuse: Permission denied' >&2\nexit 1\n";
+    fs::write(&helper, refuses).expect("the folder is ours");
+    fs::set_permissions(&helper, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let with_helper = place.folder().to_owned();
+    for (path, why) in [
+        (Path::new("/none"), "No such file"),
+        (&with_helper, "/dev/fuse: Permission denied"),
+    ] {
+        let mut attach = place.command(&["attach", "null:1M", "--name", "one"]);
+        let Ok(attached) = Place::as_nobody(attach.env("PATH", path)) else {
+            return skipped(name, "the program is not nobody's");
+        };
+        attached.exits(0).says(&[
+            "one: attached as an NBD socket, because a block device needs root; file: fusermount3",
+            why,
+        ]);
+        assert!(!place.folder().join("one.disk").exists(), "nothing is left");
+        place.run(&["detach", "one"]).exits(0);
+    }
+    let nowhere = place.folder().join("none/nbd").display().to_string();
+    let refused = place.run(&["attach", "null:1M", "--socket", &nowhere]);
+    refused.exits(2).says(&["--socket", &nowhere]);
+}
+
+#[test]
+fn root_who_may_not_mount_gets_what_needs_no_mount() {
+    let name = "root_who_may_not_mount_gets_what_needs_no_mount";
+    if !has_files(name) || !has_programs(name, &["setpriv"]) {
+        return;
+    }
+    let place = Place::new();
+    let attach = place.command(&["attach", "null:1M"]);
+    let mut without = Command::new("setpriv");
+    without.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
+    without.arg(attach.get_program()).args(attach.get_args());
+    without.env("FABRIX_RUN_DIR", place.folder());
+    let attached = Running::spawn(&mut without).expect("it is here").ended();
+    attached.exits(0).says(&[
+        "attached as an NBD socket, because",
+        "file: a file over FUSE is mounted, and that needs CAP_SYS_ADMIN",
+    ]);
+    assert_eq!(place.list()[0]["as"], "nbd-socket");
+}
+
+#[test]
 fn a_file_over_fuse_is_for_everybody_who_has_the_helper() {
     let name = "a_file_over_fuse_is_for_everybody_who_has_the_helper";
     if !has_files(name) || !has_programs(name, &["fusermount3"]) {

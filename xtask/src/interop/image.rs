@@ -154,10 +154,13 @@ fn files_of(kernel: &Kernel, module: &str) -> Result<Vec<std::path::PathBuf>, St
         .arg(&kernel.folder)
         .args(["-S", &kernel.release, "--show-depends", module]);
     let listed = output(&mut modprobe)?;
-    let files = listed
-        .lines()
-        .filter_map(|line| line.strip_prefix("insmod "));
-    Ok(files.map(|file| file.trim().into()).collect())
+    Ok(listed.lines().filter_map(module_file).collect())
+}
+
+/// The file in a line of `modprobe --show-depends`. Options of this machine's /etc/modprobe.d follow it.
+fn module_file(line: &str) -> Option<PathBuf> {
+    let file = line.strip_prefix("insmod ")?.split_whitespace().next()?;
+    Some(file.into())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -182,6 +185,17 @@ mod tests {
         );
         assert_eq!(library("\tlinux-vdso.so.1 (0x00007f)"), None);
         assert_eq!(library("\tstatically linked"), None);
+    }
+
+    #[test]
+    fn a_module_has_a_file_whatever_options_this_machine_gives_it() {
+        let wanted = Some(PathBuf::from("/lib/modules/nbd.ko"));
+        assert_eq!(module_file("insmod /lib/modules/nbd.ko "), wanted);
+        assert_eq!(
+            module_file("insmod /lib/modules/nbd.ko max_part=15"),
+            wanted
+        );
+        assert_eq!(module_file("builtin ext4"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
-use fabrix_block::{Channel, Device, Geometry, OpenError, Request, Submit};
+use fabrix_block::{Channel, Device, Geometry, OpenError, Request, Run, Submit};
 use fabrix_rt::Shard;
 
 pub(crate) struct Lane {
@@ -34,6 +34,11 @@ impl Lane {
 
     pub(crate) fn geometry(&self) -> Ref<'_, Geometry> {
         Ref::map(self.open.borrow(), |open| open.device.geometry())
+    }
+
+    /// How blocks are kept: see [`Device::allocation`].
+    pub(crate) fn allocation(&self, lba: u64) -> Run {
+        self.open.borrow().device.allocation(lba)
     }
 
     /// Whether the disk takes what is lent to the shard's ring.

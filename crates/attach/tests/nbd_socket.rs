@@ -21,6 +21,7 @@ const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
 const TRIM: u16 = 4;
 const ZEROES: u16 = 6;
+const BLOCK_STATUS: u16 = 7;
 
 /// A disk of 8 MiB on a socket, and its client.
 struct Bench {
@@ -141,7 +142,17 @@ fn pattern(bytes: usize) -> Vec<u8> {
 fn what_is_read_is_what_was_written_in_every_size() {
     on_both_engines(|bench| {
         let mut client = bench.client();
-        for bytes in [512, 4096, 8192, 8704, 65_536, 1 << 20] {
+        // The disk takes no more than 1 MiB at once.
+        for bytes in [
+            512,
+            4096,
+            8192,
+            8704,
+            65_536,
+            1 << 20,
+            2 << 20,
+            (5 << 20) + 512,
+        ] {
             let data = pattern(bytes);
             assert_eq!(client.write(1 << 20, &data), 0);
             assert!(client.read(1 << 20, bytes) == data, "{bytes} bytes");
@@ -189,6 +200,89 @@ fn a_client_that_talks_nonsense_is_cut_off_and_the_others_are_not() {
     });
 }
 
+#[test]
+fn many_long_requests_at_once_are_all_carried_out() {
+    const LENGTH: usize = 3 << 20;
+    on_both_engines(|bench| {
+        let mut client = bench.client();
+        let data = pattern(LENGTH);
+        assert_eq!(client.write(0, &data), 0);
+        let length = u32::try_from(LENGTH).expect("short");
+        for _ in 0..9 {
+            client.ask(READ, 0, length, &[]);
+        }
+        client.ask(FLUSH, 0, 0, &[]);
+        let mut read = vec![0; LENGTH];
+        for _ in 0..9 {
+            assert_eq!(client.answer(&mut read), 0);
+            assert!(read == data);
+        }
+        assert_eq!(client.answer(&mut []), 0, "the flush");
+    });
+}
+
+#[test]
+fn a_refused_write_of_32_mib_is_answered_and_the_connection_lives() {
+    on_both_engines(|bench| {
+        let mut client = bench.client();
+        let no_space = 28;
+        assert_eq!(client.write(0, &vec![1; 32 << 20]), no_space);
+        assert_eq!(client.read(0, 512), [0; 512]);
+    });
+}
+
+/// A client of `base:allocation`.
+fn status_client(bench: &Bench) -> Client {
+    let mut stream = UnixStream::connect(&bench.path).expect("it answers");
+    stream.set_read_timeout(Some(BOUND)).expect("a timeout");
+    stream.read_exact(&mut [0; 18]).expect("a greeting");
+    let option = |number: u32, data: &[u8]| {
+        let length = u32::try_from(data.len()).expect("short");
+        let numbers = [number, length].map(u32::to_be_bytes).concat();
+        [&b"IHAVEOPT"[..], &numbers, data].concat()
+    };
+    let query = [&[0; 4][..], &[0, 0, 0, 1, 0, 0, 0, 15], b"base:allocation"].concat();
+    let said = [
+        vec![0, 0, 0, 3],
+        option(8, &[]),
+        option(10, &query),
+        option(7, &[0; 6]),
+    ];
+    stream.write_all(&said.concat()).expect("it listens");
+    // Structured replies; a context and the end of the list; the export, its sizes and the end.
+    let answers = 20 + (20 + 19) + 20 + (20 + 12) + (20 + 14) + 20;
+    stream.read_exact(&mut vec![0; answers]).expect("answers");
+    Client(stream)
+}
+
+#[test]
+fn block_status_tells_what_was_written() {
+    on_both_engines(|bench| {
+        let mut client = status_client(bench);
+        let status = |client: &mut Client, offset: u64, length: u32, extents: usize| {
+            client.ask(BLOCK_STATUS, offset, length, &[]);
+            let mut answer = vec![0; 20 + 4 + 8 * extents];
+            client.0.read_exact(&mut answer).expect("an answer");
+            let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four"));
+            assert_eq!(number(&answer[16..20]) as usize, answer.len() - 20);
+            let extents = answer[24..].chunks_exact(8);
+            extents
+                .map(|extent| (number(&extent[..4]), number(&extent[4..])))
+                .collect::<Vec<_>>()
+        };
+        let (data, hole) = (0, 3);
+        let all = 8 << 20;
+        assert_eq!(status(&mut client, 0, all, 1), [(all, hole)]);
+        let mut writer = bench.client();
+        assert_eq!(writer.write(1 << 20, &[7; 1 << 16]), 0);
+        let rest = all - (1 << 20) - (1 << 16);
+        let expected = [(1 << 20, hole), (1 << 16, data), (rest, hole)];
+        assert_eq!(status(&mut client, 0, all, 3), expected);
+        let part = [(512, data)];
+        assert_eq!(status(&mut client, 1 << 20, 512, 1), part);
+    });
+}
+
 /// A disk of so many bytes.
 fn disk(bytes: u64) -> std::sync::Arc<dyn Device> {
     let identity = Identity::derive("disk", "disk", "a disk");
@@ -204,8 +298,8 @@ fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_en
         };
         let shard = spawn(config, None, |_| {}).expect("a shard");
         let (small, large) = (disk(1 << 20), disk(2 << 20));
-        // Flags, flush, FUA, trim, write zeroes, several connections; and it may be written.
-        assert_eq!(flags(&*small), 0b1_0110_1101);
+        // Flags, flush, FUA, trim, write zeroes, several connections, cache, fast zeroes; and it may be written.
+        assert_eq!(flags(&*small), 0b1101_0110_1101);
         let (tell, told) = mpsc::channel();
         let tell = Box::new(move |news| {
             let _nobody_waits = tell.send(news);

@@ -129,7 +129,7 @@ impl Connection {
             if self.stream.backlogged() || self.stream.machine().is_full() {
                 break;
             }
-            match self.stream.next() {
+            match self.next_event() {
                 Ok(Some(event)) => self.event(shard, event),
                 Ok(None) => return,
                 Err(ended) => return self.ended(shard, &ended),
@@ -138,8 +138,17 @@ impl Connection {
         self.has_more = true;
     }
 
+    /// The pieces of a long request come before what has arrived behind it.
+    fn next_event(&mut self) -> Result<Option<Event>, Ended> {
+        match self.stream.speak().0.piece() {
+            None => self.stream.next(),
+            piece => Ok(piece),
+        }
+    }
+
     fn event(&mut self, shard: &mut Shard, event: Event) {
         match event {
+            Event::Long => {}
             Event::Ready => {
                 if let Some(timer) = self.deadline.take() {
                     shard.cancel_timer(timer);

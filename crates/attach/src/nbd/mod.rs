@@ -4,6 +4,7 @@
 //! Knows listening and how many clients there are; what one of them does is `connection`.
 
 mod connection;
+mod extents;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabrix_block::{Device, Geometry, OpenError};
+use fabrix_block::{Deallocate, Device, Geometry, OpenError};
 use fabrix_proto::nbd::server::Export;
 use fabrix_rt::{Completion, Listener, Loan, Op, Remote, Shard, Socket, Task, TaskId, Token};
 
@@ -318,6 +319,7 @@ fn export(device: &dyn Device) -> Export {
         most_bytes: geometry.max_transfer_bytes,
         read_only: geometry.read_only,
         trims: trims(geometry),
+        zeroes_fast: geometry.deallocate == Deallocate::Zeroes,
         // One channel for all connections: see the head of this crate.
         multi_conn: true,
     }

@@ -1,7 +1,9 @@
 //! What a client negotiates: one option after the other, each answered, until it begins or leaves.
 
-use super::server::Export;
-use super::spec::{GREETING, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, info, option, reply};
+use super::server::{Export, REQUEST_BYTES_MAX};
+use super::spec::{
+    ALLOCATION, GREETING, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, info, option, reply,
+};
 use crate::Sink;
 use crate::codec::Reader;
 
@@ -21,7 +23,12 @@ pub(super) enum Next {
 pub(super) struct Chosen {
     pub(super) client_flags: u16,
     pub(super) structured: bool,
+    /// Block status is told in [`ALLOCATION`].
+    pub(super) allocation: bool,
 }
+
+/// The number that stands for [`ALLOCATION`] on a connection.
+pub(super) const ALLOCATION_ID: u32 = 1;
 
 /// What we say first.
 pub(super) fn greet<S: Sink>(out: &mut S) {
@@ -52,7 +59,10 @@ pub(super) fn answer<S: Sink>(
         option::LIST | option::STRUCTURED_REPLY => {
             refuse(number, reply::ERR_INVALID, "this option has no data", out);
         }
-        option::INFO | option::GO => return inform(export, number, data, out),
+        option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+            contexts(export, chosen, number, data, out);
+        }
+        option::INFO | option::GO => return inform(export, *chosen, number, data, out),
         _ => refuse(number, reply::ERR_UNSUPPORTED, "unknown here", out),
     }
     Next::Option
@@ -84,7 +94,56 @@ fn list<S: Sink>(export: &Export, out: &mut S) {
     say(option::LIST, reply::ACK, &[], out);
 }
 
-fn inform<S: Sink>(export: &Export, number: u32, data: &[u8], out: &mut S) -> Next {
+/// Lists the metadata contexts that there are, or takes the client's choice of them.
+fn contexts<S: Sink>(export: &Export, chosen: &mut Chosen, number: u32, data: &[u8], out: &mut S) {
+    let sets = number == option::SET_META_CONTEXT;
+    if sets {
+        chosen.allocation = false; // every choice takes the place of the last, a wrong one too
+    }
+    if !chosen.structured {
+        return refuse(
+            number,
+            reply::ERR_INVALID,
+            "structured replies come first",
+            out,
+        );
+    }
+    let Some((name, found)) = parse_queries(data, sets) else {
+        return refuse(number, reply::ERR_INVALID, "the lengths do not add up", out);
+    };
+    if !export.is_called(name) {
+        return refuse(number, reply::ERR_UNKNOWN, "no such export", out);
+    }
+    if found {
+        let id = if sets { ALLOCATION_ID } else { 0 };
+        head(number, reply::META_CONTEXT, 4 + ALLOCATION.len(), out);
+        out.bytes(&id.to_be_bytes());
+        out.bytes(ALLOCATION.as_bytes());
+    }
+    chosen.allocation |= sets && found;
+    say(number, reply::ACK, &[], out);
+}
+
+/// A name, and whether the queries find [`ALLOCATION`]. A list takes the name of a namespace too. Without
+/// queries, a list has everything.
+fn parse_queries(data: &[u8], sets: bool) -> Option<(&[u8], bool)> {
+    let mut reader = Reader::new(data);
+    let name = parse_string(&mut reader)?;
+    let queries = u32::from_be_bytes(reader.array().ok()?);
+    let mut found = queries == 0 && !sets;
+    for _ in 0..queries {
+        let query = parse_string(&mut reader)?;
+        found |= query == ALLOCATION.as_bytes() || query == b"base:" && !sets;
+    }
+    (reader.remaining() == 0).then_some((name, found))
+}
+
+fn parse_string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let bytes = u32::from_be_bytes(reader.array().ok()?);
+    reader.take(usize::try_from(bytes).ok()?).ok()
+}
+
+fn inform<S: Sink>(export: &Export, chosen: Chosen, number: u32, data: &[u8], out: &mut S) -> Next {
     let Some((name, wishes)) = parse_wishes(data) else {
         refuse(number, reply::ERR_INVALID, "the lengths do not add up", out);
         return Next::Option;
@@ -101,14 +160,13 @@ fn inform<S: Sink>(export: &Export, number: u32, data: &[u8], out: &mut S) -> Ne
     head(number, reply::INFO, 12, out);
     out.bytes(&info::EXPORT.to_be_bytes());
     out.bytes(&export.bytes.to_be_bytes());
-    // Whether replies come in chunks may be settled after this: a single piece can be promised either way.
-    out.bytes(&export.flags(true).to_be_bytes());
+    out.bytes(&export.flags(chosen.structured).to_be_bytes());
     head(number, reply::INFO, 14, out);
     out.bytes(&info::BLOCK_SIZE.to_be_bytes());
     for bytes in [
         export.block_bytes,
         export.preferred_bytes,
-        export.most_bytes,
+        REQUEST_BYTES_MAX,
     ] {
         out.bytes(&bytes.to_be_bytes());
     }
@@ -132,8 +190,7 @@ fn inform<S: Sink>(export: &Export, number: u32, data: &[u8], out: &mut S) -> Ne
 /// A name and the list of facts that are wished for.
 fn parse_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader::new(data);
-    let name_bytes = u32::from_be_bytes(reader.array().ok()?);
-    let name = reader.take(usize::try_from(name_bytes).ok()?).ok()?;
+    let name = parse_string(&mut reader)?;
     let wishes = u16::from_be_bytes(reader.array().ok()?);
     let wishes = reader.take(usize::from(wishes) * 2).ok()?;
     (reader.remaining() == 0).then_some((name, wishes))

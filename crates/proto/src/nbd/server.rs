@@ -1,13 +1,17 @@
 //! The server's side of one connection: negotiation, then requests in any number up to the slots, answered in any
 //! order.
 //!
-//! NBD gives a server no way to say "not so fast": when all slots are taken ([`Server::is_full`]) the owner takes no
-//! further event until it has answered one. A request that cannot be carried out is answered with its error here, its
-//! data skipped; what makes the stream unreadable (a wrong magic, a write longer than anybody is allowed) ends the
-//! connection. Which requests can be carried out is in `server/check.rs`, how they are answered in `server/reply.rs`.
+//! NBD gives a server no way to say "not so fast". While the connection is full ([`Server::is_full`]) the owner takes
+//! no further event until it has answered one. A request that cannot be carried out is answered with its error here.
+//! The data of a refused write is skipped before. What makes the stream unreadable (a wrong magic, a write longer than
+//! anybody is allowed) ends the connection.
+//!
+//! Which requests can be carried out is in `server/check.rs`. A request that is longer than the disk's longest transfer
+//! is carried out in pieces: `server/pieces.rs`. How requests are answered is in `server/reply.rs`.
 //! Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
 
 mod check;
+mod pieces;
 mod reply;
 
 use alloc::string::String;
@@ -17,9 +21,12 @@ use zerocopy::FromBytes;
 
 use super::options::{Chosen, Next, answer, greet, too_long};
 use super::spec::{
-    FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC, Request, command, flag,
+    Error, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC, Request, command,
+    flag,
 };
 use crate::{Breach, Machine, Sink, Slot, Taken, Violation, Want};
+use pieces::{Piece, Progress, Rest};
+pub use reply::EXTENTS_MAX;
 
 /// What a client is told of the disk.
 #[derive(Clone, Debug)]
@@ -34,12 +41,14 @@ pub struct Export {
     pub block_bytes: u32,
     /// What they are best multiples of.
     pub preferred_bytes: u32,
-    /// The longest read or write, in bytes.
+    /// The longest read or write of the disk, in bytes. Longer requests are carried out in pieces.
     pub most_bytes: u32,
     /// Writes are refused.
     pub read_only: bool,
     /// The disk gives space back.
     pub trims: bool,
+    /// The disk makes zeroes of long ranges faster than they could be written, where it may give their space back.
+    pub zeroes_fast: bool,
     /// A flush on one connection covers what was written on all of them.
     pub multi_conn: bool,
 }
@@ -54,7 +63,9 @@ impl Export {
     pub fn flags(&self, structured: bool) -> u16 {
         let set = |condition: bool, flag: u16| if condition { flag } else { 0 };
         let writes = flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_WRITE_ZEROES;
+        let writes = writes | flag::SEND_FAST_ZERO;
         flag::HAS_FLAGS
+            | flag::SEND_CACHE
             | set(self.read_only, flag::READ_ONLY | flag::SEND_FLUSH)
             | set(!self.read_only, writes)
             | set(!self.read_only && self.trims, flag::SEND_TRIM)
@@ -87,6 +98,38 @@ pub enum Command {
         /// Answer when they are on the medium.
         durable: bool,
     },
+    /// The client is going to read this: a hint, which changes nothing but the speed.
+    Cache,
+    /// Say which parts hold something ([`Server::tell_extents`]).
+    BlockStatus {
+        /// The first part only.
+        one: bool,
+    },
+}
+
+impl Command {
+    /// Whether its data travels, in either direction.
+    #[must_use]
+    pub const fn moves_data(self) -> bool {
+        matches!(self, Self::Read | Self::Write { .. })
+    }
+
+    /// Whether it changes what is on the disk.
+    const fn writes(self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. } | Self::Trim { .. } | Self::WriteZeroes { .. }
+        )
+    }
+}
+
+/// A part of a range that is kept alike: an extent of `base:allocation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// How many bytes.
+    pub bytes: u32,
+    /// How: [`state`](super::spec::state).
+    pub flags: u32,
 }
 
 /// What the machine tells its owner.
@@ -94,7 +137,10 @@ pub enum Command {
 pub enum Event {
     /// Negotiation is over, requests come.
     Ready,
-    /// A request has begun; a write's data is still to come, and goes into the slot's buffer if it has one.
+    /// A request that is longer than the disk's longest transfer has come. [`Server::piece`] gives its pieces.
+    Long,
+    /// A request or a piece of one has begun; a write's data is still to come, and goes into the slot's buffer if it
+    /// has one.
     Command {
         /// Where it is in progress, until it is answered.
         slot: Slot,
@@ -119,27 +165,40 @@ pub struct Server {
     export: Export,
     state: State,
     chosen: Chosen,
-    slots: Vec<Option<Progress>>,
+    /// What is with the owner: requests that are one piece, and pieces of long ones.
+    slots: Vec<Option<Piece>>,
     free: Vec<u16>,
-}
-
-#[derive(Clone, Copy)]
-struct Progress {
-    cookie: [u8; 8],
-    offset: u64,
-    bytes: u32,
-    reads: bool,
+    /// Requests that were not answered yet. Each but the last has a piece in a slot.
+    requests: Vec<Progress>,
+    free_requests: Vec<u16>,
+    /// What of the last request has not begun yet.
+    rest: Option<Rest>,
+    /// A long read whose data is sent in one run: nothing else may be answered before its end.
+    alone: Option<u16>,
+    /// Bytes of the reads and writes in slots.
+    bytes_in_slots: u64,
 }
 
 #[derive(Clone, Copy)]
 enum State {
     ClientFlags,
     Option,
-    OptionData { number: u32, bytes: u32 },
-    SkipOption { number: u32, left: u32 },
+    OptionData {
+        number: u32,
+        bytes: u32,
+    },
+    SkipOption {
+        number: u32,
+        left: u32,
+    },
     Request,
     Data(Slot),
-    SkipData { left: u32 },
+    /// The data of a write that is refused; the answer follows it.
+    SkipData {
+        left: u32,
+        cookie: [u8; 8],
+        error: Error,
+    },
     Over,
 }
 
@@ -153,6 +212,11 @@ impl Server {
             chosen: Chosen::default(),
             slots: (0..slots).map(|_| None).collect(),
             free: (0..slots).rev().collect(),
+            requests: (0..slots).map(|_| Progress::default()).collect(),
+            free_requests: (0..slots).rev().collect(),
+            rest: None,
+            alone: None,
+            bytes_in_slots: 0,
         }
     }
 
@@ -175,18 +239,6 @@ impl Server {
         greet(out);
     }
 
-    /// Whether as many requests are in progress as there can be, and none of them waits for its data.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.free.is_empty() && !matches!(self.state, State::Data(_))
-    }
-
-    /// How many requests are in progress.
-    #[must_use]
-    pub fn in_progress(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     /// Whether the client has not begun yet.
     #[must_use]
     pub fn negotiates(&self) -> bool {
@@ -197,12 +249,6 @@ impl Server {
                 | State::OptionData { .. }
                 | State::SkipOption { .. }
         )
-    }
-
-    fn take(&mut self, slot: Slot) -> Option<Progress> {
-        let progress = self.slots.get_mut(usize::from(slot.0))?.take()?;
-        self.free.push(slot.0);
-        Some(progress)
     }
 
     fn request<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
@@ -226,50 +272,35 @@ impl Server {
             return Ok(Some(Event::Goodbye));
         }
         let writes = kind == command::WRITE;
-        if writes && length > SKIP_BYTES_MAX {
+        if writes && length > REQUEST_BYTES_MAX {
             let violation = Violation::new(Breach::Limit, 24, "a write is longer than 32 MiB");
             return Err(violation.found(length.into()).with_header(bytes));
         }
         match self.check(request) {
             Ok(command) => Ok(Some(self.begin(request, command))),
+            Err(error) if writes => {
+                self.skip_data(length, request.cookie, error, out);
+                Ok(None)
+            }
             Err(error) => {
-                self.refuse(request.cookie, kind == command::READ, error, out);
-                if writes {
-                    self.skip_data(length);
-                }
+                self.refuse(request.cookie, has_chunks(kind), error, out);
                 Ok(None)
             }
         }
     }
 
-    fn begin(&mut self, request: &Request, command: Command) -> Event {
-        let index = self
-            .free
-            .pop()
-            .expect("the owner takes no event while all slots are taken");
-        let slot = Slot(index);
-        let (offset, bytes) = (request.offset.get(), request.length.get());
-        self.slots[usize::from(index)] = Some(Progress {
-            cookie: request.cookie,
-            offset,
-            bytes,
-            reads: command == Command::Read,
-        });
-        if matches!(command, Command::Write { .. }) && bytes > 0 {
-            self.state = State::Data(slot);
-        }
-        Event::Command {
-            slot,
-            command,
-            offset,
-            bytes,
-        }
-    }
-
-    fn skip_data(&mut self, left: u32) {
+    /// The client has sent all of a write's data before it reads an answer, so the answer waits for the end of it.
+    fn skip_data<S: Sink>(&mut self, left: u32, cookie: [u8; 8], error: Error, out: &mut S) {
         self.state = match left {
-            0 => State::Request,
-            left => State::SkipData { left },
+            0 => {
+                self.refuse(cookie, false, error, out);
+                State::Request
+            }
+            left => State::SkipData {
+                left,
+                cookie,
+                error,
+            },
         };
     }
 
@@ -305,7 +336,7 @@ impl Server {
             return Err(violation.with_header(bytes));
         };
         let (number, bytes) = (header.option.get(), header.length.get());
-        if bytes > SKIP_BYTES_MAX {
+        if bytes > REQUEST_BYTES_MAX {
             let violation = Violation::new(Breach::Limit, 12, "an option is longer than 32 MiB");
             return Err(violation.found(bytes.into()));
         }
@@ -332,12 +363,12 @@ impl Machine for Server {
             State::ClientFlags => 4,
             State::Option => size_of::<OptionHeader>(),
             State::OptionData { bytes, .. } => bytes as usize,
-            State::SkipOption { left, .. } | State::SkipData { left } => {
+            State::SkipOption { left, .. } | State::SkipData { left, .. } => {
                 (left as usize).min(SKIP_AT_ONCE)
             }
             State::Request => size_of::<Request>(),
             State::Data(slot) => {
-                let bytes = self.slots[usize::from(slot.0)].map_or(0, |progress| progress.bytes);
+                let bytes = self.slots[usize::from(slot.0)].map_or(0, |piece| piece.bytes);
                 return Want::Payload {
                     slot,
                     offset: 0,
@@ -369,8 +400,12 @@ impl Machine for Server {
                 None
             }
             State::Request => self.request(header, out)?,
-            State::SkipData { left } => {
-                self.skip_data(left.saturating_sub(skipped));
+            State::SkipData {
+                left,
+                cookie,
+                error,
+            } => {
+                self.skip_data(left.saturating_sub(skipped), cookie, error, out);
                 None
             }
             State::Data(_) | State::Over => None,
@@ -392,11 +427,17 @@ impl Machine for Server {
     }
 }
 
+/// Whether a request of this kind is answered in chunks once that was agreed upon. All others are answered simply.
+fn has_chunks(kind: u16) -> bool {
+    matches!(kind, command::READ | command::BLOCK_STATUS)
+}
+
 pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
 /// The longest data of an option that is looked at: names have at most 4,096 bytes.
 const OPTION_BYTES_MAX: u32 = 8 << 10;
-/// The longest data that is skipped to answer with an error; who sends more is cut off.
-const SKIP_BYTES_MAX: u32 = 32 << 20;
+/// The longest read or write: what a client may send that has not asked for the block sizes ("Size constraints"). Who
+/// sends a longer write or option is cut off.
+pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const SKIP_AT_ONCE: usize = 4 << 10;
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ pub mod option {
     pub const GO: u32 = 7;
     /// Replies may come in chunks.
     pub const STRUCTURED_REPLY: u32 = 8;
+    /// Which metadata contexts are there?
+    pub const LIST_META_CONTEXT: u32 = 9;
+    /// Block status is to be told in these metadata contexts.
+    pub const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Answers to options.
@@ -47,6 +51,8 @@ pub mod reply {
     pub const SERVER: u32 = 2;
     /// One fact about an export.
     pub const INFO: u32 = 3;
+    /// One metadata context.
+    pub const META_CONTEXT: u32 = 4;
     /// We do not know this option.
     pub const ERR_UNSUPPORTED: u32 = 0x8000_0001;
     /// The option's data is wrong.
@@ -87,6 +93,10 @@ pub mod flag {
     pub const SEND_DF: u16 = 1 << 7;
     /// A flush on one connection covers what was written on all of them.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    /// Cache is understood.
+    pub const SEND_CACHE: u16 = 1 << 10;
+    /// Zeroes may be asked for that are fast or refused.
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
 /// Types of requests.
@@ -101,8 +111,12 @@ pub mod command {
     pub const FLUSH: u16 = 3;
     /// Give space back.
     pub const TRIM: u16 = 4;
+    /// A range is going to be read.
+    pub const CACHE: u16 = 5;
     /// Write zeroes.
     pub const WRITE_ZEROES: u16 = 6;
+    /// Which parts of a range hold something?
+    pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of requests.
@@ -113,6 +127,10 @@ pub mod command_flag {
     pub const NO_HOLE: u16 = 1 << 1;
     /// A read: in one piece.
     pub const DF: u16 = 1 << 2;
+    /// Block status: one extent.
+    pub const REQ_ONE: u16 = 1 << 3;
+    /// Zeroes: only if that is faster than a write.
+    pub const FAST_ZERO: u16 = 1 << 4;
 }
 
 /// What a chunk of a structured reply is.
@@ -123,8 +141,22 @@ pub mod chunk {
     pub const OFFSET_DATA: u16 = 1;
     /// Nothing: the request was carried out.
     pub const NONE: u16 = 0;
+    /// Extents of a metadata context.
+    pub const BLOCK_STATUS: u16 = 5;
     /// It was not.
     pub const ERROR: u16 = 0x8001;
+}
+
+/// The metadata context that tells which blocks are allocated.
+/// Source: "The `base:` metadata namespace".
+pub const ALLOCATION: &str = "base:allocation";
+
+/// Flags of an extent of [`ALLOCATION`].
+pub mod state {
+    /// No space is allocated.
+    pub const HOLE: u32 = 1;
+    /// It reads as zeroes.
+    pub const ZERO: u32 = 1 << 1;
 }
 
 /// Why a request was not carried out; the numbers are those of Linux.

@@ -1,9 +1,14 @@
 //! A client's bytes against the server's machine: what is answered, what is refused, what ends the connection.
 
-use super::super::spec::{Error, SIMPLE_REPLY_MAGIC, info, option, reply};
+use super::super::spec::{Error, SIMPLE_REPLY_MAGIC, chunk, command_flag, info, option, reply};
 use super::*;
 use alloc::vec;
 use proptest::prelude::*;
+
+#[path = "tests/contexts.rs"]
+mod contexts;
+#[path = "tests/long.rs"]
+mod long;
 
 #[derive(Default)]
 struct Wire {
@@ -30,22 +35,47 @@ fn export() -> Export {
         most_bytes: 1 << 16,
         read_only: false,
         trims: true,
+        zeroes_fast: true,
         multi_conn: true,
+    }
+}
+
+/// The same disk with room for requests of 32 MiB.
+fn large() -> Export {
+    Export {
+        bytes: 1 << 30,
+        ..export()
     }
 }
 
 /// Feeds a stream of bytes, and gives the events.
 fn feed(machine: &mut Server, mut bytes: &[u8], wire: &mut Wire) -> Result<Vec<Event>, Violation> {
+    feed_from(machine, &mut bytes, wire)
+}
+
+/// The same; what the machine does not take stays.
+fn feed_from(
+    machine: &mut Server,
+    bytes: &mut &[u8],
+    wire: &mut Wire,
+) -> Result<Vec<Event>, Violation> {
     let mut events = Vec::new();
     loop {
+        if machine.is_full() {
+            return Ok(events);
+        }
+        if let Some(piece) = machine.piece() {
+            events.push(piece);
+            continue;
+        }
         let event = match machine.want() {
-            Want::Header { bytes: wanted } if bytes.len() >= wanted && !machine.is_full() => {
+            Want::Header { bytes: wanted } if bytes.len() >= wanted => {
                 let (now, later) = bytes.split_at(wanted);
-                bytes = later;
+                *bytes = later;
                 machine.header(now, wire)?.event
             }
             Want::Payload { bytes: wanted, .. } if bytes.len() >= wanted as usize => {
-                bytes = &bytes[wanted as usize..];
+                *bytes = &bytes[wanted as usize..];
                 machine.payload(true, wire)?
             }
             _ => return Ok(events),
@@ -107,6 +137,27 @@ fn simple_reply(error: u32) -> Vec<u8> {
     .concat()
 }
 
+/// Commands of events, by slot, offset and length.
+fn commands(events: &[Event]) -> Vec<(Slot, u64, u32)> {
+    let command = |event: &Event| match *event {
+        Event::Command {
+            slot,
+            offset,
+            bytes,
+            ..
+        } => Some((slot, offset, bytes)),
+        _ => None,
+    };
+    events.iter().filter_map(command).collect()
+}
+
+/// A chunk of a structured reply, without data behind an offset.
+fn chunk_bytes(flags: u16, kind: u16, length: u32, body: &[u8]) -> Vec<u8> {
+    let magic = super::super::spec::CHUNK_MAGIC.to_be_bytes();
+    let kind = [flags.to_be_bytes(), kind.to_be_bytes()].concat();
+    [&magic[..], &kind, b"cookie!!", &length.to_be_bytes(), body].concat()
+}
+
 /// One request, and the error that it is answered with at once.
 fn check_refused(export: Export, request: &[u8], error: Error) {
     let (mut machine, mut wire) = ready(export, false);
@@ -152,8 +203,9 @@ fn tells_size_flags_and_block_sizes_and_begins() {
         | flag::SEND_FUA
         | flag::SEND_TRIM
         | flag::SEND_WRITE_ZEROES
-        | flag::SEND_DF
-        | flag::CAN_MULTI_CONN;
+        | flag::CAN_MULTI_CONN
+        | flag::SEND_CACHE
+        | flag::SEND_FAST_ZERO;
     let expected = [
         head(reply::INFO, 12),
         info::EXPORT.to_be_bytes().to_vec(),
@@ -161,7 +213,7 @@ fn tells_size_flags_and_block_sizes_and_begins() {
         flags.to_be_bytes().to_vec(),
         head(reply::INFO, 14),
         info::BLOCK_SIZE.to_be_bytes().to_vec(),
-        [512_u32, 4096, 1 << 16].map(u32::to_be_bytes).concat(),
+        [512_u32, 4096, 32 << 20].map(u32::to_be_bytes).concat(),
         head(reply::ACK, 0),
     ];
     assert_eq!(wire.bytes, expected.concat());
@@ -227,8 +279,8 @@ fn a_read_is_answered_simply_or_in_a_chunk_as_agreed() {
         else {
             panic!("one read");
         };
-        machine.succeed(slot, 7, &mut wire);
-        assert_eq!(wire.payload, [(slot.0, 7, 1024)]);
+        machine.succeed(slot, &mut wire);
+        assert_eq!(wire.payload, [(slot.0, 0, 1024)]);
         if structured {
             assert_eq!(wire.bytes[4..8], [0, 1, 0, 1], "done, data at an offset");
             assert_eq!(wire.bytes[16..20], 1032_u32.to_be_bytes());
@@ -270,16 +322,26 @@ fn what_cannot_be_done_is_answered_and_its_data_skipped() {
     let read = |offset, length| request(0, command::READ, offset, length);
     check_refused(export(), &write(1 << 20, 512), Error::NoSpace);
     check_refused(export(), &write(100, 512), Error::Invalid);
-    check_refused(export(), &write(0, 1 << 17), Error::Invalid);
+    check_refused(export(), &write(0, 2 << 20), Error::NoSpace);
     check_refused(export(), &read((1 << 20) - 512, 1024), Error::Invalid);
     check_refused(export(), &read(u64::MAX - 511, 512), Error::Invalid);
-    check_refused(export(), &read(0, 1 << 17), Error::Invalid);
+    check_refused(large(), &read(0, (32 << 20) + 512), Error::Invalid);
     check_refused(
         export(),
         &request(0x8000, command::READ, 0, 512),
         Error::Invalid,
     );
     check_refused(export(), &request(0, 77, 0, 512), Error::Invalid);
+    check_refused(
+        export(),
+        &request(0, command::BLOCK_STATUS, 0, 512),
+        Error::Invalid,
+    );
+    check_refused(
+        export(),
+        &request(1 << 4, command::CACHE, 0, 512),
+        Error::Invalid,
+    );
     check_refused(
         export(),
         &request(0, command::FLUSH, 0, 512),
@@ -350,6 +412,63 @@ fn the_oldest_way_to_begin_still_works() {
     assert_eq!(wire.bytes.len(), 10 + 124);
 }
 
+#[test]
+fn a_refused_write_is_answered_behind_its_data() {
+    let (mut machine, mut wire) = ready(export(), false);
+    let data = vec![0; 8192];
+    let bytes = [request(0, command::WRITE, 1 << 20, 8192), data].concat();
+    let (most, last) = bytes.split_at(bytes.len() - 4096);
+    assert_eq!(feed(&mut machine, most, &mut wire), Ok(vec![]));
+    assert_eq!(wire.bytes, [], "the client still sends");
+    assert_eq!(feed(&mut machine, last, &mut wire), Ok(vec![]));
+    assert_eq!(wire.bytes, simple_reply(Error::NoSpace as u32));
+}
+
+#[test]
+fn zeroes_that_are_to_be_fast_are_refused_where_they_are_not() {
+    let fast = command_flag::FAST_ZERO;
+    let slow = Export {
+        zeroes_fast: false,
+        ..export()
+    };
+    let zeroes = |flags| request(flags, command::WRITE_ZEROES, 0, 512);
+    check_refused(slow.clone(), &zeroes(fast), Error::NotSupported);
+    let keeps_space = fast | command_flag::NO_HOLE;
+    check_refused(export(), &zeroes(keeps_space), Error::NotSupported);
+    for (disk, flags) in [
+        (export(), fast),
+        (slow, 0),
+        (export(), command_flag::NO_HOLE),
+    ] {
+        let (mut machine, mut wire) = ready(disk, true);
+        let events = feed(&mut machine, &zeroes(flags), &mut wire).expect("no violation");
+        assert_eq!(commands(&events).len(), 1);
+    }
+}
+
+#[test]
+fn a_hint_to_cache_is_a_command_on_a_read_only_disk_too() {
+    let disk = Export {
+        read_only: true,
+        ..export()
+    };
+    let (mut machine, mut wire) = ready(disk, false);
+    let cache = request(0, command::CACHE, 0, 1 << 20);
+    let events = feed(&mut machine, &cache, &mut wire).expect("no violation");
+    assert!(matches!(
+        events[..],
+        [Event::Command {
+            command: Command::Cache,
+            ..
+        }]
+    ));
+    check_refused(
+        export(),
+        &request(0, command::CACHE, 1 << 20, 512),
+        Error::Invalid,
+    );
+}
+
 proptest! {
     /// Whatever a client says, it gets answers or the end.
     #[test]
@@ -362,7 +481,7 @@ proptest! {
     }
 
     #[test]
-    fn no_request_leaves_the_disk(flags in 0_u16..4, kind in 0_u16..8, offset: u64, length: u32) {
+    fn no_request_leaves_the_disk(flags in 0_u16..32, kind in 0_u16..9, offset: u64, length: u32) {
         let (mut machine, mut wire) = ready(export(), true);
         let events = feed(&mut machine, &request(flags, kind, offset, length), &mut wire);
         for event in events.unwrap_or_default() {

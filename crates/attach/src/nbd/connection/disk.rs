@@ -11,6 +11,7 @@ use fabrix_transport::Held;
 
 use super::{Connection, DISK_SLOTS, RETRY, SLOTS, Work};
 use crate::job::{Ask, Job, PIECES_AT_ONCE, RETRY_AFTER};
+use crate::nbd::extents::Extents;
 
 /// Writes that are not longer are handed to the disk where they were received.
 const INLINE_BYTES_MAX: u32 = 8 << 10;
@@ -32,11 +33,15 @@ impl Connection {
         offset: u64,
         bytes: u32,
     ) {
-        if bytes == 0 && command != Command::Flush {
-            let (machine, mut out) = self.stream.speak();
-            return machine.succeed_empty(slot, &mut out);
-        }
+        let block = u64::from(self.common.lane.geometry().block_bytes);
+        let range = (offset / block, u64::from(bytes) / block);
         let ask = match command {
+            // No disk here reads ahead because it is told to.
+            Command::Cache => return self.succeed_empty(slot),
+            Command::BlockStatus { one } => return self.tell_extents(slot, range, one),
+            command if bytes == 0 && command != Command::Flush => {
+                return self.succeed_empty(slot);
+            }
             Command::Read => Ask::Read,
             Command::Write { durable } => Ask::Write { durable },
             Command::Flush => Ask::Flush,
@@ -46,8 +51,7 @@ impl Connection {
                 durable,
             },
         };
-        let block = u64::from(self.common.lane.geometry().block_bytes);
-        let job = Job::new(ask, offset / block, u64::from(bytes) / block);
+        let job = Job::new(ask, range.0, range.1);
         if !job.writes() {
             return self.run(shard, slot, job, Source::None);
         }
@@ -57,6 +61,17 @@ impl Connection {
             self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
         }
         self.set(slot, Work::Receiving(job));
+    }
+
+    fn succeed_empty(&mut self, slot: Slot) {
+        let (machine, mut out) = self.stream.speak();
+        machine.succeed_empty(slot, &mut out);
+    }
+
+    fn tell_extents(&mut self, slot: Slot, range: (u64, u64), one: bool) {
+        let extents = Extents::find(&self.common.lane, range, one);
+        let (machine, mut out) = self.stream.speak();
+        machine.tell_extents(slot, extents.list(), &mut out);
     }
 
     pub(super) fn data(&mut self, shard: &mut Shard, slot: Slot) {
@@ -133,7 +148,7 @@ impl Connection {
         }
         let (machine, mut out) = self.stream.speak();
         match error {
-            None if job.reads() && has_data => machine.succeed(slot, 0, &mut out),
+            None if job.reads() && has_data => machine.succeed(slot, &mut out),
             None if job.reads() => machine.fail(slot, Error::Io, &mut out),
             None => machine.succeed_empty(slot, &mut out),
             Some(error) => machine.fail(slot, error, &mut out),

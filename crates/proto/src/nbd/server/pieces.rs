@@ -1,0 +1,200 @@
+//! Requests in progress: what is in the slots, and how a request that is longer than the disk's longest transfer is
+//! divided.
+//!
+//! A client that has not asked for the block sizes may send requests of 32 MiB ("Size constraints"). A long request
+//! becomes pieces of the disk's longest transfer, and each piece has a slot like a request. The pieces of a write begin
+//! one after the other, as its data arrives. The pieces of a read are sent as chunks in any order, where the client has
+//! agreed to chunks. A simple reply has one run of data, and so has a read with `NBD_CMD_FLAG_DF`: the pieces of those
+//! are read one by one, and the connection does nothing else meanwhile. So no connection ever holds more than
+//! [`BYTES_MAX`] and one piece.
+
+use super::{Command, Event, Server, State};
+use crate::Slot;
+use crate::nbd::spec::{Error, Request, command_flag};
+
+/// A request, or a piece of one, that is with the owner.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    /// Whose: an index of `requests`.
+    pub(super) request: u16,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    moves_data: bool,
+}
+
+/// A request that was not answered yet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Progress {
+    pub(super) cookie: [u8; 8],
+    pub(super) answer: Answer,
+    /// First byte of the whole request, and how many.
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    /// Pieces in slots.
+    pieces: u16,
+    /// The first error of any piece.
+    pub(super) error: Option<Error>,
+    /// Data of the answer was sent.
+    pub(super) answered_in_part: bool,
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Simply, without data.
+    #[default]
+    Simple,
+    /// By data: one run of it.
+    Data,
+    /// By chunks of data.
+    Chunks,
+    /// By extents, in one chunk.
+    Extents,
+}
+
+/// What of a long request has not begun yet.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    request: u16,
+    command: Command,
+    offset: u64,
+    bytes: u32,
+}
+
+impl Server {
+    /// Whether no event may be taken and no piece begun, before the owner has answered something.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        if matches!(self.state, State::Data(_)) {
+            return false; // the data of a write has its slot already
+        }
+        match self.alone {
+            Some(_) => self.in_progress() > 0,
+            None => self.free.is_empty() || self.bytes_in_slots >= BYTES_MAX,
+        }
+    }
+
+    /// How many requests and pieces are in progress.
+    #[must_use]
+    pub fn in_progress(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Begins the next piece of a long request ([`Event::Long`]), if there is one and it need not wait for the data of
+    /// the piece before. The owner asks before it takes a further event, and not while the connection is full.
+    pub fn piece(&mut self) -> Option<Event> {
+        if matches!(self.state, State::Data(_) | State::Over) {
+            return None;
+        }
+        let rest = self.rest.take()?;
+        let bytes = rest.bytes.min(self.piece_bytes());
+        if rest.bytes > bytes {
+            self.rest = Some(Rest {
+                offset: rest.offset + u64::from(bytes),
+                bytes: rest.bytes - bytes,
+                ..rest
+            });
+        }
+        Some(self.begin_piece(rest.request, rest.command, rest.offset, bytes))
+    }
+
+    pub(super) fn begin(&mut self, request: &Request, command: Command) -> Event {
+        let number = self
+            .free_requests
+            .pop()
+            .expect("each request but the last has a slot, and there is a free one");
+        let (offset, bytes) = (request.offset.get(), request.length.get());
+        let is_long = command.moves_data() && bytes > self.piece_bytes();
+        let in_one = request.flags.get() & command_flag::DF != 0;
+        let answer = match command {
+            Command::Read if self.chosen.structured && !(is_long && in_one) => Answer::Chunks,
+            Command::Read => Answer::Data,
+            Command::BlockStatus { .. } => Answer::Extents,
+            _ => Answer::Simple,
+        };
+        self.requests[usize::from(number)] = Progress {
+            cookie: request.cookie,
+            answer,
+            offset,
+            bytes,
+            ..Progress::default()
+        };
+        if !is_long {
+            return self.begin_piece(number, command, offset, bytes);
+        }
+        self.alone = (answer == Answer::Data).then_some(number);
+        self.rest = Some(Rest {
+            request: number,
+            command,
+            offset,
+            bytes,
+        });
+        Event::Long
+    }
+
+    fn begin_piece(&mut self, request: u16, command: Command, offset: u64, bytes: u32) -> Event {
+        let index = self
+            .free
+            .pop()
+            .expect("the owner takes no event while the connection is full");
+        let slot = Slot(index);
+        self.requests[usize::from(request)].pieces += 1;
+        let moves_data = command.moves_data();
+        if moves_data {
+            self.bytes_in_slots += u64::from(bytes);
+        }
+        self.slots[usize::from(index)] = Some(Piece {
+            request,
+            offset,
+            bytes,
+            moves_data,
+        });
+        if matches!(command, Command::Write { .. }) && bytes > 0 {
+            self.state = State::Data(slot);
+        }
+        Event::Command {
+            slot,
+            command,
+            offset,
+            bytes,
+        }
+    }
+
+    /// Takes a piece out of its slot.
+    pub(super) fn end_piece(&mut self, slot: Slot) -> Option<Piece> {
+        let piece = self.slots.get_mut(usize::from(slot.0))?.take()?;
+        self.free.push(slot.0);
+        self.requests[usize::from(piece.request)].pieces -= 1;
+        if piece.moves_data {
+            self.bytes_in_slots -= u64::from(piece.bytes);
+        }
+        Some(piece)
+    }
+
+    /// Lets a request go whose last piece has ended. False: there are others.
+    pub(super) fn end_request(&mut self, number: u16) -> bool {
+        let goes_on = self.rest.is_some_and(|rest| rest.request == number);
+        let progress = self.requests[usize::from(number)];
+        if goes_on || progress.pieces > 0 {
+            return false;
+        }
+        self.free_requests.push(number);
+        self.alone.take_if(|alone| *alone == number);
+        true
+    }
+
+    /// Forgets what of a request has not begun yet.
+    pub(super) fn drop_rest(&mut self, number: u16) {
+        self.rest.take_if(|rest| rest.request == number);
+    }
+
+    /// The longest piece: the disk's longest transfer, in whole blocks.
+    fn piece_bytes(&self) -> u32 {
+        let (most, block) = (self.export.most_bytes, self.export.block_bytes);
+        (most - most % block).max(block)
+    }
+}
+
+/// What the reads and writes in the slots of a connection may have together before it takes no more: as many as 128 of
+/// 64 KiB.
+const BYTES_MAX: u64 = 8 << 20;

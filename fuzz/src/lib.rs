@@ -5,4 +5,5 @@
 pub mod bodies;
 pub mod initiator;
 pub mod iscsi;
+pub mod nbd;
 pub mod scsi;

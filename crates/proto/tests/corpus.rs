@@ -18,6 +18,12 @@ mod initiator;
     reason = "written for the fuzz crate, where it is reachable"
 )]
 mod iscsi;
+#[path = "../../../fuzz/src/nbd.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "written for the fuzz crate, where it is reachable"
+)]
+mod nbd;
 #[path = "../../../fuzz/src/scsi.rs"]
 #[allow(
     unreachable_pub,
@@ -34,7 +40,7 @@ use proptest::prelude::ProptestConfig;
 
 type Body = fn(&[u8]);
 
-const BODIES: [(&str, Body); 17] = [
+const BODIES: [(&str, Body); 18] = [
     ("parse_tcp_pdu", bodies::parse_tcp_pdu),
     ("parse_command", bodies::parse_command),
     ("parse_connect", bodies::parse_connect),
@@ -52,6 +58,7 @@ const BODIES: [(&str, Body); 17] = [
     ("iscsi_login", iscsi::iscsi_login),
     ("iscsi_target", iscsi::iscsi_target),
     ("iscsi_initiator", initiator::iscsi_initiator),
+    ("nbd_server", nbd::nbd_server),
 ];
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -133,5 +140,6 @@ proptest::proptest! {
         bodies::tcp_host(&script(&[1, 0, 0, 0, 0x20, 0, 0, 2, 0, 8, 1, 0, 2, 1, 8, 2, 0]));
         iscsi::iscsi_target(&[&[1, options], &data[..]].concat());
         initiator::iscsi_initiator(&[&[1, options], &data[..]].concat());
+        nbd::nbd_server(&[&[options | 13], &data[..]].concat());
     }
 }

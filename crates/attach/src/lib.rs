@@ -1,8 +1,8 @@
 //! Front ends for this machine: a disk as a file, a block device or a socket of the machine that we run on.
 //!
-//! Knows how the kernel (ublk; FUSE with a loop device) and local programs (NBD over a Unix socket) ask for blocks, and
-//! turns that into requests of a [`fabrix_block::Device`]; touches sockets, mounts and devices through `rt` only. Does
-//! not know what the disk is, and nothing of a network.
+//! Knows how the kernel (ublk; FUSE with a loop device) and programs (NBD over a socket) ask for blocks, and turns that
+//! into requests of a [`fabrix_block::Device`]; touches sockets, mounts and devices through `rt` only. Does not know
+//! what the disk is, and opens no way to a network: a listening socket is handed over.
 //!
 //! A front end lives on one shard, with one channel to its disk. So a flush on any of its connections covers what was
 //! answered on all of them. [`ublk`], [`nbd`], [`fuse`] and [`vhost`] are begun from a control thread and end by

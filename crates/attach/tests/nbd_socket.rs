@@ -1,6 +1,7 @@
 //! A disk on a socket, on both engines: what a client reads is what it wrote, and nothing is allocated for an I/O.
 
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Bench {
         let socket = NbdSocket::begin(
             &shard.remote,
             disk as std::sync::Arc<dyn Device>,
-            listener,
+            OwnedFd::from(listener),
             tell,
         );
         Self {

@@ -185,22 +185,27 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
         Some(("iscsi", place)) => (Protocol::Iscsi, place, ISCSI_PORT),
         _ => return Err(wrong("not an nvme+tcp or iscsi address")),
     };
+    let address = socket_address(place, port).map_err(|why| wrong(&why))?;
+    Ok(Listen { protocol, address })
+}
+
+/// An address without its scheme, `ADDR[:PORT]`, or why it is none.
+pub(crate) fn socket_address(place: &str, port: u16) -> Result<SocketAddr, String> {
     let place = place.strip_suffix('/').unwrap_or(place);
     if let Ok(ip) = place.trim_matches(['[', ']']).parse::<IpAddr>() {
-        let address = SocketAddr::new(ip, port);
-        return Ok(Listen { protocol, address });
+        return Ok(SocketAddr::new(ip, port));
     }
     let with_port = if place.contains(':') {
         place.to_owned()
     } else {
         format!("{place}:{port}")
     };
-    let found = with_port
+    let mut found = with_port
         .to_socket_addrs()
-        .map_err(|error| wrong(&error.to_string()))?
-        .next();
-    let address = found.ok_or_else(|| wrong("the name has no address"))?;
-    Ok(Listen { protocol, address })
+        .map_err(|error| error.to_string())?;
+    found
+        .next()
+        .ok_or_else(|| "the name has no address".to_owned())
 }
 
 /// Where iSCSI targets listen. Source: RFC 7143, section 14 "IANA Considerations".

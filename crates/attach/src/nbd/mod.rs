@@ -1,7 +1,8 @@
-//! The disk as NBD: on a Unix socket, for qemu, nbdcopy, fio, and every other program that speaks it; and on sockets of
-//! the kernel's own client, which makes a block device of them.
+//! The disk as NBD: on a listening socket, for qemu, nbdcopy, fio, and every other program that speaks it; and on
+//! sockets of the kernel's own client, which makes a block device of them.
 //!
-//! Knows listening and how many clients there are; what one of them does is `connection`.
+//! Knows accepting and how many clients there are; what one of them does is `connection`. The listening socket, a Unix
+//! socket or one of TCP, is handed over: its maker decides who can reach it.
 
 mod connection;
 mod extents;
@@ -9,7 +10,7 @@ mod extents;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,13 +53,13 @@ impl NbdSocket {
     pub fn begin(
         remote: &Remote,
         device: Arc<dyn Device>,
-        listener: UnixListener,
+        listener: OwnedFd,
         tell: Tell,
     ) -> Result<Self, BeginError> {
         let clients = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&clients);
         let task = on_shard(remote, move |shard| {
-            Port::open(shard, device, OwnedFd::from(listener), counter, tell)
+            Port::open(shard, device, listener, counter, tell)
         })??;
         Ok(Self {
             remote: remote.clone(),

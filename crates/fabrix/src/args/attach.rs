@@ -23,7 +23,7 @@ pub(crate) enum FrontEnd {
     Fuse,
     /// A regular file, over FUSE.
     File,
-    /// A Unix socket that speaks NBD.
+    /// A socket that speaks NBD, a Unix socket or one of TCP.
     NbdSocket,
     /// A Unix socket that speaks vhost-user-blk, for virtual machines.
     VhostUser,
@@ -56,6 +56,13 @@ pub(crate) struct AttachArgs {
     /// Where the socket is to be, of `--as nbd-socket` or `--as vhost-user`
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Speak NBD over TCP here, on an address of loopback: nbd://ADDR[:PORT] [default port: 10809]. NBD has no
+    /// authentication and no encryption here
+    #[arg(long, value_name = "nbd://ADDR[:PORT]", conflicts_with = "socket")]
+    pub(crate) listen: Option<String>,
+    /// Let everybody who reaches an address of --listen that is not loopback read the disk, and write it
+    #[arg(long, value_name = "any", value_parser = ["any"], requires = "listen")]
+    pub(crate) allow: Option<String>,
     /// Refuse every write
     #[arg(short, long)]
     pub(crate) read_only: bool,

@@ -19,17 +19,21 @@ pub(crate) type Candidate = Result<FrontEnd, String>;
 /// The front ends to try, one after the other.
 pub(crate) fn choose(
     wanted: FrontEnd,
-    socket: bool,
+    (socket, listen): (bool, bool),
     engine: Engine,
 ) -> Result<Vec<Candidate>, Failure> {
-    if wanted == FrontEnd::Auto && !socket {
+    if wanted == FrontEnd::Auto && !socket && !listen {
         return Ok(best_first(engine));
     }
-    one(wanted, socket, engine).map(|kind| vec![Ok(kind)])
+    one(wanted, (socket, listen), engine).map(|kind| vec![Ok(kind)])
 }
 
 /// The front end that was asked for.
-fn one(wanted: FrontEnd, socket: bool, engine: Engine) -> Result<FrontEnd, Failure> {
+fn one(
+    wanted: FrontEnd,
+    (socket, listen): (bool, bool),
+    engine: Engine,
+) -> Result<FrontEnd, Failure> {
     let takes_socket = matches!(
         wanted,
         FrontEnd::Auto | FrontEnd::NbdSocket | FrontEnd::VhostUser
@@ -37,6 +41,9 @@ fn one(wanted: FrontEnd, socket: bool, engine: Engine) -> Result<FrontEnd, Failu
     if socket && !takes_socket {
         let sentence = "--socket is for --as nbd-socket and --as vhost-user";
         return Err(Failure::usage(sentence));
+    }
+    if listen && !matches!(wanted, FrontEnd::Auto | FrontEnd::NbdSocket) {
+        return Err(Failure::usage("--listen is for --as nbd-socket"));
     }
     match wanted {
         FrontEnd::Auto => Ok(FrontEnd::NbdSocket),

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_attach::fuse::{FuseFile, KernelRing};
@@ -20,10 +20,10 @@ use fabrix_rt::mounts::{self, Unmount};
 use fabrix_rt::nbd_device::NbdDevice;
 
 use super::kernel_fuse::{begin_file, begin_loop, end_loop, is_left};
-use super::kernel_nbd;
 use super::records::{Claim, Record};
 use super::size;
 use super::takeover::FRONT_END;
+use super::{kernel_nbd, nbd_port};
 use crate::api::bind;
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::{Failure, Kind};
@@ -43,8 +43,10 @@ pub(crate) enum Front {
     File { file: FuseFile, place: PathBuf },
     /// A device of the kernel's NBD client.
     Nbd { peers: NbdPeers, device: NbdDevice },
-    /// A socket.
+    /// A Unix socket.
     NbdSocket { socket: NbdSocket, path: PathBuf },
+    /// A port of TCP, at nbd://ADDR:PORT.
+    NbdPort { socket: NbdSocket, uri: PathBuf },
     /// A socket for virtual machines.
     Vhost { socket: VhostSocket, path: PathBuf },
 }
@@ -92,9 +94,19 @@ impl Front {
             return Ok(Self::Nbd { peers, device });
         }
         if kind == FrontEnd::NbdSocket {
-            let (listener, path) = listen(claim, args.socket.as_deref(), "nbd")?;
-            let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
-            return Ok(Self::NbdSocket { socket, path });
+            return match &args.listen {
+                Some(listen) => {
+                    let (listener, uri) = nbd_port::listen(listen, args.allow.is_some())?;
+                    let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
+                    Ok(Self::NbdPort { socket, uri })
+                }
+                None => {
+                    let (listener, path) = listen(claim, args.socket.as_deref(), "nbd")?;
+                    let disk = Arc::clone(disk);
+                    let socket = NbdSocket::begin(remote, disk, listener.into(), tell)?;
+                    Ok(Self::NbdSocket { socket, path })
+                }
+            };
         }
         if kind == FrontEnd::VhostUser {
             let (listener, path) = listen(claim, args.socket.as_deref(), "vhost")?;
@@ -125,6 +137,15 @@ impl Front {
             Self::File { place, .. } => place,
             Self::Nbd { device, .. } => device.path(),
             Self::NbdSocket { path, .. } | Self::Vhost { path, .. } => path,
+            Self::NbdPort { uri, .. } => uri,
+        }
+    }
+
+    /// What users open, wherever they are.
+    pub(crate) fn device(&self) -> PathBuf {
+        match self {
+            Self::NbdPort { uri, .. } => uri.clone(),
+            _ => absolute(self.path()).unwrap_or_else(|_| self.path().to_owned()),
         }
     }
 
@@ -212,7 +233,9 @@ impl Front {
                 let taken = device.resize(disk.geometry().bytes());
                 taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
             }
-            Self::NbdSocket { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
+            Self::NbdSocket { socket, .. } | Self::NbdPort { socket, .. } => {
+                Ok(socket.resized(Arc::clone(disk))?)
+            }
             Self::Vhost { socket, .. } => Ok(socket.resized(Arc::clone(disk))?),
         }
     }
@@ -259,11 +282,13 @@ impl Front {
                 ended.map_err(|error| not_ended(device.path(), &error))
             }
             Self::NbdSocket { socket, path } => {
-                let clients = socket.clients();
-                if clients > 0 && !force {
-                    return Err(in_use(path, &format!("{clients} connected")));
-                }
+                is_unused(socket, path, force)?;
                 let _somebody_removed_it = fs::remove_file(path);
+                socket.close();
+                Ok(())
+            }
+            Self::NbdPort { socket, uri } => {
+                is_unused(socket, uri, force)?;
                 socket.close();
                 Ok(())
             }
@@ -302,6 +327,15 @@ fn listen(
         ))
     })?;
     Ok((listener, path))
+}
+
+/// A socket with clients is in use, unless it is taken away by force.
+fn is_unused(socket: &NbdSocket, place: &Path, force: bool) -> Result<(), Failure> {
+    match socket.clients() {
+        0 => Ok(()),
+        _ if force => Ok(()),
+        clients => Err(in_use(place, &format!("{clients} connected"))),
+    }
 }
 
 /// Why a block device is still there.
@@ -363,7 +397,8 @@ pub(crate) fn clear_away(record: &Record, place: &Path) {
         let _somebody_else_did = nbd.disconnect_by_force();
     }
     let is_socket = matches!(record.front_end.as_str(), "nbd-socket" | "vhost-user");
-    if is_socket && UnixStream::connect(&record.device).is_err() {
+    let is_file = record.device.is_absolute(); // else a port, which goes with its process
+    if is_socket && is_file && UnixStream::connect(&record.device).is_err() {
         let _was_not_there = fs::remove_file(&record.device);
     }
     let _nothing_is_mounted = mounts::unmount(place, Unmount::Lazily);

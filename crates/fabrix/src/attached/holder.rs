@@ -67,7 +67,7 @@ pub(crate) fn hold(
     let left = takeover::find(&records, args)?;
     let candidates = match left {
         Some(_) => vec![Ok(FrontEnd::Ublk)],
-        None => choose(args.front_end, args.socket.is_some(), args.engine.engine)?,
+        None => choose(args.front_end, sockets(args), args.engine.engine)?,
     };
     let name = left.as_ref().map(|left| left.name.as_str());
     let mut claim = records.claim(name.or(args.name.as_deref()))?;
@@ -152,6 +152,11 @@ fn keep(
     }
 }
 
+/// Whether a Unix socket was asked for, and whether one of TCP.
+fn sockets(args: &AttachArgs) -> (bool, bool) {
+    (args.socket.is_some(), args.listen.is_some())
+}
+
 /// Opens the disk; with `--wait` as soon as it can be reached, if somebody still waits for that.
 fn open(
     args: &AttachArgs,
@@ -193,7 +198,7 @@ fn record(
     Record {
         id: claim.id,
         name: claim.name.clone(),
-        device: std::path::absolute(front.path()).unwrap_or_else(|_| front.path().to_owned()),
+        device: front.device(),
         front_end: word(kind).to_owned(),
         uri: without_secrets(&args.uri),
         subsystem: subsystem(&args.uri, disk),

@@ -87,8 +87,9 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
 }
 
 fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
-    if args.foreground || args.socket.is_some() || args.read_only {
-        let sentence = "--as kernel leaves nothing running: --foreground, --socket and --read-only are for others";
+    if args.foreground || args.socket.is_some() || args.listen.is_some() || args.read_only {
+        let sentence = "--as kernel leaves nothing running: --foreground, --socket, --listen and --read-only are for \
+                        others";
         return Err(Failure::usage(sentence));
     }
     if !is_root() {

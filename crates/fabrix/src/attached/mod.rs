@@ -13,6 +13,7 @@ pub(crate) mod holder;
 pub(crate) mod kernel;
 mod kernel_fuse;
 mod kernel_nbd;
+mod nbd_port;
 mod paths;
 pub(crate) mod records;
 mod size;

@@ -42,6 +42,7 @@ fn is_meant(record: &Record, args: &AttachArgs) -> bool {
     record.uri == without_secrets(&args.uri)
         && matches!(args.front_end, FrontEnd::Auto | FrontEnd::Ublk)
         && args.socket.is_none()
+        && args.listen.is_none()
 }
 
 /// The word of a record for this front end.

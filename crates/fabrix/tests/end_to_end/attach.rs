@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::attach_place::{Place, read_over_nbd, shell, until, wait};
+use super::attach_place::{Place, begin_nbd_on, read_over_nbd, shell, until, wait};
 use super::harness::{NQN, Serve};
 
 #[test]
@@ -65,6 +66,30 @@ fn a_socket_with_clients_is_in_use() {
         .says(&["in use", "1 connected", "--force"]);
     place.run(&["detach", "1", "--force"]).exits(0);
     assert_eq!(client.read(&mut [0; 1]).expect("the end"), 0);
+}
+
+#[test]
+fn a_port_serves_the_disk_until_it_is_detached_by_its_address() {
+    let place = Place::new();
+    let port = place.attach(&["ram:64K", "--listen", "nbd://127.0.0.1:0"]);
+    let uri = port.to_str().expect("text");
+    let address = uri.strip_prefix("nbd://").expect("an address").to_owned();
+    let stream = TcpStream::connect(&address).expect("it listens");
+    let mut client = begin_nbd_on(stream);
+    assert_eq!(client.read(512, 512), Ok(vec![0; 512]));
+    let one = &place.list()[0];
+    assert_eq!(
+        (&one["device"], &one["as"]),
+        (&uri.into(), &"nbd-socket".into())
+    );
+    let in_use = place.run(&["detach", uri]);
+    in_use.exits(1).says(&[uri, "in use", "1 connected"]);
+    drop(client);
+    wait("nobody is connected", || {
+        place.run(&["detach", uri]).code == 0
+    });
+    TcpStream::connect(&address).expect_err("nobody listens");
+    assert!(place.list().is_empty());
 }
 
 #[test]

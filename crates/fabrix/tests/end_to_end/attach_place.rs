@@ -221,10 +221,14 @@ pub(super) fn shell(line: &str) -> bool {
 }
 
 /// A client that has begun to speak NBD in the oldest way.
-pub(super) struct Nbd(UnixStream);
+pub(super) struct Nbd<S>(S);
 
-pub(super) fn begin_nbd(path: &Path) -> Nbd {
-    let mut stream = UnixStream::connect(path).expect("the socket answers");
+pub(super) fn begin_nbd(path: &Path) -> Nbd<UnixStream> {
+    begin_nbd_on(UnixStream::connect(path).expect("the socket answers"))
+}
+
+/// The same over any connection.
+pub(super) fn begin_nbd_on<S: Read + Write>(mut stream: S) -> Nbd<S> {
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting).expect("a greeting");
     assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
@@ -234,7 +238,7 @@ pub(super) fn begin_nbd(path: &Path) -> Nbd {
     Nbd(stream)
 }
 
-impl Nbd {
+impl<S: Read + Write> Nbd<S> {
     /// Reads, or tells the error.
     pub(super) fn read(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, u32> {
         let stream = &mut self.0;

@@ -31,7 +31,17 @@ fn libnbds_programs_see_copy_and_compare_a_remote_disk() {
     let uri = socket(&serve, &place);
     let size = run(&format!("nbdinfo --size {uri}"));
     assert_eq!(size.exits(0).stdout.trim(), (8 << 20).to_string());
-    for can in ["write", "flush", "fua", "trim", "zero", "multi-conn"] {
+    for can in [
+        "write",
+        "flush",
+        "fua",
+        "trim",
+        "zero",
+        "fast-zero",
+        "cache",
+        "df",
+        "multi-conn",
+    ] {
         run(&format!("nbdinfo --can {can} {uri}")).exits(0);
     }
     let told = run(&format!("nbdinfo --json {uri}")).exits(0).json();
@@ -42,6 +52,37 @@ fn libnbds_programs_see_copy_and_compare_a_remote_disk() {
     run(&format!("nbdcopy --flush {image} {uri}")).exits(0);
     run(&format!("nbdcopy {uri} {back}")).exits(0);
     assert!(fs::read(&back).expect("a copy") == bytes);
+    // More than the disk takes at once.
+    for request in ["2097152", "8388608"] {
+        let long = format!("nbdcopy --request-size={request}");
+        run(&format!("{long} {image} {uri}")).exits(0);
+        run(&format!("{long} {uri} {back}")).exits(0);
+        assert!(fs::read(&back).expect("a copy") == bytes);
+    }
+}
+
+#[test]
+fn libnbd_and_qemu_see_which_parts_of_a_disk_hold_something() {
+    let name = "libnbd_and_qemu_see_which_parts_of_a_disk_hold_something";
+    if !has_programs(name, &["nbdinfo", "nbdcopy", "qemu-img"]) {
+        return;
+    }
+    let (place, folder) = (Place::new(), scratch());
+    let port = place.attach(&["ram:8M", "--listen", "nbd://127.0.0.1:0"]);
+    let (uri, image) = (port.display(), path_in(&folder, "image"));
+    fs::write(&image, vec![7; 1 << 20]).expect("an image");
+    run(&format!("nbdcopy {image} {uri}")).exits(0);
+    let map = run(&format!("nbdinfo --map --json {uri}")).exits(0).json();
+    let extent = |at: usize| (map[at]["length"].as_u64(), map[at]["type"].as_u64());
+    let (data, hole) = ((Some(1 << 20), Some(0)), (Some(7 << 20), Some(3)));
+    assert_eq!((extent(0), extent(1)), (data, hole), "{map:#}");
+    let map = run(&format!("qemu-img map --output=json {uri}"))
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&map[0]["data"], &map[1]["data"]),
+        (&true.into(), &false.into())
+    );
 }
 
 #[test]

@@ -124,6 +124,19 @@ fn words_that_mean_nothing_are_refused() {
         1,
         &["--devid-file", "/no/such/folder"],
     );
+    refused(
+        &["ram:1M", "--listen", "nbd://0.0.0.0:0"],
+        2,
+        &["opens the disk to a network", "--allow any"],
+    );
+    refused(
+        &["ram:1M", "--listen", "127.0.0.1"],
+        2,
+        &["nbd://ADDR[:PORT]"],
+    );
+    refused(&["ram:1M", "--allow", "any"], 2, &["--listen"]);
+    let both = ["ram:1M", "--listen", "nbd://127.0.0.1", "--socket", "s"];
+    refused(&both, 2, &["--listen", "--socket"]);
     refused(&[], 2, &["URI"]);
     let nothing = Place::new().run(&["detach", "nothing"]);
     nothing

@@ -30,7 +30,7 @@ pub use geometry::{Deallocate, Durability, Geometry};
 pub use identity::Identity;
 pub use local::{dress, open_local, open_local_as};
 pub use spec::Spec;
-pub use status::{OpenError, OpenErrorKind, Status};
+pub use status::{Failed, OpenError, OpenErrorKind, Status};
 
 use std::sync::Arc;
 
@@ -148,6 +148,19 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Its name, for people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write { .. } => "write",
+            Self::Flush => "flush",
+            Self::WriteZeroes { .. } => "write of zeroes",
+            Self::Deallocate => "deallocation",
+            Self::CompareAndWrite { .. } => "compare and write",
+        }
+    }
+
     /// Whether it changes what is on the disk.
     #[must_use]
     pub const fn writes(self) -> bool {

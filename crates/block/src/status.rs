@@ -4,6 +4,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::Operation;
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
@@ -68,6 +70,25 @@ impl Status {
             .unwrap_or(Self::Internal)
     }
 
+    /// Whether an operator should know of it: the disk has failed, and not the request.
+    #[must_use]
+    pub const fn is_the_disks(self) -> bool {
+        match self {
+            Self::MediaRead
+            | Self::MediaWrite
+            | Self::NoSpace
+            | Self::NotReady
+            | Self::Aborted
+            | Self::Degraded
+            | Self::Internal => true,
+            Self::Ok
+            | Self::OutOfRange
+            | Self::Unsupported
+            | Self::ReadOnly
+            | Self::CompareFailed => false,
+        }
+    }
+
     /// Whether the request was carried out.
     #[must_use]
     pub const fn is_ok(self) -> bool {
@@ -78,6 +99,54 @@ impl Status {
     #[must_use]
     pub const fn and(self, later: Self) -> Self {
         if self.is_ok() { later } else { self }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "done",
+            Self::OutOfRange => "the request ends after the disk",
+            Self::Unsupported => "the disk does not do this",
+            Self::ReadOnly => "the disk is read-only",
+            Self::MediaRead => "the medium did not give the data back",
+            Self::MediaWrite => "the medium did not take the data",
+            Self::NoSpace => "no space is left below the disk; free some, writes then go on",
+            Self::CompareFailed => "the blocks hold something else",
+            Self::NotReady => "the disk cannot be reached, or has no memory for the request",
+            Self::Aborted => "the disk or its connection went away",
+            Self::Degraded => {
+                "a flush has failed, so none is believed until the disk is opened again"
+            }
+            Self::Internal => "an internal error",
+        })
+    }
+}
+
+/// A request that its disk has failed, for an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed {
+    /// What was asked for.
+    pub operation: Operation,
+    /// The first block.
+    pub lba: u64,
+    /// How many blocks; none for a flush.
+    pub blocks: u32,
+    /// How it ended.
+    pub status: Status,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.operation.word();
+        match self.blocks {
+            0 => write!(f, "{word} failed: {}", self.status),
+            blocks => write!(
+                f,
+                "{word} of {blocks} blocks at block {} failed: {}",
+                self.lba, self.status
+            ),
+        }
     }
 }
 
@@ -168,6 +237,26 @@ mod tests {
             assert_eq!(Status::from_result(-errno), Status::Internal);
         }
         assert_eq!(Status::from_result(4096), Status::Internal);
+    }
+
+    #[test]
+    fn a_failed_request_is_a_sentence_for_the_operator() {
+        let failed = |operation, blocks, status| {
+            let lba = 1024;
+            let failed = Failed {
+                operation,
+                lba,
+                blocks,
+                status,
+            };
+            failed.to_string()
+        };
+        let sentence = failed(Operation::Read, 8, Status::MediaRead);
+        let expected =
+            "read of 8 blocks at block 1024 failed: the medium did not give the data back";
+        assert_eq!(sentence, expected);
+        let sentence = failed(Operation::Flush, 0, Status::Degraded);
+        assert!(sentence.starts_with("flush failed: "), "{sentence}");
     }
 
     #[test]

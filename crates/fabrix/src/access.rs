@@ -11,8 +11,8 @@ use std::path::Path;
 use fabrix_proto::iscsi::login;
 use fabrix_target::{Chap, Initiators, Listen, Protocol};
 
-use crate::cli::terminal::say;
 use crate::failure::Failure;
+use crate::log;
 
 /// Who of one kind may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
             read_private(option, Path::new(path))?,
         ),
         None => {
-            say(format_args!(
+            log::warn(format_args!(
                 "{option}: everybody on this machine can see a command line; {option} @FILE reads the secret from a \
                  file that only you may read"
             ));
@@ -192,7 +192,7 @@ fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
         )));
     };
     if secret.len() > WINDOWS_SECRET_BYTES_MAX {
-        say(format_args!(
+        log::warn(format_args!(
             "{from}: Windows takes secrets of 12 to 16 bytes, and this one is longer"
         ));
     }

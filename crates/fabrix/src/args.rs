@@ -23,6 +23,7 @@ pub(crate) use self::path::{EngineArgs, RemoteArgs};
 pub(crate) use self::values::{Cores, HostId, parse_bytes, parse_name, parse_time, parse_uuid};
 use self::values::{parse_engine, parse_iqn};
 use crate::cli::bench::args::{BenchArgs, ours_first};
+use crate::log::LogFormat;
 
 /// Networked block storage in user space: serve disks, reach them, measure the whole path.
 #[derive(Parser)]
@@ -154,6 +155,14 @@ pub(crate) struct ServeArgs {
     /// Run a shell command with $uri set to the first disk, and end with its exit status
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,
+    /// How lines of the log look on standard error [default: journald where the journal reads it, else text]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "text|journald|json",
+        hide_possible_values = true
+    )]
+    pub(crate) log_format: Option<LogFormat>,
     /// How to print the exports
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,

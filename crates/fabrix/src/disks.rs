@@ -18,13 +18,14 @@ use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Account, Disk, Remote};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
 use fabrix_host::iscsi::{self, Initiator};
-use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent};
+use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
 
 use self::opened::{Name, Opened};
 use crate::args::RemoteArgs;
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
 use crate::host_names::{host_options, initiator_name};
+use crate::log::{self, Level};
 use crate::machine;
 
 /// Hears what happens to the connections of disks; called on shards, so it must not wait.
@@ -166,7 +167,7 @@ impl Opener {
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
         let (mut options, secrets) = self.remote_options(remote)?;
-        options.notify = Arc::new(|sentence| say(sentence));
+        options.notify = Arc::new(|weight, sentence| log::say(level(weight), sentence));
         if remote.scheme == ISCSI {
             if options.nr_io_queues > 1 {
                 let sentence =
@@ -218,6 +219,14 @@ impl Opener {
             }
         }
         Ok((options, secrets))
+    }
+}
+
+fn level(weight: Weight) -> Level {
+    match weight {
+        Weight::Info => Level::Info,
+        Weight::Warning => Level::Warning,
+        Weight::Error => Level::Error,
     }
 }
 

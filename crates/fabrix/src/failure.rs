@@ -5,7 +5,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::cli::terminal::say;
+use crate::log;
 
 /// What kind of failure it was, which is what the exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Failure {
 
     /// Says it on stderr and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        say(self);
+        log::error(self);
         ExitCode::from(self.kind as u8)
     }
 }

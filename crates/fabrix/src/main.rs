@@ -14,6 +14,7 @@ mod export_names;
 mod failure;
 mod guard;
 mod host_names;
+mod log;
 mod machine;
 mod profiles;
 mod report;
@@ -45,5 +46,7 @@ fn main() -> ExitCode {
         Verb::Demo(options) => cli::demo::run(&options),
         Verb::Doctor(options) => cli::doctor::run(&options),
     };
-    outcome.unwrap_or_else(|failure| failure.report())
+    let code = outcome.unwrap_or_else(|failure| failure.report());
+    log::finish();
+    code
 }

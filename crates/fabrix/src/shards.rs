@@ -7,8 +7,8 @@ use std::time::Duration;
 use fabrix_rt::{Remote, ShardConfig, ShardThread, spawn};
 
 use crate::args::EngineArgs;
-use crate::cli::terminal::say;
 use crate::failure::Failure;
+use crate::log;
 
 /// Running shards.
 pub(crate) struct Shards {
@@ -61,7 +61,7 @@ impl Shards {
             };
             let thread = spawn(config, place, move |shard| {
                 if let (0, Some(refused)) = (id, shard.refused()) {
-                    say(format_args!("using epoll: {refused}"));
+                    log::warn(format_args!("using epoll: {refused}"));
                 }
             });
             threads

@@ -17,8 +17,8 @@ use fabrix_block::{Device, Durability, Identity};
 use fabrix_rt::needed_thread;
 use fabrix_target::{Keeper, Receipt};
 
-use crate::cli::terminal::say;
 use crate::failure::Failure;
+use crate::log;
 
 /// Where the state of disks is kept.
 pub(crate) struct State {
@@ -76,7 +76,7 @@ impl State {
         *self.usable.get_or_init(|| {
             let made = make(&self.folder);
             if let Err(sentence) = &made {
-                say(format_args!(
+                log::warn(format_args!(
                     "{sentence}; they end with this process, unless --state DIR says where to"
                 ));
             }
@@ -156,7 +156,7 @@ fn store_all(todo: &Receiver<Work>) {
     while let Ok(work) = todo.recv() {
         match write(&work.path, &work.bytes) {
             Ok(()) => work.receipt.stored(),
-            Err(error) => say(format_args!(
+            Err(error) => log::error(format_args!(
                 "cannot store reservations in {}: {error}",
                 work.path.display()
             )),

@@ -104,18 +104,35 @@ pub struct Options {
     /// Told when requests pass us, for as long as somebody wants to know where their time goes.
     pub trace: Option<Arc<Trace>>,
     /// Told when a connection is lost and when it is back; called on the shard's thread, so it must not wait.
-    pub notify: Arc<dyn Fn(&str) + Send + Sync>,
+    pub notify: Notify,
     /// Told the same for programs, for each connection of a disk, by the address it goes to; must not wait either.
     pub watch: Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>,
 }
 
-/// What happens to a disk's connection.
+/// Hears sentences about connections, and how much they matter.
+pub type Notify = Arc<dyn Fn(Weight, &str) + Send + Sync>;
+
+/// How much something that is told of a connection matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// All is well again.
+    Info,
+    /// Requests wait.
+    Warning,
+    /// Requests fail, or will unless somebody does something.
+    Error,
+}
+
+/// What happens to a disk's connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEvent {
     /// There is one.
     Connected,
     /// It is lost, or could not be made; told again for every try.
     Lost,
+    /// The target was reached, and does not give the disk or has another one in its place: why, as a sentence. Told
+    /// again for every try.
+    Unusable(Arc<str>),
     /// It is lost, and nobody tries any more.
     GivenUp,
     /// The disk has another size over there: [`Device::remeasure`](fabrix_block::Device::remeasure) takes it over.
@@ -143,7 +160,7 @@ impl Options {
             io_timeout: Duration::from_secs(30),
             engine: Engine::Auto,
             trace: None,
-            notify: Arc::new(|_| {}),
+            notify: Arc::new(|_, _| {}),
             watch: Arc::new(|_, _| {}),
         }
     }

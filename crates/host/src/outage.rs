@@ -15,7 +15,7 @@ use fabrix_rt::{Nanos, Shard, TaskId};
 
 use crate::request::{Request, finish};
 use crate::timers::{Timer, Timers, next_tick};
-use crate::{ConnectError, Options, PathEvent};
+use crate::{ConnectError, Options, PathEvent, Weight};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -88,8 +88,8 @@ impl Life {
     }
 
     /// Tells the user something about the target.
-    pub(crate) fn tell(&self, sentence: &str) {
-        (self.options.notify)(&format!("{}: {sentence}", self.place));
+    pub(crate) fn tell(&self, weight: Weight, sentence: &str) {
+        (self.options.notify)(weight, &format!("{}: {sentence}", self.place));
     }
 
     /// Tells whoever watches the connections of the disk.
@@ -107,10 +107,17 @@ impl Life {
         }
         let news = self.outage.lost(shard.now(), error);
         if let Some(sentence) = news.filter(|_| self.tells) {
-            self.tell(&format!("{sentence}; reconnecting"));
+            let weight = match error.is_lasting() {
+                true => Weight::Error,
+                false => Weight::Warning,
+            };
+            self.tell(weight, &format!("{sentence}; reconnecting"));
             self.outage.told(sentence);
         }
-        self.tell_path(PathEvent::Lost);
+        self.tell_path(match error.is_lasting() {
+            true => PathEvent::Unusable(error.to_string().into()),
+            false => PathEvent::Lost,
+        });
         self.wait_for_connection(shard);
         true
     }
@@ -122,7 +129,7 @@ impl Life {
         self.timers.cancel(shard, Timer::Fail);
         self.tell_path(PathEvent::Connected);
         if self.outage.over() {
-            self.tell("connected again");
+            self.tell(Weight::Info, "connected again");
         }
     }
 
@@ -162,7 +169,8 @@ impl Life {
     /// It has been tried for long enough. What waits has failed by then.
     fn give_up(&self) {
         if let Some(most) = self.options.ctrl_loss.filter(|_| self.tells) {
-            self.tell(&format!("no connection for {most:?}: given up"));
+            let sentence = format!("no connection for {most:?}: given up");
+            self.tell(Weight::Error, &sentence);
             self.tell_path(PathEvent::GivenUp);
         }
     }

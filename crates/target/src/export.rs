@@ -90,6 +90,13 @@ impl Channels {
         position(&all, nsid).filter(|at| all[*at].entry.added == added)
     }
 
+    /// What a disk is called, for people; nothing if it is not there any more.
+    pub(crate) fn name(&self, disk: DiskName) -> String {
+        let all = self.all.borrow();
+        let device = self.find(disk).map(|at| &all[at].entry.export.device);
+        device.map_or_else(String::new, |device| device.identity().name.clone())
+    }
+
     /// The channel to a disk, for a request that wants `extent` of it; None: it has not been opened yet.
     ///
     /// # Errors

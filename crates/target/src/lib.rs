@@ -41,8 +41,9 @@ pub use export::Export;
 pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 pub use iscsi::{Chap, Initiators};
-pub use notice::Notice;
+pub use notice::{End, Notice};
 pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
+pub use strangers::origin;
 
 use local::{Order, Steward};
 use registry::Registry;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use fabrix_proto::Machine;
 use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
-use fabrix_transport::{Stream, StreamSlots};
+use fabrix_transport::{Ended, Stream, StreamSlots};
 
+use crate::End;
 use crate::disk::ERRAND_AGAIN;
 use crate::local::Local;
 
@@ -27,6 +28,9 @@ pub(crate) const OWN_SLOTS: u32 = 5;
 pub(crate) const EVENTS_AT_ONCE: usize = 128;
 /// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Why connections end that a drain closes.
+pub(crate) const SHUTTING_DOWN: &str = "the target is shutting down";
 
 /// Where a connection is, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +60,8 @@ pub(crate) struct Life {
     retrying: bool,
     errands_awaited: bool,
     goes_on: bool,
+    /// How the connection ends, once that is decided.
+    end: Option<End>,
 }
 
 impl Life {
@@ -70,7 +76,41 @@ impl Life {
             retrying: false,
             errands_awaited: false,
             goes_on: false,
+            end: None,
         }
+    }
+
+    /// Remembers why the connection ends, which its peer did not ask for. The first reason stays: the others follow
+    /// from it.
+    pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
+        let (why, is_orderly) = (why.into(), false);
+        self.end.get_or_insert(End { why, is_orderly });
+    }
+
+    /// The same for an end that was asked for.
+    pub(crate) fn ends_well(&mut self, why: impl Into<String>) {
+        let (why, is_orderly) = (why.into(), true);
+        self.end.get_or_insert(End { why, is_orderly });
+    }
+
+    /// Remembers that the stream has ended, and how.
+    pub(crate) fn ends_with_stream(&mut self, ended: &Ended) {
+        self.ends_because(match ended {
+            Ended::Closed => return self.ends_well("it closed the connection"),
+            Ended::Socket(result) => {
+                let error = std::io::Error::from_raw_os_error(-result);
+                format!("its connection failed: {error}")
+            }
+            Ended::Violation(violation) => format!("it broke the protocol: {violation}"),
+        });
+    }
+
+    /// How the connection ends, for the operator.
+    pub(crate) fn end(&self) -> End {
+        self.end.clone().unwrap_or_else(|| End {
+            why: "its connection ended".to_owned(),
+            is_orderly: false,
+        })
     }
 
     /// Lets the goodbye out and drops what still comes.

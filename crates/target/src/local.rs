@@ -15,6 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
+use fabrix_block::Failed;
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::auth::Challenges;
 use fabrix_proto::iscsi::login::Auth;
@@ -157,6 +158,16 @@ impl Local {
         requests.abandon(slot, barrier);
     }
 
+    /// A disk has failed a request: the operator is told, unless the request was at fault.
+    #[cold]
+    pub(crate) fn disk_failed(&self, disk: DiskName, failed: Failed) {
+        if failed.status.is_the_disks() {
+            let (nsid, disk) = (disk.0, self.channels.name(disk));
+            let notice = Notice::DiskFailed { nsid, disk, failed };
+            self.shared.notice(&notice);
+        }
+    }
+
     /// A connection lives here from now on. Its port has counted it.
     pub(crate) fn joined(&self, task: TaskId) {
         self.connections.borrow_mut().push(task);
@@ -195,8 +206,8 @@ impl Local {
 pub(crate) enum Told {
     /// Finish what has begun, take nothing more, close.
     Drain,
-    /// The controller is gone, or another session has taken the place of this one: close.
-    Close,
+    /// Close at once, for this reason.
+    Close(&'static str),
     /// The I/O connections of this controller are gone.
     Quiesced,
     /// What I/O queues and sessions see has changed.

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use fabrix_block::Failed;
+
 /// One event. Names from peers have been cleaned of control characters.
 #[derive(Clone, Debug)]
 pub enum Notice {
@@ -17,10 +19,12 @@ pub enum Notice {
         /// From where.
         peer: SocketAddr,
     },
-    /// A host was refused in Connect.
+    /// A host was refused in Connect, or an initiator in its login.
     Refused {
         /// From where.
         peer: SocketAddr,
+        /// Who it says it is, if it has said so.
+        who: Option<String>,
         /// Why, as a sentence.
         why: String,
     },
@@ -30,6 +34,21 @@ pub enum Notice {
         host: String,
         /// The controller's id.
         controller: u16,
+        /// From where.
+        peer: SocketAddr,
+        /// How.
+        end: End,
+    },
+    /// The connection of an I/O queue was lost; its controller is still there.
+    QueueLost {
+        /// Who, if its controller is still there.
+        host: Option<String>,
+        /// The controller's id.
+        controller: u16,
+        /// The queue's id.
+        qid: u16,
+        /// From where.
+        peer: SocketAddr,
         /// Why, as a sentence.
         why: String,
     },
@@ -42,12 +61,18 @@ pub enum Notice {
         /// From where.
         peer: SocketAddr,
     },
-    /// An iSCSI session, or a login that had been admitted, has ended.
+    /// An iSCSI session has ended.
     LoggedOut {
+        /// Who.
+        initiator: String,
         /// The session's number.
         session: u16,
+        /// From where.
+        peer: SocketAddr,
+        /// How.
+        end: End,
     },
-    /// A peer broke the protocol; its connection was ended.
+    /// A peer that has not said who it is broke the protocol; its connection was ended.
     Violation {
         /// From where.
         peer: SocketAddr,
@@ -60,6 +85,15 @@ pub enum Notice {
         nsid: u32,
         /// Why.
         why: String,
+    },
+    /// A disk has failed a request.
+    DiskFailed {
+        /// Which namespace; its LUN is one less.
+        nsid: u32,
+        /// What it is called.
+        disk: String,
+        /// What has failed, and how.
+        failed: Failed,
     },
     /// Accepting rests, because the process has no file descriptor or memory left; it goes on by itself.
     AcceptPaused {
@@ -75,18 +109,13 @@ pub enum Notice {
     },
 }
 
-impl Notice {
-    /// Whether anybody who reaches a port can cause it, as often as he likes.
-    #[must_use]
-    pub const fn is_a_strangers(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused { .. }
-                | Self::Violation { .. }
-                | Self::TooManyConnections
-                | Self::TooManyStrangers { .. }
-        )
-    }
+/// How the session of a host or initiator has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Why, as a sentence about the host or initiator.
+    pub why: String,
+    /// Whether nothing was wrong: it has gone by itself, or the target is shutting down.
+    pub is_orderly: bool,
 }
 
 impl fmt::Display for Notice {
@@ -99,13 +128,34 @@ impl fmt::Display for Notice {
             } => {
                 write!(f, "{host} connected from {}, controller {controller}", peer)
             }
-            Self::Refused { peer, why } => write!(f, "refused {}: {why}", peer),
+            Self::Refused { peer, who, why } => match who {
+                Some(who) => write!(f, "refused {who} from {peer}: {why}"),
+                None => write!(f, "refused {peer}: {why}"),
+            },
             Self::Disconnected {
                 host,
                 controller,
+                peer,
+                end,
+            } => {
+                write!(
+                    f,
+                    "controller {controller} of {host} at {peer} has ended: {}",
+                    end.why
+                )
+            }
+            Self::QueueLost {
+                host,
+                controller,
+                qid,
+                peer,
                 why,
             } => {
-                write!(f, "{host} disconnected, controller {controller}: {why}")
+                let host = host.as_deref().unwrap_or("a host");
+                write!(
+                    f,
+                    "I/O queue {qid} of controller {controller} of {host} at {peer} was lost: {why}"
+                )
             }
             Self::LoggedIn {
                 initiator,
@@ -114,11 +164,25 @@ impl fmt::Display for Notice {
             } => {
                 write!(f, "{initiator} logged in from {}, session {session}", peer)
             }
-            Self::LoggedOut { session } => write!(f, "session {session} has ended"),
+            Self::LoggedOut {
+                initiator,
+                session,
+                peer,
+                end,
+            } => {
+                write!(
+                    f,
+                    "session {session} of {initiator} at {peer} has ended: {}",
+                    end.why
+                )
+            }
             Self::Violation { peer, what } => {
                 write!(f, "ended the connection of {}: {what}", peer)
             }
             Self::Disk { nsid, why } => write!(f, "namespace {nsid}: {why}"),
+            Self::DiskFailed { nsid, disk, failed } => {
+                write!(f, "namespace {nsid} ({disk}): {failed}")
+            }
             Self::AcceptPaused { errno } => write!(
                 f,
                 "cannot accept more connections now: {}; raise the limit of open files (ulimit -n) if this lasts",

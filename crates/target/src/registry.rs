@@ -139,6 +139,13 @@ impl Registry {
         }
     }
 
+    /// The host of a controller, by name; none when it has gone.
+    pub(crate) fn host(&self, controller: u16) -> Option<String> {
+        let inner = self.lock();
+        let association = inner.controllers.get(&controller)?;
+        Some(association.host.nqn.clone())
+    }
+
     /// Whether I/O queues have joined the controller.
     pub(crate) fn has_queues(&self, controller: u16) -> bool {
         let inner = self.lock();

@@ -65,7 +65,8 @@ impl Drop for Stranger {
 }
 
 /// Whose address it is: of IPv6 the network of 64 bits, for whoever has one address there has them all.
-fn origin(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

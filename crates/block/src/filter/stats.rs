@@ -12,7 +12,7 @@ use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 use super::Filter;
 use crate::slots::Slots;
 use crate::task::{Closing, Hold};
-use crate::{Channel, Device, OpenError, Operation, Payload, Request, Status, Submit};
+use crate::{Channel, Device, Failed, OpenError, Operation, Payload, Request, Status, Submit};
 
 /// A disk whose requests are counted.
 pub struct Stats {
@@ -20,7 +20,12 @@ pub struct Stats {
     /// One set per shard number; a shard's channels share it, as they share its thread. So does the same disk with
     /// another size: whoever asks either of them hears of both.
     shards: Arc<Mutex<Vec<OfShard>>>,
+    /// Told of requests that the disk has failed; called on shards, so it must not wait.
+    tell: Tell,
 }
+
+/// Hears of requests that a disk has failed.
+type Tell = Arc<dyn Fn(Failed) + Send + Sync>;
 
 /// A shard's number, and what it counts.
 type OfShard = (usize, Arc<Counters>);
@@ -59,9 +64,19 @@ impl Stats {
     /// The same disk, counted. All shards that open it have different numbers ([`Shard::id`]).
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
+        Self::telling(inner, |_| {})
+    }
+
+    /// The same; `tell` hears of every request that the disk has failed, on the shard that asked.
+    #[must_use]
+    pub fn telling(
+        inner: Arc<dyn Device>,
+        tell: impl Fn(Failed) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             inner,
             shards: Arc::default(),
+            tell: Arc::new(tell),
         })
     }
 
@@ -176,14 +191,11 @@ impl Default for KindCounters {
 }
 
 impl Counters {
-    fn count(&self, request: &Pending, status: Status, took_ns: u64) {
-        if request.registered && status == Status::Unsupported {
-            return; // whoever has asked asks again
-        }
-        let counters = &self.kinds[Kind::from(request.operation) as usize];
+    fn count(&self, kind: Kind, bytes: u64, status: Status, took_ns: u64) {
+        let counters = &self.kinds[kind as usize];
         add(&counters.requests, 1);
         match status {
-            Status::Ok => add(&counters.bytes, request.bytes),
+            Status::Ok => add(&counters.bytes, bytes),
             Status::CompareFailed => {}
             _ => add(&counters.errors, 1),
         }
@@ -234,6 +246,7 @@ impl Filter for Stats {
             inner,
             block_bytes,
             counters,
+            tell: Arc::clone(&self.tell),
             pending: Slots::new(PENDING_MAX),
             closing: false,
         };
@@ -246,6 +259,7 @@ impl Filter for Stats {
         Ok(Arc::new(Self {
             inner: self.inner.remeasure(bytes)?,
             shards: Arc::clone(&self.shards),
+            tell: Arc::clone(&self.tell),
         }))
     }
 }
@@ -265,6 +279,7 @@ struct StatsTask {
     inner: Box<dyn Channel>,
     block_bytes: u64,
     counters: Arc<Counters>,
+    tell: Tell,
     pending: Slots<Pending>,
     closing: bool,
 }
@@ -272,7 +287,8 @@ struct StatsTask {
 struct Pending {
     caller: Token,
     operation: Operation,
-    bytes: u64,
+    lba: u64,
+    blocks: u32,
     registered: bool,
     since: Nanos,
 }
@@ -283,7 +299,8 @@ impl StatsTask {
         let Some(slot) = self.pending.insert(Pending {
             caller,
             operation: request.operation,
-            bytes: u64::from(request.blocks) * self.block_bytes,
+            lba: request.lba,
+            blocks: request.blocks,
             registered: matches!(request.payload, Payload::Registered(_)),
             since: shard.now(),
         }) else {
@@ -299,7 +316,7 @@ impl StatsTask {
             Submit::Pending => Submit::Pending,
             Submit::Done(status, loan) => {
                 if let Some(pending) = self.pending.take(slot) {
-                    self.counters.count(&pending, status, 0);
+                    self.count(&pending, status, 0);
                 }
                 Submit::Done(status, loan)
             }
@@ -307,6 +324,23 @@ impl StatsTask {
                 self.pending.take(slot);
                 Submit::Busy(request.with_token(caller))
             }
+        }
+    }
+
+    fn count(&self, request: &Pending, status: Status, took_ns: u64) {
+        if request.registered && status == Status::Unsupported {
+            return; // whoever has asked asks again
+        }
+        let bytes = u64::from(request.blocks) * self.block_bytes;
+        let kind = Kind::from(request.operation);
+        self.counters.count(kind, bytes, status, took_ns);
+        if status.is_the_disks() {
+            (self.tell)(Failed {
+                operation: request.operation,
+                lba: request.lba,
+                blocks: request.blocks,
+                status,
+            });
         }
     }
 
@@ -325,7 +359,7 @@ impl Task for StatsTask {
         let took = shard.now().since(pending.since).as_nanos();
         let took = u64::try_from(took).unwrap_or(u64::MAX);
         let status = Status::from_result(completion.result);
-        self.counters.count(&pending, status, took);
+        self.count(&pending, status, took);
         shard.complete(pending.caller, completion);
         self.leave_if_idle(shard);
     }

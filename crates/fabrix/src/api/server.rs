@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::access::own_uid;
-use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
+use crate::log;
 use crate::served::Served;
 
 /// The socket; its file goes when this value goes, after what is being answered.
@@ -68,7 +68,7 @@ impl Server {
             });
             let _nobody_waits = tell.send(());
             if let Err(error) = served {
-                say(format_args!("the control socket is closed: {error}"));
+                log::error(format_args!("the control socket is closed: {error}"));
             }
         };
         needed_thread("api", answer).map_err(cannot)?;
@@ -109,7 +109,7 @@ impl axum::serve::Listener for Owners {
             let peer = stream.peer_cred().map(|peer| peer.uid());
             match peer {
                 Ok(uid) if uid == self.uid || uid == 0 => return (stream, address),
-                Ok(uid) => say(format_args!("the control socket: refused user {uid}")),
+                Ok(uid) => log::warn(format_args!("the control socket: refused user {uid}")),
                 Err(_) => {}
             }
         }

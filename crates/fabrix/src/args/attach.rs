@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::values::{parse_interval, parse_name};
 use super::{DISKS_HELP, EngineArgs, Format, RemoteArgs};
+use crate::log::LogFormat;
 
 /// What an attached disk looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,6 +88,15 @@ pub(crate) struct AttachArgs {
     /// Stay in the foreground until the disk is detached
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// How lines of the log look, on standard error with --foreground, else in NAME.log [default: journald where the
+    /// journal reads it, else text]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "text|journald|json",
+        hide_possible_values = true
+    )]
+    pub(crate) log_format: Option<LogFormat>,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]

@@ -25,10 +25,12 @@ use super::records::{Claim, Record, Records};
 use super::takeover;
 use crate::api::{Server, attachment};
 use crate::args::{AttachArgs, FrontEnd};
+use crate::cli::notices::disk_failed;
 use crate::cli::terminal::{print, say};
 use crate::counters;
 use crate::disks::{Opener, Watch};
 use crate::failure::{Failure, Kind};
+use crate::log::{self, LogFormat};
 use crate::signals::end_a_service;
 
 /// An attached disk, as its control socket knows it.
@@ -75,7 +77,11 @@ pub(crate) fn hold(
     claim.keep(left.is_some());
     let (tell, told) = channel();
     let paths = Arc::<Paths>::default();
-    let counted = Stats::new(open(args, &claim, paths.watch(tell.clone()), caller)?);
+    let opened = open(args, &claim, paths.watch(tell.clone()), caller)?;
+    let counted = {
+        let name = claim.name.clone();
+        Stats::telling(opened, move |failed| disk_failed(&name, failed))
+    };
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     records.refuse_twice(&claim.name, &args.uri, &*disk)?;
     let asked = tell.clone();
@@ -123,7 +129,9 @@ fn keep(
     let _until_the_end = Server::start(&claim.path("sock"), attachment::router(Arc::clone(held)))?;
     ready(&held.json())?;
     if in_background {
-        leave_terminal(claim)?;
+        leave_terminal(claim, args.log_format)?;
+    } else {
+        log::begin(args.log_format);
     }
     let mut asked = false;
     loop {
@@ -136,7 +144,7 @@ fn keep(
             }
             Ok(News::Changed(address)) => {
                 if let Err(failure) = held.resize(Some(address)) {
-                    say(format_args!(
+                    log::error(format_args!(
                         "the disk has changed, and that could not be taken over: {failure}"
                     ));
                 }
@@ -144,7 +152,7 @@ fn keep(
             // Asked twice, it is meant.
             Ok(News::Asked) => {
                 if let Err(failure) = held.detach(asked) {
-                    say(format_args!("{failure}; ask again to end all the same"));
+                    log::warn(format_args!("{failure}; ask again to end all the same"));
                 }
                 asked = true;
             }
@@ -235,14 +243,15 @@ pub(super) fn word(kind: FrontEnd) -> &'static str {
 }
 
 /// Lets go of everything that the caller waits for or could take away: outputs, terminal, folder.
-fn leave_terminal(claim: &Claim) -> Result<(), Failure> {
+fn leave_terminal(claim: &Claim, format: Option<LogFormat>) -> Result<(), Failure> {
     let cannot = |error| Failure::io(format!("cannot go to the background: {error}"));
-    let log = File::create(claim.path("log")).map_err(cannot)?;
+    let file = File::create(claim.path("log")).map_err(cannot)?;
     let nothing = File::options()
         .write(true)
         .open("/dev/null")
         .map_err(cannot)?;
-    process::redirect(&nothing, &log).map_err(cannot)?;
+    process::redirect(&nothing, &file).map_err(cannot)?;
+    log::begin(format);
     std::env::set_current_dir("/").map_err(cannot)
 }
 
@@ -251,7 +260,7 @@ fn telling(kind: FrontEnd, tell: Sender<News>) -> fabrix_attach::Tell {
         Told::Over => {
             let _nobody_waits = tell.send(News::Over(kind));
         }
-        Told::Violation(sentence) => say(format_args!("a client was cut off: {sentence}")),
+        Told::Violation(sentence) => log::warn(format_args!("a client was cut off: {sentence}")),
     })
 }
 
@@ -297,6 +306,7 @@ impl Held {
             "name": record.name,
             "device": record.device,
             "state": self.paths.state(),
+            "fault": self.paths.fault(),
             "reconnects": self.paths.reconnects(),
             "counters": counters::detailed(&self.counted),
         })
@@ -318,10 +328,12 @@ impl Held {
         let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
         let fresh = disk.remeasure(None); // a target may take its time
-        let fault = fresh.as_ref().err().and_then(fault);
-        self.paths.set_fault(told_by, fault.as_deref());
+        if let Some(fault) = fresh.as_ref().err().and_then(fault) {
+            self.paths.set_fault(told_by, Some(&fault));
+        }
         let fresh = fresh?;
         self.front.resized(&fresh)?;
+        self.paths.set_fault(told_by, None);
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.size_bytes = fresh.geometry().bytes();
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;

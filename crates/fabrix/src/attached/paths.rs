@@ -31,6 +31,8 @@ struct Path {
 enum State {
     Connected,
     Reconnecting,
+    /// The target was reached, and does not give the disk.
+    Unusable,
     Lost,
 }
 
@@ -39,6 +41,7 @@ impl State {
         match self {
             Self::Connected => "connected",
             Self::Reconnecting => "reconnecting",
+            Self::Unusable => "unusable",
             Self::Lost => "lost",
         }
     }
@@ -51,8 +54,9 @@ impl Paths {
         // A sender is for one thread at a time.
         let tell = Mutex::new(tell);
         Arc::new(move |address, event| {
+            let has_changed = event == PathEvent::Changed;
             paths.take(address, event);
-            if event == PathEvent::Changed {
+            if has_changed {
                 let tell = tell.lock().unwrap_or_else(PoisonError::into_inner);
                 let _it_is_over = tell.send(News::Changed(address));
             }
@@ -81,6 +85,10 @@ impl Paths {
                 path.fault = None;
             }
             PathEvent::Lost => path.state = State::Reconnecting,
+            PathEvent::Unusable(why) => {
+                path.state = State::Unusable;
+                path.fault = Some(why.to_string());
+            }
             PathEvent::GivenUp => path.state = State::Lost,
             PathEvent::Changed => {}
         }
@@ -93,7 +101,9 @@ impl Paths {
         match (is(State::Lost), is(State::Reconnecting)) {
             (true, _) => State::Lost.word(),
             (false, true) => State::Reconnecting.word(),
-            (false, false) if known.iter().any(|path| path.fault.is_some()) => "unusable",
+            (false, false) if known.iter().any(|path| path.fault.is_some()) => {
+                State::Unusable.word()
+            }
             (false, false) => "attached",
         }
     }
@@ -110,6 +120,9 @@ impl Paths {
         for path in self.known().iter_mut() {
             if address.is_none_or(|address| address == path.address) {
                 path.fault = fault.map(str::to_owned);
+                if fault.is_none() && path.state == State::Unusable {
+                    path.state = State::Reconnecting;
+                }
             }
         }
     }
@@ -153,6 +166,32 @@ mod tests {
         assert_eq!((paths.state(), paths.reconnects()), ("attached", 1));
         paths.take(address, PathEvent::GivenUp);
         assert_eq!(paths.state(), "lost");
+    }
+
+    #[test]
+    fn a_target_that_came_back_with_another_disk_leaves_the_disk_unusable_and_says_why() {
+        let paths = Paths::default();
+        let address = SocketAddr::from(([127, 0, 0, 1], 4420));
+        let another = || PathEvent::Unusable("it is another disk".into());
+        for event in [PathEvent::Connected, PathEvent::Lost, another(), another()] {
+            paths.take(address, event);
+        }
+        let found = (paths.state(), paths.fault(), paths.reconnects());
+        assert_eq!(
+            found,
+            ("unusable", Some("it is another disk".to_owned()), 0)
+        );
+        assert_eq!(paths.json()[0]["state"], "unusable");
+        paths.set_fault(Some(address), None);
+        let found = (paths.state(), paths.fault(), paths.reconnects());
+        assert_eq!(
+            found,
+            ("reconnecting", None, 0),
+            "it was taken as it is now"
+        );
+        paths.take(address, PathEvent::Connected);
+        let found = (paths.state(), paths.fault(), paths.reconnects());
+        assert_eq!(found, ("attached", None, 1));
     }
 
     /// Two paths that are connected, the first of which has said that the disk is gone.

@@ -61,10 +61,20 @@ fn table(all: &[Value]) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     }
+    text.push_str(&faults(all));
     if all.is_empty() {
         text.push_str("(nothing is attached)\n");
     }
     text
+}
+
+/// A line for each disk that cannot be used: its name, and why.
+pub(super) fn faults(all: &[Value]) -> String {
+    let line = |one: &Value| {
+        let (name, fault) = (one["name"].as_str()?, one["fault"].as_str()?);
+        Some(format!("{name}: {fault}\n"))
+    };
+    all.iter().filter_map(line).collect()
 }
 
 const HEADING: [&str; 13] = [

@@ -1,98 +1,279 @@
-//! What happens in a target as lines for who runs it, few enough to be read.
+//! What happens in a target as lines of the log, few enough to be read.
 //!
-//! Some notices anybody on the network can cause as often as he likes, before he has said who he is. Of those one is
-//! said a second, with the number of those that were left out; everything else is always said.
+//! What may come often is said with a limit: what peers cause by reason and address, what disks do by disk, operation
+//! and status. Everything else is always said.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fabrix_block::{Failed, Status};
 use fabrix_target::Notice;
+use serde_json::{Value, json};
 
-use super::terminal::say;
+use crate::log::{self, Level, Limit, Line};
 
-/// Says notices.
-#[derive(Default)]
-pub(crate) struct Notices {
-    strangers: Mutex<Limiter>,
-}
-
-impl Notices {
-    /// Says one, or counts it.
-    pub(crate) fn tell(&self, notice: &Notice) {
-        if !notice.is_a_strangers() {
-            return say(notice);
-        }
-        match self.lock(|limiter| limiter.admit(Instant::now())) {
-            Some(0) => say(notice),
-            Some(more) => say(format_args!(
-                "{notice} (and {more} more that were not said)"
-            )),
-            None => {}
-        }
-    }
-
-    fn lock<T>(&self, look: impl FnOnce(&mut Limiter) -> T) -> T {
-        let limiter = self.strangers.lock();
-        look(&mut limiter.unwrap_or_else(PoisonError::into_inner))
+/// Says one, or counts it.
+pub(crate) fn tell(notice: &Notice) {
+    let line = || Line {
+        level: level(notice),
+        message: notice.to_string(),
+        fields: fields(notice),
+    };
+    match key(notice) {
+        Some((key, limit)) => log::tell_often(&key, limit, line),
+        None => log::tell(line()),
     }
 }
 
-impl Drop for Notices {
-    fn drop(&mut self) {
-        let more = self.lock(|limiter| limiter.left_out);
-        if more > 0 {
-            say(format_args!(
-                "{more} more connections of strangers were closed"
-            ));
+/// A disk that is attached has failed a request: says it, or counts it.
+pub(crate) fn disk_failed(disk: &str, failed: Failed) {
+    log::tell_often(&key_of(disk, &failed), OF_TROUBLE, || Line {
+        level: Level::Error,
+        message: format!("{disk}: {failed}"),
+        fields: fields_of(disk, &failed),
+    });
+}
+
+fn level(notice: &Notice) -> Level {
+    match notice {
+        Notice::Connected { .. } | Notice::LoggedIn { .. } => Level::Info,
+        Notice::Disconnected { end, .. } | Notice::LoggedOut { end, .. } if end.is_orderly => {
+            Level::Info
         }
+        Notice::Disk { .. } | Notice::DiskFailed { .. } => Level::Error,
+        Notice::Disconnected { .. }
+        | Notice::LoggedOut { .. }
+        | Notice::QueueLost { .. }
+        | Notice::Refused { .. }
+        | Notice::Violation { .. }
+        | Notice::AcceptPaused { .. }
+        | Notice::TooManyConnections
+        | Notice::TooManyStrangers { .. } => Level::Warning,
     }
 }
 
-/// Lets one through a second.
-#[derive(Default)]
-struct Limiter {
-    last: Option<Instant>,
-    left_out: u64,
+/// What makes notices alike, and how many of those that are alike are said.
+fn key(notice: &Notice) -> Option<(String, Limit)> {
+    let origin = |peer: &std::net::SocketAddr| fabrix_target::origin(peer.ip());
+    Some(match notice {
+        Notice::Refused { peer, why, .. } => {
+            (format!("refused {} {why}", origin(peer)), OF_STRANGERS)
+        }
+        Notice::Violation { peer, .. } => (format!("violation {}", origin(peer)), OF_STRANGERS),
+        Notice::TooManyStrangers { peer } => (format!("strangers {}", origin(peer)), OF_STRANGERS),
+        Notice::TooManyConnections => ("connections".to_owned(), OF_STRANGERS),
+        Notice::Connected { peer, .. } | Notice::LoggedIn { peer, .. } => {
+            (format!("connected {}", origin(peer)), OF_HOSTS)
+        }
+        Notice::Disconnected { peer, .. } | Notice::LoggedOut { peer, .. } => {
+            (format!("ended {}", origin(peer)), OF_HOSTS)
+        }
+        Notice::QueueLost { peer, .. } => (format!("queue {}", origin(peer)), OF_HOSTS),
+        Notice::Disk { nsid, .. } => (format!("open {nsid}"), OF_TROUBLE),
+        Notice::DiskFailed { nsid, failed, .. } => (key_of(&nsid.to_string(), failed), OF_TROUBLE),
+        Notice::AcceptPaused { .. } => ("accept".to_owned(), OF_TROUBLE),
+    })
 }
 
-impl Limiter {
-    /// How many were left out before this one; none: it is left out as well.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
-        let too_soon = |last| now.saturating_duration_since(last) < PERIOD;
-        if self.last.is_some_and(too_soon) {
-            self.left_out += 1;
-            return None;
+fn key_of(disk: &str, failed: &Failed) -> String {
+    format!(
+        "disk {disk} {} {:?}",
+        failed.operation.word(),
+        failed.status
+    )
+}
+
+/// What a notice names, for programs.
+fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
+    match notice {
+        Notice::Connected {
+            host,
+            controller,
+            peer,
+        } => vec![
+            ("host", json!(host)),
+            ("peer", json!(peer)),
+            ("controller", json!(controller)),
+        ],
+        Notice::Disconnected {
+            host,
+            controller,
+            peer,
+            end,
+        } => vec![
+            ("host", json!(host)),
+            ("peer", json!(peer)),
+            ("controller", json!(controller)),
+            ("reason", json!(end.why)),
+        ],
+        Notice::QueueLost {
+            host,
+            controller,
+            qid,
+            peer,
+            why,
+        } => vec![
+            ("host", json!(host)),
+            ("peer", json!(peer)),
+            ("controller", json!(controller)),
+            ("queue", json!(qid)),
+            ("reason", json!(why)),
+        ],
+        Notice::LoggedIn {
+            initiator,
+            session,
+            peer,
+        } => vec![
+            ("host", json!(initiator)),
+            ("peer", json!(peer)),
+            ("session", json!(session)),
+        ],
+        Notice::LoggedOut {
+            initiator,
+            session,
+            peer,
+            end,
+        } => vec![
+            ("host", json!(initiator)),
+            ("peer", json!(peer)),
+            ("session", json!(session)),
+            ("reason", json!(end.why)),
+        ],
+        Notice::Refused { peer, who, why } => vec![
+            ("host", json!(who)),
+            ("peer", json!(peer)),
+            ("reason", json!(why)),
+        ],
+        Notice::Violation { peer, what } => vec![("peer", json!(peer)), ("reason", json!(what))],
+        Notice::Disk { nsid, why } => vec![("nsid", json!(nsid)), ("reason", json!(why))],
+        Notice::DiskFailed { nsid, disk, failed } => {
+            let mut fields = vec![("nsid", json!(nsid))];
+            fields.extend(fields_of(disk, failed));
+            fields
         }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.left_out))
+        Notice::AcceptPaused { errno } => vec![("errno", json!(errno))],
+        Notice::TooManyConnections => vec![],
+        Notice::TooManyStrangers { peer } => vec![("peer", json!(peer))],
     }
 }
 
-const PERIOD: Duration = Duration::from_secs(1);
+fn fields_of(disk: &str, failed: &Failed) -> Vec<(&'static str, Value)> {
+    vec![
+        ("disk", json!(disk)),
+        ("operation", json!(failed.operation.word())),
+        ("lba", json!(failed.lba)),
+        ("blocks", json!(failed.blocks)),
+        ("status", json!(word(failed.status))),
+    ]
+}
+
+/// A status as a word that stays the same.
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "ok",
+        Status::OutOfRange => "out-of-range",
+        Status::Unsupported => "unsupported",
+        Status::ReadOnly => "read-only",
+        Status::MediaRead => "media-read",
+        Status::MediaWrite => "media-write",
+        Status::NoSpace => "no-space",
+        Status::CompareFailed => "compare-failed",
+        Status::NotReady => "not-ready",
+        Status::Aborted => "aborted",
+        Status::Degraded => "degraded",
+        Status::Internal => "internal",
+    }
+}
+
+/// What anybody can cause who reaches a port: for each reason and address.
+const OF_STRANGERS: Limit = Limit {
+    lines: 1,
+    period: Duration::from_secs(1),
+};
+/// What those cause who are let in: for each address.
+const OF_HOSTS: Limit = Limit {
+    lines: 64,
+    period: Duration::from_secs(1),
+};
+/// What goes wrong here: for each disk, operation and status, for instance.
+const OF_TROUBLE: Limit = Limit {
+    lines: 1,
+    period: Duration::from_secs(10),
+};
 
 #[cfg(test)]
 mod tests {
+    use fabrix_block::Operation;
+    use fabrix_target::End;
+
     use super::*;
 
-    #[test]
-    fn a_flood_is_one_line_a_second_and_none_is_forgotten() {
-        let (mut limiter, start) = (Limiter::default(), Instant::now());
-        let at = |ms| start + Duration::from_millis(ms);
-        let said: Vec<_> = (0..2500).filter_map(|ms| limiter.admit(at(ms))).collect();
-        assert_eq!(said, [0, 999, 999]);
-        assert_eq!(limiter.left_out, 499, "to be said with the next");
-        assert_eq!(limiter.admit(at(60_000)), Some(499));
-        assert_eq!(limiter.admit(at(61_000)), Some(0));
+    fn refused(peer: [u8; 4], why: &str) -> Notice {
+        Notice::Refused {
+            peer: (peer, 5).into(),
+            who: None,
+            why: why.to_owned(),
+        }
+    }
+
+    fn failed(operation: Operation, status: Status) -> Notice {
+        Notice::DiskFailed {
+            nsid: 1,
+            disk: "ram:1G".to_owned(),
+            failed: Failed {
+                operation,
+                lba: 8,
+                blocks: 1,
+                status,
+            },
+        }
     }
 
     #[test]
-    fn only_what_strangers_cause_is_left_out() {
-        let peer = ([192, 0, 2, 1], 5).into();
-        assert!(Notice::TooManyStrangers { peer }.is_a_strangers());
-        let what = String::new();
-        assert!(Notice::Violation { peer, what }.is_a_strangers());
-        assert!(!Notice::LoggedOut { session: 1 }.is_a_strangers());
-        let why = String::new();
-        assert!(!Notice::Disk { nsid: 1, why }.is_a_strangers());
+    fn what_is_refused_is_counted_by_reason_and_address() {
+        let key = |notice| key(&notice).expect("a limit").0;
+        let one = || refused([192, 0, 2, 1], "not allowed");
+        assert_eq!(key(one()), key(one()));
+        assert_ne!(key(one()), key(refused([192, 0, 2, 1], "wrong secret")));
+        assert_ne!(key(one()), key(refused([192, 0, 2, 2], "not allowed")));
+    }
+
+    #[test]
+    fn what_a_disk_fails_is_counted_by_operation_and_status() {
+        let key = |operation, status| key(&failed(operation, status)).expect("a limit").0;
+        let full = |durable| key(Operation::Write { durable }, Status::NoSpace);
+        assert_eq!(full(false), full(true));
+        assert_ne!(full(false), key(Operation::Flush, Status::NoSpace));
+        let media = key(Operation::Write { durable: false }, Status::MediaWrite);
+        assert_ne!(full(false), media);
+    }
+
+    #[test]
+    fn a_failed_request_names_the_disk_and_the_blocks_for_programs() {
+        let expected = [
+            ("nsid", json!(1)),
+            ("disk", json!("ram:1G")),
+            ("operation", json!("read")),
+            ("lba", json!(8)),
+            ("blocks", json!(1)),
+            ("status", json!("media-read")),
+        ];
+        let notice = failed(Operation::Read, Status::MediaRead);
+        assert_eq!(fields(&notice), expected);
+        assert_eq!(level(&notice), Level::Error);
+    }
+
+    #[test]
+    fn an_end_that_was_not_agreed_upon_is_a_warning() {
+        let ended = |is_orderly| Notice::LoggedOut {
+            initiator: String::new(),
+            session: 1,
+            peer: ([192, 0, 2, 1], 5).into(),
+            end: End {
+                why: String::new(),
+                is_orderly,
+            },
+        };
+        assert_eq!(level(&ended(true)), Level::Info);
+        assert_eq!(level(&ended(false)), Level::Warning);
     }
 }

@@ -11,7 +11,7 @@ use fabrix_block::{Device, Identity};
 use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
-use super::notices::Notices;
+use super::notices;
 use super::terminal::{print, say};
 use crate::access::{Allowed, initiators};
 use crate::api::{Server, socket_path, target_router};
@@ -19,6 +19,7 @@ use crate::args::{Format, ServeArgs};
 use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
+use crate::log;
 use crate::served::{Served, Shelf, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
 use crate::signals::end_a_service;
@@ -34,6 +35,10 @@ const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 const DRAIN: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    // Whoever asks for a format gets it from the first line on.
+    if args.log_format.is_some() {
+        log::begin(args.log_format);
+    }
     raise_open_files();
     let listen = args
         .listen
@@ -57,6 +62,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let (tell, told) = channel();
     let asked = tell.clone();
     end_a_service(move |signal| asked.send(End::Asked(signal)).is_ok())?;
+    log::begin(args.log_format);
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
     let mut config = target_config(args, &names, devices, listen, access);
@@ -141,10 +147,7 @@ fn target_config(
         listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,
-        notify: {
-            let notices = Notices::default();
-            Box::new(move |notice| notices.tell(notice))
-        },
+        notify: Box::new(notices::tell),
     }
 }
 

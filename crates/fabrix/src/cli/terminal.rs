@@ -3,9 +3,10 @@
 //! Whoever reads may go away at any time (`fabrix bench ... | head`): that ends nothing. Knows no subcommand.
 
 use std::fmt;
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, Write, stdout};
 
 use crate::failure::Failure;
+use crate::log::{self, Level};
 
 /// Prints data, all of it at once.
 ///
@@ -24,9 +25,7 @@ pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Says a sentence to the person, in one piece, from any thread. Without anybody to hear it is dropped: a shard
-/// must not end because of that.
+/// Says a sentence to the person, or to the log once there is one, from any thread.
 pub(crate) fn say(sentence: impl fmt::Display) {
-    let line = format!("fabrix: {sentence}\n");
-    let _nobody_listens = stderr().lock().write_all(line.as_bytes());
+    log::say(Level::Info, sentence);
 }

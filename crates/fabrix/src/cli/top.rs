@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fabrix_rt::terminal::KeyByKey;
 use serde_json::{Value, json};
 
+use super::list::faults;
 use super::terminal::{print, print_on, say};
 use crate::api::{Client, attachment, socket_path};
 use crate::args::{Format, TopArgs};
@@ -101,6 +102,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
                     "name": told["name"],
                     "where": told["device"],
                     "state": told["state"],
+                    "fault": told["fault"],
                     "reconnects": told["reconnects"],
                 }),
             });
@@ -172,6 +174,8 @@ fn table(rows: &[(Value, Rates)]) -> String {
             ],
         );
     }
+    let told: Vec<Value> = rows.iter().map(|(told, _)| told.clone()).collect();
+    text += &faults(&told);
     if rows.is_empty() {
         text += "(nothing is attached, and no export was named with --api)\n";
     }

@@ -9,10 +9,10 @@ use fabrix_block::spec::Disk;
 use fabrix_block::{Device, Durability, Spec};
 use serde_json::Value;
 
-use crate::cli::terminal::say;
 use crate::counters;
 use crate::disks::Opener;
 use crate::failure::Failure;
+use crate::log;
 use crate::state::State;
 
 /// Opens disks for exporting.
@@ -47,7 +47,7 @@ impl Shelf {
             state.is_remote(device.identity());
         }
         if device.geometry().durability == Durability::None && !is_remote(text) {
-            say(format_args!(
+            log::warn(format_args!(
                 "{text}: what is written there is gone when this process ends"
             ));
         }

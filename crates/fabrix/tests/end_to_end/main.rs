@@ -21,6 +21,7 @@ mod harness;
 mod initiator;
 mod iscsi;
 mod lifecycle;
+mod log;
 mod outages;
 mod profiles;
 mod reexport;

@@ -18,6 +18,7 @@ use super::command::{self, Verdict};
 use super::connection::{Carried, Command, Connection};
 use super::seen::Seen;
 use super::session::Session;
+use crate::Weight;
 use crate::channel::Carrier;
 use crate::outage::State;
 use crate::request::{Data, Request, finish, moves_payload};
@@ -313,8 +314,8 @@ impl Session {
 
     fn tell_reserved(&mut self) {
         if !std::mem::replace(&mut self.told_reserved, true) {
-            self.life
-                .tell("the disk is reserved by another initiator: release it there");
+            let sentence = "the disk is reserved by another initiator: release it there";
+            self.life.tell(Weight::Warning, sentence);
         }
     }
 }

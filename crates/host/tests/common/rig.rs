@@ -34,7 +34,7 @@ pub fn options(engine: Engine) -> (Options, Notes) {
     let options = Options {
         engine,
         bringup_timeout: Duration::from_secs(5),
-        notify: Arc::new(move |note| kept.0.lock().expect("no panic").push(note.to_owned())),
+        notify: Arc::new(move |_, note| kept.0.lock().expect("no panic").push(note.to_owned())),
         ..Options::new(host, [0x11; 16])
     };
     (options, notes)

@@ -17,6 +17,7 @@ use fabrix_proto::iscsi::target::{Event, Target, TargetLimits};
 use fabrix_rt::{Completion, Shard, Socket, Task};
 use fabrix_transport::{Stream, pass};
 
+use self::login::NO_LONGER_ALLOWED;
 use super::desk::Desk;
 use super::session::Session;
 use crate::Notice;
@@ -115,21 +116,22 @@ impl Connection {
             Event::Authorize => self.authorize(shard),
             Event::Proved => self.enter(shard),
             Event::LoginFailed(refusal) => {
-                let claim = self
-                    .claim
-                    .as_deref()
-                    .unwrap_or("an initiator without a name");
                 self.local.shared.notice(&Notice::Refused {
                     peer: self.peer,
-                    why: format!("{claim}: {}", refusal.sentence),
+                    who: self.claim.as_deref().map(str::to_owned),
+                    why: refusal.sentence.to_string(),
                 });
                 self.life.part(shard, &mut self.stream);
             }
             Event::LoggedIn => self.logged_in(shard),
-            Event::Silent => self.end(shard),
+            Event::Silent => {
+                self.life.ends_because("it did not answer a ping (NOP-In)");
+                self.end(shard);
+            }
             Event::SendTargets(scope) => self.name_targets(&scope),
             Event::Logout(_) => {
                 self.leaving = true;
+                self.life.ends_well("it logged out");
                 if let Some((session, mut desk)) = self.at_work(shard) {
                     session.abort_all(&mut desk);
                 }
@@ -270,7 +272,10 @@ impl Connection {
             return;
         }
         match (self.view(), &mut self.session) {
-            (None, _) => self.end(shard),
+            (None, _) => {
+                self.life.ends_because(NO_LONGER_ALLOWED);
+                self.end(shard);
+            }
             (Some(units), Some(session)) => session.serve(units),
             (Some(_), None) => {}
         }
@@ -290,7 +295,10 @@ impl Task for Connection {
         match outcome {
             Ok(()) if self.has_more => {}
             Ok(()) => self.take_events(shard),
-            Err(_) => self.end(shard),
+            Err(ended) => {
+                self.life.ends_with_stream(&ended);
+                self.end(shard);
+            }
         }
         if self.life.phase >= Phase::Ending {
             self.leave_when_quiet(shard);
@@ -328,7 +336,8 @@ impl Task for Connection {
         if self.life.phase >= Phase::Ending {
             return;
         }
-        if self.stream.flush(shard).is_err() {
+        if let Err(ended) = self.stream.flush(shard) {
+            self.life.ends_with_stream(&ended);
             return self.end(shard);
         }
         if self.has_more && !self.stream.backlogged() {
@@ -362,7 +371,10 @@ impl Task for Connection {
         };
         match message.downcast_ref() {
             Some(Told::Drain) => self.drain(shard),
-            Some(Told::Close) => self.end(shard),
+            Some(Told::Close(why)) => {
+                self.life.ends_because(*why);
+                self.end(shard);
+            }
             Some(Told::Served) => self.serve(shard),
             Some(Told::Quiesced | Told::Announced | Told::Noticed) => {}
             None => debug_assert!(false, "connections are told these things only"),

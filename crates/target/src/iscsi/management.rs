@@ -246,7 +246,7 @@ impl Session {
                 Who::ColdReset(id, untold) => {
                     let sessions = &desk.local.shared.sessions;
                     let untold = untold.get_or_insert_with(|| sessions.others(&self.me.place));
-                    untold.retain(|place| place.tell(Told::Close).is_err());
+                    untold.retain(|place| place.tell(Told::Close(COLD_RESET)).is_err());
                     if !untold.is_empty() {
                         return true;
                     }
@@ -259,6 +259,9 @@ impl Session {
         });
     }
 }
+
+/// Why all sessions end at a TARGET COLD RESET.
+pub(super) const COLD_RESET: &str = "an initiator has reset the target";
 
 /// Without an answer.
 fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Doomed> {

@@ -24,11 +24,12 @@ use super::admin::{Admin, After, IN_CAPSULE_BYTES};
 use super::desk::Desk;
 use super::io::IoQueue;
 use crate::disk::Stop;
-use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, STREAM};
+use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, SHUTTING_DOWN, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::registry::Place;
 use crate::requests::Requests;
 use crate::strangers::Stranger;
+use ending::CONTROLLER_GONE;
 use news::TELL;
 
 /// What a connection is.
@@ -116,7 +117,7 @@ impl Connection {
             match self.stream.next() {
                 Ok(Some(event)) => self.event(shard, event),
                 Ok(None) => return,
-                Err(ended) => return self.ended(shard, ended),
+                Err(ended) => return self.ended(shard, &ended),
             }
         }
         self.has_more = true;
@@ -177,7 +178,7 @@ impl Connection {
         match FabricsCommand::parse(desk.stream.machine().entry()) {
             Ok(FabricsCommand::Disconnect) => {
                 desk.answer(slot, Status::SUCCESS);
-                self.drain(shard);
+                self.drain(shard, "it disconnected the queue");
             }
             Ok(_) => desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR),
             Err(status) => desk.answer(slot, status),
@@ -196,7 +197,7 @@ impl Connection {
             After::Quiesce => match registry.quiesce(admin.id()) {
                 Some(queues) => {
                     admin.queues_are_ending();
-                    self.tell(shard, queues, Told::Close);
+                    self.tell(shard, queues, Told::Close(CONTROLLER_GONE));
                 }
                 None => admin.quiesced(),
             },
@@ -324,7 +325,7 @@ impl Task for Connection {
         match outcome {
             Ok(()) if self.has_more => {}
             Ok(()) => self.take_events(shard),
-            Err(_) => self.end(shard),
+            Err(ended) => self.lost(shard, &ended),
         }
         if self.life.phase >= Phase::Ending {
             self.leave_when_quiet(shard);
@@ -361,8 +362,8 @@ impl Task for Connection {
         if self.life.phase >= Phase::Ending {
             return;
         }
-        if self.stream.flush(shard).is_err() {
-            return self.end(shard);
+        if let Err(ended) = self.stream.flush(shard) {
+            return self.lost(shard, &ended);
         }
         if self.has_more && !self.stream.backlogged() {
             shard.flush_later(self.life.task);
@@ -379,8 +380,11 @@ impl Task for Connection {
             Err(other) => other,
         };
         match message.downcast_ref() {
-            Some(Told::Drain) => self.drain(shard),
-            Some(Told::Close) => self.end(shard),
+            Some(Told::Drain) => self.drain(shard, SHUTTING_DOWN),
+            Some(Told::Close(why)) => {
+                self.life.ends_because(*why);
+                self.end(shard);
+            }
             Some(Told::Quiesced) => self.quiesced(shard),
             Some(Told::Served) => self.serve(shard),
             Some(Told::Announced) => self.announce(shard),

@@ -356,6 +356,7 @@ impl IoQueue {
         let bytes = wanted.bytes(at.1) as usize;
         match ask(desk, slot, &wanted, Operation::Read, at, Data::None) {
             Taken::Done(status, loan) => {
+                self.note(desk, slot, status);
                 let status = compared(status, &loan, &data.bytes(desk)[..bytes]);
                 desk.answer(slot, nvme_status(status));
             }
@@ -463,7 +464,7 @@ impl IoQueue {
             match ask(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
                 Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
                 Taken::Busy(_) => {}
-                Taken::Done(status, _) => return desk.answer(slot, nvme_status(status)),
+                Taken::Done(status, _) => return self.end(desk, slot, status),
                 Taken::Refused(status) => return desk.answer(slot, status),
                 Taken::Pending => {
                     let work = Work::Deallocating(wanted, ranges);

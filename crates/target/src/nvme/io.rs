@@ -18,7 +18,7 @@ use fabrix_rt::{Buf, Completion};
 
 use super::desk::Desk;
 use super::reserve::{Stopping, seats};
-use super::status::nvme_status;
+use super::status::{failed, nvme_status};
 use crate::desk::Data;
 use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
 
@@ -293,6 +293,8 @@ impl IoQueue {
         let Some(wanted) = self.wanted[usize::from(slot.0)] else {
             return;
         };
+        desk.local
+            .disk_failed((wanted.nsid, wanted.added), failed(&wanted.command, status));
         let (controller, queue_id) = self.name;
         let error = ErrorRecord {
             queue_id,

@@ -1,6 +1,7 @@
 //! A disk's status in NVMe's words: one table.
 
-use fabrix_block::Status as DiskStatus;
+use fabrix_block::{Failed, Operation, Status as DiskStatus};
+use fabrix_proto::nvme::command::IoCommand;
 use fabrix_proto::nvme::spec::Status;
 
 use crate::export::Unreached;
@@ -33,5 +34,32 @@ pub(crate) const fn unreached(why: Unreached) -> Status {
         Unreached::Gone => Status::INVALID_NAMESPACE,
         Unreached::OutOfRange => Status::LBA_OUT_OF_RANGE,
         Unreached::NotReady | Unreached::Barrier => Status::NAMESPACE_NOT_READY,
+    }
+}
+
+/// A command that its disk has failed, for the operator.
+pub(super) fn failed(command: &IoCommand, status: DiskStatus) -> Failed {
+    let operation = match *command {
+        IoCommand::Flush | IoCommand::Reservation(_) => Operation::Flush,
+        IoCommand::Read { .. } | IoCommand::Compare { .. } | IoCommand::Verify { .. } => {
+            Operation::Read
+        }
+        IoCommand::Write { fua: durable, .. } => Operation::Write { durable },
+        IoCommand::WriteZeroes {
+            deallocate,
+            fua: durable,
+            ..
+        } => Operation::WriteZeroes {
+            deallocate,
+            durable,
+        },
+        IoCommand::DatasetManagement { .. } => Operation::Deallocate,
+    };
+    let (lba, blocks) = command.extent().unwrap_or_default();
+    Failed {
+        operation,
+        lba,
+        blocks,
+        status,
     }
 }

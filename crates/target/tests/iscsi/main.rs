@@ -11,6 +11,7 @@ mod copies;
 #[allow(dead_code, reason = "shared with another test program")]
 mod copying;
 mod initiator;
+mod notices;
 mod turns;
 mod unanswered;
 

@@ -241,7 +241,7 @@ fn a_host_that_was_told_of_no_cache_is_not_shown_one(engine: Engine) {
     told.expect_close();
     io.expect_close();
     stage.notice(|notice| {
-        matches!(notice, Notice::Disconnected { why, .. } if why.contains("volatile cache"))
+        matches!(notice, Notice::Disconnected { end, .. } if end.why.contains("volatile cache"))
     });
     let (mut again, event) = watching(&stage);
     let id = page(&mut again, Cns::CONTROLLER, 0);

@@ -231,7 +231,7 @@ fn a_host_that_is_silent_for_too_long_loses_all_its_queues(engine: Engine) {
     admin.expect_close();
     idle.expect_close();
     stage.notice(
-        |notice| matches!(notice, Notice::Disconnected { why, .. } if why.contains("keep-alive")),
+        |notice| matches!(notice, Notice::Disconnected { end, .. } if end.why.contains("keep-alive")),
     );
     assert_eq!(stage.target.controllers(), 0);
     stage.until("one is left", |stage| stage.target.connections() == 1);

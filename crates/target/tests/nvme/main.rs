@@ -12,6 +12,7 @@ mod faults;
 mod fused;
 mod io;
 mod limits;
+mod notices;
 mod secrets;
 mod truncation;
 mod turns;

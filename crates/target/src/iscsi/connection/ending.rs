@@ -10,13 +10,15 @@ use fabrix_transport::Ended;
 
 use super::Connection;
 use crate::Notice;
-use crate::life::Phase;
+use crate::iscsi::management::COLD_RESET;
+use crate::life::{Phase, SHUTTING_DOWN};
 
 impl Connection {
     /// Answers a logout when nothing is in progress any more; leaves when all sessions are to end.
     pub(super) fn leave_if_asked(&mut self, shard: &mut Shard) {
         let dismissed = self.session.as_ref().is_some_and(|it| it.dismissed);
         if dismissed && self.life.phase < Phase::Parting {
+            self.life.ends_well(COLD_RESET);
             return self.life.part(shard, &mut self.stream);
         }
         if !self.leaving
@@ -32,13 +34,17 @@ impl Connection {
 
     /// Nothing more comes from the stream.
     pub(super) fn ended(&mut self, shard: &mut Shard, ended: Ended) {
+        self.life.ends_with_stream(&ended);
         match ended {
             Ended::Closed | Ended::Socket(_) => self.end(shard),
             Ended::Violation(violation) => {
-                self.local.shared.notice(&Notice::Violation {
-                    peer: self.peer,
-                    what: violation.to_string(),
-                });
+                // The end of a session is told with its reason.
+                if self.stranger.is_some() {
+                    self.local.shared.notice(&Notice::Violation {
+                        peer: self.peer,
+                        what: violation.to_string(),
+                    });
+                }
                 self.life.part(shard, &mut self.stream);
             }
         }
@@ -50,6 +56,7 @@ impl Connection {
             return;
         }
         self.life.phase = Phase::Draining;
+        self.life.ends_well(SHUTTING_DOWN);
         if self.session.is_some() {
             let within = self.local.shared.deadlines.parting.as_secs().max(1);
             let within_s = u16::try_from(within).unwrap_or(u16::MAX);
@@ -99,12 +106,22 @@ impl Connection {
         }
         if let Some(tsih) = self.tsih.take() {
             self.local.shared.sessions.leave(tsih);
-            self.local.shared.notice(&Notice::LoggedOut {
-                session: tsih.get(),
-            });
+            if self.stranger.is_none() {
+                self.tell_end(tsih.get());
+            }
         }
         if !self.requests.are_abandoned() {
             self.life.go(shard, &self.local);
         }
+    }
+
+    /// Tells the operator that a session has ended, and why.
+    fn tell_end(&self, session: u16) {
+        self.local.shared.notice(&Notice::LoggedOut {
+            initiator: self.claim.as_deref().unwrap_or_default().to_owned(),
+            session,
+            peer: self.peer,
+            end: self.life.end(),
+        });
     }
 }

@@ -52,7 +52,9 @@ impl Connection {
             }),
             Err(why) => {
                 let peer = self.peer;
-                self.local.shared.notice(&Notice::Refused { peer, why });
+                let who = self.claim.as_deref().map(str::to_owned);
+                let refused = Notice::Refused { peer, who, why };
+                self.local.shared.notice(&refused);
                 Admission::Refuse(LoginStatus::TARGET_ERROR)
             }
         }
@@ -84,7 +86,9 @@ impl Connection {
 
     /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is told the next time.
     fn replace(&mut self, shard: &mut Shard, older: &Place) {
-        let _told_again = older.shard.send(older.task, Box::new(Told::Close));
+        let _told_again = older
+            .shard
+            .send(older.task, Box::new(Told::Close(REPLACED)));
         let at = shard.now() + ENTER_AFTER;
         self.life.set_timer(shard, ENTER, at);
     }
@@ -102,6 +106,7 @@ impl Connection {
         });
         let Some(units) = self.local.view(&leading.initiator) else {
             // The list has changed since it was asked; the order to look again has not come yet.
+            self.life.ends_because(NO_LONGER_ALLOWED);
             return self.end(shard);
         };
         if !leading.discovery {
@@ -148,3 +153,8 @@ impl Connection {
 
 /// How soon a login looks again whether the session that it replaces has ended; the login's deadline bounds it.
 const ENTER_AFTER: Duration = Duration::from_millis(5);
+/// Why the older of two sessions of the same name ends.
+const REPLACED: &str = "it has logged in anew, which replaces this session";
+/// Why a session ends whose initiator the list of those allowed no longer names.
+pub(super) const NO_LONGER_ALLOWED: &str =
+    "the list of allowed initiators does not name it any more";

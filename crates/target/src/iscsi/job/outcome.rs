@@ -1,7 +1,7 @@
 //! What the ending of a request means for its job: whether there is another one to come, and what was compared with
 //! what.
 
-use fabrix_block::Status as DiskStatus;
+use fabrix_block::{Failed, Status as DiskStatus};
 use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::Loan;
@@ -18,12 +18,26 @@ impl Job {
         loan: Loan,
     ) -> Option<End> {
         if let Some(failure) = failure(status) {
+            self.tell_failure(desk, status);
             return self.ended_badly(status, failure);
         }
         if let Task::Copy(copying) = &mut self.task {
             return copying.ended(loan, &mut self.made);
         }
         self.step_ended(desk, loan)
+    }
+
+    /// Tells the operator of a request that the disk has failed. Until its ending is taken, it is still the next one.
+    #[cold]
+    fn tell_failure(&mut self, desk: &Desk<'_>, status: DiskStatus) {
+        let ask = self.next();
+        let failed = Failed {
+            operation: ask.operation,
+            lba: ask.extent.lba,
+            blocks: ask.extent.blocks,
+            status,
+        };
+        desk.local.disk_failed(ask.disk, failed);
     }
 
     fn step_ended(&mut self, desk: &mut Desk<'_>, loan: Loan) -> Option<End> {

@@ -63,13 +63,14 @@ impl Connection {
 
     /// The host says who it is.
     fn connect(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry, data: &[u8]) {
-        let completion = match self.introduce(shard, entry, data) {
+        let mut host = None;
+        let completion = match self.introduce(shard, entry, data, &mut host) {
             Ok(controller) => {
                 self.watch(shard);
                 Connect::accepted(controller)
             }
             Err(refusal) => {
-                self.refused(refusal.to_string());
+                self.refused(host, refusal.to_string());
                 refusal.completion()
             }
         };
@@ -79,16 +80,18 @@ impl Connection {
 
     /// Its time to say so is over.
     pub(super) fn silent(&mut self, shard: &mut Shard) {
-        self.refused("it did not say who it is in time".to_owned());
+        self.refused(None, "it did not say who it is in time".to_owned());
         self.end(shard);
     }
 
-    fn refused(&self, why: String) {
+    fn refused(&self, who: Option<String>, why: String) {
         let peer = self.peer;
-        self.local.shared.notice(&Notice::Refused { peer, why });
+        let refused = Notice::Refused { peer, who, why };
+        self.local.shared.notice(&refused);
     }
 
-    /// Makes of the connection the queue that it asks for; tells the id of the controller.
+    /// Makes of the connection the queue that it asks for; tells the id of the controller. `host` gets the name that
+    /// the host says, as soon as it is known.
     ///
     /// # Errors
     /// What the host is told: it may not see the subsystem, or there is no such queue, or no room for one more.
@@ -97,9 +100,11 @@ impl Connection {
         shard: &Shard,
         entry: &SubmissionEntry,
         data: &[u8],
+        host: &mut Option<String>,
     ) -> Result<u16, ConnectRefusal> {
         let most_entries = self.local.shared.subsystem.config.max_queue_entries;
         let connect = Connect::parse(entry, data, most_entries)?;
+        *host = Some(connect.host.to_string());
         let view = self.view(&connect)?;
         let controller = if connect.is_admin() {
             self.become_admin(shard, &connect, view)?

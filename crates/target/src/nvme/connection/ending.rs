@@ -16,20 +16,35 @@ use crate::local::Told;
 impl Connection {
     /// The host was silent for too long: all queues of its controller end.
     pub(super) fn expire(&mut self, shard: &mut Shard) {
-        self.retire(shard, "its keep-alive expired");
+        self.life.ends_because("its keep-alive expired");
         self.end(shard);
     }
 
     /// Nothing more comes from the stream.
-    pub(super) fn ended(&mut self, shard: &mut Shard, ended: Ended) {
+    pub(super) fn ended(&mut self, shard: &mut Shard, ended: &Ended) {
         match ended {
-            Ended::Closed | Ended::Socket(_) => self.end(shard),
+            Ended::Closed | Ended::Socket(_) => self.lost(shard, ended),
             Ended::Violation(violation) => {
+                self.life.ends_with_stream(ended);
                 self.violated(violation.to_string());
                 self.life.part(shard, &mut self.stream);
-                self.retire(shard, "it broke the protocol");
+                self.retire(shard);
             }
         }
+    }
+
+    /// The stream has ended without a violation: the host has closed it, or its socket has failed.
+    pub(super) fn lost(&mut self, shard: &mut Shard, ended: &Ended) {
+        match &self.role {
+            Role::Admin(admin) if matches!(ended, Ended::Closed) && !admin.is_ready() => {
+                self.life.ends_well("it disconnected");
+            }
+            _ => self.life.ends_with_stream(ended),
+        }
+        if matches!(ended, Ended::Socket(_)) {
+            self.queue_lost();
+        }
+        self.end(shard);
     }
 
     /// The host has ended it, and perhaps said why.
@@ -42,21 +57,46 @@ impl Connection {
                 let (status, offset) = (why.status, why.information);
                 format!("the host ended it: status {status}, field offset {offset}")
             });
+        self.life.ends_because(what.clone());
         self.violated(what);
         self.end(shard);
     }
 
+    /// Tells the operator of a violation, unless the end of a controller is told with it.
     fn violated(&self, what: String) {
         let peer = self.peer;
-        self.local.shared.notice(&Notice::Violation { peer, what });
+        match &self.role {
+            Role::Unknown { .. } => self.local.shared.notice(&Notice::Violation { peer, what }),
+            Role::Io { .. } => self.queue_lost(),
+            Role::Admin(_) => {}
+        }
+    }
+
+    /// Tells the operator that an I/O queue has ended alone, without its controller.
+    fn queue_lost(&self) {
+        let shared = &self.local.shared;
+        if let Role::Io {
+            controller, qid, ..
+        } = &self.role
+            && self.life.phase < Phase::Ending
+        {
+            shared.notice(&Notice::QueueLost {
+                host: shared.registry.host(*controller),
+                controller: *controller,
+                qid: *qid,
+                peer: self.peer,
+                why: self.life.end().why,
+            });
+        }
     }
 
     /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
-    pub(super) fn drain(&mut self, shard: &mut Shard) {
+    pub(super) fn drain(&mut self, shard: &mut Shard, why: &'static str) {
         if self.life.phase != Phase::Open {
             return;
         }
         self.life.phase = Phase::Draining;
+        self.life.ends_well(why);
         let (role, mut desk) = self.at_work(shard);
         let registry = &desk.local.shared.registry;
         match role {
@@ -102,23 +142,24 @@ impl Connection {
                 queue.give_up(&self.local);
             }
             self.life.await_disks(shard);
-            self.retire(shard, "the connection ended");
+            self.retire(shard);
         }
         self.leave_when_quiet(shard);
     }
 
     /// The controller of an admin connection goes with it.
-    pub(super) fn retire(&mut self, shard: &mut Shard, why: &str) {
+    pub(super) fn retire(&mut self, shard: &mut Shard) {
         if let Role::Admin(admin) = &mut self.role
             && admin.retire()
         {
-            let (host, controller, why) = (admin.host().to_string(), admin.id(), why.to_owned());
+            let (host, controller) = (admin.host().to_string(), admin.id());
             let queues = self.local.shared.registry.dismiss(controller);
-            self.tell(shard, queues, Told::Close);
+            self.tell(shard, queues, Told::Close(CONTROLLER_GONE));
             self.local.shared.notice(&Notice::Disconnected {
                 host,
                 controller,
-                why,
+                peer: self.peer,
+                end: self.life.end(),
             });
         }
     }
@@ -169,3 +210,6 @@ impl Connection {
         }
     }
 }
+
+/// Why I/O queues end with their controller.
+pub(super) const CONTROLLER_GONE: &str = "its controller has ended";

@@ -59,7 +59,7 @@ impl Connection {
         match admin.refresh(&mut desk) {
             Ok(()) => shard.flush_later(self.life.task),
             Err(why) => {
-                self.retire(shard, &why);
+                self.life.ends_because(why);
                 self.end(shard);
             }
         }

@@ -120,8 +120,8 @@ fn hosts_that_may_no_more_lose_their_controllers(engine: Engine) {
     others.expect_close();
     others_io.expect_close();
     stage.notice(|notice| {
-        matches!(notice, Notice::Disconnected { host, why, .. }
-            if host.contains("somebody-else") && why.contains("does not name this host"))
+        matches!(notice, Notice::Disconnected { host, end, .. }
+            if host.contains("somebody-else") && end.why.contains("does not name this host"))
     });
     let refused = dial().connect(&other());
     assert_eq!(refused.status, Status::CONNECT_INVALID_HOST);

@@ -31,6 +31,7 @@ use fabrix_rt::Engine;
 pub use error::{ConnectError, ConnectErrorKind};
 pub use fabrix_proto::nvme::bringup::{
     DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
+    UnreadableRecord,
 };
 pub use fabrix_proto::nvme::nqn::Nqn;
 pub use nvme::RemoteDisk;

@@ -78,6 +78,15 @@ pub(crate) fn only_subsystem(
             name: (*one).clone(),
             portals: portals(&resolve(&address.host, address.port)?, &records),
         }),
+        [] if !log.unreadable.is_empty() => {
+            let (count, first) = (log.unreadable.len(), &log.unreadable[0]);
+            let sentence = format!(
+                "{address} offers no subsystem that can be read: {count} records of its discovery log cannot, \
+                 the first is record {}: {}; name the subsystem in the URI",
+                first.number, first.why
+            );
+            Err(ConnectError::new(ConnectErrorKind::Protocol, sentence))
+        }
         [] => Err(ConnectError::new(
             ConnectErrorKind::Refused,
             format!(

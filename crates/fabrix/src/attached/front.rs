@@ -155,7 +155,10 @@ impl Front {
             Self::Ublk(_) | Self::Loop { .. } | Self::Nbd { .. } => {
                 size::is(self.path(), disk.geometry().bytes())
             }
-            Self::File { .. } | Self::NbdSocket { .. } | Self::Vhost { .. } => Ok(()),
+            Self::File { .. }
+            | Self::NbdSocket { .. }
+            | Self::NbdPort { .. }
+            | Self::Vhost { .. } => Ok(()),
         }
     }
 

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use fabrix_block::Spec;
-use fabrix_block::spec::Disk;
+use fabrix_block::spec::{Disk, Remote};
 use fabrix_host::iscsi::{DiscoveredPortal, DiscoveredTarget};
 use fabrix_host::{
     DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
+    UnreadableRecord,
 };
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::args::{DiscoverArgs, Format};
 use crate::disks::{ISCSI, address, discover_iscsi};
 use crate::failure::Failure;
 use crate::host_names::host_options;
+use crate::log;
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
@@ -39,12 +41,45 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
         Format::Json => print(&format!("{}\n", to_json(&log)))?,
         Format::Text => print(&to_text(&log))?,
     }
+    tell_unreadable(&remote, &log)
+}
+
+/// Says which records cannot be read, and why.
+///
+/// # Errors
+/// There is no other record.
+fn tell_unreadable(target: &Remote, log: &DiscoveryLog) -> Result<ExitCode, Failure> {
+    let sentence = |record: &UnreadableRecord| {
+        let UnreadableRecord { number, why } = record;
+        format!("{target}: record {number} of the discovery log cannot be read: {why}")
+    };
+    for record in log.unreadable.iter().take(UNREADABLE_SHOWN) {
+        log::warn(sentence(record));
+    }
+    let count = log.unreadable.len();
+    if count > UNREADABLE_SHOWN {
+        let more = count - UNREADABLE_SHOWN;
+        log::warn(format_args!(
+            "{target}: {more} more records cannot be read; -o json has them all"
+        ));
+    }
+    if log.records.is_empty() && count > 0 {
+        let sentence = format!("{target}: no record of the discovery log can be read");
+        return Err(Failure::io(sentence));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 fn to_json(log: &DiscoveryLog) -> Value {
     let records: Vec<Value> = log.records.iter().map(record).collect();
-    json!({ "schema": 1, "genctr": log.generation, "records": records })
+    let unreadable = log.unreadable.iter();
+    let unreadable = unreadable.map(|it| json!({ "record": it.number, "why": it.why }));
+    json!({
+        "schema": 1,
+        "genctr": log.generation,
+        "records": records,
+        "unreadable": unreadable.collect::<Vec<Value>>(),
+    })
 }
 
 fn record(record: &DiscoveredRecord) -> Value {
@@ -118,7 +153,7 @@ fn to_text(log: &DiscoveryLog) -> String {
             record.subsystem.as_str(),
         ]));
     }
-    if log.records.is_empty() {
+    if log.records.is_empty() && log.unreadable.is_empty() {
         text.push_str("(nothing is offered to this host)\n");
     }
     text
@@ -153,3 +188,6 @@ fn subtype(subtype: DiscoveredSubtype) -> String {
         DiscoveredSubtype::Other(number) => format!("unrecognized {number}"),
     }
 }
+
+/// A log may have thousands of records: so many of those that cannot be read are named one by one.
+const UNREADABLE_SHOWN: usize = 16;

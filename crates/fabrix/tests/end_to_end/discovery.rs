@@ -1,6 +1,8 @@
 //! What hosts are told about a target, who may connect, and several namespaces.
 
-use std::net::TcpListener;
+use std::io::{Read, Write, copy};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
 
 use serde_json::Value;
 
@@ -258,4 +260,54 @@ fn a_read_only_disk_is_read_and_not_written() {
         ]);
         write.exits(2).says(&[&serve.uri(0), "read-only"]);
     }
+}
+
+/// A port before `target` that spoils the names of subsystems on their way to the host.
+fn spoiling(target: String) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    thread::spawn(move || {
+        for host in listener.incoming().flatten() {
+            let target = TcpStream::connect(&target).expect("it listens");
+            let (mut to_target, mut from_host) = (
+                target.try_clone().expect("a descriptor"),
+                host.try_clone().expect("a descriptor"),
+            );
+            thread::spawn(move || copy(&mut from_host, &mut to_target));
+            thread::spawn(move || spoil(target, host));
+        }
+    });
+    address
+}
+
+fn spoil(mut target: TcpStream, mut host: TcpStream) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = target.read(&mut bytes) {
+        for at in 0..count.saturating_sub(NQN.len()) {
+            if bytes[at..].starts_with(NQN.as_bytes()) {
+                bytes[at + 5] = 7;
+            }
+        }
+        if host.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+    let _gone = host.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn records_that_cannot_be_read_are_told_and_nothing_else_is_a_failure() {
+    let serve = Serve::start(&["ram:8M"]);
+    let uri = format!("nvme+tcp://{}", spoiling(serve.address()));
+    let why = "record 0 of the discovery log cannot be read: its name (SUBNQN) is no NQN";
+    let text = fabrix(&["discover", &uri]);
+    text.exits(1).says(&[why, "no record of the discovery log"]);
+    assert!(!text.stdout.contains("nothing is offered"), "{text}");
+    let json = fabrix(&["discover", &uri, "-o", "json"]);
+    let unreadable = &json.exits(1).json()["unreadable"];
+    assert_eq!(unreadable[0]["record"], 0);
+    let said = unreadable[0]["why"].as_str().unwrap_or_default();
+    assert!(said.contains("SUBNQN"), "{json}");
+    let bench = fabrix(&["bench", &uri, "--runtime", "1s"]);
+    bench.exits(3).says(&["record 0: its name"]);
 }

@@ -112,9 +112,15 @@ fn records_that_cannot_be_read_are_counted_and_left_out() {
     };
     let fake = Fake::start(script);
     match discover(&anonymous(&fake), &quick()) {
-        Ok(log) => assert!(log.records.is_empty() && log.unreadable == 3, "{log:?}"),
+        Ok(log) => assert!(
+            log.records.is_empty() && log.unreadable.len() == 3,
+            "{log:?}"
+        ),
         Err(error) => panic!("{error}"),
     }
+    let error = connect(&anonymous(&fake), &quick()).err();
+    let said = error.expect("no subsystem").to_string();
+    assert!(said.contains("the first is record 0: its name"), "{said}");
 }
 
 #[test]

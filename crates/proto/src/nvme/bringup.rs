@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 
 pub use self::discovery::{
     DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
+    UnreadableRecord,
 };
 pub use self::error::{BringupError, BringupErrorKind};
 pub use self::facts::{Capabilities, ControllerFacts, NamespaceFacts};

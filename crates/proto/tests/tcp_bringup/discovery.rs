@@ -26,7 +26,7 @@ fn a_discovery_log_is_read_whole_and_as_plain_values() {
         ["log 0 1024", "log 1024 4096", "log 5120 2048", "log 0 1024"]
     );
     assert_eq!(
-        (log.generation, log.records.len(), log.unreadable),
+        (log.generation, log.records.len(), log.unreadable.len()),
         (1, 6, 0)
     );
     let record = &log.records[5];
@@ -64,7 +64,7 @@ fn a_log_that_changed_meanwhile_is_read_again() {
 }
 
 #[test]
-fn records_that_cannot_be_read_are_left_out_and_counted() {
+fn records_that_cannot_be_read_are_told_apart_with_the_reason() {
     let mut fake = Fake::new(Purpose::Discovery);
     fake.log = vec![
         record(b"", SUBSYSTEM),
@@ -75,7 +75,16 @@ fn records_that_cannot_be_read_are_left_out_and_counted() {
     ];
     fake.log[3][256..512].fill(b'x');
     let log = discover(&mut fake).expect("it is good");
-    assert_eq!((log.records.len(), log.unreadable), (1, 4));
+    let unreadable: Vec<_> = log.unreadable.iter().map(|it| it.number).collect();
+    assert_eq!(log.records.len(), 1);
+    assert_eq!(unreadable, [0, 1, 2, 3]);
+    for (record, why) in log
+        .unreadable
+        .iter()
+        .zip(["TRADDR", "TRADDR", "SUBNQN", "SUBNQN"])
+    {
+        assert!(record.why.contains(why), "{log:?}");
+    }
 }
 
 #[test]

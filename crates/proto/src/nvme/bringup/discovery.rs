@@ -90,8 +90,17 @@ pub struct DiscoveryLog {
     pub generation: u64,
     /// The records, in the controller's order.
     pub records: Vec<DiscoveredRecord>,
-    /// How many records were left out because their name or address cannot be read.
-    pub unreadable: u32,
+    /// The records that are not among them, because they cannot be read.
+    pub unreadable: Vec<UnreadableRecord>,
+}
+
+/// A record of a discovery log that names nothing one could connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableRecord {
+    /// Where it stands in the log, counted from 0.
+    pub number: u32,
+    /// What is wrong with it, as a sentence.
+    pub why: String,
 }
 
 /// Where reading stands.
@@ -188,10 +197,14 @@ impl Reading {
 
     fn take_records(&mut self, data: &[u8]) {
         for bytes in data.chunks_exact(RECORD_BYTES as usize) {
+            let number = self.read;
             self.read += 1;
-            match DiscoveryEntry::ref_from_bytes(bytes).ok().and_then(record) {
-                Some(record) => self.log.records.push(record),
-                None => self.log.unreadable += 1,
+            let read = DiscoveryEntry::ref_from_bytes(bytes)
+                .map_err(|_| "it is not 1024 bytes long".to_string())
+                .and_then(record);
+            match read {
+                Ok(record) => self.log.records.push(record),
+                Err(why) => self.log.unreadable.push(UnreadableRecord { number, why }),
             }
         }
         if self.read >= self.records {
@@ -220,13 +233,20 @@ fn header(data: &[u8]) -> Result<&DiscoveryHeader, BringupError> {
         .map_err(|_| BringupError::broken("the discovery log's header is not 1024 bytes"))
 }
 
-/// A record in plain values; `None` when it names nothing that one could connect to.
-fn record(entry: &DiscoveryEntry) -> Option<DiscoveredRecord> {
+/// A record in plain values.
+///
+/// # Errors
+/// It names nothing that one could connect to: what is missing, as a sentence.
+fn record(entry: &DiscoveryEntry) -> Result<DiscoveredRecord, String> {
+    let subsystem = entry.nqn();
+    let subsystem = subsystem.map_err(|error| format!("its name (SUBNQN) is no NQN: {error}"))?;
     let address = ascii(&entry.address);
     if address.is_empty() {
-        return None;
+        return Err(format!(
+            "its address (TRADDR) is empty or not text; it names {subsystem}"
+        ));
     }
-    Some(DiscoveredRecord {
+    Ok(DiscoveredRecord {
         transport: match entry.transport {
             TRTYPE_TCP => DiscoveredTransport::Tcp,
             TRTYPE_RDMA => DiscoveredTransport::Rdma,
@@ -245,7 +265,7 @@ fn record(entry: &DiscoveryEntry) -> Option<DiscoveredRecord> {
         },
         address: address.to_string(),
         service: ascii(&entry.service).to_string(),
-        subsystem: entry.nqn().ok()?,
+        subsystem,
         port_id: entry.port_id.get(),
         controller_id: entry.controller_id.get(),
         admin_queue_entries: entry.admin_queue_entries.get(),

@@ -57,7 +57,7 @@ impl Opener {
         options.data_digest = remote.data_digest;
         options.nr_io_queues = remote.nr_io_queues;
         options.queue_size = remote.queue_size;
-        options.fast_io_fail = remote.fast_io_fail_tmo;
+        options.fast_io_fail = remote.fast_io_fail_tmo.0;
         options.engine = engine;
         Ok(Self {
             options,

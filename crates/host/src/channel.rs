@@ -29,10 +29,10 @@ struct RemoteChannel<S: Carrier> {
 /// Opens a channel with a session of its own, which begins to connect.
 pub(crate) fn open<S: Carrier + probe::Session + 'static>(
     shard: &mut Shard,
-    make: impl FnOnce(&Shard, TaskId) -> S,
+    make: impl FnOnce(TaskId) -> S,
 ) -> Box<dyn Channel> {
     let task = shard.reserve();
-    let session = Rc::new(RefCell::new(make(shard, task)));
+    let session = Rc::new(RefCell::new(make(task)));
     shard.install(task, Rc::clone(&session) as Rc<RefCell<_>>);
     session.borrow_mut().rise(shard);
     let remote = shard.remote();

@@ -88,8 +88,9 @@ pub struct Options {
     pub queue_size: u16,
     /// How long either side may be silent (KATO); below a millisecond there is no keep-alive.
     pub keep_alive: Duration,
-    /// Requests fail when the connection has been gone for so long; reconnecting goes on.
-    pub fast_io_fail: Duration,
+    /// Requests fail when the connection has been gone for so long, and reconnecting goes on; None: they wait.
+    /// The first try to connect is not counted: a connection is gone once it was lost, or once that try has failed.
+    pub fast_io_fail: Option<Duration>,
     /// The pause between tries to connect again; None: the first comes at once, then pauses double up to 5 s.
     pub reconnect_delay: Option<Duration>,
     /// When the connection has been gone for so long, nobody tries any more and everything fails; None: never.
@@ -153,7 +154,7 @@ impl Options {
             nr_io_queues: 1,
             queue_size: 128,
             keep_alive: Duration::from_secs(5),
-            fast_io_fail: Duration::from_secs(60),
+            fast_io_fail: Some(Duration::from_secs(60)),
             reconnect_delay: None,
             ctrl_loss: None,
             local: None,
@@ -166,10 +167,10 @@ impl Options {
         }
     }
 
-    /// How long requests wait for a connection.
+    /// How long requests wait for a connection that is gone.
     pub(crate) fn patience(&self) -> Duration {
-        let most = self.ctrl_loss.unwrap_or(Duration::MAX);
-        self.fast_io_fail.min(most)
+        let limits = [self.fast_io_fail, self.ctrl_loss];
+        limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
     /// The portals that can be reached from the local address, at least one.

@@ -51,7 +51,6 @@ pub(crate) struct Life {
 impl Life {
     /// A session that has not begun to connect.
     pub(crate) fn new(
-        shard: &Shard,
         task: TaskId,
         capacity: usize,
         (place, tells): (SocketAddr, bool),
@@ -64,7 +63,7 @@ impl Life {
             waiting: VecDeque::with_capacity(capacity * 2),
             capacity,
             timers: Timers::default(),
-            outage: Outage::begin(shard.now()),
+            outage: Outage::begin(),
             options: Arc::clone(options),
             place,
             tells,
@@ -227,7 +226,8 @@ impl Life {
 
 /// How long there has been no connection.
 struct Outage {
-    /// None while there is one.
+    /// When the connection was lost, or the first try failed. None: there is a connection, or the first one is being
+    /// made.
     since: Option<Nanos>,
     /// The pause before the next try.
     pause: Duration,
@@ -236,10 +236,10 @@ struct Outage {
 }
 
 impl Outage {
-    /// There is no connection yet.
-    fn begin(now: Nanos) -> Self {
+    /// The state before the first connection: that connection is being made, so nothing is lost yet.
+    fn begin() -> Self {
         Self {
-            since: Some(now),
+            since: None,
             pause: FIRST_PAUSE,
             told: None,
         }

@@ -49,7 +49,7 @@ pub(crate) trait Session: Task {
 /// Why not, as a sentence. It comes within the session's own time for bring-up, whatever the target does.
 pub(crate) fn probe<S: Session + 'static>(
     engine: Engine,
-    make: impl FnOnce(&Shard, TaskId) -> S,
+    make: impl FnOnce(TaskId) -> S,
 ) -> Result<S::Found, ConnectError> {
     let config = ShardConfig {
         engine,
@@ -61,7 +61,7 @@ pub(crate) fn probe<S: Session + 'static>(
         ConnectError::new(ConnectErrorKind::Local, format!("cannot start: {error}"))
     })?;
     let task = shard.reserve();
-    let session = Rc::new(RefCell::new(make(&shard, task)));
+    let session = Rc::new(RefCell::new(make(task)));
     shard.install(task, Rc::clone(&session) as Rc<RefCell<_>>);
     session.borrow_mut().rise(&mut shard);
     let outcome = loop {

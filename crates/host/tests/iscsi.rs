@@ -21,13 +21,14 @@ on_both_engines!(
     a_command_that_lost_its_connection_is_sent_again,
     another_disk_after_a_reconnect_is_not_used,
     requests_fail_when_the_target_has_been_gone_for_long,
+    the_first_session_is_not_an_outage,
     a_target_that_hangs_up_during_the_login_may_want_a_secret,
 );
 
 fn open(engine: Engine, unit: &Unit) -> (RemoteUnit, Rig, Notes) {
     let (options, notes) = options(engine);
     let options = Options {
-        fast_io_fail: Duration::from_secs(2),
+        fast_io_fail: Some(Duration::from_secs(2)),
         ..options
     };
     let disk = connect(&address(unit), &initiator(), &options).expect("an honest target");
@@ -132,6 +133,24 @@ fn requests_fail_when_the_target_has_been_gone_for_long(engine: Engine) {
         .err()
         .expect("nobody listens");
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+}
+
+fn the_first_session_is_not_an_outage(engine: Engine) {
+    let at_once = Some(Duration::ZERO);
+    for (fast_io_fail, ctrl_loss) in [(at_once, None), (None, at_once)] {
+        let unit = Unit::honest();
+        let (options, _) = options(engine);
+        let options = Options {
+            fast_io_fail,
+            ctrl_loss,
+            ..options
+        };
+        let disk = connect(&address(&unit), &initiator(), &options).expect("an honest target");
+        let mut rig = Rig::new(engine, &disk);
+        assert_eq!(rig.write(0, &[1; 512]), Status::Ok, "the target lives");
+        drop(unit);
+        assert_eq!(rig.write(0, &[2; 512]), Status::NotReady);
+    }
 }
 
 /// LIO does so to who offers nothing where it wants CHAP.

@@ -8,8 +8,10 @@ use clap::Args;
 use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
 
-use super::values::{Cores, HostId, Loss};
-use super::values::{parse_cores, parse_engine, parse_loss, parse_spin, parse_time, parse_uuid};
+use super::values::{Cores, HostId, Limit};
+use super::values::{
+    parse_cores, parse_engine, parse_limit, parse_pause, parse_spin, parse_time, parse_uuid,
+};
 
 /// Which processors and which kernel interface the data path uses.
 #[derive(Args, Clone)]
@@ -61,15 +63,22 @@ pub(crate) struct RemoteArgs {
     #[arg(short = 'k', long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub(crate) keep_alive_tmo: Duration,
     /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to 5 s]
-    #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) reconnect_delay: Option<Duration>,
-    /// Give up after this long without a connection, everything fails from then on; -1: never
-    #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_loss)]
+    #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_pause)]
     #[arg(allow_negative_numbers = true)]
-    pub(crate) ctrl_loss_tmo: Loss,
-    /// Fail I/O after this long without a connection; reconnecting goes on
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
-    pub(crate) fast_io_fail_tmo: Duration,
+    pub(crate) reconnect_delay: Option<Duration>,
+    /// Give up this long after the connection was lost: everything fails from then on. 0: at once; -1: never
+    #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_limit)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) ctrl_loss_tmo: Limit,
+    /// Fail I/O this long after the connection was lost, until there is another one. 0: at once; -1: never
+    #[arg(
+        long,
+        alias = "fast_io_fail_tmo",
+        value_name = "TIME",
+        default_value = "60s"
+    )]
+    #[arg(value_parser = parse_limit, allow_negative_numbers = true)]
+    pub(crate) fast_io_fail_tmo: Limit,
 }
 
 impl Default for RemoteArgs {
@@ -86,8 +95,8 @@ impl Default for RemoteArgs {
             initiator_name: None,
             keep_alive_tmo: Duration::from_secs(5),
             reconnect_delay: None,
-            ctrl_loss_tmo: Loss(None),
-            fast_io_fail_tmo: Duration::from_secs(60),
+            ctrl_loss_tmo: Limit(None),
+            fast_io_fail_tmo: Limit(Some(Duration::from_secs(60))),
         }
     }
 }

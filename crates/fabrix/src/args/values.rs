@@ -11,9 +11,9 @@ use fabrix_rt::engine::Engine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostId(pub(crate) [u8; 16]);
 
-/// How long a controller is sought that is lost; None: for ever.
+/// The longest time without a connection; None: it has no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loss(pub(crate) Option<Duration>);
+pub(crate) struct Limit(pub(crate) Option<Duration>);
 
 /// A list of processors, as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +59,20 @@ pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
     Ok(HostId(number.to_be_bytes()))
 }
 
-/// A time, or -1 for ever, as `nvme connect` has it.
-pub(super) fn parse_loss(text: &str) -> Result<Loss, String> {
-    match text {
-        "-1" => Ok(Loss(None)),
-        _ => parse_time(text).map(|time| Loss(Some(time))),
+/// A time, or a negative number for "never", as `nvme connect` has it.
+pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
+    if text.parse::<i64>().is_ok_and(|number| number < 0) {
+        return Ok(Limit(None));
+    }
+    let time = parse_time(text).map_err(|why| format!("{why}; -1 means never"))?;
+    Ok(Limit(Some(time)))
+}
+
+/// The pause between two tries to connect. Without a pause the host would connect without end, as fast as it can.
+pub(super) fn parse_pause(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time < Duration::from_millis(1) => Err("1ms at least".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -185,6 +194,26 @@ mod tests {
                 .contains("write 10, 0.5, 500ms")
         );
         assert!(parse_time("").is_err());
+    }
+
+    #[test]
+    fn a_negative_limit_is_no_limit() {
+        assert_eq!(parse_limit("-1"), Ok(Limit(None)));
+        assert_eq!(parse_limit("-7"), Ok(Limit(None)));
+        assert_eq!(parse_limit("0"), Ok(Limit(Some(Duration::ZERO))));
+        assert_eq!(parse_limit("2s"), Ok(Limit(Some(Duration::from_secs(2)))));
+        for wrong in ["-1s", "-", "never", ""] {
+            let why = parse_limit(wrong).expect_err(wrong);
+            assert!(why.contains("-1 means never"), "{why}");
+        }
+    }
+
+    #[test]
+    fn tries_to_connect_have_a_pause_between_them() {
+        assert_eq!(parse_pause("1ms"), Ok(Duration::from_millis(1)));
+        for wrong in ["0", "0.5ms", "-1"] {
+            assert!(parse_pause(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf, absolute};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_attach::nbd::{NbdPeers, NbdSocket};
@@ -89,8 +90,8 @@ impl Front {
             }));
         }
         if kind == FrontEnd::Nbd {
-            let (peers, device) =
-                kernel_nbd::begin(remote, disk, args.remote.fast_io_fail_tmo, tell)?;
+            let longest = args.remote.fast_io_fail_tmo.0.unwrap_or(Duration::MAX);
+            let (peers, device) = kernel_nbd::begin(remote, disk, longest, tell)?;
             return Ok(Self::Nbd { peers, device });
         }
         if kind == FrontEnd::NbdSocket {

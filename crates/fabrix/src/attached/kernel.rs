@@ -144,11 +144,12 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
         given.queue_size.max(QUEUE_SIZE_MIN),
         seconds(given.keep_alive_tmo),
     );
-    match given.ctrl_loss_tmo.0 {
-        None => words += ",ctrl_loss_tmo=-1",
-        Some(time) => words += &format!(",ctrl_loss_tmo={}", seconds(time)),
+    for (word, limit) in [
+        ("ctrl_loss_tmo", given.ctrl_loss_tmo),
+        ("fast_io_fail_tmo", given.fast_io_fail_tmo),
+    ] {
+        words += &format!(",{word}={}", limit.0.map_or(-1.0, seconds));
     }
-    words += &format!(",fast_io_fail_tmo={}", seconds(given.fast_io_fail_tmo));
     if let Some(delay) = given.reconnect_delay {
         words += &format!(",reconnect_delay={}", seconds(delay).max(1.0));
     }

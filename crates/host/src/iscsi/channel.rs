@@ -63,9 +63,7 @@ impl Device for RemoteUnit {
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         let plan = self.plan.session(number);
-        Ok(channel::open(shard, |shard, task| {
-            Session::new(shard, task, plan)
-        }))
+        Ok(channel::open(shard, |task| Session::new(task, plan)))
     }
 
     fn compares_and_writes(&self) -> bool {

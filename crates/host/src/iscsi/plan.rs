@@ -86,9 +86,7 @@ impl Plan {
     /// Why not, as a sentence. It comes within `bringup_timeout`, whatever the target does.
     pub(super) fn probe(&self, portal: SocketAddr) -> Result<Found, ConnectError> {
         let plan = self.at(portal);
-        probe::probe(self.options.engine, |shard, task| {
-            Session::new(shard, task, plan)
-        })
+        probe::probe(self.options.engine, |task| Session::new(task, plan))
     }
 
     /// Connects where the disk was found, learns what it is now, disconnects.

@@ -57,7 +57,7 @@ pub(super) struct Pinged {
 
 impl Session {
     /// A session that begins to connect with its first `rise`.
-    pub(super) fn new(shard: &Shard, task: TaskId, plan: Plan) -> Self {
+    pub(super) fn new(task: TaskId, plan: Plan) -> Self {
         let capacity = match plan.expected {
             Some(_) => usize::from(slots(&plan.options)),
             None => 0,
@@ -65,7 +65,7 @@ impl Session {
         let is_a_disks = plan.expected.is_some();
         let place = (plan.portal, is_a_disks);
         Self {
-            life: Life::new(shard, task, capacity, place, &plan.options),
+            life: Life::new(task, capacity, place, &plan.options),
             plan,
             connection: None,
             bringup: None,

@@ -79,9 +79,7 @@ impl Device for RemoteDisk {
     /// Begins to connect and does not wait for it: requests that come before the connection wait in the channel.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let plan = self.plan.clone();
-        Ok(channel::open(shard, |shard, task| {
-            Session::new(shard, task, plan)
-        }))
+        Ok(channel::open(shard, |task| Session::new(task, plan)))
     }
 
     fn compares_and_writes(&self) -> bool {

@@ -54,9 +54,7 @@ impl Plan {
             address,
             ..self.clone()
         };
-        probe::probe(self.options.engine, |shard, task| {
-            Session::new(shard, task, plan)
-        })
+        probe::probe(self.options.engine, |task| Session::new(task, plan))
     }
 }
 
@@ -102,14 +100,14 @@ const AT_ONCE: usize = 15;
 
 impl Session {
     /// A session that begins to connect with its first `rise`.
-    pub(crate) fn new(shard: &Shard, task: TaskId, plan: Plan) -> Self {
+    pub(crate) fn new(task: TaskId, plan: Plan) -> Self {
         let expected = plan.expected.as_ref();
         let capacity =
             expected.map_or(0, |seen| usize::from(seen.queues) * usize::from(seen.slots));
         let is_a_disks = plan.expected.is_some();
         let place = (plan.address, is_a_disks);
         Self {
-            life: Life::new(shard, task, capacity, place, &plan.options),
+            life: Life::new(task, capacity, place, &plan.options),
             plan,
             queues: Vec::new(),
             bringups: Vec::new(),

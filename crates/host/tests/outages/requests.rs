@@ -18,6 +18,7 @@ use crate::on_both_engines;
 on_both_engines!(
     data_is_right_after_many_cuts_under_load,
     requests_fail_when_the_connection_has_been_gone_for_the_bound,
+    the_first_connection_is_not_an_outage,
     requests_wait_for_a_target_that_comes_back_in_time,
     a_channel_dropped_at_any_time_leaves_nothing_behind,
 );
@@ -62,7 +63,7 @@ fn requests_fail_when_the_connection_has_been_gone_for_the_bound(engine: Engine)
     // The tries come 0.05, 0.15, 0.35, 0.75, 1.55 and 3.15 s after the loss.
     let bound = Duration::from_millis(1700);
     let options = Options {
-        fast_io_fail: bound,
+        fast_io_fail: Some(bound),
         ..options
     };
     let mut rig = rig(&fake, &options);
@@ -89,6 +90,30 @@ fn requests_fail_when_the_connection_has_been_gone_for_the_bound(engine: Engine)
     switch.turn(false);
     rig.until("reconnecting went on", |_| notes.say("connected again"));
     assert_eq!(rig.read(0, 1), Ok(vec![0; 512]));
+}
+
+fn the_first_connection_is_not_an_outage(engine: Engine) {
+    let at_once = Some(Duration::ZERO);
+    for (fast_io_fail, ctrl_loss) in [(at_once, None), (None, at_once)] {
+        let fake = Fake::start(Script::default());
+        let (options, notes) = options(engine);
+        let options = Options {
+            fast_io_fail,
+            ctrl_loss,
+            ..options
+        };
+        let mut rig = rig(&fake, &options);
+        assert_eq!(rig.read(0, 1), Ok(vec![0; 512]), "the target lives");
+        fake.disconnect_all();
+        rig.until("the loss is told", |_| notes.say("reconnecting"));
+        if ctrl_loss.is_some() {
+            rig.until("it is over", |_| notes.say("given up"));
+            assert_eq!(rig.read(0, 1), Err(Status::NotReady), "from now on");
+        } else {
+            rig.until("reconnecting went on", |_| notes.say("connected again"));
+            assert_eq!(rig.read(0, 1), Ok(vec![0; 512]));
+        }
+    }
 }
 
 fn requests_wait_for_a_target_that_comes_back_in_time(engine: Engine) {
@@ -277,7 +302,7 @@ fn a_request_that_loses_every_connection_ends_after_the_bound() {
     });
     let (options, notes) = options(Engine::Epoll);
     let options = Options {
-        fast_io_fail: Duration::from_millis(400),
+        fast_io_fail: Some(Duration::from_millis(400)),
         ..options
     };
     let mut rig = rig(&fake, &options);
@@ -314,7 +339,7 @@ fn a_request_that_every_controller_sends_away_ends_after_the_bound() {
     });
     let (options, _) = options(Engine::Epoll);
     let options = Options {
-        fast_io_fail: Duration::from_millis(400),
+        fast_io_fail: Some(Duration::from_millis(400)),
         ..options
     };
     let mut rig = rig(&fake, &options);

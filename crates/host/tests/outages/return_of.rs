@@ -27,7 +27,7 @@ fn another_disk_at_the_same_address_is_refused_until_the_first_is_back() {
     });
     let (options, notes) = options(Engine::Epoll);
     let options = Options {
-        fast_io_fail: Duration::from_millis(300),
+        fast_io_fail: Some(Duration::from_millis(300)),
         ..options
     };
     let mut rig = rig(&fake, &options);

@@ -62,7 +62,8 @@ impl Session {
                 .as_ref()
                 .map_or_else(Vec::new, |cores| cores.0.clone()),
             // A remote disk may be silent for so long before it fails what it was asked.
-            drain: usual.drain + args.remote.fast_io_fail_tmo,
+            drain: (args.remote.fast_io_fail_tmo.0)
+                .map_or(Duration::MAX, |longest| usual.drain + longest),
             ..usual
         };
         Ok(Self {

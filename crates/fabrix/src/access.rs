@@ -105,7 +105,8 @@ impl Allowed {
     }
 
     /// Opening a disk to a network is said, not assumed; and who lists one kind has not forgotten the other.
-    pub(crate) fn check(&self, Listen { protocol, address }: Listen) -> Result<(), Failure> {
+    pub(crate) fn check(&self, Listen { protocol, portal }: Listen) -> Result<(), Failure> {
+        let address = portal.address;
         let (who, others, say) = match protocol {
             Protocol::NvmeTcp => (&self.hosts, &self.initiators, "--allow HOSTNQN"),
             Protocol::Iscsi => (

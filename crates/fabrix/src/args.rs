@@ -110,7 +110,9 @@ pub(crate) struct ServeArgs {
     /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
     #[arg(required = true, value_name = "DISK")]
     pub(crate) disks: Vec<String>,
-    /// Where to listen, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers discovery only
+    /// Where to listen, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers discovery only. With
+    /// ,announce=ADDR[:PORT] discovery tells that address instead, where something translates addresses. An address of
+    /// one link has a zone, like [fe80::1%eth0]
     #[arg(
         short,
         long,
@@ -171,7 +173,7 @@ pub(crate) struct ServeArgs {
 /// Arguments of `discover`.
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
-    /// The target: nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]
+    /// The target: nvme+tcp://ADDR[:PORT], without a port 8009 and then 4420; or iscsi://ADDR[:PORT]
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN

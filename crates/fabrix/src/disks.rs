@@ -19,6 +19,7 @@ use fabrix_block::spec::{Account, Disk, Remote};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
 use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
+use fabrix_proto::portal::zone;
 
 use self::opened::{Name, Opened};
 use crate::args::RemoteArgs;
@@ -293,6 +294,14 @@ pub(crate) fn discover_iscsi(
 ) -> Result<Vec<iscsi::DiscoveredTarget>, Failure> {
     let initiator = initiator(&initiator_name(name)?, remote, Secrets::default())?;
     Ok(iscsi::discover(&unit(remote)?, &initiator, options)?)
+}
+
+/// The text of an IP address, with the number of its interface where that belongs to it.
+pub(crate) fn host_text(address: SocketAddr) -> String {
+    match zone(address) {
+        0 => address.ip().to_string(),
+        zone => format!("{}%{zone}", address.ip()),
+    }
 }
 
 /// The scheme of iSCSI's addresses.

@@ -40,15 +40,18 @@ impl ExportNames {
 
 /// The first address with a port of its own. Where the system chooses the port, no other start can be meant.
 fn place(listen: &[Listen]) -> String {
-    match listen.iter().find(|listen| listen.address.port() != 0) {
+    match listen
+        .iter()
+        .find(|listen| listen.portal.address.port() != 0)
+    {
         Some(Listen {
             protocol: Protocol::NvmeTcp,
-            address,
-        }) => format!("nvme+tcp://{address}"),
+            portal,
+        }) => format!("nvme+tcp://{}", portal.address),
         Some(Listen {
             protocol: Protocol::Iscsi,
-            address,
-        }) => format!("iscsi://{address}"),
+            portal,
+        }) => format!("iscsi://{}", portal.address),
         None => machine::random(),
     }
 }

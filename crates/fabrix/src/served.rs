@@ -1,18 +1,20 @@
 //! What a running `serve` serves, and how that changes: disks by namespace id, addresses, hosts.
 //!
-//! Joins the target with the opener of disks (`shelf`), and says of both what users are shown (`shown`). Knows neither
-//! the command line that started it nor the socket through which it is changed.
+//! Joins the target with the opener of disks (`shelf`), reads addresses (`listen`), and says what users are shown
+//! (`shown`). Knows neither the command line that started it nor the socket through which it is changed.
 
+mod listen;
 mod shelf;
 mod shown;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::spec::{Size, without_secrets};
-use fabrix_target::{Export, Listen, NAMESPACES_MAX, Protocol, Target};
+use fabrix_target::{Export, NAMESPACES_MAX, Target};
 
+pub(crate) use self::listen::{listen_address, socket_address};
 pub(crate) use self::shelf::Shelf;
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
@@ -123,11 +125,11 @@ impl Served {
     /// Listens at an address no more; connections that are there stay.
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
-        let address = listen_address(text)?.address;
-        if self
-            .listens()
+        let address = listen_address(text)?.portal.address;
+        let listens = self.target.listens();
+        if listens
             .iter()
-            .all(|listen| listen.address == address)
+            .all(|listen| listen.portal.address == address)
         {
             return Err(Failure::usage(format!(
                 "{text} is the only address: without one nobody could come back"
@@ -140,7 +142,7 @@ impl Served {
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         let allowed = state.allowed.changed(words)?;
-        for listen in self.listens() {
+        for listen in self.target.listens() {
             allowed.check(listen)?;
         }
         self.target.set_hosts(allowed.hosts()).map_err(refused)?;
@@ -148,13 +150,6 @@ impl Served {
         self.target.set_initiators(initiators).map_err(refused)?;
         state.allowed = allowed;
         Ok(())
-    }
-
-    /// Where the target listens, for whatever.
-    fn listens(&self) -> Vec<Listen> {
-        let hosts = self.target.addresses().into_iter().map(Listen::nvme_tcp);
-        let initiators = self.target.portals().into_iter().map(Listen::iscsi);
-        hosts.chain(initiators).collect()
     }
 }
 
@@ -172,44 +167,6 @@ fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
         Size(bytes)
     )))
 }
-
-/// A listening address, as `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`; port 0 lets the system choose.
-pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
-    let wrong = |why: &str| {
-        Failure::usage(format!(
-            "{text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
-        ))
-    };
-    let (protocol, place, port) = match text.split_once("://") {
-        Some(("nvme+tcp", place)) => (Protocol::NvmeTcp, place, fabrix_host::DEFAULT_PORT),
-        Some(("iscsi", place)) => (Protocol::Iscsi, place, ISCSI_PORT),
-        _ => return Err(wrong("not an nvme+tcp or iscsi address")),
-    };
-    let address = socket_address(place, port).map_err(|why| wrong(&why))?;
-    Ok(Listen { protocol, address })
-}
-
-/// An address without its scheme, `ADDR[:PORT]`, or why it is none.
-pub(crate) fn socket_address(place: &str, port: u16) -> Result<SocketAddr, String> {
-    let place = place.strip_suffix('/').unwrap_or(place);
-    if let Ok(ip) = place.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, port));
-    }
-    let with_port = if place.contains(':') {
-        place.to_owned()
-    } else {
-        format!("{place}:{port}")
-    };
-    let mut found = with_port
-        .to_socket_addrs()
-        .map_err(|error| error.to_string())?;
-    found
-        .next()
-        .ok_or_else(|| "the name has no address".to_owned())
-}
-
-/// Where iSCSI targets listen. Source: RFC 7143, section 14 "IANA Considerations".
-const ISCSI_PORT: u16 = 3260;
 
 fn refused(error: fabrix_target::ChangeError) -> Failure {
     let kind = match error {

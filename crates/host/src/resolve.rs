@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use fabrix_proto::portal::{is_link_local, zone};
+
 use crate::{
     Address, ConnectError, ConnectErrorKind, DiscoveredRecord, DiscoveredSubtype,
     DiscoveredTransport, DiscoveryLog, Nqn,
@@ -35,6 +37,12 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectE
     };
     let found = (host, port).to_socket_addrs();
     let found: Vec<SocketAddr> = found.map_err(|error| unknown(&error))?.collect();
+    let has_no_link = |it: &&SocketAddr| is_link_local(it.ip()) && zone(**it) == 0;
+    if let Some(address) = found.iter().find(has_no_link) {
+        let ip = address.ip();
+        let sentence = format!("{ip} is a link-local address: say the interface, like [{ip}%eth0]");
+        return Err(ConnectError::new(ConnectErrorKind::Usage, sentence));
+    }
     if found.is_empty() {
         return Err(unknown(&"it has no address"));
     }
@@ -105,11 +113,15 @@ pub(crate) fn only_subsystem(
 
 /// Where the subsystem of these records is: where it was asked for if it is there too, else where the records say.
 ///
-/// A record with the unspecified address means the address it was read from.
+/// A record with the unspecified address means the address it was read from. A link-local address is on the link by
+/// which the log was read: a zone in a record is the target's name of its link, and means nothing here.
 fn portals(asked: &[SocketAddr], records: &[&DiscoveredRecord]) -> Vec<SocketAddr> {
     let said: Vec<(IpAddr, u16)> = records
         .iter()
-        .filter_map(|record| Some((record.address.parse().ok()?, record.service.parse().ok()?)))
+        .filter_map(|record| {
+            let address = record.address.split('%').next()?;
+            Some((address.parse().ok()?, record.service.parse().ok()?))
+        })
         .collect();
     let is_said = |portal: &&SocketAddr| {
         let here = |(ip, port): &(IpAddr, u16)| {
@@ -130,9 +142,23 @@ fn portals(asked: &[SocketAddr], records: &[&DiscoveredRecord]) -> Vec<SocketAdd
             .iter()
             .map(|portal| SocketAddr::new(portal.ip(), *port))
             .collect(),
-        ip => vec![SocketAddr::new(*ip, *port)],
+        ip => vec![on_the_link_of(asked, SocketAddr::new(*ip, *port))],
     });
     there.take(PORTALS).collect()
+}
+
+/// An address, with the zone by which the target was reached if it needs one.
+pub(crate) fn on_the_link_of(asked: &[SocketAddr], mut address: SocketAddr) -> SocketAddr {
+    let link = asked
+        .iter()
+        .map(|portal| zone(*portal))
+        .find(|zone| *zone != 0);
+    if let (SocketAddr::V6(v6), Some(link)) = (&mut address, link)
+        && is_link_local((*v6.ip()).into())
+    {
+        v6.set_scope_id(link);
+    }
+    address
 }
 
 /// A log may have thousands of records: so many portals are tried, and so many names are shown.
@@ -187,6 +213,20 @@ mod tests {
         check("10.0.0.1:8009", &[("10.0.0.1", "4420")], &["10.0.0.1:4420"]);
         check("10.0.0.1:8009", &[("0.0.0.0", "4420")], &["10.0.0.1:4420"]);
         check("10.0.0.1:8009", &[("10.9.9.9", "4421")], &["10.9.9.9:4421"]);
+    }
+
+    #[test]
+    fn a_link_local_record_is_on_the_link_that_was_asked() {
+        let told = [("fe80::2%nvme0", "4420")];
+        check("[fe80::1%3]:8009", &told, &["[fe80::2%3]:4420"]);
+        check("[fe80::2%3]:4420", &told, &["[fe80::2%3]:4420"]);
+    }
+
+    #[test]
+    fn an_address_of_an_unknown_link_is_refused() {
+        let why = resolve("fe80::1", 4420).expect_err("no link").to_string();
+        assert!(why.contains("[fe80::1%eth0]"), "{why}");
+        assert!(resolve("fe80::1%1", 4420).is_ok());
     }
 
     #[test]

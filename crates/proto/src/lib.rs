@@ -6,7 +6,8 @@
 //!
 //! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP transport below
 //! `nvme::tcp`; [`iscsi`] the target's side of an iSCSI connection; [`scsi`] the direct-access block device, its
-//! logical unit and the reservations of all protocols; [`codec`] the bounded reader and writer for what no structure
+//! logical unit and the reservations of all protocols; [`portal`] which address
+//! of a target a peer is told; [`codec`] the bounded reader and writer for what no structure
 //! can describe; [`violation`] the one way a peer can break the rules.
 
 #![no_std]
@@ -22,6 +23,7 @@ pub mod fuse;
 pub mod iscsi;
 pub mod nbd;
 pub mod nvme;
+pub mod portal;
 pub mod scsi;
 pub mod ublk;
 pub mod violation;

@@ -14,9 +14,7 @@ use fabrix_proto::nvme::identify::{Cns, Descriptor, Descriptors, ascii, fill_asc
 use fabrix_proto::nvme::log_page::{DiscoveryEntry, ErrorRecord, HealthCounters, LogId};
 use fabrix_proto::nvme::nqn::DISCOVERY_NQN;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
-use fabrix_proto::nvme::subsystem::{
-    Address, AddressFamily, Hosts, Inventory, Listener, SecureChannel,
-};
+use fabrix_proto::nvme::subsystem::{Hosts, Inventory, Listener, SecureChannel};
 use nvme_common::{
     Bench, HOSTNQN, SUBNQN, failed, inventory, listener, namespace, nqn, subsystem, u16_at, u32_at,
     u64_at,
@@ -471,21 +469,16 @@ fn discovery_bench() -> Bench {
     ];
     let secure = Listener {
         secure_channel: SecureChannel::Required,
-        ..listener(2, "0.0.0.0")
+        ..listener(2, "[::]:4420")
     };
     let elsewhere = Listener {
         referral: true,
-        service: "8009".into(),
-        ..listener(3, "192.0.2.9")
+        ..listener(3, "192.0.2.9:8009")
     };
-    let listeners = vec![listener(1, "192.0.2.1"), secure, elsewhere];
+    let listeners = vec![listener(1, "192.0.2.1:4420"), secure, elsewhere];
     let inventory = Arc::new(Inventory::new(subsystems, listeners, 0x1122).unwrap());
     let mut bench = Bench::enabled(&inventory, DISCOVERY_NQN, 0);
-    let reached = Address {
-        family: AddressFamily::Ipv6,
-        text: "2001:db8::1".into(),
-    };
-    bench.view = bench.view.reached_at(reached);
+    bench.view = bench.view.reached_at("[2001:db8::1]:8009".parse().unwrap());
     bench
 }
 

@@ -1,25 +1,36 @@
 //! Addresses to listen on, sockets to connect, and a send that waits.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::{Gather, Listener, Socket, sys};
 
 /// Listens on an address (port 0: the system chooses), 1,024 connections may wait. Restarting on
-/// the same port works at once (SO_REUSEADDR); accepted sockets send small segments at once
+/// the same port works at once (SO_REUSEADDR); `::` takes IPv4 too; accepted sockets send small segments at once
 /// (TCP_NODELAY) and end when their peer has vanished for a minute or two (SO_KEEPALIVE).
 ///
 /// Errors: what the system says, with the address.
 pub fn listen(address: SocketAddr) -> io::Result<Listener> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
-    let listener = TcpListener::bind(address).map_err(named)?;
-    sys::socket::listen(listener.as_fd(), BACKLOG).map_err(named)?;
-    sys::socket::no_delay(listener.as_fd()).map_err(named)?;
-    sys::socket::notice_silence(listener.as_fd()).map_err(named)?;
-    skip_pacing(listener.as_fd(), address);
-    Ok(Listener::from(listener))
+    let socket = bound(&address).map_err(named)?;
+    sys::socket::listen(socket.as_fd(), BACKLOG).map_err(named)?;
+    Ok(Listener::from(socket))
+}
+
+/// A socket with this address, before it listens.
+fn bound(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let socket = sys::socket::stream(address)?;
+    sys::socket::reuse_address(socket.as_fd())?;
+    if address.is_ipv6() {
+        sys::socket::take_ipv4_too(socket.as_fd())?;
+    }
+    sys::socket::no_delay(socket.as_fd())?;
+    sys::socket::notice_silence(socket.as_fd())?;
+    skip_pacing(socket.as_fd(), *address);
+    sys::socket::bind(socket.as_fd(), address)?;
+    Ok(socket)
 }
 
 /// An unconnected socket for this kind of address, for [`Op::Connect`](crate::Op::Connect); sends
@@ -31,14 +42,21 @@ pub fn stream(address: &SocketAddr) -> io::Result<Socket> {
     Ok(Socket::from(descriptor))
 }
 
-/// The same, to be connected from `local`, an address of this machine.
+/// The same, to be connected from `local`, an address of this machine. A link-local one is taken to be of the link that
+/// `address` names.
 ///
 /// Errors: `AddrNotAvailable` where it is none, and what the system says.
 pub fn stream_from(address: &SocketAddr, local: IpAddr) -> io::Result<Socket> {
     let socket = stream(address)?;
     // Without it the port is chosen before the other end is known: fewer connections are possible, and it works.
     let _unknown_to_this_kernel = sys::socket::choose_port_later(socket.as_fd());
-    let bound = sys::socket::bind(socket.as_fd(), &SocketAddr::new(local, 0));
+    let local_address = match (local, address) {
+        (IpAddr::V6(ip), SocketAddr::V6(there)) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, 0, 0, there.scope_id()).into()
+        }
+        _ => SocketAddr::new(local, 0),
+    };
+    let bound = sys::socket::bind(socket.as_fd(), &local_address);
     bound.map_err(|error| {
         let sentence = format!("the local address {local} cannot be used here: {error}");
         io::Error::new(error.kind(), sentence)

@@ -16,7 +16,8 @@ use crate::export::Entry;
 use crate::local::{Done, Order};
 use crate::nvme::Offer;
 use crate::{
-    Export, Initiators, Listen, NAMESPACES_MAX, Protocol, StartError, Target, listen, port,
+    Export, Initiators, Listen, NAMESPACES_MAX, Portal, Protocol, StartError, Target, check_free,
+    listen, port,
 };
 
 /// Why what is exported does not change.
@@ -137,15 +138,16 @@ impl Target {
     /// See [`StartError`].
     pub fn open_port(&self, at: Listen) -> Result<SocketAddr, StartError> {
         let _one_at_a_time = self.change();
-        let address = at.address;
+        let address = at.portal.address;
         self.check_not_draining(address)?;
+        check_free(&self.listens(), &at)?;
         let (task, bound) = listen(&self.shared.shards[0], at, &self.shared)?;
         self.ports().push((task, bound));
         // A drain that came meanwhile has closed it, or has come early enough to be seen here.
         self.check_not_draining(address)
             .inspect_err(|_| self.close_all())?;
         self.announce_ports()?;
-        Ok(bound.address)
+        Ok(bound.portal.address)
     }
 
     /// Listens at an address no more. Connections that were made there stay. Hosts that watch the discovery log are
@@ -156,7 +158,10 @@ impl Target {
     pub fn close_port(&self, address: SocketAddr) -> Result<(), ChangeError> {
         let _one_at_a_time = self.change();
         let mut ports = self.ports();
-        let Some(at) = ports.iter().position(|(_, bound)| bound.address == address) else {
+        let Some(at) = ports
+            .iter()
+            .position(|(_, bound)| bound.portal.address == address)
+        else {
             let sentence = format!("the target does not listen on {address}");
             return Err(ChangeError::Refused(sentence));
         };
@@ -216,20 +221,25 @@ impl Target {
     /// Where it listens for hosts now, in the order in which it began to, with the ports that the system chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listens(Protocol::NvmeTcp)
+        addresses(self.portals_of(Protocol::NvmeTcp))
     }
 
     /// The same for initiators.
     #[must_use]
     pub fn portals(&self) -> Vec<SocketAddr> {
-        self.listens(Protocol::Iscsi)
+        addresses(self.portals_of(Protocol::Iscsi))
     }
 
-    fn listens(&self, protocol: Protocol) -> Vec<SocketAddr> {
-        let ports = self.ports();
-        let listens = ports.iter().map(|(_, listen)| listen);
+    /// Where it listens now, for hosts and initiators, and what they are told.
+    #[must_use]
+    pub fn listens(&self) -> Vec<Listen> {
+        self.ports().iter().map(|(_, listen)| *listen).collect()
+    }
+
+    fn portals_of(&self, protocol: Protocol) -> Vec<Portal> {
+        let listens = self.listens().into_iter();
         let ours = listens.filter(|listen| listen.protocol == protocol);
-        ours.map(|listen| listen.address).collect()
+        ours.map(|listen| listen.portal).collect()
     }
 
     /// One change at a time: each is made of what the one before has left.
@@ -267,8 +277,8 @@ impl Target {
     /// Makes the ports that are open what the discovery log shows.
     pub(crate) fn announce_ports(&self) -> Result<(), ChangeError> {
         let offer = Offer {
-            addresses: self.addresses(),
-            portals: self.portals(),
+            addresses: self.portals_of(Protocol::NvmeTcp),
+            portals: self.portals_of(Protocol::Iscsi),
             ..self.shared.subsystem.current().offer.clone()
         };
         self.spread(offer)
@@ -318,6 +328,10 @@ fn again(until: Instant, mut attempt: impl FnMut() -> bool) -> bool {
         thread::sleep(RETRY);
     }
     true
+}
+
+fn addresses(portals: Vec<Portal>) -> Vec<SocketAddr> {
+    portals.into_iter().map(|portal| portal.address).collect()
 }
 
 fn position(entries: &[Entry], nsid: u32) -> Result<usize, usize> {

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabrix_proto::portal::Portal;
+
 use crate::{Export, Initiators, Keeper, Notice, SubsystemConfig};
 
 /// What a target serves and to whom.
@@ -45,28 +47,60 @@ pub enum Protocol {
 pub struct Listen {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Where; port 0 lets the system choose.
-    pub address: SocketAddr,
+    /// Where, and which address hosts are told. Port 0 lets the system choose; announced, it is the same as there.
+    pub portal: Portal,
 }
 
 impl Listen {
     /// For hosts.
     #[must_use]
     pub const fn nvme_tcp(address: SocketAddr) -> Self {
-        Self {
-            protocol: Protocol::NvmeTcp,
-            address,
-        }
+        Self::at(Protocol::NvmeTcp, address)
     }
 
     /// For initiators.
     #[must_use]
     pub const fn iscsi(address: SocketAddr) -> Self {
-        Self {
-            protocol: Protocol::Iscsi,
-            address,
-        }
+        Self::at(Protocol::Iscsi, address)
     }
+
+    const fn at(protocol: Protocol, address: SocketAddr) -> Self {
+        let portal = Portal {
+            address,
+            announced: None,
+        };
+        Self { protocol, portal }
+    }
+
+    /// The same with the port that the system has chosen.
+    pub(crate) fn bound(self, address: SocketAddr) -> Self {
+        let mut announced = self.portal.announced;
+        if let Some(announced) = announced.as_mut().filter(|it| it.port() == 0) {
+            announced.set_port(address.port());
+        }
+        let portal = Portal { address, announced };
+        Self { portal, ..self }
+    }
+
+    /// Why there cannot be a socket for `self` beside one for `other`; None: there can.
+    pub(crate) fn conflict(&self, other: &Self) -> Option<String> {
+        let (address, taken) = (self.portal.address, other.portal.address);
+        if !other.portal.covers(&self.portal) {
+            let is_reverse = self.portal.covers(&other.portal);
+            return is_reverse.then(|| already_covers(address, taken));
+        }
+        Some(if address != taken {
+            already_covers(taken, address)
+        } else if self.protocol == other.protocol {
+            format!("{address} is listened on twice; say it once")
+        } else {
+            format!("{address} cannot be for NVMe/TCP and for iSCSI; give one of them another port")
+        })
+    }
+}
+
+fn already_covers(wide: SocketAddr, narrow: SocketAddr) -> String {
+    format!("{wide} already covers {narrow}; leave out one of them, or give it another port")
 }
 
 /// How long hosts, and disks, may take for what a connection cannot wait for. The defaults suit a network.

@@ -40,6 +40,7 @@ pub use disk::{Keeper, Receipt};
 pub use export::Export;
 pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
+pub use fabrix_proto::portal::Portal;
 pub use iscsi::{Chap, Initiators};
 pub use notice::{End, Notice};
 pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
@@ -164,6 +165,9 @@ impl Target {
         shards: Vec<Remote>,
     ) -> Result<Self, StartError> {
         let subsystem = nvme::Subsystems::new(&config).map_err(StartError::Config)?;
+        for (index, listen) in config.listen.iter().enumerate() {
+            check_free(&config.listen[..index], listen)?;
+        }
         let first = shards.first().cloned().ok_or(StartError::Shard)?;
         let shared = Arc::new(Shared {
             subsystem,
@@ -257,6 +261,12 @@ fn steward(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId,
     told.recv().map_err(|_gone| StartError::Shard)
 }
 
+/// Whether there can be a socket for `new` beside those for `others`.
+fn check_free(others: &[Listen], new: &Listen) -> Result<(), StartError> {
+    let conflict = others.iter().find_map(|other| new.conflict(other));
+    conflict.map_or(Ok(()), |sentence| Err(StartError::Config(sentence)))
+}
+
 /// Opens a port on the accepting shard. The port of a process that was killed is free only when the kernel has torn
 /// down its rings, a moment after the process is gone: one that is in use is tried again for that long.
 fn listen(
@@ -292,7 +302,7 @@ fn try_listen(
         .map_err(|_full| StartError::Shard)?;
     told.recv()
         .map_err(|_gone| StartError::Shard)?
-        .map_err(|error| StartError::Listen(at.address, error))
+        .map_err(|error| StartError::Listen(at.portal.address, error))
 }
 
 /// How long a port in use is tried again, and how often.

@@ -20,6 +20,7 @@ use fabrix_proto::Slot;
 use fabrix_proto::iscsi::auth::Challenges;
 use fabrix_proto::iscsi::login::Auth;
 use fabrix_proto::nvme::subsystem::Inventory;
+use fabrix_proto::portal::Portal;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
 use crate::counters::Counters;
@@ -84,7 +85,7 @@ impl Local {
     }
 
     /// Where sessions are told that the target is.
-    pub(crate) fn portals(&self) -> Vec<SocketAddr> {
+    pub(crate) fn portals(&self) -> Vec<Portal> {
         self.announced.borrow().offer.portals.clone()
     }
 

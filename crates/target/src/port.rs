@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabrix_proto::portal::canonical;
 use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
 
 use crate::local::{Arrival, Done, Order};
@@ -42,23 +43,23 @@ impl Port {
     /// The address is in use, not ours, or needs a privilege.
     pub(crate) fn open(
         shard: &mut Shard,
-        Listen { protocol, address }: Listen,
+        at: Listen,
         shared: Arc<Shared>,
     ) -> io::Result<(TaskId, Listen)> {
-        let listener = net::listen(address)?;
-        let address = listener.local_addr()?;
+        let listener = net::listen(at.portal.address)?;
+        let bound = at.bound(listener.local_addr()?);
         let task = shard.reserve();
         let port = Self {
             task,
             listener,
-            protocol,
+            protocol: at.protocol,
             shared,
             next_shard: 0,
             pausing: false,
         };
         port.accept(shard);
         shard.install(task, Rc::new(RefCell::new(port)));
-        Ok((task, Listen { protocol, address }))
+        Ok((task, bound))
     }
 
     fn accept(&self, shard: &mut Shard) {
@@ -78,7 +79,7 @@ impl Port {
         if !self.shared.may_connect() {
             return self.shared.notice(&Notice::TooManyConnections);
         }
-        let Ok(peer) = stream.peer_addr() else {
+        let Ok(peer) = stream.peer_addr().map(canonical) else {
             // It has gone already.
             return;
         };

@@ -21,7 +21,7 @@ use super::front::in_use;
 use super::records::{Record, Records};
 use super::size::{self, SECTOR_BYTES};
 use crate::args::AttachArgs;
-use crate::disks::Opener;
+use crate::disks::{Opener, host_text};
 use crate::failure::{Failure, Kind};
 use crate::host_names::uuid_text;
 
@@ -136,7 +136,7 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
     let mut words = format!(
         "transport=tcp,traddr={},trsvcid={},nqn={nqn},hostnqn={},hostid={},nr_io_queues={},queue_size={},\
          keep_alive_tmo={}",
-        address.ip(),
+        host_text(address),
         address.port(),
         options.host.as_str(),
         uuid_text(options.host_id),

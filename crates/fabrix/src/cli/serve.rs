@@ -103,7 +103,7 @@ fn serve(
     }
     match &args.run {
         Some(command) => {
-            let process = run_command(command, &served.uri(1), tell)?;
+            let process = run_command(command, &served.uri_here(1), tell)?;
             wait_for(process, told)
         }
         None => {

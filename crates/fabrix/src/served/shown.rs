@@ -5,34 +5,52 @@ use std::net::{IpAddr, SocketAddr};
 
 use fabrix_block::spec::{Disk, Remote, Size};
 use fabrix_block::{Durability, Spec};
-use fabrix_target::Export;
+use fabrix_target::{DISCOVERY_PORT, Export, Portal, Protocol};
 use serde_json::{Value, json};
 
 use super::Served;
+use super::listen::listen_text;
+use crate::disks::host_text;
 
 impl Served {
-    /// The address that hosts are told; none if there is none for them.
-    fn reachable(&self) -> Option<SocketAddr> {
-        let addresses = self.target.addresses();
-        let discovery = fabrix_target::DISCOVERY_PORT;
-        let first = addresses.iter().find(|address| address.port() != discovery);
-        first.or_else(|| addresses.first()).copied().map(reached)
+    /// Where hosts find the disks; none if there is nothing for them.
+    fn reachable(&self) -> Option<Portal> {
+        let portals = self.listens(Protocol::NvmeTcp);
+        let is_for_disks = |portal: &&Portal| portal.address.port() != DISCOVERY_PORT;
+        let first = portals.iter().find(is_for_disks);
+        first.or_else(|| portals.first()).copied()
     }
 
     /// The same for initiators.
-    fn portal(&self) -> Option<SocketAddr> {
-        self.target.portals().first().copied().map(reached)
+    fn portal(&self) -> Option<Portal> {
+        self.listens(Protocol::Iscsi).first().copied()
     }
 
-    /// The URI by which programs reach a namespace: our own, where hosts are listened for, or others.
-    pub(crate) fn uri(&self, nsid: u32) -> String {
-        let Some(address) = self.reachable() else {
-            return self.iscsi_uri(nsid).unwrap_or_default();
+    fn listens(&self, protocol: Protocol) -> Vec<Portal> {
+        let listens = self.target.listens().into_iter();
+        let ours = listens.filter(|listen| listen.protocol == protocol);
+        ours.map(|listen| listen.portal).collect()
+    }
+
+    /// The URI by which others reach a namespace: our own, where hosts are listened for, or that of initiators.
+    fn uri(&self, nsid: u32) -> String {
+        self.uri_at(nsid, announced)
+    }
+
+    /// The same for programs on this machine, to which an announced address may mean nothing.
+    pub(crate) fn uri_here(&self, nsid: u32) -> String {
+        self.uri_at(nsid, reached)
+    }
+
+    fn uri_at(&self, nsid: u32, told: fn(Portal) -> SocketAddr) -> String {
+        let Some(address) = self.reachable().map(told) else {
+            let portal = self.portal().map(told);
+            return portal.map_or_else(String::new, |portal| self.iscsi_uri_at(nsid, portal));
         };
         let remote = Remote {
             scheme: "nvme+tcp".to_owned(),
             account: None,
-            host: address.ip().to_string(),
+            host: host_text(address),
             port: Some(address.port()),
             nqn: Some(self.nqn.clone()),
             nsid: Some(nsid),
@@ -44,16 +62,19 @@ impl Served {
 
     /// The URI by which initiators reach the same disk, as libiscsi and QEMU write it.
     fn iscsi_uri(&self, nsid: u32) -> Option<String> {
-        let lun = nsid.saturating_sub(1);
-        let uri = |portal| format!("iscsi://{portal}/{}/{lun}", self.iqn);
-        self.portal().map(uri)
+        let portal = self.portal().map(announced);
+        portal.map(|portal| self.iscsi_uri_at(nsid, portal))
+    }
+
+    fn iscsi_uri_at(&self, nsid: u32, portal: SocketAddr) -> String {
+        format!("iscsi://{portal}/{}/{}", self.iqn, nsid.saturating_sub(1))
     }
 
     fn connect_command(&self) -> Option<String> {
-        let address = self.reachable()?;
+        let address = self.reachable().map(announced)?;
         Some(format!(
             "nvme connect -t tcp -a {} -s {} -n {}",
-            address.ip(),
+            host_text(address),
             address.port(),
             self.nqn
         ))
@@ -61,7 +82,7 @@ impl Served {
 
     /// How open-iscsi finds the target, and logs in.
     fn login_commands(&self) -> Option<[String; 2]> {
-        let portal = self.portal()?;
+        let portal = self.portal().map(announced)?;
         Some([
             format!("iscsiadm -m discovery -t sendtargets -p {portal}"),
             format!("iscsiadm -m node -T {} -p {portal} --login", self.iqn),
@@ -104,14 +125,17 @@ impl Served {
         let exports = exports
             .iter()
             .map(|export| self.export_json(export, state.disks.get(&export.nsid)));
-        let listen = self.target.addresses();
+        let texts = |protocol| -> Vec<_> {
+            let portals = self.listens(protocol);
+            portals.iter().map(listen_text).collect()
+        };
         json!({
             "schema": 1,
             "nqn": self.nqn,
             "iqn": self.iqn,
-            "portals": self.target.portals().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "portals": texts(Protocol::Iscsi),
             "iscsiadm": self.login_commands(),
-            "listen": listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "listen": texts(Protocol::NvmeTcp),
             "allow": state.allowed.words(),
             "chap": state.allowed.is_proved(),
             "nvme_connect": self.connect_command(),
@@ -152,8 +176,13 @@ impl Served {
     }
 }
 
-/// An address as others reach it: one that means all is replaced by this machine's loopback.
-fn reached(mut address: SocketAddr) -> SocketAddr {
+/// The address that others are told.
+fn announced(portal: Portal) -> SocketAddr {
+    portal.announced.unwrap_or_else(|| reached(portal))
+}
+
+/// The address as this machine reaches it: one that means all is replaced by loopback.
+fn reached(Portal { mut address, .. }: Portal) -> SocketAddr {
     if address.ip().is_unspecified() {
         let loopback: IpAddr = if address.is_ipv4() {
             [127, 0, 0, 1].into()

@@ -94,6 +94,188 @@ fn every_listener_is_in_the_discovery_log() {
     );
 }
 
+/// Listens for hosts and initiators everywhere, by IPv4 and by IPv6. Nothing where there is no IPv6.
+fn serve_everywhere(options: &str) -> Option<Serve> {
+    let listens = [
+        "nvme+tcp://0.0.0.0:0",
+        "nvme+tcp://[::]:0",
+        "iscsi://0.0.0.0:0",
+        "iscsi://[::]:0",
+    ]
+    .map(|listen| format!("{listen}{options}"));
+    let listens = listens.iter().flat_map(|listen| ["--listen", listen]);
+    let words: Vec<&str> = ["ram:8M", "--allow", "any"]
+        .into_iter()
+        .chain(listens)
+        .collect();
+    match Serve::try_start(&words) {
+        Ok(serve) => Some(serve),
+        Err(ended) if ended.stderr.contains("[::]") => {
+            skipped("listening on ::", "no IPv6 here");
+            None
+        }
+        Err(ended) => panic!("{ended}"),
+    }
+}
+
+/// The addresses that hosts and initiators are told who ask there.
+fn told(uri: &str) -> Vec<String> {
+    let place = |address: &str, port: u16| {
+        let ip = address.parse().expect("an address");
+        std::net::SocketAddr::new(ip, port).to_string()
+    };
+    let json = fabrix(&["discover", "-o", "json", uri]).exits(0).json();
+    let list = |json: &Value| json.as_array().expect("a list").clone();
+    if uri.starts_with("iscsi") {
+        let portals = list(&json["targets"][0]["portals"]);
+        let portal = |portal: &Value| {
+            let port = portal["port"].as_u64().expect("a port");
+            let address = portal["address"].as_str().expect("an address");
+            place(
+                address.trim_matches(['[', ']']),
+                u16::try_from(port).expect("a port"),
+            )
+        };
+        return portals.iter().map(portal).collect();
+    }
+    let record = |record: &Value| {
+        let port = record["trsvcid"].as_str().expect("a port");
+        place(
+            record["traddr"].as_str().expect("an address"),
+            port.parse().expect("a port"),
+        )
+    };
+    list(&json["records"]).iter().map(record).collect()
+}
+
+fn ports(serve: &Serve, key: &str) -> Vec<u16> {
+    let listens = serve.json[key].as_array().expect("a list").clone();
+    let port = |listen: &Value| {
+        let text = listen
+            .as_str()
+            .expect("a text")
+            .split(',')
+            .next()
+            .expect("an address");
+        text.parse::<std::net::SocketAddr>()
+            .expect("an address")
+            .port()
+    };
+    listens.iter().map(port).collect()
+}
+
+#[test]
+fn a_wildcard_is_told_by_an_address_that_works() {
+    let Some(serve) = serve_everywhere("") else {
+        return;
+    };
+    for (scheme, key) in [("nvme+tcp", "listen"), ("iscsi", "portals")] {
+        let [four, six] = ports(&serve, key)[..] else {
+            panic!("two listeners: {}", serve.json);
+        };
+        let at = |ip: &str, port: u16| format!("{scheme}://{ip}:{port}");
+        let by_four = [format!("127.0.0.1:{four}"), format!("127.0.0.1:{six}")];
+        let sorted = |mut told: Vec<String>, first: &str| {
+            if scheme == "iscsi" {
+                assert_eq!(told[0], first, "the one that was asked at comes first");
+            }
+            told.sort_by_key(|told| !told.ends_with(&four.to_string()));
+            told
+        };
+        assert_eq!(sorted(told(&at("127.0.0.1", four)), &by_four[0]), by_four);
+        assert_eq!(sorted(told(&at("127.0.0.1", six)), &by_four[1]), by_four);
+        assert_eq!(told(&at("[::1]", six)), [format!("[::1]:{six}")]);
+    }
+}
+
+#[test]
+fn an_announced_address_is_told_instead_of_the_own() {
+    let Some(serve) = serve_everywhere(",announce=198.51.100.7:14420") else {
+        return;
+    };
+    for (scheme, key) in [("nvme+tcp", "listen"), ("iscsi", "portals")] {
+        let six = ports(&serve, key)[1];
+        for ip in ["127.0.0.1", "[::1]"] {
+            let told = told(&format!("{scheme}://{ip}:{six}"));
+            assert_eq!(told, ["198.51.100.7:14420"; 2], "{scheme} at {ip}");
+        }
+    }
+    let shown = serve.json.to_string();
+    assert!(shown.contains("-a 198.51.100.7 -s 14420"), "{shown}");
+    assert!(
+        shown.contains("0.0.0.0:") && shown.contains(",announce=198.51.100.7:14420"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn without_a_port_discovery_asks_the_port_of_discovery_first() {
+    let serve = |ip: &str, more: &[&str]| {
+        let subsystem = format!("nvme+tcp://{ip}:4420");
+        let words = [&["ram:8M", "--listen", &subsystem], more].concat();
+        Serve::try_start(&words)
+    };
+    // Addresses of loopback that nobody else uses.
+    let discovery = "nvme+tcp://127.26.0.1:8009";
+    let (both, one) = match (
+        serve("127.26.0.1", &["--listen", discovery]),
+        serve("127.26.0.2", &[]),
+    ) {
+        (Ok(both), Ok(one)) => (both, one),
+        (Err(ended), _) | (_, Err(ended)) if ended.stderr.contains("in use") => {
+            return skipped(
+                "discovery without a port",
+                "somebody listens on 4420 everywhere",
+            );
+        }
+        (Err(ended), _) | (_, Err(ended)) => panic!("{ended}"),
+    };
+    for (ip, serve, words) in [
+        ("127.26.0.1", &both, "127.26.0.1:8009 answers"),
+        (
+            "127.26.0.2",
+            &one,
+            "127.26.0.2:4420 answers; port 8009 does not",
+        ),
+    ] {
+        let answer = fabrix(&["discover", &format!("nvme+tcp://{ip}")]);
+        answer.exits(0).says(&[words]);
+        assert!(
+            answer.stdout.contains(&serve.port().to_string()),
+            "{answer}"
+        );
+    }
+    let nobody = fabrix(&["discover", "nvme+tcp://127.26.0.3"]);
+    nobody
+        .exits(3)
+        .says(&["127.26.0.3:8009", "127.26.0.3:4420"]);
+}
+
+#[test]
+fn an_address_that_is_listened_on_already_is_named() {
+    let refused = |listens: [&str; 2], words: &str| {
+        let [one, other] = listens;
+        let words_of = [
+            "serve", "ram:8M", "--allow", "any", "--listen", one, "--listen", other,
+        ];
+        fabrix(&words_of).exits(2).says(&[words]);
+    };
+    let (four, six) = ("nvme+tcp://0.0.0.0:26042", "nvme+tcp://[::]:26042");
+    let covers = "[::]:26042 already covers 0.0.0.0:26042";
+    refused([four, six], covers);
+    refused([six, four], covers);
+    refused([four, four], "0.0.0.0:26042 is listened on twice");
+    refused(
+        [four, "iscsi://0.0.0.0:26042"],
+        "cannot be for NVMe/TCP and for iSCSI",
+    );
+    let loopback = "iscsi://127.0.0.1:26042";
+    refused(
+        [four, loopback],
+        "0.0.0.0:26042 already covers 127.0.0.1:26042",
+    );
+}
+
 #[test]
 fn the_discovery_port_answers_discovery_and_is_not_listed() {
     if TcpListener::bind("127.0.0.1:8009").is_err() {

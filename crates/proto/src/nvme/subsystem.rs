@@ -18,6 +18,7 @@ pub use self::inventory::{Inventory, Refused};
 pub use self::view::{Authorized, DiscoveryRecord};
 
 use super::nqn::Nqn;
+use crate::portal::Portal;
 
 /// What reads of deallocated blocks return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,32 +241,6 @@ pub enum Transport {
     Tcp,
 }
 
-/// The kind of a network address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressFamily {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-/// A network address as the discovery log spells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// Its kind.
-    pub family: AddressFamily,
-    /// Its text, ASCII, at most 255 characters.
-    pub text: String,
-}
-
-impl Address {
-    /// Whether this listens everywhere (`0.0.0.0`, `::`), so that no host can connect to it as it is spelled.
-    #[must_use]
-    pub fn is_wildcard(&self) -> bool {
-        matches!(self.text.as_str(), "0.0.0.0" | "::")
-    }
-}
-
 /// Whether the channel must be secured by TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecureChannel {
@@ -282,10 +257,8 @@ pub struct Listener {
     pub port_id: u16,
     /// How to talk there.
     pub transport: Transport,
-    /// Where; a wildcard is replaced by the address at which the asking host reached us.
-    pub address: Address,
-    /// TRSVCID: the port number as text, at most 31 characters.
-    pub service: String,
+    /// Where.
+    pub portal: Portal,
     /// TLS or not.
     pub secure_channel: SecureChannel,
     /// A referral: another target's discovery service, not a place of ours.

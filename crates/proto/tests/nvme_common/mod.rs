@@ -20,9 +20,10 @@ use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::{
-    Address, AddressFamily, Authorized, Deallocate, Hosts, Inventory, Listener, Namespace,
-    SecureChannel, Subsystem, Transport,
+    Authorized, Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
+    Transport,
 };
+use fabrix_proto::portal::Portal;
 use fabrix_proto::{Nanos, Slot};
 
 pub const SUBNQN: &str = "nqn.2024-01.org.example:disks";
@@ -58,11 +59,10 @@ pub fn listener(port_id: u16, text: &str) -> Listener {
     Listener {
         port_id,
         transport: Transport::Tcp,
-        address: Address {
-            family: AddressFamily::Ipv4,
-            text: text.into(),
+        portal: Portal {
+            address: text.parse().unwrap(),
+            announced: None,
         },
-        service: "4420".into(),
         secure_channel: SecureChannel::None,
         referral: false,
     }
@@ -88,7 +88,7 @@ pub fn inventory() -> Arc<Inventory> {
         vec![fifth, second, namespace(1)],
         Hosts::Any,
     )];
-    let listeners = vec![listener(1, "192.0.2.1")];
+    let listeners = vec![listener(1, "192.0.2.1:4420")];
     Arc::new(Inventory::new(subsystems, listeners, 7).expect("a valid inventory"))
 }
 

@@ -110,6 +110,16 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Lets a listener take its port at once after another one had it.
+pub(crate) fn reuse_address(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)
+}
+
+/// Lets an IPv6 socket take IPv4 connections too, whatever the system's default is.
+pub(crate) fn take_ipv4_too(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &0)
+}
+
 /// Sets how many connections may wait to be accepted.
 pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()> {
     // SAFETY: takes two numbers and touches no memory.

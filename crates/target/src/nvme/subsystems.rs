@@ -2,15 +2,15 @@
 //!
 //! Knows geometry on one side and namespaces on the other; this is where a disk's promises become NVMe's fields.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::{Deallocate as DiskDeallocate, Device};
 use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::nvme::subsystem::{
-    Address, AddressFamily, CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace,
-    SecureChannel, Subsystem, Transport,
+    CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
+    Transport,
 };
+use fabrix_proto::portal::Portal;
 
 use super::DISCOVERY_PORT;
 use crate::TargetConfig;
@@ -47,9 +47,9 @@ pub struct SubsystemConfig {
 pub(crate) struct Offer {
     /// Sorted by namespace id.
     pub(crate) entries: Arc<[Entry]>,
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<Portal>,
     /// Where initiators find the same disks.
-    pub(crate) portals: Vec<SocketAddr>,
+    pub(crate) portals: Vec<Portal>,
     pub(crate) hosts: Option<Vec<String>>,
     /// Names in lower case.
     pub(crate) initiators: Initiators,
@@ -188,35 +188,21 @@ fn inventory(
     let listeners = offer
         .addresses
         .iter()
-        .filter(|address| address.port() != DISCOVERY_PORT);
+        .filter(|portal| portal.address.port() != DISCOVERY_PORT);
     let listeners = listeners
         .enumerate()
-        .map(|(index, address)| listener(index, *address))
+        .map(|(index, portal)| listener(index, *portal))
         .collect();
     Inventory::new(vec![subsystem], listeners, generation)
         .map(Arc::new)
         .map_err(|error| error.to_string())
 }
 
-/// A network address as the discovery log spells it.
-pub(crate) fn discovery_address(ip: IpAddr) -> Address {
-    let family = if ip.is_ipv4() {
-        AddressFamily::Ipv4
-    } else {
-        AddressFamily::Ipv6
-    };
-    Address {
-        family,
-        text: ip.to_string(),
-    }
-}
-
-fn listener(index: usize, address: SocketAddr) -> Listener {
+fn listener(index: usize, portal: Portal) -> Listener {
     Listener {
         port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
         transport: Transport::Tcp,
-        address: discovery_address(address.ip()),
-        service: address.port().to_string(),
+        portal,
         secure_channel: SecureChannel::None,
         referral: false,
     }

@@ -1,6 +1,8 @@
 //! The discovery log (70h): what a host may connect to, and where.
 
+use alloc::string::ToString;
 use core::mem::offset_of;
+use core::net::SocketAddr;
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -9,9 +11,7 @@ use super::Window;
 use crate::nvme::fabrics::CNTLID_DYNAMIC;
 use crate::nvme::identify::ascii;
 use crate::nvme::nqn::{Nqn, NqnError};
-use crate::nvme::subsystem::{
-    AddressFamily, Authorized, DiscoveryRecord, SecureChannel, Transport,
-};
+use crate::nvme::subsystem::{Authorized, DiscoveryRecord, SecureChannel, Transport};
 
 /// The head of the discovery log; records follow at offset 1024.
 ///
@@ -114,9 +114,9 @@ impl DiscoveryEntry {
     pub fn new(record: &DiscoveryRecord<'_>) -> Self {
         let listener = record.listener;
         let mut entry = Self::new_zeroed();
-        entry.address_family = match record.address.family {
-            AddressFamily::Ipv4 => ADRFAM_IPV4,
-            AddressFamily::Ipv6 => ADRFAM_IPV6,
+        entry.address_family = match record.address {
+            SocketAddr::V4(_) => ADRFAM_IPV4,
+            SocketAddr::V6(_) => ADRFAM_IPV6,
         };
         entry.transport = match listener.transport {
             Transport::Rdma => TRTYPE_RDMA,
@@ -143,8 +143,8 @@ impl DiscoveryEntry {
             .subsystem
             .map_or_else(Nqn::discovery, |subsystem| subsystem.nqn.clone());
         entry.subsystem_nqn = nqn.to_field();
-        fill(&mut entry.service, &listener.service);
-        fill(&mut entry.address, &record.address.text);
+        fill(&mut entry.service, &record.address.port().to_string());
+        fill(&mut entry.address, &record.address.ip().to_string());
         entry
     }
 

@@ -43,8 +43,6 @@ pub enum InventoryError {
     Namespace(Nqn, u32, NamespaceFault),
     /// A subsystem is wrong.
     Subsystem(Nqn, SubsystemFault),
-    /// A listener's address or service is too long or not ASCII; its port id.
-    Listener(u16),
 }
 
 impl fmt::Display for InventoryError {
@@ -83,10 +81,6 @@ impl fmt::Display for InventoryError {
                     }
                 })
             }
-            Self::Listener(port_id) => write!(
-                f,
-                "port {port_id}: address (up to 255) and service (up to 31 characters) must be ASCII"
-            ),
         }
     }
 }

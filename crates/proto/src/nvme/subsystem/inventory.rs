@@ -59,13 +59,6 @@ impl Inventory {
                 return Err(InventoryError::Subsystem(nqn, SubsystemFault::Duplicate));
             }
         }
-        for listener in &listeners {
-            let fits =
-                |text: &str, most| text.len() <= most && text.bytes().all(|b| b.is_ascii_graphic());
-            if !fits(&listener.address.text, 255) || !fits(&listener.service, 31) {
-                return Err(InventoryError::Listener(listener.port_id));
-            }
-        }
         Ok(Self {
             subsystems,
             listeners,

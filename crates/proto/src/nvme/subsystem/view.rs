@@ -1,8 +1,9 @@
 //! What one host may see: the only way to a namespace or a discovery record.
 
 use alloc::sync::Arc;
+use core::net::SocketAddr;
 
-use super::{Address, Deallocate, Inventory, Listener, Namespace, Refused, Subsystem};
+use super::{Deallocate, Inventory, Listener, Namespace, Refused, Subsystem};
 use crate::nvme::nqn::Nqn;
 
 /// What one host may see: the only way to a namespace or a discovery record.
@@ -14,7 +15,7 @@ pub struct Authorized {
     inventory: Arc<Inventory>,
     host: Nqn,
     scope: Option<usize>,
-    reached_at: Option<Address>,
+    reached_at: Option<SocketAddr>,
 }
 
 impl Authorized {
@@ -28,10 +29,10 @@ impl Authorized {
         }
     }
 
-    /// The same view, knowing the local address at which the host reached us: it takes the place of wildcard
-    /// addresses in the discovery log.
+    /// The same view, knowing the local address at which the host reached us: the discovery log shows what can be
+    /// reached from there.
     #[must_use]
-    pub fn reached_at(mut self, address: Address) -> Self {
+    pub fn reached_at(mut self, address: SocketAddr) -> Self {
         self.reached_at = Some(address);
         self
     }
@@ -45,7 +46,7 @@ impl Authorized {
             .subsystem()
             .map_or_else(Nqn::discovery, |subsystem| subsystem.nqn.clone());
         let mut view = inventory.authorize(&name, &self.host)?;
-        view.reached_at.clone_from(&self.reached_at);
+        view.reached_at = self.reached_at;
         Ok(view)
     }
 
@@ -129,26 +130,24 @@ impl Authorized {
                     .listeners
                     .iter()
                     .filter(|listener| !listener.referral);
-                places.map(move |listener| self.record(Some(subsystem), listener))
+                places.filter_map(move |listener| {
+                    let address = match self.reached_at {
+                        Some(here) => listener.portal.seen_from(here)?,
+                        None => listener.portal.address,
+                    };
+                    Some(DiscoveryRecord {
+                        subsystem: Some(subsystem),
+                        listener,
+                        address,
+                    })
+                })
             });
         let others = referrals.iter().filter(|listener| listener.referral);
-        ours.chain(others.map(move |listener| self.record(None, listener)))
-    }
-
-    fn record<'a>(
-        &'a self,
-        subsystem: Option<&'a Subsystem>,
-        listener: &'a Listener,
-    ) -> DiscoveryRecord<'a> {
-        let reached = self
-            .reached_at
-            .as_ref()
-            .filter(|_| listener.address.is_wildcard());
-        DiscoveryRecord {
-            subsystem,
+        ours.chain(others.map(|listener| DiscoveryRecord {
+            subsystem: None,
             listener,
-            address: reached.unwrap_or(&listener.address),
-        }
+            address: listener.portal.address,
+        }))
     }
 }
 
@@ -159,6 +158,6 @@ pub struct DiscoveryRecord<'a> {
     pub subsystem: Option<&'a Subsystem>,
     /// Where.
     pub listener: &'a Listener,
-    /// The address to show: the listener's, or where the host reached us when that is a wildcard.
-    pub address: &'a Address,
+    /// The address to show.
+    pub address: SocketAddr,
 }

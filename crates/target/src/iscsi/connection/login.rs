@@ -9,6 +9,7 @@ use std::time::Duration;
 use fabrix_proto::iscsi::login::{Admission, Grant};
 use fabrix_proto::iscsi::pdu::LoginStatus;
 use fabrix_proto::iscsi::target::{Scope, TargetLimits};
+use fabrix_proto::portal::{Portal, canonical};
 use fabrix_rt::Shard;
 
 use super::{Connection, ENTER};
@@ -116,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// SendTargets: one target, at all addresses where it listens, the one that was reached first.
+    /// SendTargets: one target, at all addresses where it can be reached, the one that was asked at first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
         let units = self.view();
         let name = units.as_ref().map(|units| units.target.name.as_str());
@@ -125,15 +126,12 @@ impl Connection {
             Scope::Named(wanted) => **wanted == *name.to_ascii_lowercase(),
         });
         let here = self.stream.socket().local_addr().ok();
-        let mut portals: Vec<SocketAddr> = here.into_iter().collect();
-        for mut portal in self.local.portals() {
-            if let Some(here) = here.filter(|_| portal.ip().is_unspecified()) {
-                portal.set_ip(here.ip());
-            }
-            if !portals.contains(&portal) {
-                portals.push(portal);
-            }
-        }
+        let told =
+            |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
+        let mut portals: Vec<SocketAddr> =
+            self.local.portals().into_iter().filter_map(told).collect();
+        let asked_at = here.map(canonical).map(|here| (here.ip(), here.port()));
+        portals.sort_by_key(|portal| Some((portal.ip(), portal.port())) != asked_at);
         let texts: Vec<_> = portals
             .iter()
             .map(|portal| format!("{portal},{PORTAL_GROUP_TAG}"))

@@ -19,7 +19,6 @@ use crate::disk::{Member, Role as MemberRole};
 use crate::nvme::DISCOVERY_PORT;
 use crate::nvme::admin::{Admin, IN_CAPSULE_BYTES, controller_limits, io_limits};
 use crate::nvme::io::{IoQueue, Owner};
-use crate::nvme::subsystems::discovery_address;
 use crate::registry::{HostName, JoinError};
 
 impl Connection {
@@ -132,7 +131,7 @@ impl Connection {
         if address.port() == DISCOVERY_PORT && !view.is_discovery() {
             return Err(Refused::UnknownSubsystem);
         }
-        Ok(view.reached_at(discovery_address(address.ip())))
+        Ok(view.reached_at(address))
     }
 
     /// A controller begins, and this is its admin queue.

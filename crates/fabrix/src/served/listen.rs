@@ -1,0 +1,189 @@
+//! The text of a listening address: `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`, and `,announce=ADDR[:PORT]`.
+//!
+//! Names and interfaces are looked up here; whether there can be a socket is the target's to say.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use fabrix_proto::portal::{is_link_local, zone};
+use fabrix_target::{DISCOVERY_PORT, Listen, Portal, Protocol};
+
+use crate::failure::Failure;
+
+/// Reads a listening address; port 0 lets the system choose.
+pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
+    parse(text).map_err(|why| {
+        Failure::usage(format!(
+            "{text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
+        ))
+    })
+}
+
+/// A listening address as [`listen_address`] takes it, without its protocol.
+pub(super) fn listen_text(portal: &Portal) -> String {
+    let announced = portal.announced.map(|to| format!(",announce={to}"));
+    format!("{}{}", portal.address, announced.unwrap_or_default())
+}
+
+fn parse(text: &str) -> Result<Listen, String> {
+    let (protocol, rest, port) = match text.split_once("://") {
+        Some(("nvme+tcp", rest)) => (Protocol::NvmeTcp, rest, fabrix_host::DEFAULT_PORT),
+        Some(("iscsi", rest)) => (Protocol::Iscsi, rest, fabrix_host::iscsi::DEFAULT_PORT),
+        _ => return Err("not an nvme+tcp or iscsi address".to_owned()),
+    };
+    let (place, option) = rest.split_once(',').unwrap_or((rest, ""));
+    let address = socket_address(place, port)?;
+    let announced = match option.split_once('=') {
+        Some(("announce", to)) => Some(announced(to)?),
+        None if option.is_empty() => None,
+        _ => {
+            return Err(format!(
+                "`{option}` is not an option; there is announce=ADDR[:PORT]"
+            ));
+        }
+    };
+    if announced.is_some() && protocol == Protocol::NvmeTcp && address.port() == DISCOVERY_PORT {
+        return Err(format!(
+            "port {DISCOVERY_PORT} answers discovery and is not listed itself: leave out announce="
+        ));
+    }
+    let portal = Portal { address, announced };
+    Ok(Listen { protocol, portal })
+}
+
+/// Reads an address without its scheme, `ADDR[:PORT]`; the error says why it is none.
+pub(crate) fn socket_address(place: &str, port: u16) -> Result<SocketAddr, String> {
+    let place = place.strip_suffix('/').unwrap_or(place);
+    if let Ok(ip) = place.parse::<IpAddr>() {
+        return checked(SocketAddr::new(ip, port));
+    }
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("`{text}` is not a port; it is 0 to 65535"))
+    };
+    let bracketed = place
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'));
+    let (host, port) = match bracketed {
+        Some((host, "")) => (host, port),
+        Some((host, rest)) => {
+            let digits = rest
+                .strip_prefix(':')
+                .ok_or_else(|| format!("`{rest}` is not a port"))?;
+            (host, number(digits)?)
+        }
+        None => match place.split_once(':') {
+            Some((host, digits)) => (host, number(digits)?),
+            None => (place, port),
+        },
+    };
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return checked(SocketAddr::new(ip, port));
+    }
+    let found = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| match host.split_once('%') {
+            Some((_, zone)) => {
+                format!("there is no interface `{zone}` here, or `{host}` is not an address")
+            }
+            None => error.to_string(),
+        });
+    checked(found?.next().ok_or("the name has no address")?)
+}
+
+/// Refuses an address that means something on one link only and does not say on which.
+fn checked(address: SocketAddr) -> Result<SocketAddr, String> {
+    let ip = address.ip();
+    match is_link_local(ip) && zone(address) == 0 {
+        true => Err(format!(
+            "{ip} is a link-local address: say the interface, like [{ip}%eth0]"
+        )),
+        false => Ok(address),
+    }
+}
+
+/// The address that hosts are told; port 0 stands for the one that is listened on.
+fn announced(text: &str) -> Result<SocketAddr, String> {
+    let ip = text.trim_matches(['[', ']']).parse::<IpAddr>();
+    let address = ip.map_or_else(|_| text.parse(), |ip| Ok(SocketAddr::new(ip, 0)));
+    let address = address.map_err(|_| format!("announce=`{text}` is not ADDR or ADDR:PORT"))?;
+    if address.ip().is_unspecified() {
+        return Err(format!(
+            "announce={text}: no host can connect to that address"
+        ));
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, address: &str, announced: Option<&str>) {
+        let listen = parse(text).expect(text);
+        let parsed = |text: &str| text.parse::<SocketAddr>().expect(text);
+        assert_eq!(listen.portal.address, parsed(address), "{text}");
+        assert_eq!(listen.portal.announced, announced.map(parsed), "{text}");
+    }
+
+    #[track_caller]
+    fn refuse(text: &str, words: &str) {
+        let why = parse(text).expect_err(text);
+        assert!(why.contains(words), "{text}: {why}");
+    }
+
+    #[test]
+    fn an_address_has_the_port_of_its_protocol_or_its_own() {
+        check("nvme+tcp://127.0.0.1", "127.0.0.1:4420", None);
+        check("nvme+tcp://127.0.0.1:0/", "127.0.0.1:0", None);
+        check("iscsi://[::1]", "[::1]:3260", None);
+        check("iscsi://::1", "[::1]:3260", None);
+        check("nvme+tcp://[::]:4421", "[::]:4421", None);
+        refuse("tcp://127.0.0.1", "not an nvme+tcp or iscsi address");
+        refuse("nvme+tcp://127.0.0.1:x", "`x` is not a port");
+        refuse("nvme+tcp://[::1]4420", "`4420` is not a port");
+    }
+
+    #[test]
+    fn a_link_local_address_has_a_zone() {
+        check("nvme+tcp://[fe80::1%1]:4420", "[fe80::1%1]:4420", None);
+        check("iscsi://[fe80::1%lo]", "[fe80::1%1]:3260", None);
+        refuse("nvme+tcp://[fe80::1]:4420", "like [fe80::1%eth0]");
+        refuse(
+            "nvme+tcp://[fe80::1%nowhere]:4420",
+            "no interface `nowhere`",
+        );
+    }
+
+    #[test]
+    fn an_announced_address_may_have_a_port_of_its_own() {
+        let listen = "nvme+tcp://0.0.0.0:4420,announce=";
+        let at = "0.0.0.0:4420";
+        check(
+            &format!("{listen}198.51.100.7:14420"),
+            at,
+            Some("198.51.100.7:14420"),
+        );
+        check(&format!("{listen}198.51.100.7"), at, Some("198.51.100.7:0"));
+        check(
+            &format!("{listen}[2001:db8::7]:1"),
+            at,
+            Some("[2001:db8::7]:1"),
+        );
+        check(&format!("{listen}2001:db8::7"), at, Some("[2001:db8::7]:0"));
+        refuse(&format!("{listen}0.0.0.0"), "no host can connect");
+        refuse(&format!("{listen}a.name"), "is not ADDR or ADDR:PORT");
+        refuse("iscsi://0.0.0.0,told=1", "there is announce=ADDR[:PORT]");
+        refuse(
+            "nvme+tcp://0.0.0.0:8009,announce=198.51.100.7",
+            "not listed",
+        );
+    }
+
+    #[test]
+    fn what_is_shown_is_what_is_read() {
+        for place in ["0.0.0.0:4420", "[fe80::1%1]:1,announce=198.51.100.7:14420"] {
+            let listen = parse(&format!("nvme+tcp://{place}")).expect(place);
+            assert_eq!(listen_text(&listen.portal), place);
+        }
+    }
+}

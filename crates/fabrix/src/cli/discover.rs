@@ -1,17 +1,19 @@
 //! `fabrix discover`: a target's discovery log, or the list of an iSCSI target, as a table or as data.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use fabrix_block::Spec;
 use fabrix_block::spec::{Disk, Remote};
 use fabrix_host::iscsi::{DiscoveredPortal, DiscoveredTarget};
 use fabrix_host::{
-    DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
-    UnreadableRecord,
+    Address, ConnectErrorKind, DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype,
+    DiscoveredTransport, DiscoveryLog, Options, UnreadableRecord,
 };
+use fabrix_target::DISCOVERY_PORT;
 use serde_json::{Value, json};
 
-use super::terminal::print;
+use super::terminal::{print, say};
 use crate::args::{DiscoverArgs, Format};
 use crate::disks::{ISCSI, address, discover_iscsi};
 use crate::failure::Failure;
@@ -36,7 +38,10 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let log = fabrix_host::discover(&address(&remote)?, &options)?;
+    let log = match remote.port {
+        Some(_) => fabrix_host::discover(&address(&remote)?, &options)?,
+        None => discover_at_usual_ports(address(&remote)?, &options)?,
+    };
     match args.output {
         Format::Json => print(&format!("{}\n", to_json(&log)))?,
         Format::Text => print(&to_text(&log))?,
@@ -69,6 +74,37 @@ fn tell_unreadable(target: &Remote, log: &DiscoveryLog) -> Result<ExitCode, Fail
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Asks at the port of discovery, and then at the port of subsystems, where most targets answer too.
+fn discover_at_usual_ports(place: Address, options: &Options) -> Result<DiscoveryLog, Failure> {
+    let first = Address {
+        port: DISCOVERY_PORT,
+        ..place.clone()
+    };
+    let soon = Options {
+        bringup_timeout: FIRST_PORT_TIMEOUT,
+        ..options.clone()
+    };
+    let error = match fabrix_host::discover(&first, &soon) {
+        Ok(log) => {
+            say(format_args!("{first} answers"));
+            return Ok(log);
+        }
+        Err(error) if error.kind() == ConnectErrorKind::Usage => return Err(error.into()),
+        Err(error) => error,
+    };
+    let log = fabrix_host::discover(&place, options);
+    match log {
+        Ok(_) => say(format_args!(
+            "{place} answers; port {DISCOVERY_PORT} does not: {error}"
+        )),
+        Err(_) => say(format_args!("{error}")),
+    }
+    Ok(log?)
+}
+
+/// How long the first port may take to answer; a firewall may swallow what is sent there.
+const FIRST_PORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn to_json(log: &DiscoveryLog) -> Value {
     let records: Vec<Value> = log.records.iter().map(record).collect();

@@ -91,6 +91,13 @@ impl Life {
         (self.options.notify)(weight, &format!("{}: {sentence}", self.place));
     }
 
+    /// Tells the user of a disk something about the connection. Who only asks once hears the outcome.
+    pub(crate) fn tell_of_a_disk(&self, sentence: &str) {
+        if self.tells {
+            self.tell(sentence);
+        }
+    }
+
     /// Tells whoever watches the connections of the disk.
     pub(crate) fn tell_path(&self, event: PathEvent) {
         if self.tells {

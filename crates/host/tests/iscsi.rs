@@ -22,6 +22,9 @@ on_both_engines!(
     another_disk_after_a_reconnect_is_not_used,
     requests_fail_when_the_target_has_been_gone_for_long,
     the_first_session_is_not_an_outage,
+    a_login_follows_redirections,
+    a_permanent_redirection_is_remembered,
+    redirections_do_not_go_on_without_end,
     a_target_that_hangs_up_during_the_login_may_want_a_secret,
 );
 
@@ -151,6 +154,59 @@ fn the_first_session_is_not_an_outage(engine: Engine) {
         drop(unit);
         assert_eq!(rig.write(0, &[2; 512]), Status::NotReady);
     }
+}
+
+fn a_login_follows_redirections(engine: Engine) {
+    let (unit, other) = (Unit::honest(), Unit::honest());
+    let there = format!("127.0.0.1:{}", other.port());
+    unit.redirect(false, Some(format!("{there},1")));
+    let (_disk, mut rig, notes) = open(engine, &unit);
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    assert_eq!(unit.sessions(), 0);
+    assert!(notes.say(&format!("the target redirects us to {there}")));
+    assert!(!notes.say("reconnecting"), "{:?}", notes.all());
+    // For now: the next session asks the first portal again.
+    unit.redirect(false, None);
+    other.cut();
+    rig.until("the first portal is back", |_| unit.sessions() > 0);
+    assert_eq!(
+        rig.read(0, 1),
+        Ok(vec![0; 512]),
+        "that one has blocks of its own"
+    );
+}
+
+fn a_permanent_redirection_is_remembered(engine: Engine) {
+    let (unit, other) = (Unit::honest(), Unit::honest());
+    unit.redirect(true, Some(format!("127.0.0.1:{}", other.port())));
+    let (_disk, mut rig, _) = open(engine, &unit);
+    assert_eq!(rig.write(0, &[1; 512]), Status::Ok);
+    unit.redirect(true, None);
+    let before = other.sessions();
+    other.cut();
+    rig.until("a session follows", |_| other.sessions() > before);
+    assert_eq!(rig.read(0, 1), Ok(vec![1; 512]));
+    assert_eq!(unit.sessions(), 0);
+}
+
+fn redirections_do_not_go_on_without_end(engine: Engine) {
+    let unit = Unit::honest();
+    let refused = |place: String, words: &str| {
+        unit.redirect(false, Some(place));
+        let (options, _) = options(engine);
+        let error = connect(&address(&unit), &initiator(), &options).err();
+        let error = error.expect("nobody is there").to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(
+        format!("127.0.0.1:{}", unit.port()),
+        "redirected the login 4 times",
+    );
+    refused(
+        "box.example:3260".to_owned(),
+        "at box.example, port 3260: connect there",
+    );
+    refused("127.0.0.1:1".to_owned(), "redirected to 127.0.0.1:1");
 }
 
 /// LIO does so to who offers nothing where it wants CHAP.

@@ -3,6 +3,8 @@
 //! The second part of `session`. What becomes of requests meanwhile, and when the next try is, is `outage`'s. The
 //! mirror of NVMe's `parting`.
 
+use std::net::SocketAddr;
+
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
 
@@ -15,10 +17,19 @@ use crate::timers::Timer;
 impl Session {
     /// The connection is lost: it is closed, and requests wait for the next one.
     pub(super) fn lose(&mut self, shard: &mut Shard, error: ConnectError) {
+        let error = self.located(error);
         if self.life.lose(shard, &error) {
             self.outcome.fail(error);
             self.fall(shard, State::Falling);
         }
+    }
+
+    /// The target redirects the login: this connection is closed, and the login begins anew at another portal.
+    pub(super) fn redirect(&mut self, shard: &mut Shard, to: SocketAddr) {
+        self.life
+            .tell_of_a_disk(&format!("the target redirects us to {to}"));
+        self.redirected_to = Some(to);
+        self.fall(shard, State::Falling);
     }
 
     /// The target asks for a logout: what it has it may finish, then a new session follows.
@@ -122,6 +133,13 @@ impl Session {
                 self.life.collect(shard, request, status);
             }
         }
-        self.life.rest(shard);
+        match self
+            .redirected_to
+            .take()
+            .filter(|_| self.life.state != State::Over)
+        {
+            Some(portal) => self.rise_at(shard, portal),
+            None => self.life.rest(shard),
+        }
     }
 }

@@ -6,9 +6,10 @@
 //! mirror of NVMe's `session`.
 
 use std::any::Any;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use fabrix_proto::iscsi::initiator::{Ending as TaskEnding, Event};
+use fabrix_proto::iscsi::initiator::{Ending as TaskEnding, Event, LoginFailure};
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_proto::scsi::bringup::Bringup;
 use fabrix_proto::scsi::sense::Sense;
@@ -21,6 +22,7 @@ use super::plan::{Found, Plan, slots};
 use crate::channel::Forsaken;
 use crate::outage::{Life, State};
 use crate::probe::{self, Outcome};
+use crate::resolve::on_the_link_of;
 use crate::timers::{Timer, is_over};
 use crate::wire::{Ending, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind};
@@ -33,6 +35,12 @@ pub(crate) struct Session {
     /// None when all is known, or nothing can be asked yet.
     pub(super) bringup: Option<Bringup>,
     attempt: u16,
+    /// Where this session is: the plan's portal, or where the target has redirected it.
+    portal: SocketAddr,
+    /// How often the target has redirected this login.
+    redirections: u8,
+    /// The next portal, once the kernel has given back what it holds of the redirected connection.
+    pub(super) redirected_to: Option<SocketAddr>,
     pub(super) pinged: Pinged,
     /// A goodbye is being said.
     pub(super) parting: bool,
@@ -66,6 +74,9 @@ impl Session {
         let place = (plan.portal, is_a_disks);
         Self {
             life: Life::new(task, capacity, place, &plan.options),
+            portal: plan.portal,
+            redirections: 0,
+            redirected_to: None,
             plan,
             connection: None,
             bringup: None,
@@ -81,8 +92,15 @@ impl Session {
         }
     }
 
-    /// Begins to connect.
+    /// Begins to connect, at the plan's portal: a target that redirects for now is asked again each time.
     pub(super) fn rise(&mut self, shard: &mut Shard) {
+        self.redirections = 0;
+        self.rise_at(shard, self.plan.portal);
+    }
+
+    /// Begins to connect to a portal.
+    pub(super) fn rise_at(&mut self, shard: &mut Shard, portal: SocketAddr) {
+        self.portal = portal;
         self.life.state = State::Rising;
         (self.leaving, self.pausing, self.unsettled) = (false, false, false);
         self.attempt = Position::next_attempt(self.attempt);
@@ -102,7 +120,7 @@ impl Session {
         };
         let machine = (login, slots(&self.plan.options));
         let route = Route {
-            to: self.plan.portal,
+            to: self.portal,
             from: self.plan.options.local,
         };
         let opened = Connection::open(shard, self.life.task, position, route, machine);
@@ -127,7 +145,7 @@ impl Session {
     fn event(&mut self, shard: &mut Shard, event: Event) {
         match event {
             Event::LoggedIn => self.logged_in(shard),
-            Event::LoginFailed(failure) => self.lose(shard, ConnectError::from(*failure)),
+            Event::LoginFailed(failure) => self.refused(shard, *failure),
             Event::Completed { slot, ending } => self.completed(shard, slot, ending),
             Event::WindowOpened => self.send_waiting(shard),
             Event::Pong => {
@@ -157,6 +175,41 @@ impl Session {
                 let sentence = "the target wanted us to log out and come again";
                 self.lose_with(shard, ConnectErrorKind::Closed, sentence);
             }
+        }
+    }
+
+    /// The login has failed, or the target redirects it.
+    fn refused(&mut self, shard: &mut Shard, failure: LoginFailure) {
+        let LoginFailure::Moved {
+            permanently,
+            portal,
+        } = &failure
+        else {
+            return self.lose(shard, ConnectError::from(failure));
+        };
+        if self.redirections == REDIRECTIONS_MAX {
+            let sentence = format!(
+                "the target has redirected the login {REDIRECTIONS_MAX} times, does it redirect in a circle?"
+            );
+            return self.lose_with(shard, ConnectErrorKind::Refused, &sentence);
+        }
+        // A name is not looked up: this thread must not wait for an answer.
+        let Ok(ip) = portal.address.parse() else {
+            return self.lose(shard, ConnectError::from(failure));
+        };
+        let to = on_the_link_of(&[self.portal], SocketAddr::new(ip, portal.port));
+        self.redirections += 1;
+        if *permanently {
+            self.plan.portal = to;
+        }
+        self.redirect(shard, to);
+    }
+
+    /// What went wrong, with the portal where that was if the user has named another one.
+    pub(super) fn located(&self, error: ConnectError) -> ConnectError {
+        match self.redirections {
+            0 => error,
+            _ => error.at(&format_args!("redirected to {}", self.portal)),
         }
     }
 
@@ -362,6 +415,8 @@ impl Task for Session {
     }
 }
 
+/// A login follows so many redirections.
+const REDIRECTIONS_MAX: u8 = 4;
 /// Requests without an answer are looked for no more often.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// And no more seldom: pings of the target are answered for so long.

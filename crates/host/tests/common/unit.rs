@@ -30,6 +30,8 @@ struct Shared {
     script: Box<Script>,
     disk: Mutex<Vec<u8>>,
     naa: Mutex<[u8; 16]>,
+    /// Where logins are redirected, for good or for now.
+    moved: Mutex<Option<(bool, String)>>,
     /// Commands that read or write, over all connections.
     commands: AtomicUsize,
     sessions: AtomicUsize,
@@ -77,6 +79,7 @@ impl Unit {
             script: Box::new(script),
             disk: Mutex::new(vec![0; DISK_BYTES]),
             naa: Mutex::new([0x6A; 16]),
+            moved: Mutex::default(),
             commands: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -98,6 +101,16 @@ impl Unit {
     /// From now on it is another disk.
     pub fn rename(&self, name: u8) {
         *self.shared.naa.lock().expect("no panic") = [name; 16];
+    }
+
+    /// From now on logins are redirected to `place`; None: not any more.
+    pub fn redirect(&self, permanently: bool, place: Option<String>) {
+        let moved = place.map(|place| (permanently, place));
+        *self.shared.moved.lock().expect("no panic") = moved;
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Cuts all connections.
@@ -229,9 +242,14 @@ impl Link {
     fn take(&mut self, event: &Event) -> std::io::Result<Option<Event>> {
         match *event {
             Event::Authorize => {
-                let admission = Admission::Admit(Grant {
+                let admit = Admission::Admit(Grant {
                     portal_group_tag: 1,
                     auth: Auth::None,
+                });
+                let moved = self.shared.moved.lock().expect("no panic").clone();
+                let admission = moved.map_or(admit, |(permanently, place)| Admission::Moved {
+                    permanently,
+                    address: place.into(),
                 });
                 return Ok(self.with(|target, out| target.admit(admission, out)));
             }

@@ -12,12 +12,12 @@ use core::fmt;
 use core::mem;
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use self::offer::Offer;
 pub(super) use self::offer::SEGMENT_BYTES;
 use self::security::Security;
+use super::targets::{DiscoveredPortal, portal};
 use crate::iscsi::auth::{AuthError, ChapProof};
 use crate::iscsi::keys::{Key, Parameters, Purpose};
 use crate::iscsi::pdu::{CONTINUE, FINAL, LoginResponse, LoginStatus};
@@ -49,8 +49,8 @@ pub enum LoginFailure {
     Moved {
         /// For good, or for now.
         permanently: bool,
-        /// `address[:port][,portal group]`.
-        address: String,
+        /// Where it is.
+        portal: DiscoveredPortal,
     },
     /// The target has not proved who it is.
     NotProved(AuthError),
@@ -71,10 +71,13 @@ impl fmt::Display for LoginFailure {
             ),
             Self::Moved {
                 permanently,
-                address,
+                portal: DiscoveredPortal { address, port, .. },
             } => {
                 let how = if *permanently { "for good" } else { "for now" };
-                write!(f, "the target is {how} at {address}: connect there")
+                write!(
+                    f,
+                    "the target is {how} at {address}, port {port}: connect there"
+                )
             }
             Self::NotProved(error) => write!(
                 f,
@@ -360,10 +363,10 @@ fn refusal(status: LoginStatus, segment: &[u8]) -> LoginFailure {
     let address = pairs(segment)
         .flatten()
         .find(|pair| pair.key == Key::TargetAddress.name());
-    match address {
-        Some(pair) if moved.contains(&status) => LoginFailure::Moved {
+    match address.and_then(|pair| portal(pair.value)) {
+        Some(portal) if moved.contains(&status) => LoginFailure::Moved {
             permanently: status == LoginStatus::MOVED_PERMANENTLY,
-            address: pair.value.chars().take(ADDRESS_CHARS_MAX).collect(),
+            portal,
         },
         _ => LoginFailure::Refused(status),
     }
@@ -376,5 +379,3 @@ const RESPONSES_MAX: u8 = 32;
 const CSG_SHIFT: u8 = 2;
 const STAGE_MASK: u8 = 3;
 const FULL_FEATURE: u8 = 3;
-/// A name of a machine, and what is around it.
-const ADDRESS_CHARS_MAX: usize = 300;

@@ -49,8 +49,8 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextError> {
     Ok(targets)
 }
 
-/// `address[:port][,group]`.
-fn portal(value: &str) -> Option<DiscoveredPortal> {
+/// Reads a TargetAddress: `address[:port][,group]`.
+pub(super) fn portal(value: &str) -> Option<DiscoveredPortal> {
     let (place, group) = value.split_once(',').unwrap_or((value, "1"));
     let (address, port) = match place.strip_prefix('[') {
         Some(rest) => {

@@ -53,8 +53,8 @@ fn the_controller_tells_the_truth_at_the_offsets_hosts_read() {
     assert_eq!(u32_at(id, 92), 0x100, "OAES: namespace attributes");
     assert_eq!(
         u32_at(id, 96),
-        1,
-        "CTRATT: 128-bit host identifiers, no TBKAS"
+        0x41,
+        "CTRATT: 128-bit host identifiers, TBKAS"
     );
     assert_eq!(id[111], 1, "CNTRLTYPE");
     assert_eq!(u16_at(id, 256), 0, "OACS");

@@ -5,7 +5,8 @@
 //! the admin connection goes, the others are told to go.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_rt::{Full, Remote, TaskId};
@@ -52,6 +53,26 @@ pub(crate) enum JoinError {
     QueueId,
 }
 
+/// Whether commands have come on I/O queues of a controller since its keep-alive timer asked last. Alone in its cache
+/// lines: every I/O queue reads it for each command, and seldom writes it.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Traffic(AtomicBool);
+
+impl Traffic {
+    /// A command has come.
+    pub(crate) fn note(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any has come since this was asked last.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 struct Association {
     host: HostName,
     subsystem: String,
@@ -63,6 +84,7 @@ struct Association {
     /// Failed commands of its I/O queues that its error log has not seen yet.
     errors: Vec<ErrorRecord>,
     queues: BTreeMap<u16, Place>,
+    traffic: Arc<Traffic>,
 }
 
 /// All controllers of a target.
@@ -108,7 +130,7 @@ impl Registry {
         subsystem: &str,
         most_queues: u16,
         admin: Place,
-    ) -> Option<u16> {
+    ) -> Option<(u16, Arc<Traffic>)> {
         let mut inner = self.lock();
         if inner.controllers.len() >= inner.most {
             return None;
@@ -118,6 +140,7 @@ impl Registry {
             id = if id >= LAST_CONTROLLER_ID { 1 } else { id + 1 };
         }
         inner.next = if id >= LAST_CONTROLLER_ID { 1 } else { id + 1 };
+        let traffic = Arc::<Traffic>::default();
         let association = Association {
             host,
             subsystem: subsystem.to_owned(),
@@ -127,9 +150,10 @@ impl Registry {
             quiescing: false,
             errors: Vec::new(),
             queues: BTreeMap::new(),
+            traffic: Arc::clone(&traffic),
         };
         inner.controllers.insert(id, association);
-        Some(id)
+        Some((id, traffic))
     }
 
     /// Whether I/O queues may connect to the controller.
@@ -176,7 +200,7 @@ impl Registry {
         subsystem: &str,
         qid: u16,
         place: Place,
-    ) -> Result<(), JoinError> {
+    ) -> Result<Arc<Traffic>, JoinError> {
         let mut inner = self.lock();
         let association = inner
             .controllers
@@ -190,7 +214,7 @@ impl Registry {
             return Err(JoinError::QueueId);
         }
         association.queues.insert(qid, place);
-        Ok(())
+        Ok(Arc::clone(&association.traffic))
     }
 
     /// An I/O connection has ended, and nothing of it is at a disk. If its controller waited for that: whom to tell.

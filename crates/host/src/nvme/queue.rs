@@ -50,7 +50,7 @@ pub(crate) struct Queue {
     unsent: u64,
     left: Left,
     pace: Pace,
-    /// Of requests, so far.
+    /// Answers to requests, so far.
     answers: u64,
     /// The last receive brought little.
     came_little: bool,
@@ -139,6 +139,11 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Ended> {
         self.wire.next()
+    }
+
+    /// Answers to requests, so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Leaves the other answers unread until what those before bring has been sent, if the controller has nothing to do

@@ -215,6 +215,7 @@ mod tests {
             in_capsule_bytes: 8192,
             max_commands: None,
             keep_alive_unit_ms: Some(100),
+            traffic_keep_alive: false,
             volatile_cache: false,
             write_zeroes: true,
             dataset_management: true,

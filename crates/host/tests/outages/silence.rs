@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabrix_block::Status;
 use fabrix_host::Options;
@@ -49,6 +49,38 @@ fn a_target_that_stops_answering_is_noticed(engine: Engine) {
     mute.turn(false);
     rig.until("the way back", |_| notes.say("connected again"));
     assert_eq!(rig.read(0, 1), Ok(vec![0; 512]));
+}
+
+#[test]
+fn a_controller_that_counts_traffic_is_sent_keep_alives_only_without_traffic() {
+    let counts_traffic = |cns: u8, page: &mut [u8]| {
+        if cns == 1 {
+            page[96] |= 1 << 6; // CTRATT, TBKAS
+        }
+    };
+    let fake = Fake::start(Script {
+        page: Box::new(counts_traffic),
+        ..Script::default()
+    });
+    let (options, notes) = options(Engine::Epoll);
+    let options = Options {
+        keep_alive: Duration::from_secs(2),
+        ..options
+    };
+    let mut rig = rig(&fake, &options);
+    rig.read(0, 1).expect("connected");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2500) {
+        rig.read(0, 1).expect("an honest controller");
+        rig.turn_for(Duration::from_millis(5));
+    }
+    let keep_alives = || fake.shared.keep_alives.load(Ordering::Relaxed);
+    assert_eq!(keep_alives(), 0);
+    let silent = Instant::now();
+    rig.until("a keep-alive", |_| keep_alives() > 0);
+    let most = Duration::from_millis(2000);
+    assert!(silent.elapsed() < most, "after {:?}", silent.elapsed());
+    assert_eq!(notes.all(), Vec::<String>::new());
 }
 
 #[test]

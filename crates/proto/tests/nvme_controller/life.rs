@@ -194,17 +194,19 @@ fn silence_longer_than_the_timeout_is_fatal() {
     bench.now = Nanos(4 * SECOND);
     assert_eq!(bench.run(&SubmissionEntry::keep_alive()), ok(0));
     assert_eq!(bench.controller.deadline(), Some(Nanos(9 * SECOND)));
-    // Nothing but Keep Alive counts.
+    // Every command counts, of the admin queue and of I/O queues.
     bench.now = Nanos(8 * SECOND);
     bench.run(&SubmissionEntry::identify(Identify::new(
         Cns::CONTROLLER,
         0,
     )));
-    assert!(!bench.controller.check_keep_alive(Nanos(9 * SECOND - 1)));
-    assert!(bench.controller.check_keep_alive(Nanos(9 * SECOND)));
+    assert_eq!(bench.controller.deadline(), Some(Nanos(13 * SECOND)));
+    bench.controller.io_commands_came(Nanos(12 * SECOND));
+    assert!(!bench.controller.check_keep_alive(Nanos(17 * SECOND - 1)));
+    assert!(bench.controller.check_keep_alive(Nanos(17 * SECOND)));
     assert!(!bench.controller.is_ready());
     assert_eq!(bench.controller.deadline(), None);
-    bench.now = Nanos(9 * SECOND);
+    bench.now = Nanos(17 * SECOND);
     assert_eq!(
         bench.run(&SubmissionEntry::keep_alive()),
         failed(Status::KEEP_ALIVE_EXPIRED)

@@ -27,6 +27,7 @@ use super::SubsystemConfig;
 use super::desk::Desk;
 use crate::desk::Data;
 use crate::disk::{DiskState, Errand, Member, Seat};
+use crate::registry::Traffic;
 
 /// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of a write, no R2T and
 /// no waiting for it. It needs no more memory than R2Ts do, which are sent as soon as a write comes.
@@ -46,6 +47,8 @@ pub(crate) enum After {
 /// The admin queue of a host.
 pub(crate) struct Admin {
     controller: Controller,
+    /// Whether commands come on its I/O queues.
+    traffic: Arc<Traffic>,
     view: Authorized,
     /// Commands whose data is being fetched.
     fetching: Vec<(Slot, SubmissionEntry)>,
@@ -88,7 +91,7 @@ pub(crate) const fn controller_limits(
 
 impl Admin {
     pub(crate) fn new(
-        id: u16,
+        (id, traffic): (u16, Arc<Traffic>),
         connect: &Connect,
         view: Authorized,
         limits: ControllerLimits,
@@ -99,6 +102,7 @@ impl Admin {
         let fetching = Vec::new();
         let mut admin = Self {
             controller,
+            traffic,
             view,
             fetching,
             quiescing: false,
@@ -135,6 +139,9 @@ impl Admin {
 
     /// Whether the host has been silent for too long.
     pub(crate) fn expired(&mut self, now: Nanos) -> bool {
+        if self.traffic.take() {
+            self.controller.io_commands_came(now);
+        }
         self.controller.check_keep_alive(now)
     }
 
@@ -220,6 +227,8 @@ impl Admin {
             self.controller.record_error(&error);
         }
         let now = Nanos(desk.shard.now().0);
+        // Late as this command may be, the host has lived if it has used its I/O queues meanwhile.
+        let _ends_below = self.expired(now);
         self.hear(desk);
         if let Some(held) = self.controller.forgotten(entry.command_id.get()) {
             desk.answer(held, Status::ABORT_REQUESTED);

@@ -12,6 +12,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use fabrix_proto::nvme::fabrics::FabricsCommand;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
@@ -26,7 +27,7 @@ use super::io::IoQueue;
 use crate::disk::Stop;
 use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, SHUTTING_DOWN, STREAM};
 use crate::local::{Arrival, Local, Told};
-use crate::registry::Place;
+use crate::registry::{Place, Traffic};
 use crate::requests::Requests;
 use crate::strangers::Stranger;
 use ending::CONTROLLER_GONE;
@@ -44,6 +45,7 @@ enum Role {
         queue: Box<IoQueue>,
         controller: u16,
         qid: u16,
+        traffic: Arc<Traffic>,
     },
 }
 
@@ -143,7 +145,8 @@ impl Connection {
         let (role, mut desk) = self.at_work(shard);
         match role {
             _ if draining => desk.answer(slot, Status::ABORTED_SQ_DELETION),
-            Role::Io { queue, .. } if !is_fabrics => {
+            Role::Io { queue, traffic, .. } if !is_fabrics => {
+                traffic.note();
                 queue.command(&mut desk, slot, transfer, intact)
             }
             Role::Io { .. } => self.io_fabrics(shard, slot),

@@ -17,9 +17,23 @@ use crate::{ConnectError, ConnectErrorKind};
 
 #[derive(Default)]
 pub(super) struct KeepAlive {
-    /// When the last one was sent, or the controller came up.
-    pub(super) sent_at: Nanos,
-    pub(super) is_answered: bool,
+    /// When the last one was sent, or the controller came up. With traffic-based keep-alive, also when a command was
+    /// answered, at the earliest.
+    sent_at: Nanos,
+    is_answered: bool,
+    /// The answers to requests until the last look, and when that was.
+    seen: (u64, Nanos),
+}
+
+impl KeepAlive {
+    /// The controller has come up, or answers: nothing is owed.
+    pub(super) fn begin(now: Nanos) -> Self {
+        Self {
+            sent_at: now,
+            is_answered: true,
+            seen: (0, now),
+        }
+    }
 }
 
 impl Session {
@@ -33,8 +47,26 @@ impl Session {
     pub(super) fn arm_tick(&mut self, shard: &mut Shard) {
         let timeout = self.plan.options.io_timeout;
         let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
-        if let Some(period) = self.keep_alive_period().into_iter().chain(looks).min() {
+        // Answers are counted twice in a period: so a controller hears from us at least once in each.
+        let parts = if self.is_renewed_by_traffic() { 2 } else { 1 };
+        let period = self.keep_alive_period().map(|period| period / parts);
+        if let Some(period) = period.into_iter().chain(looks).min() {
             self.life.set_tick(shard, period);
+        }
+    }
+
+    /// Whether the controller takes every command for a sign of life (TBKAS).
+    fn is_renewed_by_traffic(&self) -> bool {
+        let facts = self.facts.as_ref();
+        facts.is_some_and(|facts| facts.controller.traffic_keep_alive)
+    }
+
+    /// Requests that were answered since the last look have renewed the controller's timer, if it is such a one.
+    fn count_traffic(&mut self, now: Nanos) {
+        let answers: u64 = self.queues.iter().map(Queue::answers).sum();
+        let (before, looked_at) = std::mem::replace(&mut self.keep_alive.seen, (answers, now));
+        if answers != before && self.keep_alive.is_answered && self.is_renewed_by_traffic() {
+            self.keep_alive.sent_at = self.keep_alive.sent_at.max(looked_at);
         }
     }
 
@@ -49,6 +81,7 @@ impl Session {
                 ConnectError::new(ConnectErrorKind::Timeout, sentence),
             );
         }
+        self.count_traffic(shard.now());
         let since = shard.now().since(self.keep_alive.sent_at);
         let is_due = self
             .keep_alive_period()
@@ -66,10 +99,8 @@ impl Session {
             .send(now, &mut entry, HostTransfer::None, None, Carried::Own)
             .is_some()
         {
-            self.keep_alive = KeepAlive {
-                sent_at: now,
-                is_answered: false,
-            };
+            self.keep_alive.sent_at = now;
+            self.keep_alive.is_answered = false;
             shard.flush_later(self.life.task);
         }
     }

@@ -114,10 +114,7 @@ impl Session {
         if let Some(facts) = &self.facts {
             self.outcome = Outcome::Ready(Arc::clone(facts));
         }
-        self.keep_alive = KeepAlive {
-            sent_at: shard.now(),
-            is_answered: true,
-        };
+        self.keep_alive = KeepAlive::begin(shard.now());
         self.arm_tick(shard);
         self.watch(shard);
         self.send_waiting(shard);

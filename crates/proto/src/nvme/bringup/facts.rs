@@ -13,11 +13,11 @@ use alloc::vec::Vec;
 use super::error::BringupError;
 use crate::nvme::fabrics::CNTLID_DYNAMIC;
 use crate::nvme::identify::{
-    CMIC_ANA, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, DLFEAT_READS_ZEROES,
-    DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, Descriptors, FUSES_COMPARE_AND_WRITE,
-    IdentifyController, IdentifyNamespace, IdentifyNvmController, NMIC_SHARED,
-    NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL, NamespaceList, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT,
-    ONCS_WRITE_ZEROES, VWC_PRESENT, ascii,
+    CMIC_ANA, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CTRATT_TRAFFIC_KEEP_ALIVE,
+    DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, Descriptors,
+    FUSES_COMPARE_AND_WRITE, IdentifyController, IdentifyNamespace, IdentifyNvmController,
+    NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_OPTIMAL, NamespaceList, ONCS_COMPARE,
+    ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES, VWC_PRESENT, ascii,
 };
 use crate::nvme::nqn::Nqn;
 
@@ -84,6 +84,8 @@ pub struct ControllerFacts {
     pub max_commands: Option<u16>,
     /// The unit of the keep-alive timer in milliseconds (KAS); `None`: no keep-alive.
     pub keep_alive_unit_ms: Option<u32>,
+    /// Whether every command renews the keep-alive timer (TBKAS).
+    pub traffic_keep_alive: bool,
     /// Whether acknowledged writes may be lost with power until flushed (VWC).
     pub volatile_cache: bool,
     /// Whether Write Zeroes is supported.
@@ -148,6 +150,7 @@ impl ControllerFacts {
                 0 => None,
                 units => Some(u32::from(units) * 100),
             },
+            traffic_keep_alive: data.attributes.get() & CTRATT_TRAFFIC_KEEP_ALIVE != 0,
             volatile_cache: data.volatile_write_cache & VWC_PRESENT != 0,
             write_zeroes: has(ONCS_WRITE_ZEROES),
             dataset_management: has(ONCS_DATASET_MANAGEMENT),

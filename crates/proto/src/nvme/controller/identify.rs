@@ -12,14 +12,15 @@ use super::properties::VERSION;
 use super::{Controller, Kind, Outcome};
 use crate::nvme::admin::Identify;
 use crate::nvme::identify::{
-    CMIC_MULTI_CONTROLLER, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, Cns,
-    CommandSetVectors, DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor,
-    FUSES_COMPARE_AND_WRITE, IDENTIFY_BYTES, IdentifyController, IdentifyNamespace,
-    IdentifyNvmController, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED, NMIC_SHARED,
-    NSATTR_WRITE_PROTECTED, NSFEAT_ATOMIC, NSFEAT_OPTIMAL, NSTAT_READY, NamespaceList,
-    OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
-    ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, RESCAP_PERSIST,
-    RESCAP_TYPES, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT, fill_ascii,
+    CMIC_MULTI_CONTROLLER, CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM,
+    CTRATT_TRAFFIC_KEEP_ALIVE, Cns, CommandSetVectors, DLFEAT_READS_ZEROES,
+    DLFEAT_WRITE_ZEROES_DEALLOCATES, Descriptor, FUSES_COMPARE_AND_WRITE, IDENTIFY_BYTES,
+    IdentifyController, IdentifyNamespace, IdentifyNvmController, IndependentNamespace,
+    LPA_EFFECTS, LPA_EXTENDED, NMIC_SHARED, NSATTR_WRITE_PROTECTED, NSFEAT_ATOMIC, NSFEAT_OPTIMAL,
+    NSTAT_READY, NamespaceList, OFCS_DISCONNECT, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT,
+    ONCS_RESERVATIONS, ONCS_SAVE_AND_SELECT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES,
+    RESCAP_PERSIST, RESCAP_TYPES, SGLS_OFFSET, SGLS_SUPPORTED, VWC_NO_BROADCAST_FLUSH, VWC_PRESENT,
+    fill_ascii,
 };
 use crate::nvme::log_page::ERROR_ENTRIES;
 use crate::nvme::nqn::DISCOVERY_NQN;
@@ -125,7 +126,7 @@ impl Controller {
         id.controller_id = U16::new(self.controller_id);
         id.version = U32::new(VERSION);
         id.async_events = U32::new(self.events.supported());
-        id.attributes = U32::new(CTRATT_HOST_ID_128);
+        id.attributes = U32::new(CTRATT_HOST_ID_128 | CTRATT_TRAFFIC_KEEP_ALIVE);
         id.async_event_limit = zero_based(ASYNC_EVENTS_MAX);
         id.error_log_entries = zero_based(ERROR_ENTRIES);
         id.keep_alive_granularity = U16::new(GRANULARITY_UNITS);

@@ -1,7 +1,8 @@
 //! The keep-alive timer: a timeout in milliseconds and the last sign of life. It has no clock; it is asked.
 //!
-//! Only Keep Alive counts as a sign of life, because traffic-based keep-alive is not advertised (CTRATT bit 6). A
-//! discovery controller whose host asked for no timer has one of two minutes, and there every command counts.
+//! Every command counts as a sign of life (traffic-based keep-alive, CTRATT bit 6): those of the admin queue when they
+//! come, those of I/O queues when the timer is asked, because they may come to other threads. A discovery controller
+//! whose host asked for no timer has one of two minutes.
 //! Source: NVM Express Base Specification 2.x, "Keep Alive".
 
 use super::Kind;
@@ -51,16 +52,9 @@ impl KeepAlive {
         self.timeout_ms != 0
     }
 
-    /// Keep Alive came.
+    /// A command came.
     pub(super) const fn renew(&mut self, now: Nanos) {
         self.renewed = now;
-    }
-
-    /// Any command came.
-    pub(super) fn command(&mut self, now: Nanos) {
-        if self.kind == Kind::Discovery && !self.is_asked_for() {
-            self.renewed = now;
-        }
     }
 
     pub(super) fn deadline(&self) -> Option<Nanos> {

@@ -288,7 +288,7 @@ impl Controller {
         if self.check_keep_alive(around.now) {
             return Outcome::failed(Status::KEEP_ALIVE_EXPIRED);
         }
-        self.keep_alive.command(around.now);
+        self.keep_alive.renew(around.now);
         let outcome = if entry.is_fabrics() {
             self.fabrics(entry, around.now)
         } else {
@@ -310,6 +310,12 @@ impl Controller {
         } else {
             self.keep_alive.deadline()
         }
+    }
+
+    /// Commands have come on I/O queues: the host lives. To be said before [`check_keep_alive`](Self::check_keep_alive)
+    /// is asked.
+    pub const fn io_commands_came(&mut self, now: Nanos) {
+        self.keep_alive.renew(now);
     }
 
     /// Whether the host was silent for too long. Once it is true the controller is in fatal status (CSTS.CFS) and

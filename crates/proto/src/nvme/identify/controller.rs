@@ -41,7 +41,7 @@ pub struct IdentifyController {
     pub entry_us: U32,
     /// OAES: optional asynchronous events supported.
     pub async_events: U32,
-    /// CTRATT: controller attributes.
+    /// CTRATT: controller attributes, [`CTRATT_TRAFFIC_KEEP_ALIVE`] among them.
     pub attributes: U32,
     reserved_100: [u8; 11],
     /// CNTRLTYPE: 1 I/O, 2 discovery, 3 administrative.
@@ -186,6 +186,9 @@ pub const CMIC_ANA: u8 = 1 << 3;
 pub const EVENT_NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
 /// OAES and asynchronous event configuration bit 31: discovery log page change notices.
 pub const EVENT_DISCOVERY_LOG: u32 = 1 << 31;
+
+/// CTRATT bit 6 (TBKAS): every command renews the keep-alive timer.
+pub const CTRATT_TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
 
 /// LPA bit 1: the Commands Supported and Effects log page.
 pub const LPA_EFFECTS: u8 = 1 << 1;

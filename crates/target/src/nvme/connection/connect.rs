@@ -151,7 +151,7 @@ impl Connection {
         let member = self.member(connect, MemberRole::Controller);
         let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
         let place = member.place.clone();
-        let controller = shared
+        let (controller, traffic) = shared
             .registry
             .admit(host, subsystem, most_queues, place)
             .ok_or(ConnectRefusal::status(
@@ -162,7 +162,7 @@ impl Connection {
         let now = Nanos(shard.now().0);
         let in_capsule_bytes = IN_CAPSULE_BYTES.min(local_peer::most_pdu_bytes(self.peer.ip()));
         let limits = controller_limits(config, in_capsule_bytes);
-        let admin = Admin::new(controller, connect, view, limits, seats, now);
+        let admin = Admin::new((controller, traffic), connect, view, limits, seats, now);
         self.role = Role::Admin(Box::new(admin));
         shared.notice(&Notice::Connected {
             host: connect.host.to_string(),
@@ -180,7 +180,7 @@ impl Connection {
         let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
         let me = self.member(connect, MemberRole::Queue);
         let place = me.place.clone();
-        shared
+        let traffic = shared
             .registry
             .join(controller, &host, subsystem, qid, place)
             .map_err(join_refusal)?;
@@ -195,6 +195,7 @@ impl Connection {
             queue: Box::new(queue),
             controller,
             qid,
+            traffic,
         };
         Ok(controller)
     }

@@ -200,6 +200,7 @@ impl Connection {
                 controller,
                 qid,
                 mut queue,
+                ..
             } => {
                 queue.leave();
                 let registry = &self.local.shared.registry;

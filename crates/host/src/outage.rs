@@ -94,7 +94,7 @@ impl Life {
     /// Tells the user of a disk something about the connection. Who only asks once hears the outcome.
     pub(crate) fn tell_of_a_disk(&self, sentence: &str) {
         if self.tells {
-            self.tell(sentence);
+            self.tell(Weight::Info, sentence);
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     }
     let log = match remote.port {
         Some(_) => fabrix_host::discover(&address(&remote)?, &options)?,
-        None => discover_at_usual_ports(address(&remote)?, &options)?,
+        None => discover_at_usual_ports(&address(&remote)?, &options)?,
     };
     match args.output {
         Format::Json => print(&format!("{}\n", to_json(&log)))?,
@@ -76,7 +76,7 @@ fn tell_unreadable(target: &Remote, log: &DiscoveryLog) -> Result<ExitCode, Fail
 }
 
 /// Asks at the port of discovery, and then at the port of subsystems, where most targets answer too.
-fn discover_at_usual_ports(place: Address, options: &Options) -> Result<DiscoveryLog, Failure> {
+fn discover_at_usual_ports(place: &Address, options: &Options) -> Result<DiscoveryLog, Failure> {
     let first = Address {
         port: DISCOVERY_PORT,
         ..place.clone()
@@ -93,7 +93,7 @@ fn discover_at_usual_ports(place: Address, options: &Options) -> Result<Discover
         Err(error) if error.kind() == ConnectErrorKind::Usage => return Err(error.into()),
         Err(error) => error,
     };
-    let log = fabrix_host::discover(&place, options);
+    let log = fabrix_host::discover(place, options);
     match log {
         Ok(_) => say(format_args!(
             "{place} answers; port {DISCOVERY_PORT} does not: {error}"

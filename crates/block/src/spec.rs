@@ -1,12 +1,15 @@
 //! The text form of a disk: the same words in the command line, the configuration and the API. Here are the
-//! values and their canonical text; `parse` reads text, `size` reads and writes sizes. Nothing is opened here,
-//! and a remote disk stays opaque: what its address means is known to those who speak its protocol.
+//! values and their canonical text; `parse` reads text, `size` reads and writes sizes, `secrets` cuts secrets out.
+//! Nothing is opened here; of a bare name it is asked whether there is such a file. A remote disk stays opaque: what
+//! its address means is known to those who speak its protocol.
 //!
-//! Grammar: `ram:1G`, `null:1T`, `/path` or `file:PATH`, `raid0:chunk=256k,(A,B)`, `SCHEME://HOST[:PORT][/NAME[/ID]]`,
-//! each followed by `,option` or `,option=value`; for iSCSI `USER%SECRET@` may stand before the host. In paths
-//! and values a backslash makes `,` `(` `)` and itself ordinary characters; in the names of an address `%XX` does it.
+//! Grammar: `ram:1G`, `null:1T`, `/path`, the name of a file that is there, or `file:PATH`, `raid0:chunk=256k,(A,B)`,
+//! `SCHEME://HOST[:PORT][/NAME[/ID]]`, each followed by `,option` or `,option=value`; for iSCSI `USER%SECRET@` or
+//! `USER%@FILE@` may stand before the host. In paths and values a backslash makes `,` `(` `)` and itself ordinary
+//! characters; in the names and the secret of an address `%XX` does it.
 
 mod parse;
+mod secrets;
 mod size;
 
 pub use size::{Size, parse_size};
@@ -16,6 +19,7 @@ use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 use std::time::Duration;
 
+use self::secrets::{Extent, is_secret};
 use crate::status::{OpenError, OpenErrorKind};
 
 /// A disk that somebody wants opened.
@@ -140,7 +144,28 @@ pub struct Account {
     /// The user's name.
     pub user: String,
     /// The secret, if it was given.
-    pub secret: Option<String>,
+    pub secret: Option<Secret>,
+}
+
+/// A secret, or where it is. It has no text form of its own, so that nothing prints it by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// The secret itself.
+    Text(String),
+    /// The path of a file that holds it.
+    File(String),
+}
+
+impl Secret {
+    /// The secret of an option's value: `@FILE` names a file. The end of a line does not belong to a secret.
+    #[must_use]
+    pub fn of_value(value: &str) -> Self {
+        let value = value.trim_end_matches(LINE_END);
+        match value.strip_prefix('@') {
+            Some(path) => Self::File(path.to_owned()),
+            None => Self::Text(value.to_owned()),
+        }
+    }
 }
 
 impl fmt::Debug for Account {
@@ -149,33 +174,15 @@ impl fmt::Debug for Account {
     }
 }
 
-/// Whether the value of an option of a remote disk is a secret.
-fn is_secret(key: &str) -> bool {
-    key.ends_with("password")
-}
-
-/// A text without the secrets that may be in it, for messages and reports.
+/// A text without the secrets that may be in it, for messages and reports. The text need not be a disk's.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for (index, part) in text.split_inclusive([',', '&', '?']).enumerate() {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        let account = part.split_once("://").and_then(|(scheme, rest)| {
-            let (user, host) = rest.split_once('@')?;
-            let (user, _secret) = user.split_once('%')?;
-            Some(format!("{scheme}://{user}@{host}"))
-        });
-        match account {
-            Some(shown) => plain.push_str(&shown),
-            None if index > 0 && is_secret(key) && !value.is_empty() => {
-                plain.push_str(key);
-                plain.push_str("=...");
-                plain.extend(value.chars().last().filter(|last| ",&?".contains(*last)));
-            }
-            None => plain.push_str(part),
-        }
-    }
-    plain
+    let extent = if parse::is_well_formed(text) {
+        Extent::Grammar
+    } else {
+        Extent::Widest
+    };
+    secrets::cut(text, extent).replace(secrets::MARK, secrets::SHOWN)
 }
 
 /// What is wrong with a text, as a sentence that starts with the wrong part.
@@ -374,6 +381,9 @@ const DURATION_UNITS: [(u64, &str); 4] = [
     (1_000, "us"),
     (1, "ns"),
 ];
+
+/// What ends a line, on any system.
+pub const LINE_END: [char; 2] = ['\r', '\n'];
 
 /// What an array's chunk is if nobody says.
 pub const DEFAULT_CHUNK_BYTES: u32 = 256 << 10;

@@ -3,16 +3,15 @@
 //! Knows what has to be said before a disk is opened to a network. How a name is matched and a secret proved is the
 //! target's.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use fabrix_block::spec::LINE_END;
 use fabrix_proto::iscsi::login;
 use fabrix_target::{Chap, Initiators, Listen, Protocol};
 
 use crate::failure::Failure;
 use crate::log;
+use crate::secrets::{line, read_private};
 
 /// Who of one kind may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,22 +171,25 @@ fn secrets(chap: &str, mutual: Option<&str>) -> Result<Chap, Failure> {
 
 /// A name and a secret out of `USER%SECRET`, or out of the file of `@FILE`.
 fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
-    let (from, line) = match text.strip_prefix('@') {
-        Some(path) => (
-            format!("{option} {text}"),
-            read_private(option, Path::new(path))?,
-        ),
+    let (from, said) = match text.strip_prefix('@') {
+        Some(path) => {
+            let from = format!("{option} {text}");
+            let read = read_private(&from, Path::new(path))?;
+            (from, line(&read).to_owned())
+        }
         None => {
             log::warn(format_args!(
                 "{option}: everybody on this machine can see a command line; {option} @FILE reads the secret from a \
                  file that only you may read"
             ));
-            (option.to_owned(), text.to_owned())
+            (
+                option.to_owned(),
+                text.trim_end_matches(LINE_END).to_owned(),
+            )
         }
     };
-    let line = line.strip_suffix('\n').unwrap_or(&line);
     // The sentence must not repeat what may be a secret.
-    let Some((name, secret)) = line.split_once('%').filter(|_| !line.contains('\n')) else {
+    let Some((name, secret)) = said.split_once('%').filter(|_| !said.contains(LINE_END)) else {
         return Err(Failure::usage(format!(
             "{from}: not of the form USER%SECRET"
         )));
@@ -200,41 +202,8 @@ fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
     Ok((name.to_owned(), secret.to_owned()))
 }
 
-/// The text of a file that nobody but us, or root, may read or could have written.
-fn read_private(option: &str, path: &Path) -> Result<String, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| {
-        Failure::usage(format!("{option} @{}: {why}", path.display()))
-    };
-    let cannot = |error: io::Error| wrong(&error);
-    let file = File::open(path).map_err(cannot)?;
-    // Of the open file: what the name stands for may change meanwhile.
-    let (found, us) = (file.metadata().map_err(cannot)?, own_uid().map_err(cannot)?);
-    if !found.is_file() {
-        return Err(wrong(&"not a file"));
-    }
-    if found.mode() & 0o077 != 0 {
-        return Err(wrong(&"others may read or write it; run chmod 600 on it"));
-    }
-    if found.uid() != us && found.uid() != 0 {
-        return Err(wrong(&"it belongs to another user"));
-    }
-    let mut text = String::new();
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    if read.map_err(cannot)? as u64 > FILE_BYTES_MAX {
-        return Err(wrong(&"longer than a name and a secret can be"));
-    }
-    Ok(text)
-}
-
-/// The user that this process acts as.
-pub(crate) fn own_uid() -> io::Result<u32> {
-    Ok(std::fs::metadata("/proc/self")?.uid())
-}
-
 /// The longest secret that Microsoft's initiator takes.
 const WINDOWS_SECRET_BYTES_MAX: usize = 16;
-/// A name and a secret of 255 bytes each, and what is between them.
-const FILE_BYTES_MAX: u64 = 512;
 
 #[cfg(test)]
 mod tests {

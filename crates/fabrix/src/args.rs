@@ -8,8 +8,10 @@ mod ctl;
 mod path;
 mod values;
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use fabrix_rt::engine::Engine;
@@ -24,6 +26,7 @@ pub(crate) use self::values::{Cores, HostId, parse_bytes, parse_name, parse_time
 use self::values::{parse_engine, parse_iqn};
 use crate::cli::bench::args::{BenchArgs, ours_first};
 use crate::log::LogFormat;
+use crate::secrets;
 
 /// Networked block storage in user space: serve disks, reach them, measure the whole path.
 #[derive(Parser)]
@@ -36,9 +39,14 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Those of this process; wrong ones, and questions, end it.
     pub(crate) fn read() -> Self {
-        let words = Self::words();
-        let given = ours_first(&words, std::env::args_os().collect());
-        Self::from_matches(&words.get_matches_from(given))
+        let given = ours_first(&Self::words(), given().to_vec());
+        Self::of(&given)
+    }
+
+    /// Those of a command line; wrong ones, and questions, end the process.
+    pub(crate) fn of(given: &[OsString]) -> Self {
+        let matches = Self::words().try_get_matches_from(given);
+        Self::from_matches(&matches.unwrap_or_else(|error| end(&error, given)))
     }
 
     /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who serves.
@@ -52,6 +60,38 @@ impl Arguments {
     pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Self {
         Self::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+/// The words that this process was started with. Others see them without secrets as soon as they are read here.
+pub(crate) fn given() -> &'static [OsString] {
+    static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
+    GIVEN.get_or_init(|| {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        secrets::hide(&words);
+        words
+    })
+}
+
+/// Ends the process with what is wrong with its words, which is said without secrets.
+fn end(error: &clap::Error, given: &[OsString]) -> ! {
+    let mut said = error.render().to_string();
+    for (word, shown) in given.iter().zip(secrets::shown(given)) {
+        if let (Some(word), Some(shown)) = (word.to_str(), shown.to_str())
+            && word != shown
+        {
+            // Of `--option=value` the value may stand alone in the sentence.
+            let value = |word: &str| word.split_once('=').map(|(_, value)| value.to_owned());
+            said = said.replace(word, shown);
+            if let (Some(value), Some(shown)) = (value(word), value(shown)) {
+                said = said.replace(&value, &shown);
+            }
+        }
+    }
+    if said == error.render().to_string() {
+        error.exit();
+    }
+    eprint!("{said}");
+    std::process::exit(error.exit_code())
 }
 
 /// What the program does.
@@ -228,12 +268,14 @@ pub(crate) const DISKS_HELP: &str = "\
 Disks:
   ram:1G                          memory
   null:1T                         reads zeroes, forgets writes
-  /path or file:PATH,size=1G      a file (made if size= is given) or a block device; direct=off for buffered
+  /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
   nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
-  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  another one; target_user= and target_password= for mutual CHAP
+  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  another one; target_user= and target_password= for mutual CHAP.
+                                  USER%@FILE@ and target_password=@FILE read the secret from a file of yours
   Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,
   inject=error:0.1%. block is the unit of every address; physical what hosts are told to align to (4096)
+  A comma or a parenthesis in a path has a backslash before it: '/srv/a\\,b.img'
 Sizes count in 1024: 4k, 1M, 1G.";
 
 #[cfg(test)]

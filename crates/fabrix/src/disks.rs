@@ -15,7 +15,7 @@ use std::sync::Arc;
 use fabrix_block::filter::keeping::Keeping;
 use fabrix_block::filter::named::Named;
 use fabrix_block::raid0::Raid0;
-use fabrix_block::spec::{Account, Disk, Remote};
+use fabrix_block::spec::{Account, Disk, Remote, Secret};
 use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
 use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
@@ -28,6 +28,7 @@ use crate::failure::{Failure, Kind};
 use crate::host_names::{host_options, initiator_name};
 use crate::log::{self, Level};
 use crate::machine;
+use crate::secrets;
 
 /// Hears what happens to the connections of disks; called on shards, so it must not wait.
 pub(crate) type Watch = Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>;
@@ -167,7 +168,7 @@ impl Opener {
     }
 
     fn open_remote(&self, remote: &Remote) -> Result<Arc<dyn Device>, Failure> {
-        let (mut options, secrets) = self.remote_options(remote)?;
+        let (mut options, theirs) = self.remote_options(remote)?;
         options.notify = Arc::new(|weight, sentence| log::say(level(weight), sentence));
         if remote.scheme == ISCSI {
             if options.nr_io_queues > 1 {
@@ -175,7 +176,7 @@ impl Opener {
                     "a session of iSCSI has one connection here: leave out --nr-io-queues";
                 return Err(Failure::usage(format!("{remote}: {sentence}")));
             }
-            let initiator = initiator(&self.initiator, remote, secrets)?;
+            let initiator = initiator(&self.initiator, remote, theirs)?;
             let disk = iscsi::connect(&unit(remote)?, &initiator, &options);
             return Ok(Arc::new(disk.map_err(Failure::from)?));
         }
@@ -196,16 +197,16 @@ impl Opener {
     }
 
     /// The options of one remote disk: those of the program, and what its text adds.
-    fn remote_options(&self, remote: &Remote) -> Result<(Options, Secrets), Failure> {
+    fn remote_options(&self, remote: &Remote) -> Result<(Options, Theirs), Failure> {
         let mut options = self.options.clone();
-        let mut secrets = Secrets::default();
+        let mut theirs = Theirs::default();
         for (key, value) in &remote.options {
             match (key.as_str(), value.as_str()) {
                 ("hdr-digest", "") => options.header_digest = true,
                 ("data-digest", "") => options.data_digest = true,
-                ("target_user", user) if remote.scheme == ISCSI => secrets.user = user.to_owned(),
+                ("target_user", user) if remote.scheme == ISCSI => theirs.user = user.to_owned(),
                 ("target_password", secret) if remote.scheme == ISCSI => {
-                    secrets.secret = secret.to_owned();
+                    theirs.secret = secrets::read(&Secret::of_value(secret), remote)?;
                 }
                 _ => {
                     let more = if remote.scheme == ISCSI {
@@ -213,13 +214,16 @@ impl Opener {
                     } else {
                         ""
                     };
+                    // Its value may be a secret.
+                    let mut place = remote.clone();
+                    place.options.clear();
                     return Err(Failure::usage(format!(
-                        "{remote}: `{key}` is not an option of a remote disk; there are hdr-digest, data-digest{more}"
+                        "{place}: `{key}` is not an option of a remote disk; there are hdr-digest, data-digest{more}"
                     )));
                 }
             }
         }
-        Ok((options, secrets))
+        Ok((options, theirs))
     }
 }
 
@@ -233,24 +237,24 @@ fn level(weight: Weight) -> Level {
 
 /// What an iSCSI target is to prove (mutual CHAP), as an address says it.
 #[derive(Default)]
-struct Secrets {
+struct Theirs {
     user: String,
     secret: String,
 }
 
 /// Who we are to the target of an address.
-fn initiator(name: &str, remote: &Remote, theirs: Secrets) -> Result<Initiator, Failure> {
+fn initiator(name: &str, remote: &Remote, theirs: Theirs) -> Result<Initiator, Failure> {
     let ours = match &remote.account {
         Some(Account {
             user,
             secret: Some(secret),
         }) => Some(iscsi::Account {
             user: user.clone(),
-            secret: secret.clone(),
+            secret: secrets::read(secret, remote)?,
         }),
         Some(account) => {
             return Err(Failure::usage(format!(
-                "{remote}: the secret of {} is missing; write iscsi://USER%SECRET@HOST",
+                "{remote}: the secret of {} is missing; write iscsi://USER%SECRET@HOST, or iscsi://USER%@FILE@HOST",
                 account.user
             )));
         }
@@ -277,7 +281,7 @@ fn initiator(name: &str, remote: &Remote, theirs: Secrets) -> Result<Initiator, 
 
 /// Where a logical unit is, or a target to be asked.
 pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
-    let lun = remote.nsid.map(u16::try_from).transpose();
+    let lun = remote.nsid.map(lun).transpose();
     Ok(iscsi::Address {
         host: remote.host.clone(),
         port: remote.port.unwrap_or(iscsi::DEFAULT_PORT),
@@ -286,13 +290,34 @@ pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
     })
 }
 
+/// A LUN as an address says it: the number, or its flat form from 16384 on, which libiscsi needs for 256 and more.
+fn lun(said: u32) -> Result<u16, std::num::TryFromIntError> {
+    let flat = FLAT_LUN..2 * FLAT_LUN;
+    u16::try_from(if flat.contains(&said) {
+        said - FLAT_LUN
+    } else {
+        said
+    })
+}
+
+/// A LUN as libiscsi and QEMU take it: they send the number as it is, and the target finds from 256 on what it means
+/// there by its upper two bits.
+///
+/// Source: SAM-5, section 4.7.7 "Flat space addressing method"; `iscsi_pdu_set_lun` of libiscsi 1.19.
+pub(crate) fn lun_of_libiscsi(lun: u32) -> u32 {
+    if lun < 256 { lun } else { FLAT_LUN + lun }
+}
+
+/// The bit of the flat space addressing method in the first two bytes of a LUN.
+const FLAT_LUN: u32 = 0x4000;
+
 /// Asks the target of an address which targets there are.
 pub(crate) fn discover_iscsi(
     remote: &Remote,
     name: Option<&str>,
     options: &Options,
 ) -> Result<Vec<iscsi::DiscoveredTarget>, Failure> {
-    let initiator = initiator(&initiator_name(name)?, remote, Secrets::default())?;
+    let initiator = initiator(&initiator_name(name)?, remote, Theirs::default())?;
     Ok(iscsi::discover(&unit(remote)?, &initiator, options)?)
 }
 

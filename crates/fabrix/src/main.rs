@@ -18,6 +18,7 @@ mod log;
 mod machine;
 mod profiles;
 mod report;
+mod secrets;
 mod served;
 mod shards;
 mod signals;

@@ -14,7 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fabrix_block::spec::{Size, without_secrets};
 use fabrix_target::{Export, NAMESPACES_MAX, Target};
 
-pub(crate) use self::listen::{listen_address, socket_address};
+use self::listen::serves_disks;
+pub(crate) use self::listen::{check_addresses, listen_address, socket_address};
 pub(crate) use self::shelf::Shelf;
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
@@ -43,7 +44,9 @@ impl Served {
         disks: &[String],
         allowed: Allowed,
     ) -> Self {
-        let disks = (1..).zip(disks.iter().cloned()).collect();
+        // What is kept is shown to whoever asks.
+        let shown = disks.iter().map(|text| without_secrets(text));
+        let disks = (1..).zip(shown).collect();
         Self {
             target,
             nqn: nqn.to_owned(),
@@ -127,12 +130,12 @@ impl Served {
         let _one_at_a_time = self.state();
         let address = listen_address(text)?.portal.address;
         let listens = self.target.listens();
-        if listens
+        let mut others = listens
             .iter()
-            .all(|listen| listen.portal.address == address)
-        {
+            .filter(|listen| listen.portal.address != address);
+        if !others.any(serves_disks) {
             return Err(Failure::usage(format!(
-                "{text} is the only address: without one nobody could come back"
+                "{text} is the only address that serves disks: without one nobody could come back"
             )));
         }
         self.target.close_port(address).map_err(refused)

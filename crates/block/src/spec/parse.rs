@@ -1,22 +1,45 @@
 //! Reads the text of a disk. Only what the grammar of [`super`] allows is let through; every error is one
 //! sentence that begins with the disk it is about, so that in an array of arrays the wrong member is named.
 //!
-//! Here are the kinds of disks; `parse/remote.rs` reads addresses, `parse/options.rs` what stands behind, and
-//! `parse/inject.rs` the faults that can be asked for.
+//! Here are the kinds of disks; `parse/names.rs` knows bare names of files, `parse/remote.rs` reads addresses,
+//! `parse/options.rs` what stands behind, and `parse/inject.rs` the faults that can be asked for.
 
 mod inject;
+mod names;
 mod options;
 mod remote;
 
+use self::names::{is_file_name, unknown, with_escapes};
 use self::options::{Options, unescape};
+pub(super) use self::remote::percent_decode;
 use self::remote::remote;
+use super::secrets::{Extent, MARK, SHOWN, cut};
 use super::{
-    CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path,
-    parse_size, without_secrets,
+    CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path, parse_size,
 };
 
+/// Reads a text. Where that fails and a secret may be in it, the error is about the text without the secret.
 pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
-    spec_at_depth(text, 0)
+    let error = match spec_at_depth(text, 0) {
+        Ok(spec) => return Ok(spec),
+        Err(error) => error,
+    };
+    let safe = cut(text, Extent::Widest);
+    if safe == text {
+        return Err(error);
+    }
+    let sentence = match spec_at_depth(&safe, 0) {
+        Ok(_) => {
+            format!("{safe}: it is not clear where the secret ends: {ENCODED}")
+        }
+        Err(error) => error.0,
+    };
+    Err(SpecError(sentence.replace(MARK, SHOWN)))
+}
+
+/// Whether a text is a disk's.
+pub(super) fn is_well_formed(text: &str) -> bool {
+    spec_at_depth(text, 0).is_ok()
 }
 
 /// A sentence without its beginning, which `spec_at_depth` puts in front; or a member's, which is whole.
@@ -36,17 +59,17 @@ fn spec_at_depth(text: &str, depth: usize) -> Result<Spec, SpecError> {
         .map_err(Fault::Here)
         .and_then(|parts| spec_of(text, &parts, depth))
         .map_err(|fault| match fault {
-            Fault::Here(sentence) => SpecError(format!("{}: {sentence}", without_secrets(text))),
+            Fault::Here(sentence) => SpecError(format!("{text}: {sentence}{}", with_escapes(text))),
             Fault::InMember(error) => error,
         })
 }
 
 fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, Fault> {
     let head = parts.first().copied().unwrap_or_default();
-    if is_plain_path(head) {
+    if is_plain_path(head) || is_file_name(head) {
         return Ok(file(head, Options::read(&parts[1..])?)?);
     }
-    let (kind, body) = head.split_once(':').ok_or_else(|| unknown(head))?;
+    let (kind, body) = head.split_once(':').ok_or_else(|| unknown(head, KINDS))?;
     match kind {
         "ram" => Ok(ram(body, Options::read(&parts[1..])?)?),
         "null" => Ok(null(body, Options::read(&parts[1..])?)?),
@@ -54,18 +77,9 @@ fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, Fault> {
         "raid0" => raid0(text, depth),
         scheme => match body.strip_prefix("//") {
             Some(address) => Ok(remote(scheme, address, &parts[1..])?),
-            None => Err(Fault::Here(unknown(head))),
+            None => Err(Fault::Here(unknown(head, KINDS))),
         },
     }
-}
-
-fn unknown(head: &str) -> String {
-    let hint = if head.is_empty() || head.contains(':') {
-        String::new()
-    } else {
-        format!(" (a file of this name is ./{head})")
-    };
-    format!("`{head}` is not a disk{hint}; write {KINDS}")
 }
 
 fn ram(body: &str, mut options: Options<'_>) -> Result<Spec, String> {
@@ -167,7 +181,7 @@ fn members(list: &str, depth: usize) -> Result<Vec<Spec>, Fault> {
 /// Whether a part of a member list is a new member: options and lists never look like this.
 fn begins_disk(part: &str) -> bool {
     let kind = part.split_once(':').map_or("", |(kind, _)| kind);
-    is_plain_path(part) || is_scheme(kind)
+    is_plain_path(part) || is_scheme(kind) || is_file_name(part) && !SWITCHES.contains(&part)
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -223,6 +237,13 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
 /// What can be written, for those who wrote something else.
 const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]] or \
      iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]";
+
+/// Options without a value: in the list of an array they belong to the member before them, and name no file.
+const SWITCHES: [&str; 5] = ["ro", "direct", "hugepages", "hdr-digest", "data-digest"];
+
+/// For secrets with characters in them that mean something else in an address.
+const ENCODED: &str = "in an address write %25 for %, %2C for a comma, %2F for /, %3F for ? and %40 for @, in \
+     target_password \\, for a comma; or keep the secret in a file: iscsi://USER%@FILE@HOST, target_password=@FILE";
 
 /// Arrays in arrays: enough for any sense, and little enough for any stack.
 const DEPTH_MAX: usize = 4;

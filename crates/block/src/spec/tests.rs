@@ -96,7 +96,11 @@ fn says_what_is_wrong_and_what_to_write() {
     );
     let wrong = [
         ("", "is not a disk"),
-        ("img.raw", "./img.raw"),
+        ("img.raw", "there is no file of this name"),
+        ("rma:1G", "(did you mean ram:1G?)"),
+        ("iscsi:box/x", "not a disk"),
+        ("nul", "(did you mean null:...?)"),
+        ("Cargo.toml:1", "not a disk"),
         ("rom:1G", "write ram:1G"),
         ("ram:", "`` is not a size"),
         ("ram:0", "at least one block"),
@@ -237,7 +241,7 @@ fn any_remote() -> impl Strategy<Value = Disk> {
         Just("fe80::2%en-0".to_owned())
     ];
     let path = prop::option::of((".{1,20}", prop::option::of(1..u32::MAX)));
-    let options = prop::collection::btree_map("x[a-z_.-]{0,5}", ".{0,9}", 0..3);
+    let options = prop::collection::btree_map("x[a-o_.-]{0,5}", ".{0,9}", 0..3);
     (host, prop::option::of(1..u16::MAX), path, options).prop_map(|(host, port, path, options)| {
         let (nqn, nsid) = path.map_or((None, None), |(nqn, nsid)| (Some(nqn), nsid));
         let options = options.into_iter().collect();
@@ -305,18 +309,180 @@ fn a_secret_is_read_and_never_shown() {
         panic!("a remote disk")
     };
     let account = remote.account.expect("an account");
-    assert_eq!(
-        (account.user.as_str(), account.secret.as_deref()),
-        ("me", Some("a/secret"))
-    );
+    assert_eq!(account.user, "me");
+    assert!(account.secret == Some(Secret::Text("a/secret".to_owned())));
     assert_eq!((remote.nsid, remote.port), (Some(0), Some(3261)));
-    let wrong = Spec::parse("iscsi://me%secret@box:0/x")
-        .expect_err("port 0")
-        .to_string();
-    assert!(
-        wrong.contains("iscsi://me@box:0/x") && !wrong.contains("secret"),
-        "{wrong}"
+    let wrong = error("iscsi://me%secret@box:0/x");
+    assert_eq!(
+        wrong,
+        "iscsi://me%...@box:0/x: `0` is not a port; write 1 to 65535"
     );
-    let shown = super::without_secrets("iscsi://h/n?target_password=secret&x=1,ro");
-    assert_eq!(shown, "iscsi://h/n?target_password=...&x=1,ro");
+    let shown = without_secrets("iscsi://h/n?target_password=secret&x=1,ro");
+    assert_eq!(shown, "iscsi://h/n?target_password=...");
+    let shown = without_secrets("iscsi://h/n?target_password=secret&data-digest,ro");
+    assert_eq!(shown, "iscsi://h/n?target_password=...&data-digest,ro");
+    let shown =
+        without_secrets("raid0:(iscsi://a%secret@h/x,ro,iscsi://b%secret@[::1]/y,name=a@b)");
+    assert_eq!(
+        shown,
+        "raid0:(iscsi://a%...@h/x,ro,iscsi://b%...@[::1]/y,name=a@b)"
+    );
+    for plain in [
+        "nvme+tcp://[fe80::1%eth0]:4420/n,name=a@b",
+        "/a%b@c",
+        "file:a%b@c",
+        "5%",
+        "-b4K",
+    ] {
+        assert_eq!(without_secrets(plain), plain);
+    }
+}
+
+#[test]
+fn a_secret_may_be_in_a_file_and_what_was_shown_is_no_secret() {
+    let account = |text: &str| match parse(text).disk {
+        Disk::Remote(remote) => remote.account.expect(text).secret,
+        _ => panic!("{text}: a remote disk"),
+    };
+    let file = |path: &str| Some(Secret::File(path.to_owned()));
+    let text = "iscsi://me%@/etc/a%2Cb@box:1/iqn.x/0,ro";
+    assert!(account(text) == file("/etc/a,b"));
+    assert!(account("iscsi://me%@chap@box") == file("chap"));
+    assert!(account("iscsi://me%...@box").is_none() && account("iscsi://me@box").is_none());
+    assert!(account("iscsi://me%secret\r\n@box") == Some(Secret::Text("secret".to_owned())));
+    assert!(Some(Secret::of_value("@chap\r\n")) == file("chap"));
+    // The manifest of this package is there, and so is shown.
+    let text = "iscsi://me%@Cargo.toml@box/x/0,target_user=it,target_password=@Cargo.toml";
+    assert_eq!(without_secrets(text), text);
+    let text = "iscsi://me%@no-such-file@box,target_user=it,target_password=@nor-this";
+    assert_eq!(
+        without_secrets(text),
+        "iscsi://me%@...@box,target_user=it,target_password=..."
+    );
+}
+
+#[test]
+fn a_secret_that_ends_nowhere_in_particular_is_explained_and_not_repeated() {
+    for (text, expected) in [
+        (
+            "iscsi://user%abc,def=...@host",
+            "iscsi://user%...@host: it is not clear where",
+        ),
+        (
+            "iscsi://user%ab/cd@host/x",
+            "iscsi://user%...@host/x: it is not clear where",
+        ),
+        ("iscsi://user%ab@cd/ef@host/x", "%40 for @"),
+        (
+            "iscsi://user:abcd@host/x",
+            "iscsi://user:...@host/x: a user and a secret are joined by %",
+        ),
+        ("iscsi://user%abcd", "a secret stands before it"),
+        ("iscsi://user%ab%zz@host", "%25 for %"),
+        (
+            "iscsi://host/x,target_user=a,target_password=b,cd",
+            "where the secret ends",
+        ),
+        (
+            "iscsi://host/x,target_user=a,target_pasword=abcd",
+            "beside a secret",
+        ),
+        ("iscsi:/user%abcd@host", "iscsi:/user%...@host"),
+        ("user%abcd@host", "user%...@host"),
+        (
+            "raid0:(iscsi://user%ab,cd@host,ram:1G)",
+            "where the secret ends",
+        ),
+    ] {
+        let error = error(text);
+        assert!(error.contains(expected), "{text}: {error}");
+        assert!(
+            !error.contains("ab") && !error.contains("cd"),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_bare_name_of_a_file_that_is_there_is_a_disk() {
+    // Tests run in the folder of their package.
+    check("Cargo.toml", "file:Cargo.toml");
+    check("Cargo.toml,ro,name=x", "file:Cargo.toml,name=x,ro");
+    check(
+        "raid0:(Cargo.toml,ro,ram:1G,Cargo.toml)",
+        "raid0:chunk=256k,(file:Cargo.toml,ro,ram:1G,file:Cargo.toml)",
+    );
+    assert!(error("src").contains("not a disk"), "a folder is none");
+}
+
+#[test]
+fn a_file_whose_name_has_commas_is_named_as_it_must_be_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a,b (1).img");
+    std::fs::write(&path, "").expect("a file");
+    let path = path.to_str().expect("text");
+    let error = error(path);
+    let (_, written) = error.split_once(" is written '").expect(&error);
+    let written = written.strip_suffix('\'').expect(&error);
+    assert!(written.ends_with("a\\,b \\(1\\).img"), "{error}");
+    let Disk::File { path: read, .. } = parse(written).disk else {
+        panic!("a file")
+    };
+    assert_eq!(read, path);
+}
+
+const MARKER: &str = "hushhush";
+
+/// Accounts and passwords that hold [`MARKER`], most of them malformed.
+fn any_leaky() -> impl Strategy<Value = String> {
+    const JUNK: &str = "[ab,@=%/?&()\\\\:. \\[\\]\r\n]{0,6}";
+    const NO_PERCENT: &str = "[ab,@=/?&()\\\\:. ]{0,6}";
+    let scheme = prop::sample::select(vec![
+        "iscsi://",
+        "ISCSI://",
+        "iscsi:/",
+        "iscsi//",
+        "nvme+tcp://",
+        "",
+        "if=iscsi://",
+        "raid0:(ram:1M,iscsi://",
+        "raid0:(iscsi://a%b@c/d,iscsi://",
+    ]);
+    let end = "@host(:[0-9]{1,6})?(/iqn(/[0-9x])?)?(,ro|,x)?\\)?";
+    let percent = (scheme.clone(), "[a-z]{0,4}", JUNK, JUNK, end).prop_map(
+        |(scheme, user, before, after, end)| format!("{scheme}{user}%{before}{MARKER}{after}{end}"),
+    );
+    let colon =
+        ("[a-z]{0,4}", NO_PERCENT, NO_PERCENT, end).prop_map(|(user, before, after, end)| {
+            format!("iscsi://{user}:{before}{MARKER}{after}{end}")
+        });
+    let no_end = ("[a-z]{0,4}", "[a,=%&.]{0,4}", "[ab,=%/?&.]{0,4}")
+        .prop_map(|(user, before, after)| format!("iscsi://{user}%{before}{MARKER}{after}"));
+    let key = prop::sample::select(vec![
+        ",target_password=",
+        "?target_password=",
+        ",target_user=me,target_password=",
+        "?target_user=me&target_password=",
+        ",password=",
+        ",Target_Pasword:",
+    ]);
+    let password = (scheme, key, JUNK, JUNK).prop_map(|(scheme, key, before, after)| {
+        format!("{scheme}host/iqn{key}{before}{MARKER}{after}")
+    });
+    prop_oneof![percent, colon, no_end, password]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn no_secret_is_said_again_however_malformed_its_text(text in any_leaky()) {
+        let shown = without_secrets(&text);
+        prop_assert!(!shown.contains(MARKER), "{:?} is shown as {:?}", text, shown);
+        let said = match Spec::parse(&text) {
+            Ok(spec) => spec.to_string(),
+            Err(error) => error.to_string(),
+        };
+        prop_assert!(!said.contains(MARKER), "of {:?} is said {:?}", text, said);
+    }
 }

@@ -18,14 +18,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
 use axum::{Json, Router};
+use fabrix_block::spec::without_secrets;
 use fabrix_rt::needed_thread;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::access::own_uid;
 use crate::failure::{Failure, Kind};
 use crate::log;
+use crate::secrets::own_uid;
 use crate::served::Served;
 
 /// The socket; its file goes when this value goes, after what is being answered.
@@ -331,7 +332,9 @@ impl From<Failure> for Refusal {
 
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Self {
-        Self::new(rejection.status(), rejection.body_text())
+        // It may quote the body, where addresses stand.
+        let sentence = without_secrets(&rejection.body_text());
+        Self::new(rejection.status(), sentence)
     }
 }
 

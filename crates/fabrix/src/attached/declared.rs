@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
 use fabrix_block::Spec;
-use fabrix_block::spec::{Disk, without_secrets};
+use fabrix_block::spec::{Disk, Remote, Secret, without_secrets};
 use fabrix_rt::process::is_root;
 use toml::{Table, Value};
 
@@ -208,9 +208,13 @@ fn absolute(key: &str, text: &str) -> Result<String, Failure> {
             let spec = Spec::parse(text).map_err(Failure::usage)?;
             match relative(&spec) {
                 None => Ok(text.to_owned()),
-                Some(path) => Err(Failure::usage(format!(
+                Some(path) if Path::new(path).exists() => Err(Failure::usage(format!(
                     "{path}: a disk that is declared needs its whole path, from / on"
                 ))),
+                // It may be a secret that begins with @.
+                Some(_) => Err(Failure::usage(
+                    "a disk that is declared needs the whole path of its file and of the file of its secret, from / on",
+                )),
             }
         }
         "socket" | "devid-file" => {
@@ -226,8 +230,23 @@ fn relative(spec: &Spec) -> Option<&str> {
     match &spec.disk {
         Disk::File { path, .. } => (!Path::new(path).is_absolute()).then_some(path),
         Disk::Raid0 { members, .. } => members.iter().find_map(relative),
-        Disk::Ram { .. } | Disk::Null { .. } | Disk::Remote(_) => None,
+        Disk::Remote(remote) => secret_files(remote).find(|path| !Path::new(path).is_absolute()),
+        Disk::Ram { .. } | Disk::Null { .. } => None,
     }
+}
+
+/// The files that hold the secrets of an address.
+fn secret_files(remote: &Remote) -> impl Iterator<Item = &str> {
+    let ours = remote.account.as_ref().and_then(|it| match &it.secret {
+        Some(Secret::File(path)) => Some(path.as_str()),
+        _ => None,
+    });
+    let passwords = remote
+        .options
+        .iter()
+        .filter(|(key, _)| key == "target_password");
+    let theirs = passwords.filter_map(|(_, value)| value.strip_prefix('@'));
+    ours.into_iter().chain(theirs)
 }
 
 fn is_open_to_others(path: &Path) -> bool {

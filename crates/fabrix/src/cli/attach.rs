@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::parent_id;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -13,7 +13,7 @@ use fabrix_block::spec::without_secrets;
 use serde_json::{Value, json};
 
 use super::terminal::{print, say};
-use crate::args::{Arguments, AttachArgs, FrontEnd, Verb};
+use crate::args::{Arguments, AttachArgs, FrontEnd, Verb, given};
 use crate::attached::declared::Declared;
 use crate::attached::holder::{announce, hold};
 use crate::attached::kernel;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
     if args.declared {
         return attach_declared(args);
     }
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let words: Vec<OsString> = given().iter().skip(1).cloned().collect();
     if args.persist {
         Declared::check(&words)?;
     }
@@ -130,8 +130,8 @@ fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
 /// Attaches what a declaration says.
 fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
     let program = std::iter::once(OsString::from("fabrix"));
-    let matches = Arguments::words().get_matches_from(program.chain(words.iter().cloned()));
-    match Arguments::from_matches(&matches).verb {
+    let words_of_attach: Vec<OsString> = program.chain(words.iter().cloned()).collect();
+    match Arguments::of(&words_of_attach).verb {
         Verb::Attach(args) if args.front_end == FrontEnd::Kernel => kernel::attach(&args),
         _ => launch(words),
     }
@@ -141,8 +141,18 @@ fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
 fn unit() -> String {
     let text = include_str!("../../../../contrib/systemd/fabrix-attach@.service");
     match std::env::current_exe() {
-        Ok(program) => text.replace("/usr/bin/fabrix", &program.display().to_string()),
+        Ok(program) => text.replace("/usr/bin/fabrix", &in_unit(&program.display().to_string())),
         Err(_) => text.to_owned(),
+    }
+}
+
+/// A word as systemd reads it in a command line. Source: systemd.service(5), "Command lines".
+fn in_unit(word: &str) -> String {
+    let word = word.replace('%', "%%").replace('$', "$$");
+    let is_plain = |c: char| !c.is_whitespace() && !"\"'\\;".contains(c);
+    match word.chars().all(is_plain) {
+        true => word,
+        false => format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),
     }
 }
 
@@ -200,10 +210,10 @@ pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
     read.map_err(Failure::io)?;
     let words = told.split(|byte| *byte == 0);
     let words = words.map(|word| OsStr::from_bytes(word).to_owned());
-    let words = std::iter::once(OsString::from_vec(b"fabrix".to_vec())).chain(words);
-    let Verb::Attach(args) =
-        Arguments::from_matches(&Arguments::words().get_matches_from(words)).verb
-    else {
+    let words: Vec<OsString> = std::iter::once(OsString::from("fabrix"))
+        .chain(words)
+        .collect();
+    let Verb::Attach(args) = Arguments::of(&words).verb else {
         return Err(Failure::usage("`hold` takes the words of `attach`"));
     };
     fabrix_rt::process::new_session().map_err(Failure::io)?;

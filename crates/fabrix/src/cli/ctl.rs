@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use fabrix_block::spec::Size;
 use serde_json::{Value, json};
 
-use super::terminal::print;
+use super::terminal::{print, quoted};
 use crate::api::{Client, socket_path};
 use crate::args::{CtlArgs, CtlVerb, Format, ListenerVerb, NamespaceVerb};
 use crate::failure::Failure;
@@ -68,7 +68,7 @@ fn text(now: &Value) -> String {
         out += &format!(
             "{:>4}  {}  {}, {}-byte blocks{read_only}\n",
             export["nsid"].to_string(),
-            export["disk"].as_str().unwrap_or_default(),
+            quoted(export["disk"].as_str().unwrap_or_default()),
             Size(export["size_bytes"].as_u64().unwrap_or_default()),
             export["block_bytes"],
         );

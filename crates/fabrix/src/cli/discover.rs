@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fabrix_block::Spec;
-use fabrix_block::spec::{Disk, Remote};
+use fabrix_block::spec::{Disk, Remote, without_secrets};
 use fabrix_host::iscsi::{DiscoveredPortal, DiscoveredTarget};
 use fabrix_host::{
     Address, ConnectErrorKind, DiscoveredFamily, DiscoveredRecord, DiscoveredSubtype,
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let Disk::Remote(remote) = spec.disk else {
         return Err(Failure::usage(format!(
             "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]",
-            args.uri
+            without_secrets(&args.uri)
         )));
     };
     let mut options = host_options(args.hostnqn.as_deref(), None)?;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::terminal::print;
+use super::terminal::{print, quoted};
 use crate::api::{Client, attachment};
 use crate::args::{Format, ListArgs};
 use crate::attached::kernel;
@@ -109,7 +109,7 @@ fn row(one: &Value) -> [String; HEADING.len()] {
         requests("read"),
         requests("write"),
         word("subsystem"),
-        word("uri"),
+        quoted(&word("uri")),
     ]
 }
 

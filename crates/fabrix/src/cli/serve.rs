@@ -20,7 +20,7 @@ use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::log;
-use crate::served::{Served, Shelf, listen_address, start_failure};
+use crate::served::{Served, Shelf, check_addresses, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
 use crate::signals::end_a_service;
 use crate::state::State;
@@ -45,6 +45,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .iter()
         .map(|text| listen_address(text).map_err(|why| Failure::usage(format!("--listen {why}"))))
         .collect::<Result<Vec<_>, _>>()?;
+    check_addresses(&listen)?;
     let allowed = Allowed::new(
         args.allow.iter().chain(&args.initiator),
         args.chap.is_some(),

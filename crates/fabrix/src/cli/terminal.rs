@@ -25,6 +25,15 @@ pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
     }
 }
 
+/// A word as a shell takes it: in quotes, where something in it means something to a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Says a sentence to the person, or to the log once there is one, from any thread.
 pub(crate) fn say(sentence: impl fmt::Display) {
     log::say(Level::Info, sentence);

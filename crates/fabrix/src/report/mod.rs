@@ -28,7 +28,9 @@ mod gallery;
 #[cfg(test)]
 pub(crate) mod sample;
 
-use fabrix_block::spec::without_secrets;
+use crate::args::given;
+use crate::cli::terminal::quoted;
+use crate::secrets::shown;
 
 /// What a report says besides the figures.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +50,8 @@ pub(crate) fn context() -> Context {
     let timestamp = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let words = std::env::args().map(|word| without_secrets(&word));
+    let words = shown(given());
+    let words = words.iter().map(|word| quoted(&word.to_string_lossy()));
     let command = words.collect::<Vec<_>>().join(" ");
     Context {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use fabrix_block::spec::without_secrets;
 use fabrix_proto::portal::{is_link_local, zone};
 use fabrix_target::{DISCOVERY_PORT, Listen, Portal, Protocol};
 
@@ -12,10 +13,35 @@ use crate::failure::Failure;
 /// Reads a listening address; port 0 lets the system choose.
 pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     parse(text).map_err(|why| {
+        let shown = without_secrets(text);
+        // What is wrong is said in words of the text, which are not to be repeated where a secret may be among them.
+        let why = match shown == text {
+            true => why.as_str(),
+            false => {
+                "an address to listen on has no user and no secret, and one of IPv6 with a zone stands in brackets"
+            }
+        };
         Failure::usage(format!(
-            "{text}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
+            "{shown}: {why}; write nvme+tcp://ADDR[:PORT], like nvme+tcp://0.0.0.0, or iscsi://ADDR[:PORT]"
         ))
     })
+}
+
+/// Refuses addresses of which none serves disks: connections to NVMe's discovery port reach nothing else.
+pub(crate) fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {
+    if listens.iter().any(serves_disks) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "port {DISCOVERY_PORT} answers discovery only: listen on another address too, as --listen nvme+tcp://ADDR for \
+         port {}, and hosts find that one through {DISCOVERY_PORT}",
+        fabrix_host::DEFAULT_PORT
+    )))
+}
+
+/// Whether more than discovery is answered at an address.
+pub(super) fn serves_disks(listen: &Listen) -> bool {
+    listen.protocol != Protocol::NvmeTcp || listen.portal.address.port() != DISCOVERY_PORT
 }
 
 /// A listening address as [`listen_address`] takes it, without its protocol.

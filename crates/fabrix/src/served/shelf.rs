@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fabrix_block::exclusive::Exclusive;
 use fabrix_block::filter::stats::Stats;
-use fabrix_block::spec::Disk;
+use fabrix_block::spec::{Disk, without_secrets};
 use fabrix_block::{Device, Durability, Spec};
 use serde_json::Value;
 
@@ -48,7 +48,8 @@ impl Shelf {
         }
         if device.geometry().durability == Durability::None && !is_remote(text) {
             log::warn(format_args!(
-                "{text}: what is written there is gone when this process ends"
+                "{}: what is written there is gone when this process ends",
+                without_secrets(text)
             ));
         }
         Ok(Exclusive::wrap(self.counting(device)))

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use super::Served;
 use super::listen::listen_text;
-use crate::disks::host_text;
+use crate::cli::terminal::quoted;
+use crate::disks::{host_text, lun_of_libiscsi};
 
 impl Served {
     /// Where hosts find the disks; none if there is nothing for them.
     fn reachable(&self) -> Option<Portal> {
         let portals = self.listens(Protocol::NvmeTcp);
         let is_for_disks = |portal: &&Portal| portal.address.port() != DISCOVERY_PORT;
-        let first = portals.iter().find(is_for_disks);
-        first.or_else(|| portals.first()).copied()
+        portals.iter().find(is_for_disks).copied()
     }
 
     /// The same for initiators.
@@ -67,7 +67,8 @@ impl Served {
     }
 
     fn iscsi_uri_at(&self, nsid: u32, portal: SocketAddr) -> String {
-        format!("iscsi://{portal}/{}/{}", self.iqn, nsid.saturating_sub(1))
+        let lun = lun_of_libiscsi(nsid.saturating_sub(1));
+        format!("iscsi://{portal}/{}/{lun}", self.iqn)
     }
 
     fn connect_command(&self) -> Option<String> {
@@ -76,13 +77,13 @@ impl Served {
             "nvme connect -t tcp -a {} -s {} -n {}",
             host_text(address),
             address.port(),
-            self.nqn
+            quoted(&self.nqn)
         ))
     }
 
     /// How open-iscsi finds the target, and logs in.
     fn login_commands(&self) -> Option<[String; 2]> {
-        let portal = self.portal().map(announced)?;
+        let portal = quoted(&self.portal().map(announced)?.to_string());
         Some([
             format!("iscsiadm -m discovery -t sendtargets -p {portal}"),
             format!("iscsiadm -m node -T {} -p {portal} --login", self.iqn),
@@ -104,11 +105,13 @@ impl Served {
             let uri = self.uri(export.nsid);
             let text = state.disks.get(&export.nsid).map_or("", String::as_str);
             out += &format!(
-                "{uri}  {text}  {size}, {}-byte blocks{read_only}\n",
+                "{}  {}  {size}, {}-byte blocks{read_only}\n",
+                quoted(&uri),
+                quoted(text),
                 geometry.block_bytes
             );
             if let Some(iscsi) = self.iscsi_uri(export.nsid).filter(|other| *other != uri) {
-                out += &format!("{iscsi}  the same disk\n");
+                out += &format!("{}  the same disk\n", quoted(&iscsi));
             }
         }
         let commands = self.connect_command().into_iter();

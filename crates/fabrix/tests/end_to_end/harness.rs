@@ -117,6 +117,19 @@ impl Running {
         );
     }
 
+    /// Waits until stdout has printed `text`, and gives all that it has printed.
+    #[track_caller]
+    pub(crate) fn prints(&self, text: &str) -> String {
+        let heard = self.stdout.until(|said| said.contains(text));
+        let printed = self.stdout.text();
+        assert!(
+            heard,
+            "never printed `{text}`, but:\n{printed}\n{}",
+            self.said()
+        );
+        printed
+    }
+
     /// What stderr has said so far.
     pub(crate) fn said(&self) -> String {
         self.stderr.text()

@@ -50,7 +50,7 @@ fn an_unknown_scheme_is_a_usage_error_that_lists_the_known_ones() {
         bench_is_refused(&[disk], 2, &known);
         bench_is_refused(&[disk], 2, &[&format!("`{disk}` is not a disk")]);
     }
-    bench_is_refused(&["foo"], 2, &["a file of this name is ./foo"]);
+    bench_is_refused(&["foo"], 2, &["there is no file of this name"]);
     bench_is_refused(&["gopher://box/disk"], 2, &["gopher://box", "nvme+tcp"]);
 }
 

@@ -53,6 +53,25 @@ pub(crate) fn vanish() {
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
+/// Cores of this process have so many bytes at most; where the limit is lower already it stays.
+pub(crate) fn limit_core(bytes: libc::rlim_t) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one rlimit, which outlives the call.
+    // WHY UNSAFE: std has no limits.
+    let got = check(unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) });
+    if got.is_err() {
+        return;
+    }
+    limit.rlim_cur = limit.rlim_max.min(bytes);
+    // SAFETY: the kernel reads one rlimit.
+    // WHY UNSAFE: std has no limits.
+    let set = check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) });
+    debug_assert!(set.is_ok(), "no more than the hard limit is asked for");
+}
+
 /// Bytes of a page of memory.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: takes a number and touches no memory.

@@ -3,18 +3,19 @@
 use std::net::Ipv6Addr;
 
 use super::options::Options;
-use super::{KINDS, is_scheme};
-use crate::spec::{Account, Disk, Remote, Spec};
+use super::{ENCODED, KINDS, is_scheme};
+use crate::spec::secrets::{SHOWN, is_secret};
+use crate::spec::{Account, Disk, LINE_END, Remote, Secret, Spec};
 
 pub(super) fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec, String> {
     if !is_scheme(scheme) {
         return Err(format!("`{scheme}` is not a protocol; write {KINDS}"));
     }
+    let (account, address) = account(scheme, address)?;
     let (address, query) = address.split_once('?').unwrap_or((address, ""));
     let mut options = Options::read(rest)?;
     options.read_query(query)?;
     let (authority, path) = address.split_once('/').unwrap_or((address, ""));
-    let (account, authority) = account(scheme, authority)?;
     let (host, port) = host_and_port(authority)?;
     let (nqn, nsid) = path.split_once('/').unwrap_or((path, ""));
     let nqn = if nqn.is_empty() {
@@ -43,27 +44,29 @@ pub(super) fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec,
         nsid,
         options,
     };
+    refuse_rest_of_secret(&remote, path)?;
     Ok(Spec {
         disk: Disk::Remote(remote),
         common,
     })
 }
 
-/// `USER%SECRET@`, as libiscsi writes it, where a protocol has it; what is left is the machine.
-fn account<'a>(scheme: &str, authority: &'a str) -> Result<(Option<Account>, &'a str), String> {
-    let Some((account, machine)) = authority.rsplit_once('@') else {
-        return Ok((None, authority));
+/// `USER%SECRET@`, as libiscsi writes it, or `USER%@FILE@`, where a protocol has it; what is left begins with the
+/// machine.
+fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a str), String> {
+    let Some((account, rest)) = split_account(address) else {
+        return Ok((None, address));
     };
     if !scheme.eq_ignore_ascii_case("iscsi") {
         return Err(format!(
-            "`{machine}`: an address of {scheme} has no user; `@` is not the name or address of a machine"
+            "`{rest}`: an address of {scheme} has no user; `@` is not the name or address of a machine"
         ));
     }
     let (user, secret) = match account.split_once('%') {
-        Some((user, secret)) => (
-            user,
-            Some(percent_decode(secret).map_err(|_| "in a secret, a % is written %25".to_owned())?),
-        ),
+        Some((user, secret)) => (user, secret_of(secret)?),
+        None if account.contains(':') => {
+            return Err("a user and a secret are joined by %: iscsi://USER%SECRET@HOST".to_owned());
+        }
         None => (account, None),
     };
     let is_user_byte = |c: u8| is_host_byte(c) || b":+~".contains(&c);
@@ -71,7 +74,56 @@ fn account<'a>(scheme: &str, authority: &'a str) -> Result<(Option<Account>, &'a
         return Err(format!("`{user}` is not the name of a user"));
     }
     let user = user.to_owned();
-    Ok((Some(Account { user, secret }), machine))
+    Ok((Some(Account { user, secret }), rest))
+}
+
+/// What stands before the `@` that ends the account, and what stands behind it.
+fn split_account(address: &str) -> Option<(&str, &str)> {
+    let authority_bytes = address.find(['/', '?']).unwrap_or(address.len());
+    if let Some(at) = address[..authority_bytes].find("%@") {
+        let name = at + "%@".len();
+        if let Some(bytes) = address[name..].find('@') {
+            return Some((&address[..name + bytes], &address[name + bytes + 1..]));
+        }
+    }
+    let at = address[..authority_bytes].rfind('@')?;
+    Some((&address[..at], &address[at + 1..]))
+}
+
+/// None: the text was shown somewhere, and the secret was left out there.
+fn secret_of(text: &str) -> Result<Option<Secret>, String> {
+    let text = text.trim_end_matches(LINE_END);
+    if text == SHOWN {
+        return Ok(None);
+    }
+    let decoded =
+        |text| percent_decode(text).map_err(|_| "in a secret, a % is written %25".to_owned());
+    Ok(Some(match text.strip_prefix('@') {
+        Some(path) => Secret::File(decoded(path)?),
+        None => Secret::Text(decoded(text)?),
+    }))
+}
+
+/// What nobody understands in an address with a secret may be the rest of the secret: it must not be said again.
+fn refuse_rest_of_secret(remote: &Remote, path: &str) -> Result<(), String> {
+    let has_account = remote
+        .account
+        .as_ref()
+        .is_some_and(|account| account.secret.is_some());
+    if !has_account && remote.options.iter().all(|(key, _)| !is_secret(key)) {
+        return Ok(());
+    }
+    let known = |(key, value): &(String, String)| match key.as_str() {
+        "target_user" | "target_password" => true,
+        "hdr-digest" | "data-digest" => value.is_empty(),
+        _ => false,
+    };
+    if remote.options.iter().all(known) && !(has_account && path.contains('@')) {
+        return Ok(());
+    }
+    Err(format!(
+        "beside a secret there are the options hdr-digest, data-digest, target_user and target_password only: {ENCODED}"
+    ))
 }
 
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
@@ -97,7 +149,14 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
         None => (authority, None),
     };
     if host.is_empty() || !host.bytes().all(is_host_byte) {
-        return Err(format!("`{host}` is not the name or address of a machine"));
+        let hint = if host.contains('%') {
+            "; a secret stands before it: iscsi://USER%SECRET@HOST"
+        } else {
+            ""
+        };
+        return Err(format!(
+            "`{host}` is not the name or address of a machine{hint}"
+        ));
     }
     Ok((host.to_owned(), port.map(port_number).transpose()?))
 }
@@ -132,7 +191,7 @@ fn namespace(scheme: &str, text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is not the number of a namespace or LUN"))
 }
 
-fn percent_decode(text: &str) -> Result<String, String> {
+pub(in crate::spec) fn percent_decode(text: &str) -> Result<String, String> {
     let wrong =
         || format!("`{text}`: after a % two hexadecimal digits of a UTF-8 byte are expected");
     let mut bytes = Vec::with_capacity(text.len());

@@ -30,9 +30,13 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
     }
     if let Some(more) = &args.disk {
         return Err(Failure::usage(match Spec::parse(uri) {
-            Ok(_) => format!("{more}: only a file of jobs (NAME.fio) takes a second word"),
+            Ok(_) => format!(
+                "{}: only a file of jobs (NAME.fio) takes a second word",
+                without_secrets(more)
+            ),
             Err(_) => format!(
-                "`{uri}` is no profile, no disk and no file of jobs (NAME.fio); the profiles are {}",
+                "`{}` is no profile, no disk and no file of jobs (NAME.fio); the profiles are {}",
+                without_secrets(uri),
                 profiles()
             ),
         }));

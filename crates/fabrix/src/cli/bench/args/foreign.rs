@@ -191,7 +191,7 @@ mod tests {
         let shown = shown(&words.map(str::to_owned));
         assert_eq!(
             shown,
-            "-b4K if=iscsi://me@a/x iscsi://me@b,target_password=..."
+            "-b4K if=iscsi://me%...@a/x iscsi://me%...@b,target_password=..."
         );
     }
 

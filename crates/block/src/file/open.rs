@@ -183,7 +183,7 @@ fn lock(options: &FileOptions, file: &File, notes: &mut Vec<String>) -> Result<(
             let sentence = if options.read_only {
                 "is open for writing elsewhere; stop that program, or open it read-only there too"
             } else {
-                "is open elsewhere, perhaps by another fabrix; stop that one, or add ro to both"
+                "is open elsewhere, in this command or in another program; stop that one, or add ro to both"
             };
             Err(wrong(options, OpenErrorKind::InUse, sentence))
         }

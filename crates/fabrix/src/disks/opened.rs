@@ -57,7 +57,7 @@ impl Opened {
         let mut others = list.iter().filter_map(Weak::upgrade);
         if let Some(same) = others.find(|other| claim.meets(other)) {
             return Err(Failure::usage(format!(
-                "{} and {} are one disk: both would write over each other's blocks; name one of them only",
+                "{} and {} are one disk, and as two each would write over the other's blocks; name one of them only",
                 same.text, claim.text
             )));
         }

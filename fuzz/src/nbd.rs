@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 
 use fabrix_proto::nbd::server::{Command, Event, Export, Extent, Server};
-use fabrix_proto::nbd::spec::{Error, OPTION_MAGIC, REQUEST_MAGIC};
+use fabrix_proto::nbd::spec::{
+    EXTENDED_REQUEST_MAGIC, Error, OPTION_MAGIC, REQUEST_MAGIC, command, command_flag, option,
+};
 use fabrix_proto::{Machine, Sink, Slot, Want};
 
 const SLOTS: u16 = 4;
@@ -17,7 +19,8 @@ const BLOCK_BYTES: u32 = 512;
 /// The disk's longest transfer, so that most requests are long.
 const MOST_BYTES: u32 = 4096;
 
-/// A connection. The first byte of the script says whether it is negotiated, and what of the disk is so.
+/// A connection. The first byte of the script says whether it is negotiated by the script, or has extended headers and
+/// block status already; and what of the disk is so.
 pub fn nbd_server(data: &[u8]) {
     let mut script = Script(data);
     let options = script.byte();
@@ -33,17 +36,28 @@ pub fn nbd_server(data: &[u8]) {
         zeroes_fast: options & 8 == 8,
         multi_conn: true,
     };
+    let extended = options & 16 == 16;
     let machine = match options & 1 {
-        0 => Server::new(export, SLOTS),
-        _ => Server::begun(export, SLOTS),
+        1 if !extended => Server::begun(export, SLOTS),
+        _ => Server::new(export, SLOTS),
     };
     let mut rig = Rig {
         machine,
+        extended,
         slots: vec![None; usize::from(SLOTS)],
         receiving: None,
         waiting: VecDeque::new(),
         sent: Sent(0),
     };
+    if extended {
+        rig.waiting.extend([0, 0, 0, 3]);
+        rig.say_option(option::EXTENDED_HEADERS, &[]);
+        let query = b"\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation";
+        rig.say_option(option::SET_META_CONTEXT, query);
+        rig.say_option(option::GO, &[0; 6]);
+        rig.receive();
+        assert!(!rig.machine.negotiates());
+    }
     while !script.0.is_empty() {
         rig.step(&mut script);
     }
@@ -51,8 +65,10 @@ pub fn nbd_server(data: &[u8]) {
 
 struct Rig {
     machine: Server,
+    /// Requests have extended headers.
+    extended: bool,
     /// What is with the owner.
-    slots: Vec<Option<(Command, u32)>>,
+    slots: Vec<Option<(Command, u64)>>,
     /// The slot whose data is on its way: it is not answered before.
     receiving: Option<Slot>,
     waiting: VecDeque<u8>,
@@ -71,27 +87,60 @@ impl Rig {
                 let [kind, flags, block, blocks, odd] = script.array();
                 let length = u32::from(blocks) * BLOCK_BYTES + u32::from(odd == 0xFF);
                 let offset = u64::from(block) << 12;
-                self.waiting.extend(REQUEST_MAGIC.to_be_bytes());
-                self.waiting.extend([0, flags, 0, kind % 9]);
-                self.waiting.extend(*b"a cookie");
-                self.waiting.extend(offset.to_be_bytes());
-                self.waiting.extend(length.to_be_bytes());
-                if kind % 9 == 1 {
-                    self.waiting.extend(vec![0xA5; length as usize]);
+                let kind = u16::from(kind % 9);
+                match self.extended {
+                    true => self.ask_extended(kind, flags, offset, (length, odd)),
+                    false => self.ask(kind, flags, offset, length),
                 }
             }
             3 => {
                 let (number, count) = (script.byte(), script.byte());
                 let data = script.take(count.into());
-                self.waiting.extend(OPTION_MAGIC.to_be_bytes());
-                self.waiting.extend([0, 0, 0, number]);
-                self.waiting
-                    .extend([0, 0, 0, u8::try_from(data.len()).unwrap_or(0)]);
-                self.waiting.extend(data);
+                self.say_option(number.into(), data);
             }
             _ => self.answer(script),
         }
         self.receive();
+    }
+
+    fn say_option(&mut self, number: u32, data: &[u8]) {
+        self.waiting.extend(OPTION_MAGIC.to_be_bytes());
+        self.waiting.extend(number.to_be_bytes());
+        self.waiting
+            .extend([0, 0, 0, u8::try_from(data.len()).unwrap_or(0)]);
+        self.waiting.extend(data);
+    }
+
+    fn ask(&mut self, kind: u16, flags: u8, offset: u64, length: u32) {
+        self.waiting.extend(REQUEST_MAGIC.to_be_bytes());
+        self.say_head(kind, flags, offset);
+        self.waiting.extend(length.to_be_bytes());
+        if kind == command::WRITE {
+            self.waiting.extend(vec![0xA5; length as usize]);
+        }
+    }
+
+    /// `odd` makes some lengths huge.
+    fn ask_extended(&mut self, kind: u16, flags: u8, offset: u64, (length, odd): (u32, u8)) {
+        let has_payload = u16::from(flags) & command_flag::PAYLOAD_LEN != 0;
+        let said = match odd {
+            0xFE => u64::MAX - u64::from(length),
+            0xFD => u64::from(length) << 32,
+            _ => length.into(),
+        };
+        self.waiting.extend(EXTENDED_REQUEST_MAGIC.to_be_bytes());
+        self.say_head(kind, flags, offset);
+        self.waiting.extend(said.to_be_bytes());
+        if has_payload {
+            self.waiting.extend(vec![0xA5; length as usize]);
+        }
+    }
+
+    fn say_head(&mut self, kind: u16, flags: u8, offset: u64) {
+        self.waiting.extend(u16::from(flags).to_be_bytes());
+        self.waiting.extend(kind.to_be_bytes());
+        self.waiting.extend(*b"a cookie");
+        self.waiting.extend(offset.to_be_bytes());
     }
 
     fn answer(&mut self, script: &mut Script<'_>) {
@@ -165,9 +214,9 @@ impl Rig {
                 offset,
                 bytes,
             } => {
-                assert!(offset + u64::from(bytes) <= DISK_BYTES);
-                assert!(bytes.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(512));
-                assert!(!command.moves_data() || bytes <= MOST_BYTES);
+                assert!(offset + bytes <= DISK_BYTES);
+                assert!(bytes.is_multiple_of(BLOCK_BYTES.into()) && offset.is_multiple_of(512));
+                assert!(!command.moves_data() || bytes <= MOST_BYTES.into());
                 if matches!(command, Command::Write { .. }) && bytes > 0 {
                     assert!(self.receiving.replace(slot).is_none());
                 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fabrix_attach::Told;
 use fabrix_attach::nbd::{NbdPeers, NbdSocket, flags};
+use fabrix_block::null::NullDisk;
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
@@ -24,7 +25,7 @@ const TRIM: u16 = 4;
 const ZEROES: u16 = 6;
 const BLOCK_STATUS: u16 = 7;
 
-/// A disk of 8 MiB on a socket, and its client.
+/// A disk on a socket, of 8 MiB if nothing else is said, and its client.
 struct Bench {
     shard: ShardThread,
     socket: NbdSocket,
@@ -35,6 +36,10 @@ struct Bench {
 
 impl Bench {
     fn new(engine: Engine) -> Self {
+        Self::of(engine, disk(8 << 20))
+    }
+
+    fn of(engine: Engine, disk: std::sync::Arc<dyn Device>) -> Self {
         let config = ShardConfig {
             engine,
             ..ShardConfig::default()
@@ -43,19 +48,11 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let identity = Identity::derive("disk", "disk", "a disk");
-        let disk =
-            RamDisk::new(Geometry::new(512, 16 << 10), HugePages::No, identity).expect("memory");
         let (tell, told) = mpsc::channel();
         let tell = Box::new(move |news| {
             let _nobody_waits = tell.send(news);
         });
-        let socket = NbdSocket::begin(
-            &shard.remote,
-            disk as std::sync::Arc<dyn Device>,
-            OwnedFd::from(listener),
-            tell,
-        );
+        let socket = NbdSocket::begin(&shard.remote, disk, OwnedFd::from(listener), tell);
         Self {
             shard,
             socket: socket.expect("it begins"),
@@ -232,8 +229,8 @@ fn a_refused_write_of_32_mib_is_answered_and_the_connection_lives() {
     });
 }
 
-/// A client of `base:allocation`.
-fn status_client(bench: &Bench) -> Client {
+/// A client of `base:allocation`, with structured replies or, `extended`, with extended headers.
+fn status_client(bench: &Bench, extended: bool) -> Client {
     let mut stream = UnixStream::connect(&bench.path).expect("it answers");
     stream.set_read_timeout(Some(BOUND)).expect("a timeout");
     stream.read_exact(&mut [0; 18]).expect("a greeting");
@@ -245,12 +242,12 @@ fn status_client(bench: &Bench) -> Client {
     let query = [&[0; 4][..], &[0, 0, 0, 1, 0, 0, 0, 15], b"base:allocation"].concat();
     let said = [
         vec![0, 0, 0, 3],
-        option(8, &[]),
+        option(if extended { 11 } else { 8 }, &[]),
         option(10, &query),
         option(7, &[0; 6]),
     ];
     stream.write_all(&said.concat()).expect("it listens");
-    // Structured replies; a context and the end of the list; the export, its sizes and the end.
+    // Chunks; a context and the end of the list; the export, its sizes and the end.
     let answers = 20 + (20 + 19) + 20 + (20 + 12) + (20 + 14) + 20;
     stream.read_exact(&mut vec![0; answers]).expect("answers");
     Client(stream)
@@ -259,7 +256,7 @@ fn status_client(bench: &Bench) -> Client {
 #[test]
 fn block_status_tells_what_was_written() {
     on_both_engines(|bench| {
-        let mut client = status_client(bench);
+        let mut client = status_client(bench, false);
         let status = |client: &mut Client, offset: u64, length: u32, extents: usize| {
             client.ask(BLOCK_STATUS, offset, length, &[]);
             let mut answer = vec![0; 20 + 4 + 8 * extents];
@@ -282,6 +279,97 @@ fn block_status_tells_what_was_written() {
         let part = [(512, data)];
         assert_eq!(status(&mut client, 1 << 20, 512, 1), part);
     });
+}
+
+/// A client of extended headers.
+struct Extended(Client);
+
+impl Extended {
+    fn ask(&mut self, flags: u16, kind: u16, offset: u64, length: u64, data: &[u8]) {
+        let request = [
+            &0x21e4_1c71_u32.to_be_bytes()[..],
+            &[flags, kind].map(u16::to_be_bytes).concat(),
+            &[0, offset, length].map(u64::to_be_bytes).concat(),
+            data,
+        ];
+        self.0.0.write_all(&request.concat()).expect("it listens");
+    }
+
+    /// The only chunk of an answer: its type and what it says.
+    fn answer(&mut self, offset: u64) -> (u16, Vec<u8>) {
+        let mut head = [0; 32];
+        self.0.0.read_exact(&mut head).expect("an answer");
+        assert_eq!(head[..6], [0x6e, 0x8a, 0x27, 0x8c, 0, 1]);
+        assert_eq!(head[16..24], offset.to_be_bytes());
+        let length = u64::from_be_bytes(head[24..].try_into().expect("eight"));
+        let mut body = vec![0; usize::try_from(length).expect("short")];
+        self.0.0.read_exact(&mut body).expect("what it says");
+        (u16::from_be_bytes([head[6], head[7]]), body)
+    }
+}
+
+const PAYLOAD_LEN: u16 = 1 << 5;
+
+#[test]
+fn a_client_of_extended_headers_writes_reads_and_asks_for_the_status() {
+    on_both_engines(|bench| {
+        let mut client = Extended(status_client(bench, true));
+        let data = pattern(64 << 10);
+        client.ask(PAYLOAD_LEN, WRITE, 1 << 20, 64 << 10, &data);
+        assert_eq!(client.answer(1 << 20), (0, vec![]));
+        client.ask(0, READ, 1 << 20, 64 << 10, &[]);
+        let read = [&(1_u64 << 20).to_be_bytes()[..], &data].concat();
+        assert!(client.answer(1 << 20) == (1, read));
+        client.ask(0, BLOCK_STATUS, 0, 8 << 20, &[]);
+        let (data, hole) = (0, 3);
+        let rest = (7 << 20) - (64 << 10);
+        let extents = [1 << 20, hole, 64 << 10, data, rest, hole];
+        let extents = extents.map(u64::to_be_bytes).concat();
+        let told = [&[0, 0, 0, 1, 0, 0, 0, 3][..], &extents].concat();
+        assert_eq!(client.answer(0), (6, told));
+        let (past_the_end, no_space) = (8 << 20, vec![0, 0, 0, 28, 0, 0]);
+        client.ask(PAYLOAD_LEN, WRITE, past_the_end, 1 << 20, &[1; 1 << 20]);
+        assert_eq!(client.answer(past_the_end), (0x8001, no_space));
+        client.ask(0, FLUSH, 0, 0, &[]);
+        assert_eq!(client.answer(0), (0, vec![]));
+    });
+}
+
+fn null(bytes: u64) -> std::sync::Arc<dyn Device> {
+    let identity = Identity::derive("null", "null", "nothing");
+    NullDisk::new(Geometry::new(512, bytes / 512), identity)
+}
+
+#[test]
+fn a_trim_that_takes_minutes_gives_another_its_turn_and_ends_with_its_client() {
+    const BYTES: u64 = 1 << 52;
+    for engine in [Engine::Auto, Engine::Epoll] {
+        let bench = Bench::of(engine, null(BYTES));
+        let mut client = Extended(status_client(&bench, true));
+        client.ask(0, TRIM, 0, BYTES, &[]);
+        client.ask(0, TRIM, 512, 64 << 30, &[]);
+        assert_eq!(client.answer(512), (0, vec![]));
+        drop(client);
+        bench.end();
+    }
+}
+
+#[test]
+fn a_whole_disk_of_a_tebibyte_is_trimmed_zeroed_and_mapped_by_one_request() {
+    const BYTES: u64 = 1 << 40;
+    for engine in [Engine::Auto, Engine::Epoll] {
+        let bench = Bench::of(engine, null(BYTES));
+        let mut client = Extended(status_client(&bench, true));
+        for kind in [TRIM, ZEROES] {
+            client.ask(0, kind, 512, BYTES - 512, &[]);
+            assert_eq!(client.answer(512), (0, vec![]));
+        }
+        client.ask(0, BLOCK_STATUS, 0, BYTES, &[]);
+        let extent = [BYTES, 0].map(u64::to_be_bytes).concat();
+        let told = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &extent].concat();
+        assert_eq!(client.answer(0), (6, told));
+        bench.end();
+    }
 }
 
 /// A disk of so many bytes.

@@ -63,6 +63,8 @@ pub(super) struct Connection {
     work: Vec<Work>,
     at_disk: usize,
     stalled: usize,
+    /// The slot that is asked for first at the next retry.
+    retry_from: u16,
     phase: Phase,
     deadline: Option<TimerId>,
     retrying: bool,
@@ -109,6 +111,7 @@ impl Connection {
             work: (0..SLOTS).map(|_| Work::Nothing).collect(),
             at_disk: 0,
             stalled: 0,
+            retry_from: 0,
             phase: Phase::Open,
             deadline,
             retrying: false,

@@ -35,8 +35,7 @@ impl Extents {
             }
             let run = lane.allocation(at).at_most(end - at);
             at += run.blocks;
-            // It fits: the whole range has no more bytes than this type counts.
-            let bytes = u32::try_from(run.blocks * block_bytes).unwrap_or(u32::MAX);
+            let bytes = run.blocks * block_bytes;
             if !extents.add(bytes, flags(run, reads_zeroes), most) {
                 break;
             }
@@ -49,7 +48,7 @@ impl Extents {
     }
 
     /// Adds bytes behind what is there. False: there is no room for another extent.
-    fn add(&mut self, bytes: u32, flags: u32, most: usize) -> bool {
+    fn add(&mut self, bytes: u64, flags: u32, most: usize) -> bool {
         if let Some(last) = self.list[..self.count].last_mut()
             && last.flags == flags
         {

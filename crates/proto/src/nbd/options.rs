@@ -22,7 +22,10 @@ pub(super) enum Next {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chosen {
     pub(super) client_flags: u16,
+    /// Replies come in chunks.
     pub(super) structured: bool,
+    /// Requests and replies have extended headers. `structured` is set too.
+    pub(super) extended: bool,
     /// Block status is told in [`ALLOCATION`].
     pub(super) allocation: bool,
 }
@@ -52,11 +55,16 @@ pub(super) fn answer<S: Sink>(
             return Next::Over;
         }
         option::LIST if data.is_empty() => list(export, out),
-        option::STRUCTURED_REPLY if data.is_empty() => {
+        option::STRUCTURED_REPLY if data.is_empty() && chosen.extended => {
+            let why = "extended headers were agreed upon";
+            refuse(number, reply::ERR_EXT_HEADER_REQD, why, out);
+        }
+        option::STRUCTURED_REPLY | option::EXTENDED_HEADERS if data.is_empty() => {
             chosen.structured = true;
+            chosen.extended |= number == option::EXTENDED_HEADERS;
             say(number, reply::ACK, &[], out);
         }
-        option::LIST | option::STRUCTURED_REPLY => {
+        option::LIST | option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => {
             refuse(number, reply::ERR_INVALID, "this option has no data", out);
         }
         option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
@@ -73,9 +81,10 @@ pub(super) fn too_long<S: Sink>(number: u32, out: &mut S) {
     refuse(number, reply::ERR_TOO_BIG, "longer than any option", out);
 }
 
-/// The oldest way to begin: a wrong name can only be answered by closing.
+/// The oldest way to begin: a wrong name can only be answered by closing. So can a client that has asked for extended
+/// headers, which may not begin in this way.
 fn choose<S: Sink>(export: &Export, chosen: Chosen, name: &[u8], out: &mut S) -> Next {
-    if !export.is_called(name) {
+    if !export.is_called(name) || chosen.extended {
         return Next::Over;
     }
     out.bytes(&export.bytes.to_be_bytes());
@@ -104,7 +113,7 @@ fn contexts<S: Sink>(export: &Export, chosen: &mut Chosen, number: u32, data: &[
         return refuse(
             number,
             reply::ERR_INVALID,
-            "structured replies come first",
+            "structured replies or extended headers come first",
             out,
         );
     }

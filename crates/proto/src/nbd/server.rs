@@ -3,16 +3,18 @@
 //!
 //! NBD gives a server no way to say "not so fast". While the connection is full ([`Server::is_full`]) the owner takes
 //! no further event until it has answered one. A request that cannot be carried out is answered with its error here.
-//! The data of a refused write is skipped before. What makes the stream unreadable (a wrong magic, a write longer than
-//! anybody is allowed) ends the connection.
+//! The data that follows a refused request is skipped before. What makes the stream unreadable (a wrong magic, more
+//! data than anybody is allowed) ends the connection.
 //!
-//! Which requests can be carried out is in `server/check.rs`. A request that is longer than the disk's longest transfer
-//! is carried out in pieces: `server/pieces.rs`. How requests are answered is in `server/reply.rs`.
+//! How requests arrive is in `server/request.rs`, which of them can be carried out in `server/check.rs`. A request with
+//! more data than the disk's longest transfer is carried out in pieces: `server/pieces.rs`. How requests are answered
+//! is in `server/reply.rs`.
 //! Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
 
 mod check;
 mod pieces;
 mod reply;
+mod request;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,12 +23,12 @@ use zerocopy::FromBytes;
 
 use super::options::{Chosen, Next, answer, greet, too_long};
 use super::spec::{
-    Error, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, REQUEST_MAGIC, Request, command,
-    flag,
+    Error, ExtendedRequest, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, Request, flag,
 };
 use crate::{Breach, Machine, Sink, Slot, Taken, Violation, Want};
 use pieces::{Piece, Progress, Rest};
 pub use reply::EXTENTS_MAX;
+use reply::Origin;
 
 /// What a client is told of the disk.
 #[derive(Clone, Debug)]
@@ -127,7 +129,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// How many bytes.
-    pub bytes: u32,
+    pub bytes: u64,
     /// How: [`state`](super::spec::state).
     pub flags: u32,
 }
@@ -137,7 +139,7 @@ pub struct Extent {
 pub enum Event {
     /// Negotiation is over, requests come.
     Ready,
-    /// A request that is longer than the disk's longest transfer has come. [`Server::piece`] gives its pieces.
+    /// A request with more data than the disk's longest transfer has come. [`Server::piece`] gives its pieces.
     Long,
     /// A request or a piece of one has begun; a write's data is still to come, and goes into the slot's buffer if it
     /// has one.
@@ -148,8 +150,8 @@ pub enum Event {
         command: Command,
         /// First byte.
         offset: u64,
-        /// How many bytes; zero: nothing is to be done.
-        bytes: u32,
+        /// How many bytes; zero: nothing is to be done. A read or a write has the disk's longest transfer at most.
+        bytes: u64,
     },
     /// The data of a write has arrived.
     Data {
@@ -193,10 +195,10 @@ enum State {
     },
     Request,
     Data(Slot),
-    /// The data of a write that is refused; the answer follows it.
+    /// The data of a request that is refused; the answer follows it.
     SkipData {
         left: u32,
-        cookie: [u8; 8],
+        origin: Origin,
         error: Error,
     },
     Over,
@@ -249,59 +251,6 @@ impl Server {
                 | State::OptionData { .. }
                 | State::SkipOption { .. }
         )
-    }
-
-    fn request<S: Sink>(&mut self, bytes: &[u8], out: &mut S) -> Result<Option<Event>, Violation> {
-        let Ok(request) = Request::ref_from_bytes(bytes) else {
-            return Err(Violation::new(
-                Breach::HeaderField,
-                0,
-                "a request is 28 bytes",
-            ));
-        };
-        if request.magic.get() != REQUEST_MAGIC {
-            let violation =
-                Violation::new(Breach::HeaderField, 0, "a request begins with its magic");
-            return Err(violation
-                .found(request.magic.get().into())
-                .with_header(bytes));
-        }
-        let (kind, length) = (request.kind.get(), request.length.get());
-        if kind == command::DISCONNECT {
-            self.state = State::Over;
-            return Ok(Some(Event::Goodbye));
-        }
-        let writes = kind == command::WRITE;
-        if writes && length > REQUEST_BYTES_MAX {
-            let violation = Violation::new(Breach::Limit, 24, "a write is longer than 32 MiB");
-            return Err(violation.found(length.into()).with_header(bytes));
-        }
-        match self.check(request) {
-            Ok(command) => Ok(Some(self.begin(request, command))),
-            Err(error) if writes => {
-                self.skip_data(length, request.cookie, error, out);
-                Ok(None)
-            }
-            Err(error) => {
-                self.refuse(request.cookie, has_chunks(kind), error, out);
-                Ok(None)
-            }
-        }
-    }
-
-    /// The client has sent all of a write's data before it reads an answer, so the answer waits for the end of it.
-    fn skip_data<S: Sink>(&mut self, left: u32, cookie: [u8; 8], error: Error, out: &mut S) {
-        self.state = match left {
-            0 => {
-                self.refuse(cookie, false, error, out);
-                State::Request
-            }
-            left => State::SkipData {
-                left,
-                cookie,
-                error,
-            },
-        };
     }
 
     fn after(&mut self, next: Next) -> Option<Event> {
@@ -366,9 +315,10 @@ impl Machine for Server {
             State::SkipOption { left, .. } | State::SkipData { left, .. } => {
                 (left as usize).min(SKIP_AT_ONCE)
             }
+            State::Request if self.chosen.extended => size_of::<ExtendedRequest>(),
             State::Request => size_of::<Request>(),
             State::Data(slot) => {
-                let bytes = self.slots[usize::from(slot.0)].map_or(0, |piece| piece.bytes);
+                let bytes = self.slots[usize::from(slot.0)].map_or(0, |piece| piece.data_bytes);
                 return Want::Payload {
                     slot,
                     offset: 0,
@@ -402,10 +352,10 @@ impl Machine for Server {
             State::Request => self.request(header, out)?,
             State::SkipData {
                 left,
-                cookie,
+                origin,
                 error,
             } => {
-                self.skip_data(left.saturating_sub(skipped), cookie, error, out);
+                self.skip_data(left.saturating_sub(skipped), origin, error, out);
                 None
             }
             State::Data(_) | State::Over => None,
@@ -427,16 +377,11 @@ impl Machine for Server {
     }
 }
 
-/// Whether a request of this kind is answered in chunks once that was agreed upon. All others are answered simply.
-fn has_chunks(kind: u16) -> bool {
-    matches!(kind, command::READ | command::BLOCK_STATUS)
-}
-
 pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
 /// The longest data of an option that is looked at: names have at most 4,096 bytes.
 const OPTION_BYTES_MAX: u32 = 8 << 10;
 /// The longest read or write: what a client may send that has not asked for the block sizes ("Size constraints"). Who
-/// sends a longer write or option is cut off.
+/// sends more data behind a request or an option is cut off.
 pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const SKIP_AT_ONCE: usize = 4 << 10;
 

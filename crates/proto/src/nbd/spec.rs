@@ -1,4 +1,4 @@
-//! What lies on the wire: magics, numbers, and the two structures of fixed length. All integers are big-endian.
+//! What lies on the wire: magics, numbers, and the structures of fixed length. All integers are big-endian.
 //!
 //! Source: "The NBD protocol", sections "Newstyle negotiation", "Transmission" and "Values".
 
@@ -11,12 +11,16 @@ pub const GREETING: u64 = 0x4e42_444d_4147_4943;
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 /// What begins every answer to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// What begins every request.
+/// What begins every compact request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// What begins every extended request.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 /// What begins a simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// What begins a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+/// What begins a chunk of an extended reply.
+pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
 /// The server (or client) speaks fixed newstyle.
 pub const FIXED_NEWSTYLE: u16 = 1;
@@ -41,6 +45,8 @@ pub mod option {
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Block status is to be told in these metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
+    /// Requests and replies have headers of 32 bytes.
+    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Answers to options.
@@ -61,6 +67,8 @@ pub mod reply {
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
     /// The option's data is too long.
     pub const ERR_TOO_BIG: u32 = 0x8000_0009;
+    /// Extended headers are required; or they are agreed upon, and there is no way back.
+    pub const ERR_EXT_HEADER_REQD: u32 = 0x8000_000a;
 }
 
 /// Facts about an export.
@@ -131,6 +139,8 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// Zeroes: only if that is faster than a write.
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// An extended request: the length counts bytes that follow it.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// What a chunk of a structured reply is.
@@ -143,6 +153,8 @@ pub mod chunk {
     pub const NONE: u16 = 0;
     /// Extents of a metadata context.
     pub const BLOCK_STATUS: u16 = 5;
+    /// The same with lengths of 64 bits.
+    pub const BLOCK_STATUS_EXT: u16 = 6;
     /// It was not.
     pub const ERROR: u16 = 0x8001;
 }
@@ -173,13 +185,15 @@ pub enum Error {
     Invalid = 22,
     /// No space, or a write past the end.
     NoSpace = 28,
+    /// The request is too long.
+    Overflow = 75,
     /// The disk does not do this.
     NotSupported = 95,
     /// The server is being shut down.
     ShuttingDown = 108,
 }
 
-/// A request of the transmission phase. 28 bytes.
+/// A compact request of the transmission phase. 28 bytes.
 /// Source: "Transmission", "Request message".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -198,6 +212,26 @@ pub struct Request {
     pub length: U32,
 }
 const _: () = assert!(size_of::<Request>() == 28);
+
+/// An extended request. 32 bytes.
+/// Source: "Transmission", "Request message".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub struct ExtendedRequest {
+    /// [`EXTENDED_REQUEST_MAGIC`].
+    pub magic: U32,
+    /// [`command_flag`].
+    pub flags: U16,
+    /// [`command`].
+    pub kind: U16,
+    /// Comes back with the reply.
+    pub cookie: [u8; 8],
+    /// First byte. Comes back with the reply too.
+    pub offset: U64,
+    /// How many bytes: behind the header with [`command_flag::PAYLOAD_LEN`], of the disk without.
+    pub length: U64,
+}
+const _: () = assert!(size_of::<ExtendedRequest>() == 32);
 
 /// An option of the negotiation, without its data. 16 bytes.
 /// Source: "Newstyle negotiation".

@@ -1,12 +1,16 @@
 //! A client's bytes against the server's machine: what is answered, what is refused, what ends the connection.
 
-use super::super::spec::{Error, SIMPLE_REPLY_MAGIC, chunk, command_flag, info, option, reply};
+use super::super::spec::{
+    Error, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, info, option, reply,
+};
 use super::*;
 use alloc::vec;
 use proptest::prelude::*;
 
 #[path = "tests/contexts.rs"]
 mod contexts;
+#[path = "tests/extended.rs"]
+mod extended;
 #[path = "tests/long.rs"]
 mod long;
 
@@ -138,7 +142,7 @@ fn simple_reply(error: u32) -> Vec<u8> {
 }
 
 /// Commands of events, by slot, offset and length.
-fn commands(events: &[Event]) -> Vec<(Slot, u64, u32)> {
+fn commands(events: &[Event]) -> Vec<(Slot, u64, u64)> {
     let command = |event: &Event| match *event {
         Event::Command {
             slot,
@@ -486,7 +490,7 @@ proptest! {
         let events = feed(&mut machine, &request(flags, kind, offset, length), &mut wire);
         for event in events.unwrap_or_default() {
             if let Event::Command { offset, bytes, command, .. } = event {
-                prop_assert!(offset + u64::from(bytes) <= 1 << 20);
+                prop_assert!(offset + bytes <= 1 << 20);
                 prop_assert!(command == Command::Flush || offset % 512 == 0);
             }
         }

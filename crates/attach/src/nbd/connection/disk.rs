@@ -9,12 +9,12 @@ use fabrix_proto::nbd::spec::Error;
 use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
 use fabrix_transport::Held;
 
-use super::{Connection, DISK_SLOTS, RETRY, SLOTS, Work};
+use super::{Connection, DISK_SLOTS, Phase, RETRY, SLOTS, Work};
 use crate::job::{Ask, Job, PIECES_AT_ONCE, RETRY_AFTER};
 use crate::nbd::extents::Extents;
 
 /// Writes that are not longer are handed to the disk where they were received.
-const INLINE_BYTES_MAX: u32 = 8 << 10;
+const INLINE_BYTES_MAX: usize = 8 << 10;
 
 /// Where a write's data lies.
 enum Source {
@@ -31,10 +31,10 @@ impl Connection {
         slot: Slot,
         command: Command,
         offset: u64,
-        bytes: u32,
+        bytes: u64,
     ) {
         let block = u64::from(self.common.lane.geometry().block_bytes);
-        let range = (offset / block, u64::from(bytes) / block);
+        let range = (offset / block, bytes / block);
         let ask = match command {
             // No disk here reads ahead because it is told to.
             Command::Cache => return self.succeed_empty(slot),
@@ -55,10 +55,12 @@ impl Connection {
         if !job.writes() {
             return self.run(shard, slot, job, Source::None);
         }
+        // It fits: a write is not longer than the disk's longest transfer.
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes > INLINE_BYTES_MAX
-            && let Some(buf) = shard.take_buf(bytes as usize)
+            && let Some(buf) = shard.take_buf(bytes)
         {
-            self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
+            self.stream.hold(slot, Held::Awaited(buf, bytes));
         }
         self.set(slot, Work::Receiving(job));
     }
@@ -164,24 +166,28 @@ impl Connection {
         self.at_disk -= 1;
         match job.ended(Status::from_result(completion.result)) {
             Some(status) => self.finish(slot, job, status, completion.loan),
+            // Nobody waits for the rest of a range that may be the whole disk.
+            None if self.phase >= Phase::Ending => {}
             None => self.run(shard, slot, job, Source::None),
         }
     }
 
-    /// Asks the disk again for all that it was too busy for.
+    /// Asks the disk again for all that it was too busy for, from the slot on that is behind the last one asked for: a
+    /// request of many pieces gives the others their turn.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
-        for index in 0..SLOTS {
+        for _ in 0..SLOTS {
             if self.stalled == 0 {
                 return;
             }
-            let slot = Slot(index);
+            let slot = Slot(self.retry_from);
+            self.retry_from = (self.retry_from + 1) % SLOTS;
             match self.take(slot) {
                 Work::Stalled(job, kept) => {
                     self.stalled -= 1;
                     let before = self.stalled;
                     self.run(shard, slot, job, kept.map_or(Source::None, Source::Kept));
                     if self.stalled > before {
-                        return; // it is still busy
+                        return; // it is still busy, or this request has had its turn
                     }
                 }
                 other => self.set(slot, other),

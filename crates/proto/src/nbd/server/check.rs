@@ -1,57 +1,62 @@
 //! Which requests can be carried out: what there is, what is allowed, what lies within the disk.
 
+use super::request::Asked;
 use super::{Command, REQUEST_BYTES_MAX, Server};
-use crate::nbd::spec::{Error, Request, command, command_flag};
+use crate::nbd::spec::{Error, command, command_flag};
 
 impl Server {
     /// What a request asks for, or why not.
-    pub(super) fn check(&self, request: &Request) -> Result<Command, Error> {
-        let (flags, export) = (request.flags.get(), &self.export);
+    pub(super) fn check(&self, asked: &Asked) -> Result<Command, Error> {
+        let (flags, export) = (asked.flags, &self.export);
         let allowed = |extra: u16| match flags & !(command_flag::FUA | extra) {
             0 => Ok(()),
             _ => Err(Error::Invalid),
         };
+        // Data follows writes only: no block status is asked for with a payload here.
+        if asked.has_payload != (asked.kind == command::WRITE) {
+            return Err(Error::Invalid);
+        }
         let durable = flags & command_flag::FUA != 0;
-        let (command, longest) = match request.kind.get() {
+        let command = match asked.kind {
             command::READ => {
                 allowed(command_flag::DF)?;
-                (Command::Read, REQUEST_BYTES_MAX)
+                Command::Read
             }
             command::WRITE => {
                 allowed(0)?;
-                (Command::Write { durable }, REQUEST_BYTES_MAX)
+                Command::Write { durable }
             }
             command::FLUSH => {
                 allowed(0)?;
-                return match (request.offset.get(), request.length.get()) {
+                return match (asked.origin.offset, asked.length) {
                     (0, 0) => Ok(Command::Flush),
                     _ => Err(Error::Invalid),
                 };
             }
             command::TRIM if export.trims => {
                 allowed(0)?;
-                (Command::Trim { durable }, u32::MAX)
+                Command::Trim { durable }
             }
             command::WRITE_ZEROES => {
                 allowed(command_flag::NO_HOLE | command_flag::FAST_ZERO)?;
                 let may_trim = flags & command_flag::NO_HOLE == 0;
-                (Command::WriteZeroes { may_trim, durable }, u32::MAX)
+                Command::WriteZeroes { may_trim, durable }
             }
             command::CACHE => {
                 allowed(0)?;
-                (Command::Cache, u32::MAX)
+                Command::Cache
             }
-            command::BLOCK_STATUS if self.chosen.allocation && request.length.get() > 0 => {
+            command::BLOCK_STATUS if self.chosen.allocation && asked.length > 0 => {
                 allowed(command_flag::REQ_ONE)?;
                 let one = flags & command_flag::REQ_ONE != 0;
-                (Command::BlockStatus { one }, u32::MAX)
+                Command::BlockStatus { one }
             }
             _ => return Err(Error::Invalid),
         };
         if export.read_only && command.writes() {
             return Err(Error::NotPermitted);
         }
-        self.check_range(request, command, longest)?;
+        self.check_range(asked, command)?;
         self.check_speed(flags, command)?;
         Ok(command)
     }
@@ -69,21 +74,23 @@ impl Server {
         }
     }
 
-    fn check_range(&self, request: &Request, command: Command, longest: u32) -> Result<(), Error> {
-        let (offset, length) = (request.offset.get(), request.length.get());
+    fn check_range(&self, asked: &Asked, command: Command) -> Result<(), Error> {
+        let (offset, length) = (asked.origin.offset, asked.length);
         let block = u64::from(self.export.block_bytes);
-        if length > longest
-            || !offset.is_multiple_of(block)
-            || !u64::from(length).is_multiple_of(block)
-        {
+        if !offset.is_multiple_of(block) || !length.is_multiple_of(block) {
             return Err(Error::Invalid);
         }
-        match offset.checked_add(length.into()) {
-            Some(end) if end <= self.export.bytes => Ok(()),
+        match offset.checked_add(length) {
+            Some(end) if end <= self.export.bytes => {}
             _ if matches!(command, Command::Write { .. } | Command::WriteZeroes { .. }) => {
-                Err(Error::NoSpace)
+                return Err(Error::NoSpace);
             }
-            _ => Err(Error::Invalid),
+            _ => return Err(Error::Invalid),
+        }
+        match command.moves_data() && length > REQUEST_BYTES_MAX.into() {
+            false => Ok(()),
+            true if self.chosen.structured => Err(Error::Overflow),
+            true => Err(Error::Invalid),
         }
     }
 }

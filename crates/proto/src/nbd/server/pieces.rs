@@ -1,4 +1,4 @@
-//! Requests in progress: what is in the slots, and how a request that is longer than the disk's longest transfer is
+//! Requests in progress: what is in the slots, and how a request with more data than the disk's longest transfer is
 //! divided.
 //!
 //! A client that has not asked for the block sizes may send requests of 32 MiB ("Size constraints"). A long request
@@ -8,9 +8,11 @@
 //! are read one by one, and the connection does nothing else meanwhile. So no connection ever holds more than
 //! [`BYTES_MAX`] and one piece.
 
+use super::reply::Origin;
+use super::request::Asked;
 use super::{Command, Event, Server, State};
 use crate::Slot;
-use crate::nbd::spec::{Error, Request, command_flag};
+use crate::nbd::spec::{Error, command_flag};
 
 /// A request, or a piece of one, that is with the owner.
 #[derive(Clone, Copy)]
@@ -18,18 +20,17 @@ pub(super) struct Piece {
     /// Whose: an index of `requests`.
     pub(super) request: u16,
     pub(super) offset: u64,
-    pub(super) bytes: u32,
-    moves_data: bool,
+    /// How much data travels, in either direction.
+    pub(super) data_bytes: u32,
 }
 
 /// A request that was not answered yet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Progress {
-    pub(super) cookie: [u8; 8],
+    pub(super) origin: Origin,
     pub(super) answer: Answer,
-    /// First byte of the whole request, and how many.
-    pub(super) offset: u64,
-    pub(super) bytes: u32,
+    /// Bytes of the whole request.
+    pub(super) bytes: u64,
     /// Pieces in slots.
     pieces: u16,
     /// The first error of any piece.
@@ -41,7 +42,7 @@ pub(super) struct Progress {
 /// How a request is answered.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Simply, without data.
+    /// Without data: simply, or by a chunk of an extended reply.
     #[default]
     Simple,
     /// By data: one run of it.
@@ -58,7 +59,7 @@ pub(super) struct Rest {
     request: u16,
     command: Command,
     offset: u64,
-    bytes: u32,
+    bytes: u64,
 }
 
 impl Server {
@@ -90,7 +91,7 @@ impl Server {
         let bytes = rest.bytes.min(self.piece_bytes());
         if rest.bytes > bytes {
             self.rest = Some(Rest {
-                offset: rest.offset + u64::from(bytes),
+                offset: rest.offset + bytes,
                 bytes: rest.bytes - bytes,
                 ..rest
             });
@@ -98,14 +99,14 @@ impl Server {
         Some(self.begin_piece(rest.request, rest.command, rest.offset, bytes))
     }
 
-    pub(super) fn begin(&mut self, request: &Request, command: Command) -> Event {
+    pub(super) fn begin(&mut self, asked: &Asked, command: Command) -> Event {
         let number = self
             .free_requests
             .pop()
             .expect("each request but the last has a slot, and there is a free one");
-        let (offset, bytes) = (request.offset.get(), request.length.get());
+        let (offset, bytes) = (asked.origin.offset, asked.length);
         let is_long = command.moves_data() && bytes > self.piece_bytes();
-        let in_one = request.flags.get() & command_flag::DF != 0;
+        let in_one = asked.flags & command_flag::DF != 0;
         let answer = match command {
             Command::Read if self.chosen.structured && !(is_long && in_one) => Answer::Chunks,
             Command::Read => Answer::Data,
@@ -113,9 +114,8 @@ impl Server {
             _ => Answer::Simple,
         };
         self.requests[usize::from(number)] = Progress {
-            cookie: request.cookie,
+            origin: asked.origin,
             answer,
-            offset,
             bytes,
             ..Progress::default()
         };
@@ -132,22 +132,20 @@ impl Server {
         Event::Long
     }
 
-    fn begin_piece(&mut self, request: u16, command: Command, offset: u64, bytes: u32) -> Event {
+    fn begin_piece(&mut self, request: u16, command: Command, offset: u64, bytes: u64) -> Event {
         let index = self
             .free
             .pop()
             .expect("the owner takes no event while the connection is full");
         let slot = Slot(index);
         self.requests[usize::from(request)].pieces += 1;
-        let moves_data = command.moves_data();
-        if moves_data {
-            self.bytes_in_slots += u64::from(bytes);
-        }
+        let data = if command.moves_data() { bytes } else { 0 };
+        self.bytes_in_slots += data;
         self.slots[usize::from(index)] = Some(Piece {
             request,
             offset,
-            bytes,
-            moves_data,
+            // It fits: a piece with data is not longer than the disk's longest transfer.
+            data_bytes: u32::try_from(data).unwrap_or(u32::MAX),
         });
         if matches!(command, Command::Write { .. }) && bytes > 0 {
             self.state = State::Data(slot);
@@ -165,9 +163,7 @@ impl Server {
         let piece = self.slots.get_mut(usize::from(slot.0))?.take()?;
         self.free.push(slot.0);
         self.requests[usize::from(piece.request)].pieces -= 1;
-        if piece.moves_data {
-            self.bytes_in_slots -= u64::from(piece.bytes);
-        }
+        self.bytes_in_slots -= u64::from(piece.data_bytes);
         Some(piece)
     }
 
@@ -189,9 +185,9 @@ impl Server {
     }
 
     /// The longest piece: the disk's longest transfer, in whole blocks.
-    fn piece_bytes(&self) -> u32 {
+    fn piece_bytes(&self) -> u64 {
         let (most, block) = (self.export.most_bytes, self.export.block_bytes);
-        (most - most % block).max(block)
+        (most - most % block).max(block).into()
     }
 }
 

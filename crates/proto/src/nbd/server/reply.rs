@@ -1,15 +1,25 @@
-//! How requests are answered: simply, or in chunks where the client wants those.
+//! How requests are answered: simply, or in chunks where the client wants those. With extended headers there are chunks
+//! only.
 //!
-//! Source: "The NBD protocol", sections "Simple reply message" and "Structured reply chunk message".
+//! Source: "The NBD protocol", sections "Simple reply message", "Structured reply chunk message" and "Extended reply
+//! chunk message".
 
 use super::pieces::{Answer, Piece, Progress};
 use super::{Extent, Server, State};
 use crate::nbd::options::ALLOCATION_ID;
-use crate::nbd::spec::{CHUNK_MAGIC, Error, SIMPLE_REPLY_MAGIC, chunk};
+use crate::nbd::spec::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, Error, SIMPLE_REPLY_MAGIC, chunk};
 use crate::{Sink, Slot};
 
 /// The most extents that one answer tells.
 pub const EXTENTS_MAX: usize = 256;
+
+/// What comes back with each reply to a request.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Origin {
+    pub(super) cookie: [u8; 8],
+    /// First byte of the request. Only extended replies say it.
+    pub(super) offset: u64,
+}
 
 impl Server {
     /// A read was carried out, and its data lies in its slot. The slot is free then.
@@ -29,9 +39,10 @@ impl Server {
             return self.settle(&progress, is_over.then_some(error), out);
         } else {
             let flags = if is_over { chunk::DONE } else { 0 };
-            chunk_of_data(progress.cookie, flags, (piece.offset, piece.bytes), out);
+            let range = (piece.offset, piece.data_bytes.into());
+            self.chunk_of_data(progress.origin, flags, range, out);
         }
-        out.payload(slot, 0, piece.bytes, false);
+        out.payload(slot, 0, piece.data_bytes, false);
     }
 
     /// A request that asks for no data, or for none of it, was carried out. The slot is free then.
@@ -46,9 +57,9 @@ impl Server {
         match progress.error {
             Some(error) => self.settle(&progress, Some(error), out),
             None if self.is_chunked(progress.answer) => {
-                head(progress.cookie, (chunk::DONE, chunk::NONE), 0, out);
+                self.head(progress.origin, (chunk::DONE, chunk::NONE), 0, out);
             }
-            None => simple(progress.cookie, 0, out),
+            None => simple(progress.origin, 0, out),
         }
     }
 
@@ -59,15 +70,16 @@ impl Server {
             return;
         };
         self.end_request(request);
-        let cookie = self.requests[usize::from(request)].cookie;
-        let mut told = [0; 4 + 8 * EXTENTS_MAX];
+        let origin = self.requests[usize::from(request)].origin;
+        let extents = &extents[..extents.len().min(EXTENTS_MAX)];
+        let mut told = [0; 8 + 16 * EXTENTS_MAX];
         told[..4].copy_from_slice(&ALLOCATION_ID.to_be_bytes());
-        for (place, extent) in told[4..].chunks_exact_mut(8).zip(extents) {
-            place[..4].copy_from_slice(&extent.bytes.to_be_bytes());
-            place[4..].copy_from_slice(&extent.flags.to_be_bytes());
-        }
-        let told = &told[..4 + 8 * extents.len().min(EXTENTS_MAX)];
-        head(cookie, (chunk::DONE, chunk::BLOCK_STATUS), told.len(), out);
+        let (kind, bytes) = match self.chosen.extended {
+            true => (chunk::BLOCK_STATUS_EXT, put_wide(extents, &mut told[4..])),
+            false => (chunk::BLOCK_STATUS, put_narrow(extents, &mut told[4..])),
+        };
+        let told = &told[..4 + bytes];
+        self.head(origin, (chunk::DONE, kind), told.len() as u64, out);
         out.bytes(told);
     }
 
@@ -93,71 +105,102 @@ impl Server {
     /// Says an error, if it is time to.
     fn settle<S: Sink>(&self, progress: &Progress, error: Option<Error>, out: &mut S) {
         if let Some(error) = error {
-            self.refuse(
-                progress.cookie,
-                progress.answer != Answer::Simple,
-                error,
-                out,
-            );
+            let has_chunks = progress.answer != Answer::Simple;
+            self.refuse(progress.origin, has_chunks, error, out);
         }
     }
 
     fn is_chunked(&self, answer: Answer) -> bool {
-        self.chosen.structured && answer != Answer::Simple
+        self.chosen.extended || self.chosen.structured && answer != Answer::Simple
     }
 
     /// The head of an answer whose data comes in one run.
     fn data_head<S: Sink>(&self, progress: &Progress, out: &mut S) {
         match self.chosen.structured {
             true => {
-                let range = (progress.offset, progress.bytes);
-                chunk_of_data(progress.cookie, chunk::DONE, range, out);
+                let range = (progress.origin.offset, progress.bytes);
+                self.chunk_of_data(progress.origin, chunk::DONE, range, out);
             }
-            false => simple(progress.cookie, 0, out),
+            false => simple(progress.origin, 0, out),
         }
     }
 
-    /// `chunked`: a request of a kind that is answered in chunks once that was agreed upon.
+    /// `has_chunks`: the request is of a kind that is answered in chunks once that was agreed upon.
     pub(super) fn refuse<S: Sink>(
         &self,
-        cookie: [u8; 8],
-        chunked: bool,
+        origin: Origin,
+        has_chunks: bool,
         error: Error,
         out: &mut S,
     ) {
         let number = error as u32;
-        if chunked && self.chosen.structured {
-            head(cookie, (chunk::DONE, chunk::ERROR), 6, out);
+        if self.chosen.extended || has_chunks && self.chosen.structured {
+            self.head(origin, (chunk::DONE, chunk::ERROR), 6, out);
             out.bytes(&number.to_be_bytes());
             out.bytes(&0_u16.to_be_bytes());
         } else {
-            simple(cookie, number, out);
+            simple(origin, number, out);
         }
+    }
+
+    /// The head of a chunk of data; the data follows.
+    fn chunk_of_data<S: Sink>(
+        &self,
+        origin: Origin,
+        flags: u16,
+        (offset, bytes): (u64, u64),
+        out: &mut S,
+    ) {
+        self.head(origin, (flags, chunk::OFFSET_DATA), bytes + 8, out);
+        out.bytes(&offset.to_be_bytes());
+    }
+
+    /// The head of a chunk with so many bytes behind it.
+    fn head<S: Sink>(&self, origin: Origin, (flags, kind): (u16, u16), bytes: u64, out: &mut S) {
+        let mut head = [0; 32];
+        head[4..6].copy_from_slice(&flags.to_be_bytes());
+        head[6..8].copy_from_slice(&kind.to_be_bytes());
+        head[8..16].copy_from_slice(&origin.cookie);
+        if self.chosen.extended {
+            head[..4].copy_from_slice(&EXTENDED_CHUNK_MAGIC.to_be_bytes());
+            head[16..24].copy_from_slice(&origin.offset.to_be_bytes());
+            head[24..].copy_from_slice(&bytes.to_be_bytes());
+            return out.bytes(&head);
+        }
+        // It fits: no answer has more than 32 MiB of data.
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        head[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+        head[16..20].copy_from_slice(&bytes.to_be_bytes());
+        out.bytes(&head[..20]);
     }
 }
 
-fn simple<S: Sink>(cookie: [u8; 8], error: u32, out: &mut S) {
+fn simple<S: Sink>(origin: Origin, error: u32, out: &mut S) {
     let mut reply = [0; 16];
     reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
     reply[4..8].copy_from_slice(&error.to_be_bytes());
-    reply[8..].copy_from_slice(&cookie);
+    reply[8..].copy_from_slice(&origin.cookie);
     out.bytes(&reply);
 }
 
-/// The head of a chunk of data; the data follows.
-fn chunk_of_data<S: Sink>(cookie: [u8; 8], flags: u16, (offset, bytes): (u64, u32), out: &mut S) {
-    head(cookie, (flags, chunk::OFFSET_DATA), bytes as usize + 8, out);
-    out.bytes(&offset.to_be_bytes());
+/// Extents with lengths of 32 bits. Gives how many bytes they take.
+fn put_narrow(extents: &[Extent], into: &mut [u8]) -> usize {
+    for (place, extent) in into.chunks_exact_mut(8).zip(extents) {
+        // It fits: an extent is not longer than the request, whose length has 32 bits.
+        let bytes = u32::try_from(extent.bytes).unwrap_or(u32::MAX);
+        place[..4].copy_from_slice(&bytes.to_be_bytes());
+        place[4..].copy_from_slice(&extent.flags.to_be_bytes());
+    }
+    8 * extents.len()
 }
 
-/// The head of a chunk with so many bytes behind it.
-fn head<S: Sink>(cookie: [u8; 8], (flags, kind): (u16, u16), bytes: usize, out: &mut S) {
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let mut head = [0; 20];
-    head[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
-    head[4..6].copy_from_slice(&flags.to_be_bytes());
-    head[6..8].copy_from_slice(&kind.to_be_bytes());
-    head[8..16].copy_from_slice(&cookie);
-    head[16..].copy_from_slice(&bytes.to_be_bytes());
-    out.bytes(&head);
+/// How many extents there are, and the extents with lengths of 64 bits. Gives how many bytes they take.
+fn put_wide(extents: &[Extent], into: &mut [u8]) -> usize {
+    let count = u32::try_from(extents.len()).unwrap_or(u32::MAX);
+    into[..4].copy_from_slice(&count.to_be_bytes());
+    for (place, extent) in into[4..].chunks_exact_mut(16).zip(extents) {
+        place[..8].copy_from_slice(&extent.bytes.to_be_bytes());
+        place[8..].copy_from_slice(&u64::from(extent.flags).to_be_bytes());
+    }
+    4 + 16 * extents.len()
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An export's name and queries.
-fn queries(name: &str, queries: &[&str]) -> Vec<u8> {
+pub(super) fn queries(name: &str, queries: &[&str]) -> Vec<u8> {
     let string = |text: &str| {
         let length = u32::try_from(text.len()).expect("short");
         [&length.to_be_bytes()[..], text.as_bytes()].concat()

@@ -25,7 +25,7 @@ use self::opened::{Name, Opened};
 use crate::args::RemoteArgs;
 use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
-use crate::host_names::{host_options, initiator_name};
+use crate::host_names::{host_options_or_why, initiator_name};
 use crate::log::{self, Level};
 use crate::machine;
 use crate::secrets;
@@ -37,6 +37,8 @@ pub(crate) type Watch = Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Opener {
     options: Options,
+    /// Why this machine has no name for NVMe targets.
+    nameless: Option<String>,
     initiator: String,
     /// What disks in memory are told apart by from those of other processes on this machine.
     scope: String,
@@ -50,7 +52,8 @@ impl Opener {
         engine: fabrix_rt::Engine,
         scope: &str,
     ) -> Result<Self, Failure> {
-        let mut options = host_options(remote.hostnqn.as_deref(), remote.hostid)?;
+        let (mut options, nameless) =
+            host_options_or_why(remote.hostnqn.as_deref(), remote.hostid)?;
         options.keep_alive = remote.keep_alive_tmo;
         options.reconnect_delay = remote.reconnect_delay;
         options.ctrl_loss = remote.ctrl_loss_tmo.0;
@@ -63,6 +66,7 @@ impl Opener {
         options.engine = engine;
         Ok(Self {
             options,
+            nameless,
             initiator: initiator_name(remote.initiator_name.as_deref())?,
             scope: scope.to_owned(),
             opened: Arc::default(),
@@ -179,6 +183,9 @@ impl Opener {
             let initiator = initiator(&self.initiator, remote, theirs)?;
             let disk = iscsi::connect(&unit(remote)?, &initiator, &options);
             return Ok(Arc::new(disk.map_err(Failure::from)?));
+        }
+        if let Some(why) = &self.nameless {
+            return Err(Failure::usage(why));
         }
         let disk = fabrix_host::connect(&address(remote)?, &options).map_err(Failure::from)?;
         Ok(Arc::new(disk))

@@ -28,6 +28,20 @@ pub(crate) fn host_options(nqn: Option<&str>, id: Option<HostId>) -> Result<Opti
     Ok(Options::new(names.nqn, names.id))
 }
 
+/// The same, and why the system's files cannot be used where they are wrong: that matters only to who needs the names.
+pub(crate) fn host_options_or_why(
+    nqn: Option<&str>,
+    id: Option<HostId>,
+) -> Result<(Options, Option<String>), Failure> {
+    match host_options(nqn, id) {
+        Err(failure) if nqn.is_none() && id.is_none() => {
+            let names = HostNames::new(None, None, &Files::default(), machine::id())?;
+            Ok((Options::new(names.nqn, names.id), Some(failure.to_string())))
+        }
+        options => Ok((options?, None)),
+    }
+}
+
 /// What the system's files say.
 #[derive(Default)]
 struct Files {

@@ -50,6 +50,10 @@ pub(crate) fn read_private(from: &str, path: &Path) -> Result<String, Failure> {
         ErrorKind::InvalidData => wrong(&"it is not text in UTF-8"),
         _ => wrong(&error),
     };
+    // Looked at before it is opened, because opening a pipe would wait for its writer.
+    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+        return Err(wrong(&"not a file"));
+    }
     let file = File::open(path).map_err(cannot)?;
     // Of the open file: what the name stands for may change meanwhile.
     let (found, us) = (file.metadata().map_err(cannot)?, own_uid().map_err(cannot)?);

@@ -127,11 +127,11 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
     }
 }
 
-/// `user:secret@host`, as other addresses have it: what stands behind the first colon.
+/// `user:secret@host`, as other addresses have it, or `user@secret@host`: what stands behind the first separator.
 fn without_percent(part: &str, begin: usize) -> Option<Range<usize>> {
     let at = begin + part[begin..].rfind('@')?;
-    let colon = begin + part[begin..at].find(':')?;
-    Some(colon + 1..at)
+    let separator = begin + part[begin..at].find([':', '@'])?;
+    Some(separator + 1..at)
 }
 
 /// The name in `@FILE@`, in the place of a secret.
@@ -155,7 +155,19 @@ fn passwords(part: &str, from: usize, extent: Extent) -> Vec<Range<usize>> {
         let behind = part[at..].trim_start_matches(is_key_byte);
         let key = &part[at..part.len() - behind.len()];
         let inside = found.last().is_some_and(|last| at <= last.end);
-        if inside || !is_secret(key) || behind.is_empty() {
+        if inside || behind.is_empty() {
+            continue;
+        }
+        if key.eq_ignore_ascii_case("target_user") {
+            let end = value_end(part, part.len() - behind.len(), separator);
+            // A user with a secret behind it, as the account of an address has it.
+            found.extend(
+                behind
+                    .find('%')
+                    .map(|percent| part.len() - behind.len() + percent + 1..end),
+            );
+        }
+        if !is_secret(key) {
             continue;
         }
         let value = part.len() - behind.len() + behind.chars().next().map_or(0, char::len_utf8);

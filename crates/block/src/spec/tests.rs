@@ -377,6 +377,7 @@ fn a_secret_that_ends_nowhere_in_particular_is_explained_and_not_repeated() {
             "iscsi://user:abcd@host/x",
             "iscsi://user:...@host/x: a user and a secret are joined by %",
         ),
+        ("iscsi://user@abcd@host/x", "not the name of a user"),
         ("iscsi://user%abcd", "a secret stands before it"),
         ("iscsi://user%ab%zz@host", "%25 for %"),
         (
@@ -485,4 +486,10 @@ proptest! {
         };
         prop_assert!(!said.contains(MARKER), "of {:?} is said {:?}", text, said);
     }
+}
+
+#[test]
+fn a_secret_that_stands_behind_the_user_of_the_target_is_not_shown() {
+    let shown = without_secrets("iscsi://host/x,target_user=it%abcd");
+    assert!(!shown.contains("abcd"), "{shown}");
 }

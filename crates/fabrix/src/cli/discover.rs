@@ -13,6 +13,7 @@ use fabrix_host::{
 use fabrix_target::DISCOVERY_PORT;
 use serde_json::{Value, json};
 
+use super::seed::bracketed;
 use super::terminal::{print, say};
 use crate::args::{DiscoverArgs, Format};
 use crate::disks::{ISCSI, address, discover_iscsi};
@@ -21,7 +22,11 @@ use crate::host_names::host_options;
 use crate::log;
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
-    let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
+    let uri = match args.uri.contains("://") {
+        true => args.uri.clone(),
+        false => format!("nvme+tcp://{}", bracketed(&args.uri)),
+    };
+    let spec = Spec::parse(&uri).map_err(Failure::usage)?;
     let Disk::Remote(remote) = spec.disk else {
         return Err(Failure::usage(format!(
             "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]",

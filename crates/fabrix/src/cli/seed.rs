@@ -54,7 +54,7 @@ pub(crate) fn remove(args: &RemoveArgs) -> Result<ExitCode, Failure> {
 }
 
 /// An address of IPv6 without brackets and port gets them.
-fn bracketed(address: &str) -> String {
+pub(super) fn bracketed(address: &str) -> String {
     match address.parse::<std::net::Ipv6Addr>() {
         Ok(_) => format!("[{address}]"),
         Err(_) => address.to_owned(),

@@ -238,12 +238,14 @@ fn without_a_port_discovery_asks_the_port_of_discovery_first() {
             "127.26.0.2:4420 answers; port 8009 does not",
         ),
     ] {
-        let answer = fabrix(&["discover", &format!("nvme+tcp://{ip}")]);
-        answer.exits(0).says(&[words]);
-        assert!(
-            answer.stdout.contains(&serve.port().to_string()),
-            "{answer}"
-        );
+        for target in [format!("nvme+tcp://{ip}"), ip.to_owned()] {
+            let answer = fabrix(&["discover", &target]);
+            answer.exits(0).says(&[words]);
+            assert!(
+                answer.stdout.contains(&serve.port().to_string()),
+                "{answer}"
+            );
+        }
     }
     let nobody = fabrix(&["discover", "nvme+tcp://127.26.0.3"]);
     nobody

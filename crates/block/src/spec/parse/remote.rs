@@ -71,7 +71,11 @@ fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a s
     };
     let is_user_byte = |c: u8| is_host_byte(c) || b":+~".contains(&c);
     if user.is_empty() || !user.bytes().all(is_user_byte) {
-        return Err(format!("`{user}` is not the name of a user"));
+        // What stands here may be a secret behind a wrong separator: it is not repeated.
+        return Err(
+            "what stands before the machine is not the name of a user: iscsi://USER%SECRET@HOST"
+                .to_owned(),
+        );
     }
     let user = user.to_owned();
     Ok((Some(Account { user, secret }), rest))

@@ -322,5 +322,5 @@ impl Task for Steward {
 }
 
 /// What an operator is told of a disk when the first of its requests is abandoned.
-const DOES_NOT_ANSWER: &str = "the disk does not answer: an aborted command still waits for it. New commands wait until \
-                               the disk has ended the old one; if this lasts, look at the disk";
+const DOES_NOT_ANSWER: &str = "the disk does not answer: an aborted command still waits for it. New commands wait \
+                               until the disk has ended the old one; if this lasts, look at the disk";

@@ -22,11 +22,14 @@ use crate::host_names::host_options;
 use crate::log;
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
-    let uri = match args.uri.contains("://") {
-        true => args.uri.clone(),
-        false => format!("nvme+tcp://{}", bracketed(&args.uri)),
+    let spec = match Spec::parse(&args.uri) {
+        // What is no disk may be the bare name or address of a machine.
+        Err(_) if !args.uri.contains("://") => {
+            Spec::parse(&format!("nvme+tcp://{}", bracketed(&args.uri)))
+        }
+        spec => spec,
     };
-    let spec = Spec::parse(&uri).map_err(Failure::usage)?;
+    let spec = spec.map_err(Failure::usage)?;
     let Disk::Remote(remote) = spec.disk else {
         return Err(Failure::usage(format!(
             "{}: only a target can be asked; write nvme+tcp://ADDR[:PORT] or iscsi://ADDR[:PORT]",

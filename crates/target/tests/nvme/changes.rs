@@ -5,7 +5,7 @@ mod doors;
 mod shards;
 mod under_way;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use fabrix_block::exclusive::Exclusive;
@@ -214,10 +214,18 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
             .contains("does not listen on 127.0.0.1:1"),
         "{refused}"
     );
-    let in_use = stage
+    let twice = stage
         .target
         .open_port(Listen::nvme_tcp(stage.address))
-        .expect_err("in use");
+        .expect_err("it listens there already");
+    assert!(
+        twice.to_string().contains("is listened on twice"),
+        "{twice}"
+    );
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let others = other.local_addr().expect("bound");
+    let in_use = stage.target.open_port(Listen::nvme_tcp(others));
+    let in_use = in_use.expect_err("in use");
     assert!(in_use.to_string().contains("is in use"), "{in_use}");
     let sizes = disk().remeasure(None).map(|_| ()).expect_err("refused");
     assert_eq!(sizes.kind, OpenErrorKind::Unsupported);

@@ -31,7 +31,6 @@ on_both_engines!(
     preempting_works_across_protocols,
     registering_follows_the_key,
     all_controllers_of_a_host_are_one_registrant,
-    a_host_that_is_nobody_cannot_register,
     only_long_host_identifiers_are_reported,
     what_is_not_stored_cannot_be_asked_to_persist,
     a_write_whose_data_come_late_is_checked_again,
@@ -212,15 +211,6 @@ fn all_controllers_of_a_host_are_one_registrant(engine: Engine) {
     stage.until("it is gone", |stage| stage.target.controllers() == 0);
     assert_eq!(NvmeHost::new(&stage, 2).may(), (false, false));
     assert_eq!(NvmeHost::new(&stage, 1).may(), (true, true));
-}
-
-fn a_host_that_is_nobody_cannot_register(engine: Engine) {
-    let stage = Stage::new(engine);
-    let mut nobody = NvmeHost::new(&stage, 0);
-    let refused = nobody.run_register(RegisterAction::Register, false, None, (0, 1));
-    assert_eq!(refused, Status::COMMAND_SEQUENCE_ERROR);
-    assert_eq!(nobody.report().1.len(), 0);
-    assert_eq!(nobody.may(), (true, true));
 }
 
 fn only_long_host_identifiers_are_reported(engine: Engine) {

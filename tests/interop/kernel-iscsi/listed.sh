@@ -13,7 +13,7 @@ kept_out() {
     before=$(sessions)
     ends_with $FORBIDDEN timeout 60 iscsiadm -m node -T $IQN -p $PORTAL "$@" --login
     is "the sessions" "$(sessions)" "$before"
-    contains "our log" "$(cat /tmp/serve.err)" "$INITIATOR-$2: this initiator is not among those that may log in"
+    contains "our log" "$(cat /tmp/serve.err)" "refused $INITIATOR-$2 from" "this initiator is not among those that may log in"
 }
 
 reads() {

@@ -82,6 +82,9 @@ pub(crate) fn test(whole: bool) -> Result<bool, String> {
         println!("== {name}");
         let started = Instant::now();
         let outcome = suite();
+        if let Err(why) = &outcome {
+            println!("SKIPPED: {name}: {why}");
+        }
         summary.suite(name, started.elapsed(), outcome);
     }
     summary.print();
@@ -324,7 +327,6 @@ impl Summary {
                 "FAILED"
             }
             Err(why) => {
-                println!("SKIPPED: {name}: {why}");
                 self.skip(name, &why);
                 "skipped"
             }

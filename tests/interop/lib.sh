@@ -395,3 +395,14 @@ null_blk() {
     done
     echo 1 >$nullb/power
 }
+
+# write_long DEVICE: verified direct writes of 4 MiB, sixteen at a time, from small pages and from mapped ones, which may
+# be large.
+write_long() {
+    for memory in malloc mmap; do
+        fio --name=long --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 --bs=4M --rw=write --size=128M \
+            --iomem=$memory --verify=crc32c --verify_fatal=1 >fio.out 2>&1 || fail "fio: $(cat fio.out)"
+        contains fio "$(cat fio.out)" "err= 0"
+        grep -E "WRITE|READ" fio.out
+    done
+}

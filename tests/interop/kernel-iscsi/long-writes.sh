@@ -7,11 +7,6 @@
 serve_iscsi ram:128M
 initiator
 login
-for memory in malloc mmap; do
-    fio --name=long --filename="$disk" --direct=1 --ioengine=libaio --iodepth=16 --bs=4M --rw=write --size=128M \
-        --iomem=$memory --verify=crc32c --verify_fatal=1 >fio.out 2>&1 || fail "fio: $(cat fio.out)"
-    contains fio "$(cat fio.out)" "err= 0"
-    grep -E "WRITE|READ" fio.out
-done
+write_long "$disk"
 logout
 stop

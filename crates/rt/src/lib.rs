@@ -22,6 +22,7 @@ mod gather;
 mod handle;
 mod holds;
 pub mod local_peer;
+mod lookout;
 pub mod loop_device;
 mod mailbox;
 pub mod mounts;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::{Remote, Shard, ShardConfig, sys, topology};
+use crate::{Remote, Shard, ShardConfig, lookout, sys, topology};
 
 /// A shard that runs on its own thread until it is stopped.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ fn start(config: ShardConfig, pinned: Option<usize>) -> io::Result<Shard> {
 /// kernel has ended it, the process says so and exits with 1: its peers see their connections close. A second thread
 /// waits for the first, without using the processor. The handle is that of the second: it ends after the first.
 ///
-/// A kernel that fails in the middle of an io_uring call leaves the thread within that call for ever. Nobody can
-/// notice that without asking again and again.
+/// A kernel that fails in the middle of an io_uring call leaves the thread within that call for ever. Where the kernel
+/// is known to fail so, `lookout` notices it within seconds, and ends the process in the same way.
 ///
 /// Errors: there is no thread to be had.
 pub fn needed_thread(
@@ -66,9 +66,11 @@ pub fn needed_thread(
 ) -> io::Result<JoinHandle<()>> {
     let returned = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&returned);
+    let looked_after = name.to_owned();
     let thread = thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
+            lookout::look_after_this_thread(&looked_after);
             body();
             tell.store(true, Ordering::Release);
         })?;

@@ -35,6 +35,7 @@ const TOOLS: &[Tool] = &[
     ("nbd-client", "nbd-client"),
     ("ip", "iproute2"),
     ("ss", "iproute2"),
+    ("ethtool", "ethtool"),
     ("tc", "iproute2"),
     ("modprobe", "kmod"),
     ("cmp", "diffutils"),

@@ -72,6 +72,20 @@ pub(crate) fn limit_core(bytes: libc::rlim_t) {
     debug_assert!(set.is_ok(), "no more than the hard limit is asked for");
 }
 
+/// Ends both directions of every socket of this process, whatever holds it: peers see their connections end, and
+/// nobody listens any more. The descriptors stay open.
+pub(crate) fn shut_down_sockets() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    for number in names.filter_map(|name| name.to_str()?.parse::<RawFd>().ok()) {
+        // SAFETY: takes two numbers and touches no memory; what is no socket refuses.
+        // WHY UNSAFE: std shuts down sockets that it owns, and other threads own these.
+        let _no_socket = unsafe { libc::shutdown(number, libc::SHUT_RDWR) };
+    }
+}
+
 /// Bytes of a page of memory.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: takes a number and touches no memory.

@@ -1,9 +1,9 @@
 //! Threads that the kernel has left hanging within io_uring.
 //!
 //! A kernel with the fault of [`local_peer`](crate::local_peer) may end a thread in the middle of an io_uring call. The
-//! thread then waits for a lock of its ring that it holds itself. It never ends, so whoever joins it waits for ever, and
-//! its process cannot close its sockets by ending. Only the kernel's own report of where a thread waits tells. So on
-//! kernels with that fault, and only there, one thread looks at this report once a second.
+//! thread then waits for a lock of its ring that it holds itself. It never ends, so whoever joins it waits for ever,
+//! and its process cannot close its sockets by ending. Only the kernel's own report of where a thread waits tells. So
+//! on kernels with that fault, and only there, one thread looks at this report once a second.
 //!
 //! Reads /proc. Ends the process.
 
@@ -87,8 +87,8 @@ fn hangs_in(wchan: &str) -> bool {
 fn sentence(name: &str) -> String {
     format!(
         "the kernel has failed within the thread {name}, which hangs there for ever: `dmesg` says why, and `fabrix \
-         doctor` what to do. The process closes its connections and ends. What it served may be served again; files and \
-         devices stay locked until this machine has started anew."
+         doctor` what to do. The process closes its connections and ends. What it served may be served again; files \
+         and devices stay locked until this machine has started anew."
     )
 }
 

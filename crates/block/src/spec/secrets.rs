@@ -90,7 +90,9 @@ fn addresses(text: &str) -> impl Iterator<Item = usize> {
 
 /// The secret of the account in a part of a text that has one address at most. Empty where a file is named.
 fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
-    let scheme_bytes = part.find("://").map(|colon| colon + 3);
+    // Behind a percent sign it is a piece of a secret that ends no scheme.
+    let is_scheme = |colon: &usize| !part[..*colon].contains('%');
+    let scheme_bytes = part.find("://").filter(is_scheme).map(|colon| colon + 3);
     if scheme_bytes.is_none() && extent == Extent::Grammar {
         return None;
     }
@@ -103,6 +105,9 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
             .then(|| without_percent(part, begin))
             .flatten();
     };
+    if extent == Extent::Grammar && percent > authority_end {
+        return None;
+    }
     let secret = percent + 1;
     if let Some(name) = named_file(part, secret) {
         match extent {

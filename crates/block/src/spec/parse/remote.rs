@@ -44,6 +44,7 @@ pub(super) fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec,
         nsid,
         options,
     };
+    refuse_empty_secret(&remote)?;
     refuse_rest_of_secret(&remote, path)?;
     Ok(Spec {
         disk: Disk::Remote(remote),
@@ -104,8 +105,19 @@ fn secret_of(text: &str) -> Result<Option<Secret>, String> {
         |text| percent_decode(text).map_err(|_| "in a secret, a % is written %25".to_owned());
     Ok(Some(match text.strip_prefix('@') {
         Some(path) => Secret::File(decoded(path)?),
+        None if text.is_empty() => {
+            return Err("there is no secret behind the %: iscsi://USER%SECRET@HOST".to_owned());
+        }
         None => Secret::Text(decoded(text)?),
     }))
+}
+
+fn refuse_empty_secret(remote: &Remote) -> Result<(), String> {
+    let is_empty = |(key, value): &(String, String)| key == "target_password" && value.is_empty();
+    if remote.options.iter().any(is_empty) {
+        return Err("there is no secret behind target_password".to_owned());
+    }
+    Ok(())
 }
 
 /// What nobody understands in an address with a secret may be the rest of the secret: it must not be said again.

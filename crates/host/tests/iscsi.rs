@@ -204,7 +204,7 @@ fn redirections_do_not_go_on_without_end(engine: Engine) {
     );
     refused(
         "box.example:3260".to_owned(),
-        "at box.example, port 3260: connect there",
+        "redirects us for now to box.example, port 3260; connect to that address instead",
     );
     refused("127.0.0.1:1".to_owned(), "redirected to 127.0.0.1:1");
 }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
             Format::Json => print(&format!("{}\n", targets_to_json(&targets)))?,
             Format::Text => print(&targets_to_text(&targets))?,
         }
-        return Ok(ExitCode::SUCCESS);
+        return tell_unreadable_portals(&remote, &targets);
     }
     let log = match remote.port {
         Some(_) => fabrix_host::discover(&address(&remote)?, &options)?,
@@ -78,6 +78,29 @@ fn tell_unreadable(target: &Remote, log: &DiscoveryLog) -> Result<ExitCode, Fail
     }
     if log.records.is_empty() && count > 0 {
         let sentence = format!("{target}: no record of the discovery log can be read");
+        return Err(Failure::io(sentence));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says which addresses of targets cannot be read.
+///
+/// # Errors
+/// There is no target left that can be reached.
+fn tell_unreadable_portals(
+    target: &Remote,
+    targets: &[DiscoveredTarget],
+) -> Result<ExitCode, Failure> {
+    for found in targets {
+        for value in &found.unreadable {
+            let name = &found.name;
+            log::warn(format_args!("{target}: `{value}` is no address of {name}"));
+        }
+    }
+    let is_lost =
+        |found: &DiscoveredTarget| found.portals.is_empty() && !found.unreadable.is_empty();
+    if !targets.is_empty() && targets.iter().all(is_lost) {
+        let sentence = format!("{target}: no address of a target can be read");
         return Err(Failure::io(sentence));
     }
     Ok(ExitCode::SUCCESS)
@@ -151,7 +174,7 @@ fn targets_to_json(targets: &[DiscoveredTarget]) -> Value {
     };
     let target = |target: &DiscoveredTarget| {
         let portals: Vec<Value> = target.portals.iter().map(portal).collect();
-        json!({ "name": target.name, "portals": portals })
+        json!({ "name": target.name, "portals": portals, "unreadable": target.unreadable })
     };
     let targets: Vec<Value> = targets.iter().map(target).collect();
     json!({ "schema": 1, "targets": targets })
@@ -164,7 +187,7 @@ fn targets_to_text(targets: &[DiscoveredTarget]) -> String {
             let (port, group) = (portal.port.to_string(), portal.group.to_string());
             text.push_str(&target_line(&portal.address, &port, &group, &target.name));
         }
-        if target.portals.is_empty() {
+        if target.portals.is_empty() && target.unreadable.is_empty() {
             text.push_str(&target_line("(here)", "", "", &target.name));
         }
     }

@@ -446,8 +446,9 @@ fn a_read_only_disk_is_read_and_not_written() {
     }
 }
 
-/// A port before `target` that spoils the names of subsystems on their way to the host.
-fn spoiling(target: String) -> SocketAddr {
+/// A port before `target` that spoils what it says: wherever these words stand, the byte at an offset from their start
+/// becomes another.
+fn spoiling(target: String, how: (&'static str, usize, u8)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     thread::spawn(move || {
@@ -458,18 +459,18 @@ fn spoiling(target: String) -> SocketAddr {
                 host.try_clone().expect("a descriptor"),
             );
             thread::spawn(move || copy(&mut from_host, &mut to_target));
-            thread::spawn(move || spoil(target, host));
+            thread::spawn(move || spoil(target, host, how));
         }
     });
     address
 }
 
-fn spoil(mut target: TcpStream, mut host: TcpStream) {
+fn spoil(mut target: TcpStream, mut host: TcpStream, (words, at, byte): (&'static str, usize, u8)) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(count @ 1..) = target.read(&mut bytes) {
-        for at in 0..count.saturating_sub(NQN.len()) {
-            if bytes[at..].starts_with(NQN.as_bytes()) {
-                bytes[at + 5] = 7;
+        for start in 0..count.saturating_sub(words.len()) {
+            if bytes[start..].starts_with(words.as_bytes()) {
+                bytes[start + at] = byte;
             }
         }
         if host.write_all(&bytes[..count]).is_err() {
@@ -482,7 +483,7 @@ fn spoil(mut target: TcpStream, mut host: TcpStream) {
 #[test]
 fn records_that_cannot_be_read_are_told_and_nothing_else_is_a_failure() {
     let serve = Serve::start(&["ram:8M"]);
-    let uri = format!("nvme+tcp://{}", spoiling(serve.address()));
+    let uri = format!("nvme+tcp://{}", spoiling(serve.address(), (NQN, 5, 7)));
     let why = "record 0 of the discovery log cannot be read: its name (SUBNQN) is no NQN";
     let text = fabrix(&["discover", &uri]);
     text.exits(1).says(&[why, "no record of the discovery log"]);
@@ -494,4 +495,20 @@ fn records_that_cannot_be_read_are_told_and_nothing_else_is_a_failure() {
     assert!(said.contains("SUBNQN"), "{json}");
     let bench = fabrix(&["bench", &uri, "--runtime", "1s"]);
     bench.exits(3).says(&["record 0: its name"]);
+}
+
+#[test]
+fn addresses_of_an_iscsi_target_that_cannot_be_read_are_told() {
+    let serve = Serve::start(&["ram:8M", "--listen", "iscsi://127.0.0.1:0"]);
+    let address = serve.json["portals"][0].as_str().expect("a portal");
+    let words = "TargetAddress=127.0.0.1:";
+    let spoiled = spoiling(address.to_owned(), (words, words.len(), b'x'));
+    let uri = format!("iscsi://{spoiled}");
+    let text = fabrix(&["discover", &uri]);
+    text.exits(1)
+        .says(&["`127.0.0.1:x", "is no address of", "no address of a target"]);
+    let json = fabrix(&["discover", &uri, "-o", "json"]);
+    let target = &json.exits(1).json()["targets"][0];
+    assert_eq!(target["portals"].as_array().map(Vec::len), Some(0));
+    assert_eq!(target["unreadable"].as_array().map(Vec::len), Some(1));
 }

@@ -128,6 +128,20 @@ fn a_refusal_keeps_its_status() {
 }
 
 #[test]
+fn a_redirection_without_an_address_that_can_be_used_says_so() {
+    for text in [
+        &[][..],
+        &["TargetAddress=host:99999,1"],
+        &["TargetAddress="],
+    ] {
+        let mut host = Host::new(config());
+        host.send(&login_response(0, text).put(36, &[1, 1]));
+        let sentence = failure(&mut host);
+        assert!(sentence.contains("names no address"), "{sentence}");
+    }
+}
+
+#[test]
 fn random_bytes_never_hang_and_never_panic() {
     let mut state = 0x1234_5678_u64;
     let mut random = move || {

@@ -76,7 +76,7 @@ impl fmt::Display for LoginFailure {
                 let how = if *permanently { "for good" } else { "for now" };
                 write!(
                     f,
-                    "the target is {how} at {address}, port {port}: connect there"
+                    "the target redirects us {how} to {address}, port {port}; connect to that address instead"
                 )
             }
             Self::NotProved(error) => write!(
@@ -117,6 +117,9 @@ fn reason(status: LoginStatus) -> &'static str {
             "it does not work at the moment, or has no target of this name; `fabrix discover` lists them"
         }
         LoginStatus::OUT_OF_RESOURCES => "it has no room for another session",
+        LoginStatus(other) if other >> 8 == 1 => {
+            "it sends logins elsewhere and names no address that can be used"
+        }
         LoginStatus(other) if other >> 8 == 3 => "it has a trouble of its own",
         _ => "it did not like the request",
     }

@@ -14,8 +14,10 @@ use crate::iscsi::text::{TextError, number, pairs_of};
 pub struct DiscoveredTarget {
     /// Its name.
     pub name: String,
-    /// Where it can be reached; nothing: where it was asked for.
+    /// Where it can be reached; nothing, and nothing unreadable: where it was asked for.
     pub portals: Vec<DiscoveredPortal>,
+    /// What the target gave as its addresses and is none.
+    pub unreadable: Vec<String>,
 }
 
 /// Where a target can be reached.
@@ -38,12 +40,15 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextError> {
             targets.push(DiscoveredTarget {
                 name: pair.value.to_owned(),
                 portals: Vec::new(),
+                unreadable: Vec::new(),
             });
         } else if pair.key == Key::TargetAddress.name()
             && let Some(target) = targets.last_mut()
         {
-            let portal = portal(pair.value).ok_or(TextError::Value)?;
-            target.portals.push(portal);
+            match portal(pair.value) {
+                Some(portal) => target.portals.push(portal),
+                None => target.unreadable.push(pair.value.to_owned()),
+            }
         }
     }
     Ok(targets)
@@ -62,6 +67,9 @@ pub(super) fn portal(value: &str) -> Option<DiscoveredPortal> {
             None => (place, None),
         },
     };
+    if address.is_empty() {
+        return None;
+    }
     let sixteen = |text| number(text).and_then(|number| u16::try_from(number).ok());
     Some(DiscoveredPortal {
         address: address.to_owned(),
@@ -94,9 +102,25 @@ mod tests {
         check("box.example", "box.example", 3260, 1);
         check("[fe80::1]:860,1", "fe80::1", 860, 1);
         check("[::1],7", "::1", 3260, 7);
-        for wrong in ["box:many,1", "box:1,x", "[::1", "box:70000"] {
+        for wrong in [
+            "box:many,1",
+            "box:1,x",
+            "[::1",
+            "box:70000",
+            "",
+            ":3260,1",
+            "[]:860",
+        ] {
             assert_eq!(portal(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_read_does_not_hide_the_others() {
+        let text = b"TargetName=a\0TargetAddress=h:x,1\0TargetAddress=i,1\0TargetName=b\0";
+        let targets = read(text).expect("a list");
+        assert_eq!((targets[0].portals.len(), targets.len()), (1, 2));
+        assert_eq!(targets[0].unreadable, ["h:x,1"]);
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub(crate) fn hold(
         front,
         tell: Mutex::new(tell),
     });
-    let kept = keep((args, caller.is_some()), &held, &claim, &told, ready);
+    let kept = keep((args, caller), &held, &claim, &told, ready);
     // What is over needs no shard any more; what has failed on the way is let go with everything that waits for it.
     if kept.is_err() {
         let _already_over = held.front.end(true);
@@ -116,19 +116,23 @@ pub(crate) fn hold(
 }
 
 fn keep(
-    (args, in_background): (&AttachArgs, bool),
+    (args, caller): (&AttachArgs, Option<u32>),
     held: &Arc<Held>,
     claim: &Claim,
     told: &Receiver<News>,
     ready: impl FnOnce(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    if has_gone(caller) {
+        let sentence = "the command that asked for this disk has ended before it was attached";
+        return Err(Failure::io(sentence));
+    }
     claim.write(&held.record())?;
     if let Some(file) = &args.devid_file {
         held.record().write_device(file)?;
     }
     let _until_the_end = Server::start(&claim.path("sock"), attachment::router(Arc::clone(held)))?;
     ready(&held.json())?;
-    if in_background {
+    if caller.is_some() {
         leave_terminal(claim, args.log_format)?;
     } else {
         log::begin(args.log_format);
@@ -160,6 +164,11 @@ fn keep(
     }
 }
 
+/// Whether the process that waits for the disk has ended: its children get another parent.
+fn has_gone(caller: Option<u32>) -> bool {
+    caller.is_some_and(|caller| caller != parent_id())
+}
+
 /// Whether a Unix socket was asked for, and whether one of TCP.
 fn sockets(args: &AttachArgs) -> (bool, bool) {
     (args.socket.is_some(), args.listen.is_some())
@@ -186,7 +195,7 @@ fn open(
                     say(format_args!("{failure}; waiting for it"));
                 }
                 std::thread::sleep(TRY_EVERY);
-                if caller.is_some_and(|caller| caller != parent_id()) {
+                if has_gone(caller) {
                     return Err(failure);
                 }
             }

@@ -55,10 +55,14 @@ impl Place {
 
     /// The same for any program.
     pub(super) fn as_nobody(command: &mut Command) -> std::io::Result<Ended> {
+        Self::start_as_nobody(command).map(Running::ended)
+    }
+
+    pub(super) fn start_as_nobody(command: &mut Command) -> std::io::Result<Running> {
         if fs::metadata("/proc/self")?.uid() == 0 {
             command.uid(NOBODY).gid(NOBODY);
         }
-        Running::spawn(command).map(Running::ended)
+        Running::spawn(command)
     }
 
     pub(super) fn start(&self, args: &[&str]) -> Running {

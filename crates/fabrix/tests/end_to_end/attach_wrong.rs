@@ -6,10 +6,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::attach_place::{Mounted, Place, has_block_devices, has_files, has_programs, shell};
-use super::harness::{NQN, Running, Serve, skipped};
+use super::harness::{BOUND, NQN, Running, Serve, skipped};
 
 /// Attaches as a socket, which must be refused, and leaves nothing.
 #[track_caller]
@@ -304,6 +305,46 @@ fn what_cannot_be_begun_is_left_for_the_next_best() {
     let nowhere = place.folder().join("none/nbd").display().to_string();
     let refused = place.run(&["attach", "null:1M", "--socket", &nowhere]);
     refused.exits(2).says(&["--socket", &nowhere]);
+}
+
+#[test]
+fn a_disk_whose_attach_was_ended_before_it_was_there_is_not_attached_later() {
+    let name = "a_disk_whose_attach_was_ended_before_it_was_there_is_not_attached_later";
+    if !has_files(name) {
+        return;
+    }
+    let place = Place::new();
+    fs::set_permissions(place.folder(), PermissionsExt::from_mode(0o777)).expect("it is ours");
+    // A helper that says that it has begun, and then waits for a pipe to be written.
+    let (began, pipe) = (place.folder().join("began"), place.folder().join("pipe"));
+    let made = Command::new("mkfifo")
+        .args(["-m", "666"])
+        .arg(&pipe)
+        .status();
+    assert!(made.is_ok_and(|status| status.success()), "a pipe");
+    let helper = place.folder().join("fusermount3");
+    let (began, pipe) = (began.display().to_string(), pipe.display().to_string());
+    let waits = format!("#!/bin/sh\necho began > {began}\nread line < {pipe}\nexit 1\n");
+    fs::write(&helper, waits).expect("the folder is ours");
+    fs::set_permissions(&helper, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let mut attach = place.command(&["attach", "null:1M", "--name", "one"]);
+    attach.env("PATH", place.folder());
+    let Ok(attach) = Place::start_as_nobody(&mut attach) else {
+        return skipped(name, "the program is not nobody's");
+    };
+    let until = Instant::now() + BOUND;
+    while !Path::new(&began).exists() {
+        assert!(Instant::now() < until, "the helper is not asked");
+        thread::yield_now();
+    }
+    drop(attach); // it is killed
+    fs::write(&pipe, "go on\n").expect("the helper reads");
+    // The name is free once the process that was to keep the disk has ended.
+    let again = ["attach", "null:1M", "--name", "one", "--as", "nbd-socket"];
+    while place.run(&again).code != 0 {
+        assert!(Instant::now() < until, "{:?}", place.list());
+    }
+    place.run(&["detach", "one"]).exits(0);
 }
 
 #[test]

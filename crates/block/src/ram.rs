@@ -10,7 +10,7 @@ mod zeroing;
 
 use std::sync::Arc;
 
-use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard, streaming_pays};
+use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard};
 
 use self::zeroing::Zeroing;
 use crate::geometry::{Deallocate, Geometry};
@@ -29,9 +29,6 @@ pub struct RamDisk {
     /// Which blocks hold something. Marked after they are written and unmarked before they are zeroed, so that of two
     /// shards that do both at once none leaves a block that holds something and is not marked.
     written: Arc<Bitmap>,
-    /// The disk is so much larger than the caches that what is written is not worth a place in them, and this machine
-    /// writes faster past them.
-    streams: bool,
 }
 
 impl RamDisk {
@@ -51,13 +48,11 @@ impl RamDisk {
             .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
         let written = Bitmap::new(geometry.blocks)
             .map_err(|error| no_memory(&identity.name, geometry.bytes(), error))?;
-        let streams = geometry.bytes() >= STREAMED_BYTES && streaming_pays();
         Ok(Arc::new(Self {
             geometry,
             identity,
             region,
             written,
-            streams,
         }))
     }
 }
@@ -86,7 +81,6 @@ impl Device for RamDisk {
         Ok(Box::new(RamChannel {
             zeroing: Hold::new(shard, |id| Zeroing::new(id, memory.clone())),
             memory,
-            streams: self.streams,
         }))
     }
 
@@ -102,8 +96,6 @@ impl Device for RamDisk {
 
 struct RamChannel {
     memory: Memory,
-    /// Past the caches, as [`RamDisk`] says.
-    streams: bool,
     zeroing: Hold<Zeroing>,
 }
 
@@ -139,14 +131,7 @@ impl RamChannel {
     fn write<'a>(&self, request: Request<'a>) -> Submit<'a> {
         let (offset, bytes) = self.memory.range(request.lba, request.blocks);
         if let Some(source) = request.payload.source() {
-            // The word of the marks comes from memory while the data is copied.
-            self.memory.written.prefetch(request.lba);
-            let region = self.memory.pages.region();
-            if self.streams {
-                region.stream(offset, &source[..bytes]);
-            } else {
-                region.write(offset, &source[..bytes]);
-            }
+            self.memory.pages.region().write(offset, &source[..bytes]);
             self.memory.written.set(request.lba, request.blocks.into());
         }
         request.done(Status::Ok)
@@ -188,9 +173,6 @@ impl Memory {
         (in_memory(self.geometry.offset(lba)), in_memory(bytes))
     }
 }
-
-/// Twice the last-level cache of a common server processor.
-const STREAMED_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

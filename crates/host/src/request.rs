@@ -5,7 +5,7 @@
 use std::mem;
 
 use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
-use fabrix_rt::{Awaited, Buf, Completion, Loan, Nanos, Shard, Token};
+use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Token};
 use fabrix_transport::Held;
 
 /// A request of a disk's user on its way through a connection, or waiting for one.
@@ -28,8 +28,6 @@ pub(crate) struct Request {
     pub(crate) retries: u8,
     /// When it first lost its connection; [`Nanos::MAX`]: it never did.
     pub(crate) lost_at: Nanos,
-    /// The target owes its answer.
-    _awaited: Awaited,
 }
 
 /// The data of a request, taken out of the user's.
@@ -80,7 +78,7 @@ impl Data {
 impl Request {
     /// A request of ours, and its data.
     #[inline(always)]
-    pub(crate) fn new(shard: &Shard, request: &BlockRequest<'_>, data: Data) -> Self {
+    pub(crate) fn new(request: &BlockRequest<'_>, data: Data) -> Self {
         Self {
             operation: request.operation,
             lba: request.lba,
@@ -92,7 +90,6 @@ impl Request {
             kept: data.kept,
             retries: 0,
             lost_at: Nanos::MAX,
-            _awaited: shard.await_answer(),
         }
     }
 
@@ -137,8 +134,6 @@ pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus
 pub(crate) fn held_buf(held: Held) -> Option<Buf> {
     match held {
         Held::Buf(buf, _) => Some(buf),
-        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) | Held::Sealed(..) => {
-            None
-        }
+        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) => None,
     }
 }

@@ -100,9 +100,7 @@ impl<M: Machine> Wire<M> {
             send: self.position.task_slot(Ending::Sent),
         };
         let stream = Stream::new(machine, self.socket.clone(), task, tokens, slots);
-        let stream = self.stream.insert(stream);
-        stream.tell_arrivals();
-        stream
+        self.stream.insert(stream)
     }
 
     /// The next event, if one is there.
@@ -122,22 +120,6 @@ impl<M: Machine> Wire<M> {
         self.stream
             .as_mut()
             .map_or(Ok(()), |stream| stream.flush(shard))
-    }
-
-    /// Receives nothing for so long; then the timer of [`Position::rest_slot`] expires.
-    pub(crate) fn rest(&mut self, shard: &mut Shard, task: TaskId, length: Duration) {
-        if let Some(stream) = &mut self.stream {
-            stream.rest(true);
-            let slot = self.position.rest_slot();
-            shard.set_timer(Token { task, slot }, shard.now() + length);
-        }
-    }
-
-    /// The rest is over.
-    pub(crate) fn rested(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            stream.rest(false);
-        }
     }
 
     /// Ends the connection at once.
@@ -214,17 +196,6 @@ impl Position {
         self.slot(operation)
     }
 
-    /// The task slot of the timer that ends a connection's rest.
-    pub(crate) fn rest_slot(self) -> u32 {
-        self.slot(REST)
-    }
-
-    /// Whose rest it is that a timer's task slot ends, if it is one of those.
-    pub(crate) fn whose_rest(slot: u32) -> Option<Self> {
-        let is_rest = slot >> ATTEMPT_SHIFT <= ATTEMPTS_MASK && slot % SLOTS_EACH == REST;
-        is_rest.then(|| Self::locate(slot).0)
-    }
-
     fn slot(self, operation: u32) -> u32 {
         let index = u32::try_from(self.index).expect("a session has a few queues") * SLOTS_EACH;
         debug_assert!(
@@ -246,10 +217,8 @@ pub(crate) fn is_overdue(now: Nanos, sent_at: Option<Nanos>, most: Duration) -> 
     !most.is_zero() && sent_at.is_some_and(|at| now.since(at) >= most)
 }
 
-/// The task slots of one connection.
+/// The task slots of one connection: a power of two, of which three are used.
 const SLOTS_EACH: u32 = 4;
-/// The one that is no operation's.
-const REST: u32 = 3;
 /// The low half of a task slot is the connection's, then come 15 bits for the attempt; the top bit is for timers.
 const ATTEMPT_SHIFT: u32 = 16;
 const INDEX_MASK: u32 = (1 << ATTEMPT_SHIFT) - 1;
@@ -268,8 +237,6 @@ mod tests {
                     Position::locate(position.task_slot(ending)),
                     (position, ending)
                 );
-                assert_eq!(Position::whose_rest(position.rest_slot()), Some(position));
-                assert_eq!(Position::whose_rest(position.task_slot(ending)), None);
             }
         }
         assert_eq!(Position::next_attempt(0x7FFF), 0);

@@ -136,9 +136,6 @@ pub trait Machine {
     /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to the next one, before
     /// the digest, which covers them. They do not count in [`Want::Payload`] and [`Sink::payload`].
     const PAYLOAD_UNIT: u32 = 1;
-    /// Bytes of the header that payload usually comes behind, without a digest: a driver that receives no more than
-    /// this has the payload where it belongs, not behind the header.
-    const HEADER_BYTES: usize;
 
     /// Says the next piece of payload that the peer has asked for and that was not said yet; gives how many bytes of
     /// it, 0 when there is none. For the side that asks: its owner calls this when there is room, so that what it says

@@ -33,14 +33,6 @@ impl Bitmap {
         });
     }
 
-    /// Asks for the word of a bit, if there is such a bit, to be brought into the caches, for a [`Bitmap::set`] after
-    /// other work.
-    pub fn prefetch(&self, bit: u64) {
-        if bit < self.bits {
-            self.words.prefetch(Self::index(bit));
-        }
-    }
-
     /// Clears bits; memory that was never written stays so.
     pub fn clear(&self, first: u64, bits: u64) {
         self.each_word(first, bits, |word, mask| {

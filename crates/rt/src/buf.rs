@@ -58,15 +58,6 @@ impl Buf {
         self.chunk.holders() == 1
     }
 
-    /// Puts other memory with the same bytes under it and all its clones. What the kernel still reads of it on behalf
-    /// of a socket stays as it is, whatever becomes of the bytes here.
-    ///
-    /// Panics where the system has no memory, as whatever asks for some does.
-    pub fn renew(&self) {
-        let renewed = self.chunk.renew();
-        renewed.expect("memory in place of what the kernel still reads");
-    }
-
     pub(crate) fn chunk(&self) -> &Chunk {
         &self.chunk
     }

@@ -9,13 +9,12 @@ use std::fmt;
 
 use self::units::Units;
 use crate::sys::gather::{Keep, Wire};
-use crate::{Buf, Lent, Referral, Staged};
+use crate::{Buf, Lent};
 
 /// A list of pieces that leave in one send.
 pub struct Gather {
     wire: Wire,
     units: Units,
-    end_may_wait: bool,
 }
 
 /// The kernel takes no more pieces in one call (UIO_MAXIOV).
@@ -33,7 +32,6 @@ impl Gather {
         Self {
             wire: Wire::new(bytes_capacity, parts_capacity),
             units: Units::new(parts_capacity),
-            end_may_wait: false,
         }
     }
 
@@ -72,40 +70,6 @@ impl Gather {
         self.wire.push_lent(lent);
     }
 
-    /// Takes lent pages, and says behind them and `fill` the sum over both, of the bytes that leave, in little endian.
-    /// What the socket does not take at once, or what somebody writes just then, leaves as a copy: it has its room in a
-    /// buffer from a byte on, and nobody else touches that. All is held until [`Gather::clear`].
-    pub fn push_sealed(
-        &mut self,
-        lent: Lent,
-        room: (Buf, usize),
-        fill: &'static [u8],
-        sum: fn(&[u8], &[u8]) -> u32,
-    ) {
-        self.check_total(lent.len());
-        self.wire.push_sealed(lent, room, fill, sum);
-    }
-
-    /// Has all that was pushed leave through memory of a [`Stage`](crate::Stage), by reference, as far as the socket
-    /// takes it so: what it takes is copied there, piece by piece. Panics if that is not as long; nothing is pushed
-    /// after it.
-    pub fn send_through(&mut self, staged: Staged) {
-        self.wire.send_through(staged);
-    }
-
-    /// Has the long parts of what was pushed leave by reference to the buffers in which they lie, as far as the socket
-    /// takes it so, and the rest by copies. Those buffers are not to change before the receiver has read all of it, or
-    /// they are [renewed](Buf::renew). Nothing is pushed after it, and no lent pages before.
-    pub fn send_in_place(&mut self, referral: &Referral) {
-        self.wire.send_in_place(referral);
-    }
-
-    /// The receiver can do without the end of this as long as more follows at once: it may then leave in one packet
-    /// with what follows. So it is with answers, but not with commands: the peer could begin with the last of them.
-    pub fn let_end_wait(&mut self) {
-        self.end_may_wait = true;
-    }
-
     /// Bytes pushed since the last clear.
     pub fn total_bytes(&self) -> usize {
         self.wire.total_bytes()
@@ -125,7 +89,6 @@ impl Gather {
     pub fn clear(&mut self) {
         self.wire.clear();
         self.units.clear();
-        self.end_may_wait = false;
     }
 
     /// Appends a copy of what has not been sent yet (tests, simulators, captures).
@@ -156,11 +119,6 @@ impl Gather {
         self.wire.header(bytes)
     }
 
-    /// Whether the receiver can do without the end of this as long as more follows at once.
-    pub(crate) fn end_may_wait(&self) -> bool {
-        self.end_may_wait
-    }
-
     /// Bytes not sent yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.wire.unsent_bytes()
@@ -169,16 +127,6 @@ impl Gather {
     /// The kernel took `bytes` of what was left.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.wire.advance(bytes);
-    }
-
-    /// Whether some of what is left is sealed: it is tried by hand, since what the ring sends is copied.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.wire.is_sealed()
-    }
-
-    /// Whether what is left is to go by reference.
-    pub(crate) fn is_referred(&self) -> bool {
-        self.wire.is_referred()
     }
 
     pub(crate) fn wire(&mut self) -> &mut Wire {

@@ -107,17 +107,6 @@ impl Socket {
         sys::socket::set_buffer_bytes(self.stream.as_fd(), send, receive)
     }
 
-    /// Lets the peer send about so many bytes ahead of what is read here, if it was allowed less so far. The system
-    /// goes on allowing more where it finds that useful; its limit applies silently.
-    pub fn allow_ahead(&self, bytes: usize) -> io::Result<()> {
-        sys::socket::allow_ahead(self.stream.as_fd(), bytes)
-    }
-
-    /// Whether this is a clone of the other.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.stream, &other.stream)
-    }
-
     /// The same socket, for what the shard's operations do not cover.
     pub fn stream(&self) -> &TcpStream {
         &self.stream

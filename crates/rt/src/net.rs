@@ -69,7 +69,6 @@ pub fn stream_from(address: &SocketAddr, local: IpAddr) -> io::Result<Socket> {
 /// have been.
 pub fn send_now(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
     let bytes = gather.unsent_bytes();
-    gather.wire().settle(); // nobody's write waits for this peer
     while gather.unsent_bytes() > 0 {
         let left = gather.unsent_bytes();
         match gather.wire().send(socket.as_fd(), 0, left) {

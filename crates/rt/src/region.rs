@@ -5,17 +5,16 @@
 //! machine monitor, which treats its guests' memory the same way: the disk promises nothing about
 //! commands in progress on the same block, so a torn block is a legal answer, and as no Rust
 //! reference exists nothing is ever assumed about the bytes. Whoever needs bytes that stay as they
-//! are for a moment holds them (`holds.rs`), and writers wait for that moment. Offsets are checked;
-//! a wrong one is our own mistake (the command was checked before) and panics.
+//! are copies them. Offsets are checked; a wrong one is our own mistake (the command was checked
+//! before) and panics.
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use crate::Apart;
 use crate::sys::mmap::Mapping;
-use crate::{Apart, holds};
 
 /// Whether to ask for transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,30 +71,12 @@ impl Region {
 
     /// Copies into the region.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        holds::write(&self.addresses(offset, bytes.len()), || {
-            self.mapping.write(offset, bytes);
-        });
-    }
-
-    /// Copies into the region, past the processor's caches where that is possible: for a region much larger than
-    /// they are, of which the same bytes are not needed again at once, where that is faster
-    /// ([`streaming_pays`](crate::streaming_pays)).
-    pub fn stream(&self, offset: usize, bytes: &[u8]) {
-        holds::write(&self.addresses(offset, bytes.len()), || {
-            self.mapping.stream(offset, bytes);
-        });
-    }
-
-    /// Takes the region out of the processor's caches, where there is a way.
-    pub(crate) fn evict(&self) {
-        self.mapping.evict();
+        self.mapping.write(offset, bytes);
     }
 
     /// Makes a range read as zeroes; whole pages of long ranges go back to the kernel.
     pub fn zero(&self, offset: usize, bytes: usize) {
-        holds::write(&self.addresses(offset, bytes), || {
-            self.mapping.zero(offset, bytes);
-        });
+        self.mapping.zero(offset, bytes);
     }
 
     /// Where the region first differs from `expected`, counted from `offset`.
@@ -111,12 +92,6 @@ impl Region {
 
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
-    }
-
-    /// Where a range lies. Panics unless it lies inside.
-    fn addresses(&self, offset: usize, bytes: usize) -> Range<usize> {
-        let start = self.mapping.pointer(offset, bytes).addr().get();
-        start..start + bytes
     }
 }
 
@@ -204,11 +179,6 @@ impl Lent {
         }
     }
 
-    /// Where it lies.
-    pub(crate) fn addresses(&self) -> Range<usize> {
-        self.region.region().addresses(self.offset, self.bytes)
-    }
-
     /// Whether what keeps this mapped keeps the other mapped too.
     pub(crate) fn keeps(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.region.region, &other.region.region)
@@ -254,30 +224,6 @@ mod tests {
         let mut far = vec![0; 100_000];
         far[90_000] = 1;
         assert_eq!(region.first_difference(8192, &far), Some(90_000));
-    }
-
-    #[test]
-    fn streaming_copies_exactly_the_range_wherever_it_lies() {
-        let source: Vec<u8> = (0..=250).cycle().take(8192).collect();
-        for (offset, start, bytes) in [
-            (0, 0, 4096),
-            (64, 3, 512),
-            (4096, 1, 128),
-            (1, 0, 64),
-            (64, 0, 65),
-            (512, 9, 0),
-            (8192, 0, 8192),
-        ] {
-            let region = Region::new(16_384, HugePages::No).expect("four pages");
-            region.stream(offset, &source[start..start + bytes]);
-            let mut expected = vec![0; 16_384];
-            expected[offset..offset + bytes].copy_from_slice(&source[start..start + bytes]);
-            assert_eq!(
-                region.first_difference(0, &expected),
-                None,
-                "{offset} {start} {bytes}"
-            );
-        }
     }
 
     #[test]

@@ -26,7 +26,6 @@ use crate::driver::{Driver, Ending, Submission, Until};
 use crate::engine::{Engine, Refused};
 use crate::mailbox::{Mailbox, Message};
 use crate::region::{self, LocalRegion, ZEROES_BYTES};
-use crate::spin::{Answers, Awaited};
 use crate::tasks::Tasks;
 use crate::timer::Timers;
 use crate::{Buf, Completion, Lent, Nanos, Op, Remote, TaskId, TimerId, Token};
@@ -74,7 +73,6 @@ pub struct Shard {
     answers: VecDeque<Ending>,
     timers: Timers,
     mailbox: Mailbox,
-    awaited: Answers,
     tasks: Tasks,
     flushes: Vec<TaskId>,
     turns: Turns,
@@ -94,9 +92,8 @@ impl Shard {
     /// Errors: io_uring was insisted on and is not to be had; descriptors or memory are exhausted.
     pub fn new(config: ShardConfig) -> Result<Self, StartError> {
         let mailbox = Mailbox::new(config.mailbox).map_err(system("the mailbox of a shard"))?;
-        let awaited = Answers::default();
-        let (driver, engine, refused) = choose_driver(&config, &mailbox, &awaited)?;
-        let mut shard = Self::build(&config, driver, mailbox, awaited)?;
+        let (driver, engine, refused) = choose_driver(&config, &mailbox)?;
+        let mut shard = Self::build(&config, driver, mailbox)?;
         shard.engine = engine;
         shard.refused = refused;
         shard.exchanges &= engine == Engine::IoUring;
@@ -107,14 +104,13 @@ impl Shard {
     /// then.
     pub fn with_driver(config: &ShardConfig, driver: Box<dyn Driver>) -> Result<Self, StartError> {
         let mailbox = Mailbox::new(config.mailbox).map_err(system("the mailbox of a shard"))?;
-        Self::build(config, driver, mailbox, Answers::default())
+        Self::build(config, driver, mailbox)
     }
 
     fn build(
         config: &ShardConfig,
         driver: Box<dyn Driver>,
         mailbox: Mailbox,
-        awaited: Answers,
     ) -> Result<Self, StartError> {
         Ok(Self {
             driver,
@@ -123,7 +119,6 @@ impl Shard {
             answers: VecDeque::new(),
             timers: Timers::new(),
             mailbox,
-            awaited,
             tasks: Tasks::new(),
             flushes: Vec::new(),
             turns: Turns::new(),
@@ -213,13 +208,6 @@ impl Shard {
     #[inline]
     pub fn complete(&mut self, token: Token, completion: Completion) {
         self.answers.push_back((token, completion));
-    }
-
-    /// Says that somebody slower than this shard, a disk or a target, owes an answer, as long as what is returned is
-    /// held. While many do, the shard looks for them longer before it sleeps ([`SpinPolicy`](crate::SpinPolicy)).
-    #[inline]
-    pub fn await_answer(&self) -> Awaited {
-        self.awaited.one_more()
     }
 
     /// Asks for the task's [`Task::flush`] at the end of this turn, once however often it is asked.

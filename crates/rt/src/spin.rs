@@ -1,16 +1,11 @@
-//! How long to look for the next ending before waiting in the kernel for it.
+//! How long a shard looks for the next completion before it sleeps in the kernel.
 //!
-//! Waking a sleeping thread costs about as much as a small request takes, so while endings follow
-//! each other closely it pays to look; when they do not, looking is heat. The shard remembers the
-//! usual gap (a moving average) and looks at most twice as long, and not at all when the gap is
-//! longer than it may look. How long a disk takes says nothing of when its host asks again: gaps in which an answer is
-//! awaited and those in which none is are remembered apart.
-//!
-//! Some disks work in rounds: they take what is there, and end all of it at once. Whoever sleeps through such a round
-//! lets the disk stand still while he wakes. So when many answers are awaited the shard looks through a whole round,
-//! if rounds were short so far, and gives way to whoever else wants its processor.
+//! Waking a sleeping thread costs about as much as a small request. So a shard spins while completions follow each
+//! other closely, and sleeps at once while they do not. Two states and one counter decide: a completion that comes
+//! within the policy's limit adds one to the counter, a later one takes four away, and the shard spins while the
+//! counter is above half. An idle shard therefore never spins, one long silence does not stop a busy shard, and a load
+//! of which every other completion is late sleeps.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 /// When a shard spins instead of sleeping.
@@ -18,11 +13,10 @@ use std::time::Duration;
 pub enum SpinPolicy {
     /// Sleeps at once: least CPU, some 10 us more per request at depth 1.
     Never,
-    /// Spins as long as endings usually follow within `most`, and up to 20 times as long while 8 or more answers of
-    /// disks or targets are awaited ([`Shard::await_answer`](crate::Shard::await_answer)) that usually come within half
-    /// of that; an idle shard uses no CPU.
+    /// Spins for `most` before it sleeps, as long as completions usually follow within that time. An idle shard uses no
+    /// CPU.
     Adaptive {
-        /// Longest time to spin before one sleep, when fewer are awaited.
+        /// Longest time to spin before one sleep.
         most: Duration,
     },
     /// Spins for ever: one whole CPU.
@@ -38,223 +32,89 @@ impl Default for SpinPolicy {
     }
 }
 
-/// An answer of somebody slower than the shard, of a disk or a target: awaited as long as this is held.
-#[derive(Debug)]
-pub struct Awaited {
-    _one_more: Rc<()>,
-}
-
-/// How many answers a shard awaits: every [`Awaited`] is one more holder.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Answers(Rc<()>);
-
-impl Answers {
-    pub(crate) fn one_more(&self) -> Awaited {
-        Awaited {
-            _one_more: Rc::clone(&self.0),
-        }
-    }
-
-    /// The shard and its driver hold it themselves.
-    fn number(&self) -> Number {
-        match Rc::strong_count(&self.0).saturating_sub(2) {
-            0 => Number::None,
-            1..MANY => Number::Few,
-            _ => Number::Many,
-        }
-    }
-}
-
-/// How many answers are awaited.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Number {
-    None,
-    Few,
-    Many,
-}
-
-/// The memory of one shard's waits.
+/// The state of one shard's waits.
 #[derive(Debug)]
 pub(crate) struct Spin {
     policy: SpinPolicy,
-    awaited: Answers,
-    /// The usual gap while none, few and many answers are awaited.
-    usual_ns: [u64; 3],
+    /// From 0 to [`COUNT_MAX`]: how closely completions followed each other lately.
+    count: u32,
 }
 
 impl Spin {
-    pub(crate) fn new(policy: SpinPolicy, awaited: Answers) -> Self {
-        let usual_ns = match policy {
-            SpinPolicy::Adaptive { most } => [Number::None, Number::Few, Number::Many]
-                .map(|number| 2 * nanos(longest(most, number))),
-            _ => [0; 3],
-        };
-        Self {
-            policy,
-            awaited,
-            usual_ns,
-        }
+    /// A shard that sleeps, under the adaptive policy.
+    pub(crate) fn new(policy: SpinPolicy) -> Self {
+        Self { policy, count: 0 }
     }
 
-    /// How long to look before sleeping, nothing having come so far.
+    /// How long to spin before the next sleep.
     pub(crate) fn window(&self) -> Duration {
         match self.policy {
             SpinPolicy::Never => Duration::ZERO,
             SpinPolicy::Always => Duration::MAX,
-            SpinPolicy::Adaptive { most } => self.adaptive_window(most),
+            SpinPolicy::Adaptive { most } if self.count > COUNT_MAX / 2 => most,
+            SpinPolicy::Adaptive { .. } => Duration::ZERO,
         }
     }
 
-    fn adaptive_window(&self, most: Duration) -> Duration {
-        let number = self.awaited.number();
-        let (usual_ns, longest) = (self.usual_ns[number as usize], longest(most, number));
-        match number {
-            Number::Many if usual_ns <= nanos(longest) / 2 => longest,
-            Number::None | Number::Few if usual_ns <= nanos(longest) => {
-                longest.min(Duration::from_nanos(2 * usual_ns) + SLACK)
-            }
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Whether who has looked so long lets others have the processor between two looks: in a round there is time, and
-    /// the kernel may need it to end what is awaited.
-    pub(crate) fn gives_way(&self, looked: Duration) -> bool {
-        matches!(self.policy, SpinPolicy::Adaptive { .. })
-            && self.awaited.number() == Number::Many
-            && looked > SLACK
-    }
-
-    /// An ending has come after such a wait.
+    /// A completion has come after a wait of this length.
     pub(crate) fn record(&mut self, gap: Duration) {
-        let SpinPolicy::Adaptive { most } = self.policy else {
-            return;
-        };
-        let number = self.awaited.number();
-        let usual_ns = &mut self.usual_ns[number as usize];
-        // One long silence must not outweigh the next thousand endings.
-        let gap_ns = nanos(gap).min(4 * nanos(longest(most, number)));
-        *usual_ns = (*usual_ns * 7 + gap_ns) / 8;
+        if let SpinPolicy::Adaptive { most } = self.policy {
+            self.count = match gap <= most {
+                true => COUNT_MAX.min(self.count + 1),
+                false => self.count.saturating_sub(LATE),
+            };
+        }
     }
 }
 
-/// How long a shard looks at most.
-fn longest(most: Duration, number: Number) -> Duration {
-    match number {
-        Number::None | Number::Few => most,
-        Number::Many => most.saturating_mul(ROUND),
-    }
-}
-
-fn nanos(length: Duration) -> u64 {
-    u64::try_from(length.as_nanos())
-        .unwrap_or(u64::MAX)
-        .min(LONGEST_NS)
-}
-
-/// So many answers at once are many.
-const MANY: usize = 8;
-/// So many times longer a shard looks while many are awaited: 1 ms instead of 50 us.
-const ROUND: u32 = 20;
-/// Gaps vary: a window of exactly twice a short gap would sleep too often.
-const SLACK: Duration = Duration::from_micros(5);
-/// A day; keeps the sums above far from overflow.
-const LONGEST_NS: u64 = 86_400 * 1_000_000_000;
+const COUNT_MAX: u32 = 32;
+/// What a late completion takes away: spinning pays only if four of five come in time.
+const LATE: u32 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ADAPTIVE: SpinPolicy = SpinPolicy::Adaptive {
-        most: Duration::from_micros(50),
-    };
+    const SOON: Duration = Duration::from_micros(15);
+    const LATE: Duration = Duration::from_millis(1);
 
-    fn adaptive(awaited: &Answers) -> Spin {
-        Spin::new(ADAPTIVE, awaited.clone())
+    fn after(gaps: impl IntoIterator<Item = Duration>) -> Spin {
+        let mut spin = Spin::new(SpinPolicy::default());
+        gaps.into_iter().for_each(|gap| spin.record(gap));
+        spin
     }
 
-    fn few(policy: SpinPolicy) -> Spin {
-        Spin::new(policy, Answers::default())
+    fn spins(spin: &Spin) -> bool {
+        spin.window() == Duration::from_micros(50)
     }
 
     #[test]
     fn an_idle_shard_does_not_spin() {
-        let mut spin = adaptive(&Answers::default());
-        assert_eq!(spin.window(), Duration::ZERO);
-        for _ in 0..100 {
-            spin.record(Duration::from_millis(1));
-        }
-        assert_eq!(spin.window(), Duration::ZERO);
+        assert_eq!(after([]).window(), Duration::ZERO);
+        assert_eq!(after([LATE; 100]).window(), Duration::ZERO);
     }
 
     #[test]
-    fn a_busy_shard_soon_spins_and_one_silence_does_not_stop_it() {
-        let mut spin = adaptive(&Answers::default());
-        for _ in 0..20 {
-            spin.record(Duration::from_micros(15));
-        }
-        let window = spin.window();
-        assert!(
-            window > Duration::from_micros(15) && window <= Duration::from_micros(50),
-            "{window:?}"
-        );
+    fn a_busy_shard_spins_and_one_silence_does_not_stop_it() {
+        let mut spin = after([SOON; 40]);
+        assert!(spins(&spin));
         spin.record(Duration::from_secs(3));
-        assert!(spin.window() > Duration::ZERO);
-        spin.record(Duration::from_secs(3));
-        spin.record(Duration::from_secs(3));
-        assert_eq!(spin.window(), Duration::ZERO);
+        assert!(spins(&spin));
+        for _ in 0..4 {
+            spin.record(LATE);
+        }
+        assert_eq!(spin.window(), Duration::ZERO, "silences in a row do");
     }
 
     #[test]
-    fn a_slow_disk_does_not_keep_its_shard_from_looking_for_the_next_request() {
-        let answers = Answers::default();
-        let mut spin = adaptive(&answers);
-        for _ in 0..30 {
-            spin.record(Duration::from_micros(10));
-            let _of_the_disk = answers.one_more();
-            spin.record(Duration::from_millis(1));
-        }
-        assert!(spin.window() > Duration::ZERO);
-        let _of_the_disk = answers.one_more();
-        assert_eq!(spin.window(), Duration::ZERO);
-    }
-
-    #[test]
-    fn while_many_answers_are_awaited_a_shard_looks_through_a_short_round() {
-        let answers = Answers::default();
-        let mut spin = adaptive(&answers);
-        let mut many: Vec<Awaited> = (0..MANY).map(|_| answers.one_more()).collect();
-        assert_eq!(spin.window(), Duration::ZERO, "nothing is known of rounds");
-        for _ in 0..20 {
-            spin.record(Duration::from_micros(300));
-        }
-        assert_eq!(spin.window(), Duration::from_millis(1));
-        assert!(!spin.gives_way(SLACK) && spin.gives_way(2 * SLACK));
-        many.pop();
-        assert_eq!(spin.window(), Duration::ZERO, "few, and seldom");
-    }
-
-    #[test]
-    fn long_rounds_are_slept_through() {
-        let answers = Answers::default();
-        let mut spin = adaptive(&answers);
-        let _many: Vec<Awaited> = (0..MANY).map(|_| answers.one_more()).collect();
-        for gap_us in [300, 1000] {
-            for _ in 0..30 {
-                spin.record(Duration::from_micros(gap_us));
-            }
-        }
-        assert_eq!(spin.window(), Duration::ZERO);
+    fn a_load_of_which_every_other_completion_is_late_sleeps() {
+        let gaps = [SOON, LATE].into_iter().cycle().take(1000);
+        assert_eq!(after(gaps).window(), Duration::ZERO);
     }
 
     #[test]
     fn never_and_always_mean_it() {
-        assert_eq!(few(SpinPolicy::Never).window(), Duration::ZERO);
-        assert_eq!(few(SpinPolicy::Always).window(), Duration::MAX);
-        let mut spin = few(SpinPolicy::Adaptive {
-            most: Duration::MAX,
-        });
-        spin.record(Duration::MAX);
-        spin.window();
+        assert_eq!(Spin::new(SpinPolicy::Never).window(), Duration::ZERO);
+        assert_eq!(Spin::new(SpinPolicy::Always).window(), Duration::MAX);
     }
 }

@@ -544,25 +544,3 @@ fn a_socket_leaves_its_shard(engine: Engine) {
     assert_eq!(bench.ending_with_buf(1).0, 1);
     drop(second);
 }
-
-#[test]
-fn a_peer_that_may_sends_ahead_of_what_is_read() {
-    const AHEAD: usize = 2 * MIB;
-    let sent_unread = |ahead: Option<usize>| {
-        let (ours, mut peer) = pair();
-        if let Some(bytes) = ahead {
-            ours.allow_ahead(bytes).expect("an open socket");
-        }
-        peer.set_nonblocking(true).expect("an open socket");
-        let mut sent = 0;
-        while let Ok(bytes) = peer.write(&[0; 64 << 10]) {
-            sent += bytes;
-        }
-        sent
-    };
-    let (as_it_was, more) = (sent_unread(None), sent_unread(Some(AHEAD)));
-    assert!(
-        more >= as_it_was + AHEAD / 2,
-        "{more} bytes instead of {as_it_was}"
-    );
-}

@@ -4,7 +4,7 @@
 //! how it asks for data is in its own `desk`.
 
 use fabrix_proto::{Machine, Slot};
-use fabrix_rt::{Buf, Shard, TaskId, Token};
+use fabrix_rt::{Buf, Lent, Shard, TaskId, Token};
 use fabrix_transport::{Held, Stream};
 
 use crate::local::Local;
@@ -42,7 +42,7 @@ impl<M: Machine> Desk<'_, M> {
         match self.stream.release(slot) {
             Held::Buf(buf, _) => Data::Kept(buf),
             Held::Stayed(_) => Data::InPlace,
-            Held::Nothing | Held::Awaited(..) | Held::Lent(_) | Held::Sealed(..) => Data::None,
+            Held::Nothing | Held::Awaited(..) | Held::Lent(_) => Data::None,
         }
     }
 }
@@ -112,5 +112,15 @@ const BYTES_PER_TURN: u64 = 16 << 20;
 pub(crate) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes.len().max(1))?;
     buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    Some(buf)
+}
+
+/// A copy of what a disk lends, in a buffer of the shard's; None: there is no memory for it.
+///
+/// With data digests a read is sent from such a copy. The disk's pages may be written while they are sent, and then
+/// they would not match the digest behind them.
+pub(crate) fn copy_lent(shard: &mut Shard, lent: &Lent) -> Option<Buf> {
+    let mut buf = shard.take_buf(lent.len().max(1))?;
+    lent.copy_to(&mut buf.bytes_mut()[..lent.len()]);
     Some(buf)
 }

@@ -8,7 +8,6 @@ mod inbox;
 mod outbox;
 pub mod pass;
 mod slot;
-mod staging;
 mod stream;
 
 pub use outbox::Out;

@@ -10,7 +10,6 @@ use fabrix_rt::{Gather, Lent};
 
 use crate::pass::crc32c_of;
 use crate::slot::Held;
-use crate::staging::Staging;
 
 /// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its 4 of digest.
 const BYTES_PER_PART: usize = 80;
@@ -37,10 +36,6 @@ pub(crate) struct Outbox {
     /// In here, and not in a block of their own: see [`fabrix_rt::Apart`].
     spare: [Option<Box<Gather>>; SPARES],
     in_flight: bool,
-    /// Bytes that were taken to be sent since the connection began.
-    taken: u64,
-    /// The same and those that are queued: where the gather that is being filled begins.
-    begins: u64,
     /// Parts of the next gather that is made: twice as many whenever one was full, up to the most.
     parts: usize,
     parts_most: usize,
@@ -58,8 +53,6 @@ impl Outbox {
             queued: VecDeque::with_capacity(4),
             spare: [const { None }; SPARES],
             in_flight: false,
-            taken: 0,
-            begins: 0,
             parts: FIRST_PARTS.min(parts_most),
             parts_most,
             unit: unit as usize,
@@ -104,22 +97,7 @@ impl Outbox {
             None => None,
         };
         self.in_flight = next.is_some();
-        if let Some(gather) = &next {
-            self.taken += gather.total_bytes() as u64;
-            self.begins = self.begins.max(self.taken);
-        }
         next
-    }
-
-    /// Bytes that were taken to be sent since the connection began.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    /// Bytes that were said since the connection began.
-    fn said(&self) -> u64 {
-        let filling = self.filling.as_ref();
-        self.begins + filling.map_or(0, |gather| gather.total_bytes() as u64)
     }
 
     /// A send has ended: its gather is free again.
@@ -154,7 +132,6 @@ impl Outbox {
     /// The gather being filled is full.
     #[inline(never)]
     fn put_by(&mut self) {
-        self.begins = self.said();
         self.queued.extend(self.filling.take());
         if self.parts < self.parts_most {
             self.parts = (self.parts * 2).min(self.parts_most);
@@ -175,7 +152,6 @@ impl Outbox {
 pub struct Out<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) slots: &'a [Held],
-    pub(crate) staging: &'a mut Staging,
     /// All payload of the slot that is answered now, if it is not in the table.
     pub(crate) at_hand: Option<Lent>,
 }
@@ -192,14 +168,13 @@ impl Sink for Out<'_> {
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
         let (offset, bytes) = (offset as usize, bytes as usize);
         // Units are powers of two; for a unit of one this is nothing.
-        let fill: &'static [u8] = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
+        let fill = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
         let gather = self.outbox.room(FILL.len() + DIGEST_BYTES);
         match &self.at_hand {
             Some(lent) => push_lent(gather, lent, (offset, bytes, fill), digest),
             None => {
                 let held = &self.slots[usize::from(slot.0)];
                 push(gather, held, (offset, bytes, fill), digest);
-                self.staging.mark(slot, || self.outbox.said());
             }
         }
     }
@@ -208,7 +183,7 @@ impl Sink for Out<'_> {
 /// Lists a disk's own pages to be sent: so many bytes from an offset, and what they are filled up with.
 #[inline(always)]
 fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), digest: bool) {
-    // Lent pages may change under us: whoever asked for digests has sealed them.
+    // Lent pages may change on the way: with digests the owner holds a copy instead.
     debug_assert!(!digest, "a digest over pages that others may write");
     let (offset, bytes, fill) = part;
     gather.push_lent(lent.slice(offset, bytes));
@@ -217,17 +192,13 @@ fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), dige
 
 /// The same of whatever a slot holds, and the digest over it.
 #[inline(always)]
-fn push(gather: &mut Gather, held: &Held, part: (usize, usize, &'static [u8]), digest: bool) {
+fn push(gather: &mut Gather, held: &Held, part: (usize, usize, &[u8]), digest: bool) {
     let (offset, bytes, fill) = part;
     let (buf, from) = match held {
         Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => {
             unreachable!("a machine sends payload that nobody gave")
         }
-        Held::Sealed(lent, buf) if digest => {
-            let room = (buf.clone(), offset);
-            return gather.push_sealed(lent.slice(offset, bytes), room, fill, crc32c_of);
-        }
-        Held::Lent(lent) | Held::Sealed(lent, _) => return push_lent(gather, lent, part, digest),
+        Held::Lent(lent) => return push_lent(gather, lent, part, digest),
         Held::Buf(buf, start) => (buf, start + offset),
     };
     gather.push_buf(buf.clone(), from, bytes);
@@ -246,29 +217,6 @@ fn push_digest(gather: &mut Gather, payload: &[u8], fill: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn positions_count_what_was_said_and_what_was_taken_of_it() {
-        const BYTES: usize = 4000;
-        let mut outbox = Outbox::new(1, 1);
-        for pieces in 1..6 {
-            outbox.room(BYTES).push_bytes(&[0; BYTES]);
-            assert_eq!(outbox.said(), pieces * BYTES as u64);
-        }
-        assert!(
-            !outbox.queued.is_empty(),
-            "one gather does not hold all of it"
-        );
-        let mut bytes = 0;
-        while let Some(gather) = outbox.take() {
-            bytes += gather.total_bytes() as u64;
-            assert_eq!((outbox.taken(), outbox.said()), (bytes, 5 * BYTES as u64));
-            outbox.give_back(gather);
-        }
-        assert_eq!(bytes, 5 * BYTES as u64);
-        outbox.room(BYTES).push_bytes(&[0; BYTES]);
-        assert_eq!(outbox.said(), 6 * BYTES as u64);
-    }
 
     #[test]
     fn what_is_said_at_once_again_and_again_comes_to_leave_at_once() {

@@ -18,10 +18,8 @@ pub enum Held {
     /// All has arrived, and lies where [`Stream::in_place`](crate::Stream::in_place) shows it; the buffer was not
     /// needed.
     Stayed(Buf),
-    /// A disk's own pages, to be sent only.
+    /// A disk's own pages, to be sent only, and without a digest: they may change on the way.
     Lent(Lent),
-    /// The same, to be sent with digests, and as much room for a copy of what is written before it has left.
-    Sealed(Lent, Buf),
 }
 
 const _: () = assert!(size_of::<Held>() <= 40, "slots are moved for every command");

@@ -15,7 +15,6 @@ use fabrix_rt::{Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
 use crate::slot::Held;
-use crate::staging::Staging;
 
 /// Which slots of its task a stream uses for its own operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +56,9 @@ pub struct Stream<M> {
     /// How much of the payload that the machine wants now is in its slot's buffer.
     filled: usize,
     in_place: (usize, usize),
-    /// The last payload was long and was received where it belongs.
-    went_straight: bool,
-    /// The peer was allowed to send long payload ahead.
-    sends_ahead: bool,
+    /// True after long payload was received directly into its slot's buffer.
+    last_payload_direct: bool,
     slots: Vec<Held>,
-    staging: Staging,
     outbox: Outbox,
     ended: bool,
     discard: bool,
@@ -71,8 +67,6 @@ pub struct Stream<M> {
     /// The machine has taken all that arrived. Until then the receive buffer is not lent to the kernel: what is in it
     /// could not be taken before more arrives, and nothing more may ever come.
     hungry: bool,
-    /// Nothing is received for now.
-    rests: bool,
 }
 
 impl<M: Machine> Stream<M> {
@@ -93,25 +87,20 @@ impl<M: Machine> Stream<M> {
             receiving: Receiving::Nothing,
             filled: 0,
             in_place: (0, 0),
-            went_straight: false,
-            sends_ahead: false,
+            last_payload_direct: false,
             slots: (0..slots).map(|_| Held::Nothing).collect(),
-            staging: Staging::default(),
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),
             ended: false,
             discard: false,
             answers: false,
             hungry: true,
-            rests: false,
         }
     }
 
     /// This is the side that answers.
     ///
     /// From now on nothing is received while the peer does not take what is sent: what waits for it is then bounded
-    /// by what it has asked for before. The side that asks must go on reading, or both could wait for each other. And
-    /// the end of long answers may wait for the answers that follow at once, and long payload is received whole, not in
-    /// pieces.
+    /// by what it has asked for before. The side that asks must go on reading, or both could wait for each other.
     pub fn set_answering(&mut self) {
         self.answers = true;
     }
@@ -135,7 +124,6 @@ impl<M: Machine> Stream<M> {
             Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
-                staging: &mut self.staging,
                 at_hand,
             },
         )
@@ -152,19 +140,6 @@ impl<M: Machine> Stream<M> {
         self.slots[usize::from(slot.0)] = held;
     }
 
-    /// From now on the owner says of each slot whose payload the peer certainly has that it [has
-    /// arrived](Self::arrived): what much is sent of may then be sent by reference, where that is faster.
-    pub fn tell_arrivals(&mut self) {
-        self.staging.expect_arrivals(self.slots.len());
-    }
-
-    /// The peer has all payload of a slot that was sent, and so everything before it too: it has done with it what it
-    /// was asked to. An answer that says less does not show that: it may have come before the rest was read.
-    #[inline(always)]
-    pub fn arrived(&mut self, slot: Slot) {
-        self.staging.arrived(slot);
-    }
-
     /// Lets go of what a slot's payload lies in, if of anything.
     #[inline(always)]
     pub fn vacate(&mut self, slot: Slot) {
@@ -173,27 +148,15 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Takes what a slot's payload lies in. What of it the peer may still have to read, as nobody has said that it
-    /// [has arrived](Self::arrived), is other memory by then, with the same bytes: those change nothing for the peer.
+    /// Takes what a slot's payload lies in.
     #[inline(always)]
     pub fn release(&mut self, slot: Slot) -> Held {
-        let held = std::mem::take(&mut self.slots[usize::from(slot.0)]);
-        if self.staging.lets_go(slot)
-            && let Held::Buf(buf, _) = &held
-        {
-            buf.renew();
-        }
-        held
+        std::mem::take(&mut self.slots[usize::from(slot.0)])
     }
 
     /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.
     pub fn in_place(&self) -> &[u8] {
         self.inbox.consumed(self.in_place.0, self.in_place.1)
-    }
-
-    /// Bytes that have arrived and that the machine has not taken.
-    pub fn unread_bytes(&self) -> usize {
-        self.inbox.bytes().len()
     }
 
     /// True while the peer does not take its answers: no further commands should be taken from it. What has arrived
@@ -219,7 +182,7 @@ impl<M: Machine> Stream<M> {
 
     /// From now on what arrives is dropped unread: the connection is being closed, politely.
     pub fn discard(&mut self) {
-        (self.discard, self.hungry, self.rests) = (true, true, false);
+        (self.discard, self.hungry) = (true, true);
         self.inbox.consume(self.inbox.bytes().len());
     }
 
@@ -254,13 +217,7 @@ impl<M: Machine> Stream<M> {
         if !self.outbox.in_flight() && !self.discard {
             self.hand_out_data();
         }
-        if let Some(mut gather) = self.outbox.take() {
-            if self.answers {
-                gather.let_end_wait();
-            }
-            let ends_at = self.outbox.taken();
-            self.staging
-                .stage(shard.now(), &self.socket, &mut gather, ends_at);
+        if let Some(gather) = self.outbox.take() {
             let token = Token {
                 task: self.task,
                 slot: self.tokens.send,
@@ -273,16 +230,11 @@ impl<M: Machine> Stream<M> {
                 },
             );
         }
-        let is_ready = self.receiving == Receiving::Nothing && self.hungry && !self.rests;
+        let is_ready = self.receiving == Receiving::Nothing && self.hungry;
         if is_ready && !self.ended && !self.backlogged() {
             self.receive(shard)?;
         }
         Ok(())
-    }
-
-    /// From now on nothing is received, or it is again; what is under way is not stopped.
-    pub fn rest(&mut self, rests: bool) {
-        self.rests = rests;
     }
 
     /// What the peer has asked for goes behind all that is new, and only as much of it as one call sends, in whole
@@ -295,20 +247,6 @@ impl<M: Machine> Stream<M> {
             match machine.send_data(&mut out) {
                 0 => return,
                 more => bytes += more as usize,
-            }
-        }
-    }
-}
-
-/// What its slots hold goes as [`Stream::release`] says, also where nobody takes it.
-impl<M> Drop for Stream<M> {
-    fn drop(&mut self) {
-        for (index, held) in self.slots.iter().enumerate() {
-            let slot = Slot(u16::try_from(index).expect("slots are numbered so"));
-            if self.staging.lets_go(slot)
-                && let Held::Buf(buf, _) = held
-            {
-                buf.renew();
             }
         }
     }

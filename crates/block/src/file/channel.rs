@@ -11,7 +11,7 @@ use std::fs;
 use std::sync::Arc;
 
 use fabrix_rt::{
-    Allocate, Awaited, Buf, Completion, File, Loan, Op, Registered, Shard, Task, TaskId, Token,
+    Allocate, Buf, Completion, File, Loan, Op, Registered, Shard, Task, TaskId, Token,
 };
 
 use super::State;
@@ -81,8 +81,6 @@ struct Job {
     callers_buf: bool,
     /// How often the kernel has said "again" since the last progress.
     agains: u16,
-    /// The disk owes its ending.
-    _awaited: Awaited,
 }
 
 /// What the operation in progress does for its job.
@@ -173,7 +171,7 @@ impl FileTask {
     }
 
     fn read<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let mut job = self.job(shard, &request, Step::Read, false);
+        let mut job = self.job(&request, Step::Read, false);
         let buf = match request.payload {
             Payload::Owned(buf) => {
                 job.callers_buf = true;
@@ -192,7 +190,7 @@ impl FileTask {
     }
 
     fn write<'a>(&mut self, shard: &mut Shard, request: Request<'a>, durable: bool) -> Submit<'a> {
-        let mut job = self.job(shard, &request, Step::Write, durable);
+        let mut job = self.job(&request, Step::Write, durable);
         let buf = match request.payload {
             Payload::Owned(buf) => {
                 job.callers_buf = true;
@@ -227,7 +225,7 @@ impl FileTask {
         match self.zeroes(shard) {
             None => self.later(request),
             Some(zeroes) => {
-                let job = self.job(shard, &request, Step::WriteZeroes, durable);
+                let job = self.job(&request, Step::WriteZeroes, durable);
                 self.begin(shard, job, Some(zeroes))
             }
         }
@@ -242,7 +240,7 @@ impl FileTask {
         }
     }
 
-    fn job(&self, shard: &Shard, request: &Request<'_>, step: Step, durable: bool) -> Job {
+    fn job(&self, request: &Request<'_>, step: Step, durable: bool) -> Job {
         let flush = request.operation == Operation::Flush;
         Job {
             caller: request.token,
@@ -261,7 +259,6 @@ impl FileTask {
             durable,
             callers_buf: false,
             agains: 0,
-            _awaited: shard.await_answer(),
         }
     }
 
@@ -272,7 +269,7 @@ impl FileTask {
         step: Step,
         durable: bool,
     ) -> Submit<'a> {
-        let job = self.job(shard, request, step, durable);
+        let job = self.job(request, step, durable);
         self.begin(shard, job, None)
     }
 

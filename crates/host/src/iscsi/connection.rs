@@ -175,13 +175,6 @@ impl Connection {
         (self.places[usize::from(slot.0)].carried.take(), data)
     }
 
-    /// What a slot's command asked for was done, with all its data; to be said before the slot is [taken](Self::take).
-    pub(crate) fn done(&mut self, slot: Slot) {
-        if let Some(stream) = &mut self.wire.stream {
-            stream.arrived(slot);
-        }
-    }
-
     /// Gives a slot away whose content was taken.
     pub(crate) fn free(&mut self, slot: Slot) {
         debug_assert!(

@@ -13,7 +13,6 @@ use fabrix_proto::iscsi::initiator::{Ending as TaskEnding, Event, LoginFailure};
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_proto::scsi::bringup::Bringup;
 use fabrix_proto::scsi::sense::Sense;
-use fabrix_proto::scsi::spec::Status;
 use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId};
 use fabrix_transport::Ended;
 
@@ -225,9 +224,6 @@ impl Session {
         let sense = connection
             .machine()
             .and_then(|machine| Sense::parse(machine.sense()));
-        if ending.delivered && ending.intact && Status(ending.status) == Status::GOOD {
-            connection.done(slot);
-        }
         match connection.take(slot) {
             (Some(Carried::Own), data) => {
                 connection.free(slot);

@@ -47,7 +47,7 @@ impl Carrier for Session {
         let Some(data) = Data::take(shard, &mut theirs, &seen.geometry) else {
             return self.later(theirs);
         };
-        let request = Request::new(shard, &theirs, data);
+        let request = Request::new(&theirs, data);
         if !flows {
             self.life.waiting.push_back(request);
         } else if let Err(request) = self.send(shard, request) {

@@ -9,7 +9,6 @@ mod bring;
 mod channel;
 mod command;
 mod events;
-mod pace;
 mod pair;
 mod parting;
 mod queue;

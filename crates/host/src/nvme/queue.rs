@@ -12,7 +12,6 @@ use fabrix_transport::{Ended, Held, Stream, pass};
 
 use super::command;
 use super::events::Watch;
-use super::pace::Pace;
 use crate::request::{Request, held_buf};
 use crate::wire::{Ending, Position, Route, Wire};
 
@@ -48,22 +47,8 @@ pub(crate) struct Queue {
     ended: usize,
     /// Commands of requests that were not handed to the kernel yet.
     unsent: u64,
-    left: Left,
-    pace: Pace,
     /// Answers to requests, so far.
     answers: u64,
-    /// The last receive brought little.
-    came_little: bool,
-}
-
-/// Answers that have arrived and were left unread.
-#[derive(Clone, Copy)]
-pub(crate) enum Left {
-    Nothing,
-    /// In this turn.
-    New,
-    /// In the turn before.
-    Before,
 }
 
 #[derive(Default)]
@@ -93,10 +78,7 @@ impl Queue {
             free: (0..slots).rev().map(Slot).collect(),
             ended: 0,
             unsent: 0,
-            left: Left::Nothing,
-            pace: Pace::new(),
             answers: 0,
-            came_little: false,
         })
     }
 
@@ -110,9 +92,6 @@ impl Queue {
         ending: Ending,
         completion: Completion,
     ) -> Result<(), Ended> {
-        if ending == Ending::Received {
-            self.came_little = completion.result < LITTLE_BYTES;
-        }
         if self.wire.completed(ending, completion)? {
             let machine = Host::new(self.limits, pass::crc32c);
             let slots = usize::from(self.limits.max_slots);
@@ -146,46 +125,12 @@ impl Queue {
         self.answers
     }
 
-    /// Leaves the other answers unread until what those before bring has been sent, if the controller has nothing to do
-    /// until then: it has answered all that it was asked. Whether it does.
-    pub(crate) fn leaves_answers(&mut self) -> bool {
-        let answers_all =
-            |stream: &Stream<Host>| stream.machine().answers_all(stream.unread_bytes());
-        let leaves = self.wire.stream.as_ref().is_some_and(answers_all);
-        if leaves {
-            self.left = Left::New;
-        }
-        leaves
-    }
-
-    /// The end of a turn, when all that is to be sent was handed over: what of the answers was left, to be taken now
-    /// or, if it is new, at the end of the next turn. Taking it earlier does no harm.
-    pub(crate) fn turn_ends(&mut self) -> Left {
-        let next = match self.left {
-            Left::New => Left::Before,
-            Left::Nothing | Left::Before => Left::Nothing,
-        };
-        std::mem::replace(&mut self.left, next)
-    }
-
-    /// Sends what became ready, and receives, perhaps after a rest.
+    /// Sends what became ready, and receives.
     ///
     /// # Errors
     /// The connection is over.
-    pub(crate) fn flush(&mut self, shard: &mut Shard, task: TaskId) -> Result<(), Ended> {
-        if std::mem::take(&mut self.came_little) {
-            let in_progress = self.places.len() - self.free.len();
-            let rest = self.pace.rest(shard.now(), in_progress, self.answers);
-            if let Some(rest) = rest {
-                self.wire.rest(shard, task, rest);
-            }
-        }
+    pub(crate) fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         self.wire.flush(shard)
-    }
-
-    /// A rest is over.
-    pub(crate) fn rested(&mut self) {
-        self.wire.rested();
     }
 
     /// How many commands of requests were handed to the kernel since this was asked last; all of them, or none while
@@ -309,26 +254,16 @@ impl Queue {
     /// The request in a slot whose command was answered, with its data; it stays there. None: the slot carries
     /// something else, or nothing.
     #[inline(always)]
-    pub(crate) fn answered(&mut self, slot: Slot, succeeded: bool) -> Option<&mut Request> {
+    pub(crate) fn answered(&mut self, slot: Slot) -> Option<&mut Request> {
         let place = &mut self.places[usize::from(slot.0)];
         let Some(Carried::Request(request)) = &mut place.carried else {
             return None;
         };
         self.answers += 1;
         if let Some(stream) = self.wire.stream.as_mut() {
-            if succeeded {
-                stream.arrived(slot);
-            }
             request.data = held_buf(stream.release(slot));
         }
         Some(request)
-    }
-
-    /// The command in a slot has succeeded: the controller has its data.
-    pub(crate) fn arrived(&mut self, slot: Slot) {
-        if let Some(stream) = &mut self.wire.stream {
-            stream.arrived(slot);
-        }
     }
 
     /// Ends the request in a slot: who is to be told, and what. None: its data is still being sent, it ends after that.
@@ -472,6 +407,3 @@ fn held_in(wire: &mut Wire<Host>, slot: Slot) -> Option<Buf> {
 fn slot_at(index: usize) -> Slot {
     Slot(u16::try_from(index).expect("a queue has at most 4096 slots"))
 }
-
-/// A receive that brings more has found its host behind: it comes late enough without a rest.
-const LITTLE_BYTES: i32 = 64 << 10;

@@ -22,7 +22,7 @@ use fabrix_transport::Ended;
 
 use self::keep_alive::KeepAlive;
 use super::bring;
-use super::queue::{Carried, Left, Queue};
+use super::queue::{Carried, Queue};
 use super::seen::Seen;
 use super::transfer::Answer;
 use crate::channel::Forsaken;
@@ -94,10 +94,6 @@ pub(crate) struct Session {
     pub(crate) outcome: Outcome<Arc<Facts>>,
 }
 
-/// Answers that are taken at once from a controller that has nothing else to do: the next writes of 4 KiB, so many, go
-/// in one packet of loopback's.
-const AT_ONCE: usize = 15;
-
 impl Session {
     /// A session that begins to connect with its first `rise`.
     pub(crate) fn new(task: TaskId, plan: Plan) -> Self {
@@ -134,30 +130,13 @@ impl Session {
         self.open_queue(shard, admin, bring::ADMIN_SLOTS);
     }
 
-    /// A queue's rest is over: it receives again.
-    fn rested(&mut self, shard: &mut Shard, slot: u32) {
-        if let Some(position) = Position::whose_rest(slot)
-            && position.attempt == self.attempt
-            && let Some(queue) = self.queues.get_mut(position.index)
-        {
-            queue.rested();
-            shard.flush_later(self.life.task);
-        }
-    }
-
-    /// Takes events of a queue until none is left. A controller that has answered all, and so many commands that the
-    /// next take a while, gets the first of those before the other answers are taken.
+    /// Takes events of a queue until none is left.
     fn take_events(&mut self, shard: &mut Shard, index: usize) {
-        let mut taken = 0;
         while self.life.is_up() {
             match self.queues[index].next() {
                 Ok(Some(event)) => self.event(shard, index, event),
                 Ok(None) => break,
                 Err(ended) => return self.ended(shard, index, &ended),
-            }
-            taken += 1;
-            if taken == AT_ONCE && self.queues[index].leaves_answers() {
-                break;
             }
         }
     }
@@ -192,9 +171,6 @@ impl Session {
     #[inline(never)]
     fn other_answered(&mut self, shard: &mut Shard, at: (usize, Slot), answer: Answer<'_>) {
         let ((index, slot), (entry, data_bytes, intact)) = (at, answer);
-        if entry.status().is_success() {
-            self.queues[index].arrived(slot);
-        }
         let (carried, data) = self.queues[index].take(slot);
         let bytes = data.as_ref().map_or(&[][..], |buf| buf.bytes());
         let bytes = bytes.get(..data_bytes as usize).unwrap_or(bytes);
@@ -306,8 +282,7 @@ impl Task for Session {
                 let sentence = "the target ends its queues and does not close them";
                 self.lose(shard, ConnectError::new(ConnectErrorKind::Closed, sentence));
             }
-            None => self.rested(shard, slot),
-            Some(Timer::Reconnect | Timer::Bringup | Timer::Step | Timer::Again) => {}
+            Some(Timer::Reconnect | Timer::Bringup | Timer::Step | Timer::Again) | None => {}
         }
     }
 
@@ -316,17 +291,11 @@ impl Task for Session {
             if !self.life.is_up() {
                 return;
             }
-            if let Err(ended) = self.queues[index].flush(shard, self.life.task) {
+            if let Err(ended) = self.queues[index].flush(shard) {
                 self.ended(shard, index, &ended);
             } else if let Some(trace) = &self.plan.options.trace {
                 trace.sent(self.queues[index].handed_over());
             }
-            match self.queues[index].turn_ends() {
-                Left::Nothing => continue,
-                Left::New => {}
-                Left::Before => self.take_events(shard, index),
-            }
-            shard.flush_later(self.life.task);
         }
     }
 

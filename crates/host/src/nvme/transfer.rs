@@ -45,7 +45,7 @@ impl Carrier for Session {
         }
         match queue {
             None => {
-                let request = Request::new(shard, &theirs, data);
+                let request = Request::new(&theirs, data);
                 self.life.waiting.push_back(request);
             }
             Some(queue) => self.send_new(shard, queue, &theirs, data),
@@ -153,18 +153,18 @@ impl Session {
     ) {
         let what = (theirs.operation, theirs.lba, theirs.blocks);
         let sent = if is_pair(theirs.operation) {
-            let request = Request::new(shard, theirs, data);
+            let request = Request::new(theirs, data);
             self.send_pair(shard, index, request)
         } else {
             match self.command(shard, index, what, data.moved.take()) {
                 Ok(slot) => {
-                    let request = Request::new(shard, theirs, data);
+                    let request = Request::new(theirs, data);
                     self.queues[index].carry(slot, Carried::Request(request));
                     return;
                 }
                 Err(moved) => {
                     data.moved = moved;
-                    Err(Request::new(shard, theirs, data))
+                    Err(Request::new(theirs, data))
                 }
             }
         };
@@ -226,8 +226,7 @@ impl Session {
         (index, slot): (usize, Slot),
         answer: Answer<'_>,
     ) -> bool {
-        let succeeded = answer.0.status().is_success();
-        let Some(request) = self.queues[index].answered(slot, succeeded) else {
+        let Some(request) = self.queues[index].answered(slot) else {
             return false;
         };
         self.life.has_lived();

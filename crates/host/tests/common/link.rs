@@ -178,17 +178,6 @@ impl Link {
         self.send_header(header.as_bytes())
     }
 
-    /// Success for all of these, which leaves at once; without digests.
-    pub fn respond_at_once(&mut self, cids: &[u16]) -> io::Result<()> {
-        assert!(!self.digests.header, "the headers have none");
-        let responses = cids.iter().flat_map(|cid| {
-            let header = self.response(*cid, Status::SUCCESS, 0);
-            header.as_bytes().to_vec()
-        });
-        let bytes: Vec<u8> = responses.collect();
-        self.send(&bytes)
-    }
-
     fn response(&mut self, cid: u16, status: Status, result: u64) -> ResponseHeader {
         self.outstanding.remove(&cid);
         let mut entry = CompletionEntry::new(status, result);

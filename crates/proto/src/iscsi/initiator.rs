@@ -282,7 +282,6 @@ impl Initiator {
 
 impl Machine for Initiator {
     type Event = Event;
-    const HEADER_BYTES: usize = BHS_BYTES;
     const PAYLOAD_UNIT: u32 = 4;
 
     fn want(&self) -> Want {

@@ -320,7 +320,6 @@ impl Target {
 
 impl Machine for Target {
     type Event = Event;
-    const HEADER_BYTES: usize = BHS_BYTES;
     const PAYLOAD_UNIT: u32 = 4;
 
     fn want(&self) -> Want {

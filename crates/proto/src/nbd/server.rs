@@ -305,7 +305,6 @@ impl Server {
 
 impl Machine for Server {
     type Event = Event;
-    const HEADER_BYTES: usize = size_of::<Request>();
 
     fn want(&self) -> Want {
         let bytes = match self.state {

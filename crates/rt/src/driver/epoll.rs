@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::thread;
 
 use super::in_place::run_on_file;
 use super::now::{Tried, attempt, ended, errno};
@@ -145,9 +144,6 @@ impl EpollDriver {
             && !until.is_over(now)
             && !self.bell.is_rung()
         {
-            if self.spin.gives_way(now - began) {
-                thread::yield_now();
-            }
             self.look(Until::Now, endings);
             now = Nanos::now();
         }

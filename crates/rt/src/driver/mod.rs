@@ -5,11 +5,9 @@
 //! tokens, decides nothing about order except that operations are begun in the order given, and is
 //! called once per turn.
 
-mod by_reference;
 mod epoll;
 mod in_place;
 mod now;
-mod tails;
 mod uring;
 mod warm;
 

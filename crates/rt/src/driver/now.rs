@@ -7,7 +7,6 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use super::by_reference::send_references;
 use crate::sys::socket;
 use crate::{Completion, Gather, Listener, Loan, Op, Socket};
 
@@ -113,22 +112,19 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
 
 /// Sends what one call may send; what was sent stays sent. Would wait: the socket has no room for all of that.
 fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
-    if gather.is_referred() {
-        send_references(socket, gather);
+    let asked = gather.bytes_at_once();
+    if asked == 0 {
+        return Ok(());
     }
-    let mut left = gather.bytes_at_once();
-    while left > 0 {
-        let asked = gather.wire().piece(left);
-        let more = if asked < left { libc::MSG_MORE } else { 0 };
-        let flags = libc::MSG_DONTWAIT | more;
-        match gather.wire().send(socket.as_fd(), flags, asked)? {
-            // The kernel sends a byte or says why not.
-            0 => return Err(io::Error::from_raw_os_error(libc::EIO)),
-            sent if sent < asked => return Err(io::ErrorKind::WouldBlock.into()),
-            sent => left -= sent,
-        }
+    match gather
+        .wire()
+        .send(socket.as_fd(), libc::MSG_DONTWAIT, asked)?
+    {
+        // The kernel sends a byte or says why not.
+        0 => Err(io::Error::from_raw_os_error(libc::EIO)),
+        sent if sent < asked => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn ended(result: i32, op: Op) -> Completion {

@@ -10,12 +10,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::in_place::{is_a_copy, run_on_file};
 use super::now::{Tried, attempt, ended};
-use super::tails::Tails;
 use super::warm::{self, Warm};
 use super::{Driver, Ending, Submission, Until};
 use crate::mailbox::Bell;
@@ -38,8 +36,6 @@ pub(crate) struct UringDriver<E: Form> {
     warm: Warm,
     /// Were among those and are to go into the ring, to stay there until something comes.
     cold: Vec<Submission>,
-    /// Ends of sends that are held back until the next turn, while the shard spins.
-    tails: Tails,
     /// Tasks that are gone and whose operations could not all be cancelled yet.
     forgotten: Vec<TaskId>,
     /// Operations of files that wait in the ring to be submitted.
@@ -58,7 +54,6 @@ impl<E: Form> UringDriver<E> {
             copies: VecDeque::with_capacity(entries as usize),
             warm: Warm::new(),
             cold: Vec::with_capacity(warm::MOST),
-            tails: Tails::new(),
             forgotten: Vec::new(),
             files_queued: 0,
         })
@@ -170,9 +165,6 @@ impl<E: Form> UringDriver<E> {
             if now >= window_end || until.is_over(now) {
                 return;
             }
-            if self.spin.gives_way(now - began) {
-                thread::yield_now();
-            }
         }
     }
 
@@ -239,26 +231,15 @@ impl<E: Form> UringDriver<E> {
         for (token, op) in submissions.drain(..) {
             match op {
                 Op::Receive { .. } if few && self.warm.has_room() => self.warm.keep((token, op)),
-                Op::Send {
-                    ref socket,
-                    ref gather,
-                } if (few || gather.is_referred() || gather.is_sealed())
-                    && self.again.is_empty() =>
-                {
-                    if spinning {
-                        self.tails.before(socket, gather);
-                    }
-                    match attempt(op) {
-                        Tried::Ended(completion) => endings.push((token, completion)),
-                        Tried::InPart(op) => self.rest.push((token, op)),
-                        Tried::WouldWait(op) => self.push(token, op, endings),
-                    }
-                }
+                Op::Send { .. } if few && self.again.is_empty() => match attempt(op) {
+                    Tried::Ended(completion) => endings.push((token, completion)),
+                    Tried::InPart(op) => self.rest.push((token, op)),
+                    Tried::WouldWait(op) => self.push(token, op, endings),
+                },
                 op if is_a_copy(&op) => self.copies.push_back((token, op)),
                 op => self.push(token, op, endings),
             }
         }
-        self.tails.sends_were_tried();
     }
 
     /// Runs some of what only copies.

@@ -8,7 +8,7 @@ use crate::SpinPolicy;
 use crate::driver::{Driver, EpollDriver, UringDriver};
 use crate::engine::{self, Engine, Refused};
 use crate::mailbox::Mailbox;
-use crate::spin::{Answers, Spin};
+use crate::spin::Spin;
 use crate::sys::entry::{Long, Short};
 
 /// What a shard is made with.
@@ -79,12 +79,8 @@ impl std::error::Error for StartError {
 
 type Chosen = (Box<dyn Driver>, Engine, Option<Refused>);
 
-pub(super) fn choose_driver(
-    config: &ShardConfig,
-    mailbox: &Mailbox,
-    awaited: &Answers,
-) -> Result<Chosen, StartError> {
-    let spin = || Spin::new(config.spin, awaited.clone());
+pub(super) fn choose_driver(config: &ShardConfig, mailbox: &Mailbox) -> Result<Chosen, StartError> {
+    let spin = || Spin::new(config.spin);
     let epoll = || -> Result<Box<dyn Driver>, StartError> {
         let driver = EpollDriver::new(spin(), Arc::clone(mailbox.bell()));
         Ok(Box::new(

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::slice;
 
-use super::mmap::{self, Mapping};
+use super::mmap::Mapping;
 
 /// The memory of one shard's buffers.
 pub(crate) struct Arena {
@@ -182,13 +182,6 @@ impl Chunk {
             self.holders()
         );
         self.source(start, bytes)
-    }
-
-    /// Puts other pages with the same bytes under the chunk, whoever holds it.
-    pub(crate) fn renew(&self) -> io::Result<()> {
-        // SAFETY: a chunk is whole pages of its slab, which the place keeps mapped; only this thread can reach them.
-        // WHY UNSAFE: as in `bytes`.
-        unsafe { mmap::renew(self.place.start, class_bytes(self.place.class)) }
     }
 
     /// How many hold it.

@@ -1,16 +1,10 @@
 //! The raw vectors of one send: copied headers, kept payload, and how far the kernel has come.
 
-mod referred;
-mod sealed;
-
-use std::collections::VecDeque;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-use self::referred::Through;
-use self::sealed::Sealed;
 use super::check_bytes;
 use crate::{Buf, Lent};
 
@@ -24,8 +18,7 @@ pub(crate) enum Keep {
 
 /// An iovec list, the memory it points to, and the message header for it.
 ///
-/// Invariant: every iovec lies inside `area` or inside something in `keep` or, during a call, in what is held, until
-/// `clear`. What is sealed has its room for a copy in `keep`, and for its sum in `area`, for itself alone.
+/// Invariant: every iovec lies inside `area` or inside something in `keep`, until `clear`.
 ///
 /// Apart from what other shards write, as [`crate::Apart`] says.
 #[repr(align(128))]
@@ -35,10 +28,6 @@ pub(crate) struct Wire {
     area_used: usize,
     iovecs: Vec<libc::iovec>,
     keep: Vec<Keep>,
-    /// What has not begun to leave.
-    sealed: VecDeque<Sealed>,
-    /// How it is to be sent by reference.
-    through: Option<Through>,
     first_unsent: usize,
     last_is_bytes: bool,
     total_bytes: usize,
@@ -65,8 +54,6 @@ impl Wire {
             area_used: 0,
             iovecs: Vec::with_capacity(parts),
             keep: Vec::with_capacity(parts),
-            sealed: VecDeque::new(),
-            through: None,
             first_unsent: 0,
             last_is_bytes: false,
             total_bytes: 0,
@@ -165,10 +152,8 @@ impl Wire {
 
     /// Lets everything go.
     pub(crate) fn clear(&mut self) {
-        self.sealed.clear();
         self.iovecs.clear();
         self.keep.clear();
-        self.through = None;
         self.area_used = 0;
         self.first_unsent = 0;
         self.last_is_bytes = false;
@@ -201,11 +186,6 @@ impl Wire {
     /// The header of the next so many bytes, which one call is to send, which may be later. It is valid as long as this
     /// Wire neither moves nor changes.
     pub(crate) fn header(&mut self, bytes: usize) -> *const libc::msghdr {
-        self.settle();
-        self.header_of(bytes)
-    }
-
-    fn header_of(&mut self, bytes: usize) -> *const libc::msghdr {
         let end = self.cut(bytes);
         let next = &mut self.iovecs[self.first_unsent..end];
         self.header.msg_iovlen = next.len() as _;
@@ -249,7 +229,6 @@ impl Wire {
 
     /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves nor changes.
     pub(crate) fn parts_to_send(&mut self) -> (*const libc::iovec, u32) {
-        self.settle();
         self.mend();
         let unsent = &self.iovecs[self.first_unsent..];
         let count = u32::try_from(unsent.len()).expect("a Gather has at most 1,024 parts");
@@ -273,14 +252,14 @@ impl Wire {
         check_bytes(unsafe { libc::pwritev(file.as_raw_fd(), parts, count.cast_signed(), offset) })
     }
 
-    /// One sendmsg of the next `bytes`, of which nothing is sealed. Result: bytes; they count as sent.
-    fn send_parts(
+    /// One sendmsg of the next `bytes`. Result: bytes; they count as sent.
+    pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         flags: libc::c_int,
         bytes: usize,
     ) -> io::Result<usize> {
-        let header = self.header_of(bytes);
+        let header = self.header(bytes);
         // SAFETY: the header and its iovecs are valid (the invariant) and nothing changes during
         // the call.
         // WHY UNSAFE: std has no sendmsg with flags.
@@ -292,7 +271,6 @@ impl Wire {
 
     /// Appends a copy of what has not been sent.
     pub(crate) fn copy_to(&mut self, out: &mut Vec<u8>) {
-        self.settle();
         self.mend();
         for part in &self.iovecs[self.first_unsent..] {
             let start = out.len();

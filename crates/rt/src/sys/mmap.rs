@@ -9,7 +9,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
 use super::check;
-use super::prefetch::prefetch;
 
 /// A range of anonymous memory that starts at a 2 MiB boundary when it is that long.
 #[derive(Debug)]
@@ -94,21 +93,6 @@ impl Mapping {
         // mapping.
         // WHY UNSAFE: a slice of memory that other threads read must not be formed.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
-    }
-
-    /// Copies in, past the caches where that is possible.
-    pub(crate) fn stream(&self, offset: usize, bytes: &[u8]) {
-        let to = self.pointer(offset, bytes.len());
-        // SAFETY: as for `write`.
-        // WHY UNSAFE: as for `write`.
-        unsafe { super::stream::copy(bytes, to) }
-    }
-
-    /// Takes everything out of the caches, where there is a way.
-    pub(crate) fn evict(&self) {
-        // SAFETY: the mapping is valid from its start for all its length.
-        // WHY UNSAFE: as for `write`.
-        unsafe { super::stream::evict(self.pointer(0, self.len()), self.len()) }
     }
 
     /// Zeroes a range. Long ranges give their whole pages back to the kernel, which gives new
@@ -199,12 +183,6 @@ impl Words {
         Mapping::new(bytes).map(Self)
     }
 
-    /// Asks for one of them to be brought into the caches, where the processor can be asked. Panics unless there is
-    /// such a word.
-    pub(crate) fn prefetch(&self, index: usize) {
-        prefetch(self.get(index));
-    }
-
     /// One of them. Panics unless there is such a word.
     pub(crate) fn get(&self, index: usize) -> &AtomicU64 {
         let offset = index.saturating_mul(size_of::<AtomicU64>());
@@ -214,29 +192,6 @@ impl Words {
         // WHY UNSAFE: memory of the kernel's has no type.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
-}
-
-/// Puts other pages with the same bytes where these are, at one stroke. Whoever holds the old ones, the kernel on
-/// behalf of a socket, keeps them as they are.
-///
-/// # Safety
-/// So many bytes from there are whole pages of a mapping of ours, and only the calling thread reads or writes them.
-pub(super) unsafe fn renew(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
-    let fresh = map(bytes)?;
-    let (flags, place) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, start.as_ptr());
-    // SAFETY: nobody else knows the new pages, which are as many, and the caller's are mapped: what they become is the
-    // same bytes.
-    // WHY UNSAFE: std cannot map memory.
-    let moved = unsafe {
-        ptr::copy_nonoverlapping(place.cast_const(), fresh.as_ptr(), bytes);
-        libc::mremap(fresh.as_ptr().cast(), bytes, bytes, flags, place)
-    };
-    if moved == libc::MAP_FAILED {
-        let error = io::Error::last_os_error();
-        unmap(fresh, bytes);
-        return Err(error);
-    }
-    Ok(())
 }
 
 fn map(bytes: usize) -> io::Result<NonNull<u8>> {

@@ -19,13 +19,10 @@ pub(crate) mod loop_device;
 pub(crate) mod mmap;
 pub(crate) mod mount;
 pub(crate) mod netlink;
-pub(crate) mod pipe;
-mod prefetch;
 pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod shared;
 pub(crate) mod socket;
-mod stream;
 pub(crate) mod terminal;
 pub(crate) mod uring;
 

@@ -1,4 +1,4 @@
-//! A socket to the kernel's own tables.
+//! A socket to generic netlink.
 
 use std::fs::File;
 use std::io;
@@ -6,21 +6,12 @@ use std::os::fd::FromRawFd;
 
 use super::check;
 
-/// A socket to generic netlink: what is written to it goes to the kernel, what is read comes from there.
+/// What is written to the socket goes to the kernel, what is read comes from there.
 pub(crate) fn generic() -> io::Result<File> {
-    open(libc::NETLINK_GENERIC)
-}
-
-/// The same to the kernel's table of sockets.
-pub(crate) fn sockets() -> io::Result<File> {
-    open(libc::NETLINK_SOCK_DIAG)
-}
-
-fn open(family: libc::c_int) -> io::Result<File> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes three numbers and touches no memory.
     // WHY UNSAFE: std has no netlink.
-    let descriptor = check(unsafe { libc::socket(libc::AF_NETLINK, kind, family) })?;
+    let descriptor = check(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) })?;
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
     // WHY UNSAFE: ownership of a number cannot be checked.
     Ok(unsafe { File::from_raw_fd(descriptor) })

@@ -96,18 +96,10 @@ pub(crate) fn page_bytes() -> usize {
 
 /// Whether we act as root.
 pub(crate) fn is_root() -> bool {
-    user() == ROOT
-}
-
-/// The number of the user as whom we act.
-pub(crate) fn user() -> u32 {
     // SAFETY: takes nothing and touches no memory.
     // WHY UNSAFE: std does not tell.
-    unsafe { libc::geteuid() }
+    unsafe { libc::geteuid() == 0 }
 }
-
-/// The number of the user who may do everything.
-pub(crate) const ROOT: u32 = 0;
 
 /// Source: include/uapi/linux/prctl.h of the Linux kernel, 5.6 and later.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;

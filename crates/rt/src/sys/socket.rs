@@ -295,24 +295,6 @@ pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(poll.revents != 0)
 }
 
-/// How many bytes more the kernel would queue now, by its own count.
-pub(crate) fn send_room(socket: BorrowedFd<'_>) -> io::Result<usize> {
-    let mut counts = [0_u32; MEMINFO_WORDS];
-    let mut bytes = libc::socklen_t::try_from(size_of_val(&counts)).expect("a few words");
-    // SAFETY: the kernel writes at most `bytes` into an array that is as long.
-    // WHY UNSAFE: std gets only a few options.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            counts.as_mut_ptr().cast(),
-            &raw mut bytes,
-        )
-    })?;
-    Ok(counts[MEMINFO_SNDBUF].saturating_sub(counts[MEMINFO_WMEM_QUEUED]) as usize)
-}
-
 /// Ends both directions; an unconnected socket has none.
 pub(crate) fn shutdown(socket: BorrowedFd<'_>) {
     // SAFETY: takes two numbers and touches no memory.
@@ -323,31 +305,6 @@ pub(crate) fn shutdown(socket: BorrowedFd<'_>) {
 /// Sends small segments at once. Accepted sockets inherit it from their listener.
 pub(crate) fn no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)
-}
-
-/// Holds segments back that are not full, or lets them go again: what several calls send is one stretch then.
-pub(crate) fn cork(socket: BorrowedFd<'_>, corked: bool) -> io::Result<()> {
-    let value = libc::c_int::from(corked);
-    set(socket, libc::IPPROTO_TCP, libc::TCP_CORK, &value)
-}
-
-/// Whether segments that are not full are held back.
-#[cfg(test)]
-pub(crate) fn is_corked(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut value: libc::c_int = 0;
-    let mut bytes = libc::socklen_t::try_from(size_of_val(&value)).expect("a word");
-    // SAFETY: the kernel writes at most `bytes` into a word that is as long.
-    // WHY UNSAFE: std gets only a few options.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CORK,
-            (&raw mut value).cast(),
-            &raw mut bytes,
-        )
-    })?;
-    Ok(value != 0)
 }
 
 /// Notices a peer that has vanished: probes an idle connection after a minute, and gives up on one
@@ -404,15 +361,6 @@ pub(crate) fn set_buffer_bytes(
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &clamp(receive))
 }
 
-/// Makes the receive buffer large enough for so many bytes, and leaves it to the kernel to make it larger, as SO_RCVBUF
-/// would not. Whoever waits for so many bytes is given room for them (`tcp_set_rcvlowat`), and keeps it: so that is
-/// asked for, and taken back.
-pub(crate) fn allow_ahead(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)?;
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &1)
-}
-
 fn set<T: Copy>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -444,11 +392,6 @@ const AF_INET: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
     reason = "address families are below 50"
 )]
 const AF_INET6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
-
-/// What SO_MEMINFO tells (linux/sock_diag.h): so many words, the most that may be queued, and what is.
-const MEMINFO_WORDS: usize = 9;
-const MEMINFO_SNDBUF: usize = 3;
-const MEMINFO_WMEM_QUEUED: usize = 5;
 
 /// Descriptors that one message may bring.
 pub(crate) const DESCRIPTORS_MAX: usize = 12;

@@ -5,6 +5,8 @@ use fabrix_proto::iscsi::target::{Answer as Response, Target};
 use fabrix_rt::Lent;
 use fabrix_transport::Held;
 
+use crate::desk::copy_lent;
+
 /// What a session works with during one call.
 pub(super) type Desk<'a> = crate::desk::Desk<'a, Target>;
 
@@ -30,14 +32,12 @@ impl Desk<'_> {
         has_room
     }
 
-    /// What a disk lends, as it is sent: when digests travel with the data it must not change on the way. None: there
-    /// is no memory for it.
+    /// What a disk lends, as it is sent: with data digests a copy. None: there is no memory for it.
     pub(super) fn sendable(&mut self, lent: Lent) -> Option<Held> {
         let session = self.stream.machine().session();
         if !session.is_some_and(|session| session.parameters.digests.data) {
             return Some(Held::Lent(lent));
         }
-        let buf = self.shard.take_buf(lent.len())?;
-        Some(Held::Sealed(lent, buf))
+        copy_lent(self.shard, &lent).map(|buf| Held::Buf(buf, 0))
     }
 }

@@ -6,6 +6,8 @@ use fabrix_proto::nvme::tcp::target::Target;
 use fabrix_rt::{Buf, Lent};
 use fabrix_transport::Held;
 
+use crate::desk::copy_lent;
+
 /// What a queue works with during one call.
 pub(crate) type Desk<'a> = crate::desk::Desk<'a, Target>;
 
@@ -27,7 +29,7 @@ impl Desk<'_> {
     #[inline(always)]
     pub(crate) fn answer_lent(&mut self, slot: Slot, lent: Lent, bytes: u32) {
         if self.stream.machine().digests().data {
-            return self.answer_sealed(slot, lent, bytes);
+            return self.answer_copied(slot, &lent, bytes);
         }
         self.note_answer();
         let (machine, mut out) = self.stream.speak_of(Some(lent));
@@ -42,15 +44,13 @@ impl Desk<'_> {
         }
     }
 
-    /// The same when digests travel with the data: what is sent must not change on the way.
+    /// The same with data digests.
     #[inline(never)]
-    fn answer_sealed(&mut self, slot: Slot, lent: Lent, bytes: u32) {
-        let Some(buf) = self.shard.take_buf(bytes as usize) else {
-            return self.answer(slot, Status::NAMESPACE_NOT_READY);
-        };
-        self.note_answer();
-        self.stream.hold(slot, Held::Sealed(lent, buf));
-        self.complete(slot, CompletionEntry::new(Status::SUCCESS, 0), bytes);
+    fn answer_copied(&mut self, slot: Slot, lent: &Lent, bytes: u32) {
+        match copy_lent(self.shard, lent) {
+            Some(buf) => self.answer_with(slot, buf, bytes),
+            None => self.answer(slot, Status::NAMESPACE_NOT_READY),
+        }
     }
 
     /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.

@@ -11,13 +11,11 @@ use crate::slot::Held;
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
 const DIRECT_BYTES: usize = 16 << 10;
-/// Who asks receives no more of it at once: so measured, SPDK's target sends a tenth more. Who answers takes all that
-/// there is: in pieces our own target took a tenth fewer writes.
-const PIECE_BYTES: usize = 48 << 10;
-/// Behind payload of at least this much, other such payload is expected.
+/// Payload of at least this length is probably followed by more of the same kind.
 const LONG_BYTES: u32 = 64 << 10;
-/// So much a peer that sends long payload may send ahead of what is read: more than eight of 128 KiB.
-const AHEAD_BYTES: usize = 2 << 20;
+/// Behind long payload so little is received, which holds the next header: the payload behind that header then goes
+/// straight into its slot's buffer as well.
+pub(super) const NEXT_HEADER_BYTES: usize = 256;
 /// Bytes of a digest after payload.
 const DIGEST_BYTES: usize = 4;
 
@@ -74,7 +72,6 @@ impl<M: Machine> Stream<M> {
             let mut out = Out {
                 outbox: &mut self.outbox,
                 slots: &self.slots,
-                staging: &mut self.staging,
                 at_hand: None,
             };
             let event = match self.machine.want() {
@@ -102,7 +99,6 @@ impl<M: Machine> Stream<M> {
                     let mut out = Out {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
-                        staging: &mut self.staging,
                         at_hand: None,
                     };
                     self.machine.payload(intact, &mut out)
@@ -115,7 +111,6 @@ impl<M: Machine> Stream<M> {
                     let mut out = Out {
                         outbox: &mut self.outbox,
                         slots: &self.slots,
-                        staging: &mut self.staging,
                         at_hand: None,
                     };
                     self.machine.terminate(&violation, &mut out);
@@ -159,7 +154,7 @@ impl<M: Machine> Stream<M> {
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
             }
-            Held::Lent(_) | Held::Sealed(..) | Held::Awaited(..) => {
+            Held::Lent(_) | Held::Awaited(..) => {
                 unreachable!("awaited payload is settled, and none arrives where it is sent from")
             }
         }
@@ -186,16 +181,6 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Who has sent long payload to us, who answer, may send more of it ahead: the kernel allows what a round trip
-    /// brings, and on a short way it settled for so little that the sender waited for every read. Once.
-    fn allow_ahead(&mut self) {
-        if self.went_straight && self.answers && !self.sends_ahead {
-            self.sends_ahead = true;
-            // Refused, the connection is only slower.
-            let _best_effort = self.socket.allow_ahead(AHEAD_BYTES);
-        }
-    }
-
     /// Begins the next receive, where what the machine wants is best put.
     pub(super) fn receive(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         let token = Token {
@@ -216,14 +201,16 @@ impl<M: Machine> Stream<M> {
                 ..
             } => {
                 let rest = bytes as usize - self.filled;
-                let most = if self.answers { rest } else { PIECE_BYTES };
-                let suffices = if self.went_straight { 1 } else { DIRECT_BYTES };
+                let suffices = if self.last_payload_direct {
+                    1
+                } else {
+                    DIRECT_BYTES
+                };
                 let held = &mut self.slots[usize::from(slot.0)];
                 match std::mem::take(held) {
                     Held::Buf(buf, start) if rest >= suffices && self.inbox.bytes().is_empty() => {
                         self.receiving = Receiving::Slot(slot, start);
-                        self.went_straight = bytes >= LONG_BYTES;
-                        self.allow_ahead();
+                        self.last_payload_direct = bytes >= LONG_BYTES;
                         let from = start + offset as usize + self.filled;
                         shard.start(
                             token,
@@ -231,7 +218,7 @@ impl<M: Machine> Stream<M> {
                                 socket,
                                 buf,
                                 start: from,
-                                bytes: rest.min(most),
+                                bytes: rest,
                             },
                         );
                         return Ok(());
@@ -251,13 +238,10 @@ impl<M: Machine> Stream<M> {
         let Some((buf, start, room)) = self.inbox.lend(shard, contiguous) else {
             return Err(Ended::Socket(-errno::ENOMEM));
         };
-        let bytes = match want {
-            _ if !self.went_straight => room,
-            // Whether more long payload comes is seen by where the next goes.
-            Want::Payload { .. } => room.min(contiguous + M::HEADER_BYTES),
-            _ => room.min(contiguous.max(M::HEADER_BYTES)),
+        let bytes = match std::mem::take(&mut self.last_payload_direct) {
+            true => room.min(contiguous.max(NEXT_HEADER_BYTES)),
+            false => room,
         };
-        self.went_straight = false;
         self.receiving = Receiving::Inbox;
         shard.start(
             token,

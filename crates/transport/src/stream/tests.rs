@@ -1,8 +1,6 @@
 //! Where a stream receives to and how much it sends at once: drivers that play the kernel, and remember what they were
 //! asked for.
 
-mod in_place;
-
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::rc::Rc;
@@ -13,6 +11,7 @@ use fabrix_rt::{
     Buf, Completion, Nanos, Op, Shard, ShardConfig, Socket, SpinPolicy, Task, TaskId, Wait,
 };
 
+use super::arriving::NEXT_HEADER_BYTES;
 use super::{Stream, StreamSlots};
 use crate::Held;
 
@@ -28,7 +27,6 @@ struct Lengths {
 
 impl Machine for Lengths {
     type Event = usize;
-    const HEADER_BYTES: usize = HEADER_BYTES;
 
     fn want(&self) -> Want {
         self.want
@@ -152,15 +150,8 @@ fn stream<M: Machine>(shard: &mut Shard, machine: M) -> (Stream<M>, TaskId) {
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;
 
-/// Who receives.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Asks,
-    Answers,
-}
-
 /// Sends payloads of these lengths, and says what was asked of the kernel meanwhile.
-fn receive(side: Side, lengths: &[usize]) -> Vec<(usize, usize)> {
+fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
     let kernel = Kernel::default();
     let payloads: Vec<Vec<u8>> = lengths
         .iter()
@@ -178,9 +169,7 @@ fn receive(side: Side, lengths: &[usize]) -> Vec<(usize, usize)> {
     };
     let (mut stream, task) = stream(&mut shard, Lengths { want });
     stream.hold(Slot(0), Held::Buf(place(&mut shard), 0));
-    if side == Side::Answers {
-        stream.set_answering();
-    }
+    stream.set_answering();
     stream.flush(&mut shard).expect("memory");
     let came = Rc::new(RefCell::new(Vec::new()));
     let receiver = Receiver {
@@ -198,41 +187,28 @@ fn receive(side: Side, lengths: &[usize]) -> Vec<(usize, usize)> {
 
 #[test]
 fn behind_long_payload_the_next_is_received_where_it_belongs() {
-    let asked = receive(Side::Answers, &[LONG; 4]);
+    let asked = receive(&[LONG; 4]);
     let first = asked.iter().position(|(buffer, _)| *buffer == LONG);
     let after = &asked[first.expect("some of the first payload goes straight")..];
-    let headers = after.iter().filter(|asked| asked.1 == HEADER_BYTES);
+    let headers = after.iter().filter(|asked| asked.1 == NEXT_HEADER_BYTES);
     assert_eq!(headers.count(), 4, "three, and one at the end: {asked:?}");
-    let whole = after.iter().filter(|asked| **asked == (LONG, LONG));
-    assert_eq!(whole.count(), 3, "{asked:?}");
+    let beginning = NEXT_HEADER_BYTES - HEADER_BYTES;
+    let rest = after
+        .iter()
+        .filter(|asked| **asked == (LONG, LONG - beginning));
+    assert_eq!(rest.count(), 3, "{asked:?}");
 }
 
 #[test]
 fn behind_short_payload_as_much_is_received_as_there_is_room_for() {
-    let asked = receive(Side::Answers, &[LONG, LONG, 4096, 4096]);
+    let asked = receive(&[LONG, LONG, 4096, 4096]);
     let (_, last) = asked.last().expect("it asks to the end");
     assert!(*last > 4096, "{asked:?}");
-    let asked = receive(Side::Answers, &[32 << 10; 8]);
+    let asked = receive(&[32 << 10; 8]);
     assert!(
         asked.iter().all(|asked| asked.1 != HEADER_BYTES),
         "{asked:?}"
     );
-}
-
-#[test]
-fn who_asks_receives_long_payload_in_pieces_and_each_where_it_belongs() {
-    let asked = receive(Side::Asks, &[LONG; 4]);
-    let pieces: Vec<usize> = asked
-        .iter()
-        .filter(|(buffer, _)| *buffer == LONG)
-        .map(|(_, bytes)| *bytes)
-        .collect();
-    assert!(
-        pieces.len() > 4 && pieces.iter().all(|bytes| *bytes < LONG / 2),
-        "{pieces:?}"
-    );
-    let headers = asked.iter().filter(|asked| asked.1 == HEADER_BYTES);
-    assert_eq!(headers.count(), 4, "three, and one at the end: {asked:?}");
 }
 
 /// A peer has asked for so many pieces of payload, and says nothing more.
@@ -242,7 +218,6 @@ struct AskedFor {
 
 impl Machine for AskedFor {
     type Event = ();
-    const HEADER_BYTES: usize = HEADER_BYTES;
 
     fn send_data<S: Sink>(&mut self, out: &mut S) -> u32 {
         if self.pieces == 0 {

@@ -204,12 +204,6 @@ impl Host {
         self.slots.in_use()
     }
 
-    /// Whether so many bytes, if they are nothing but CapsuleResps, answer all that is in progress.
-    #[must_use]
-    pub fn answers_all(&self, bytes: usize) -> bool {
-        bytes == self.slots.in_use() * (HEAD_BYTES + self.digests.header_bytes() as usize)
-    }
-
     /// Why the controller ended the connection, after `Event::Goodbye`.
     #[must_use]
     pub fn goodbye(&self) -> Option<TerminateReason> {
@@ -230,7 +224,6 @@ impl Host {
 
 impl Machine for Host {
     type Event = Event;
-    const HEADER_BYTES: usize = HEAD_BYTES;
 
     #[inline(always)]
     fn want(&self) -> Want {

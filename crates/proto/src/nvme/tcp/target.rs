@@ -31,8 +31,7 @@ use zerocopy::FromZeros;
 use self::slots::SlotTable;
 use super::TerminateReason;
 use super::pdu::{
-    ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, CommandHeader, CommonHeader, Digests, MIN_MAX_H2C_BYTES,
-    PduType,
+    ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, CommonHeader, Digests, MIN_MAX_H2C_BYTES, PduType,
 };
 use crate::nvme::spec::SubmissionEntry;
 use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
@@ -252,9 +251,6 @@ impl Target {
 
 impl Machine for Target {
     type Event = Event;
-    /// Of a command capsule.
-    const HEADER_BYTES: usize = size_of::<CommandHeader>();
-
     fn want(&self) -> Want {
         let digest = self.digests.data;
         match self.reading {

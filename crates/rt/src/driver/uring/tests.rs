@@ -1,21 +1,17 @@
-//! What the driver does by hand while a shard spins, on real sockets: what it holds back, and what stays in the ring.
+//! Receives that the driver tries by hand while a shard spins, and when they go into the ring, on real sockets.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use super::*;
+use crate::Buf;
 use crate::buf::Arena;
 use crate::mailbox::Mailbox;
-use crate::spin::{Answers, SpinPolicy};
+use crate::spin::SpinPolicy;
 use crate::sys::entry::Short;
-use crate::sys::socket::is_corked;
-use crate::{Buf, Gather};
 
 const BYTES: usize = 4096;
-/// A packet of loopback's and a little more.
-const LONG: usize = 66 << 10;
 /// Sooner than this a look ends only because something has come.
 const SHORTLY: Duration = Duration::from_millis(1);
 
@@ -31,7 +27,7 @@ impl Bench {
     /// A driver that never sleeps, and a connection; None where the kernel gives no ring.
     fn new() -> Option<Self> {
         let mailbox = Mailbox::new(8).expect("an eventfd");
-        let spin = Spin::new(SpinPolicy::Always, Answers::default());
+        let spin = Spin::new(SpinPolicy::Always);
         let driver = match UringDriver::new(8, spin, Arc::clone(mailbox.bell())) {
             Ok(driver) => driver,
             Err(error) => {
@@ -62,14 +58,6 @@ impl Bench {
         (token(1), op)
     }
 
-    fn send_long_answer(&self) -> Submission {
-        let mut gather = Box::new(Gather::new(LONG, 1));
-        gather.push_bytes(&[7; LONG]);
-        gather.let_end_wait();
-        let socket = self.socket.clone();
-        (token(2), Op::Send { socket, gather })
-    }
-
     /// One turn; the slots of what has ended in it.
     fn turn(&mut self, mut submissions: Vec<Submission>, until: Until) -> Vec<u32> {
         let mut endings = Vec::new();
@@ -81,33 +69,11 @@ impl Bench {
     fn look(&mut self) -> Vec<u32> {
         self.turn(Vec::new(), Until::At(Nanos::now() + SHORTLY))
     }
-
-    fn is_held_back(&self) -> bool {
-        is_corked(self.socket.as_fd()).expect("it is open")
-    }
 }
 
 fn token(slot: u32) -> Token {
     let task = TaskId::new(1, 0);
     Token { task, slot }
-}
-
-#[test]
-fn the_end_of_a_long_answer_waits_for_one_turn_and_no_longer() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    bench.peer.write_all(b"one more").expect("connected");
-    let both = vec![bench.send_long_answer(), bench.receive()];
-    let mut ended = bench.turn(both, Until::Now);
-    while !ended.contains(&1) {
-        ended = bench.look(); // what loopback delivers may come a moment later
-    }
-    let answer = vec![bench.send_long_answer(), bench.receive()];
-    assert_eq!(bench.turn(answer, Until::Now), [2]);
-    assert!(bench.is_held_back());
-    assert_eq!(bench.turn(Vec::new(), Until::Now), [], "nothing follows");
-    assert!(!bench.is_held_back());
 }
 
 #[test]

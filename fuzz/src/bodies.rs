@@ -4,7 +4,7 @@
 //! PDU from the script so that input gets past the lengths and digests, or does what an owner may do. Beside each
 //! machine runs a model of what it has promised; every event, every want and every byte sent is held against it.
 //!
-//! Included by path into crates/proto/tests/corpus.rs.
+//! Included by path into crates/fabrix-proto/tests/corpus.rs.
 
 #![forbid(unsafe_code)]
 

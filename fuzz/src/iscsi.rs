@@ -3,7 +3,7 @@
 //! Parsers get the bytes as they are; the login and the whole machine get a script, of which each step is a PDU whose
 //! lengths are right, raw bytes, or something that the owner may do. Beside the machine runs a model of its slots.
 //!
-//! Included by path into crates/proto/tests/corpus.rs.
+//! Included by path into crates/fabrix-proto/tests/corpus.rs.
 
 #![forbid(unsafe_code)]
 

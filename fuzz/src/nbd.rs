@@ -1,7 +1,7 @@
 //! The same for NBD: an arbitrary client of the server's machine. A script has requests and options whose lengths are
 //! right, raw bytes, and answers of the owner. Beside the machine runs a model of its slots.
 //!
-//! Included by path into crates/proto/tests/corpus.rs.
+//! Included by path into crates/fabrix-proto/tests/corpus.rs.
 
 #![forbid(unsafe_code)]
 

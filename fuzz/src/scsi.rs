@@ -1,6 +1,6 @@
 //! The same for SCSI: commands, their parameter lists, and what is stored of reservations.
 //!
-//! Included by path into crates/proto/tests/corpus.rs.
+//! Included by path into crates/fabrix-proto/tests/corpus.rs.
 
 #![forbid(unsafe_code)]
 

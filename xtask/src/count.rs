@@ -3,7 +3,7 @@
 //!
 //! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on shared processors
 //! would show. It does depend on the compiler: `counts.txt` names the one it was made with, and under another one
-//! nothing is compared. The work is `crates/proto/examples/counted.rs`, and `crates/target/examples/turn.rs` whose
+//! nothing is compared. The work is `crates/fabrix-proto/examples/counted.rs`, and `crates/fabrix-target/examples/turn.rs` whose
 //! driver is simulated; valgrind counts. What a run costs besides its commands falls out, because each figure is the
 //! difference of a longer and a shorter run.
 

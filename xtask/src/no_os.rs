@@ -68,7 +68,7 @@ pub(crate) fn target_folder() -> Result<PathBuf, String> {
 fn build_witness(folder: &Path) -> Result<(), String> {
     let cannot = |error| format!("cannot write {}: {error}", folder.display());
     let root = root().canonicalize().map_err(cannot)?;
-    let manifest = WITNESS_MANIFEST.replace("PROTO", &root.join("crates/proto").to_string_lossy());
+    let manifest = WITNESS_MANIFEST.replace("PROTO", &root.join("crates/fabrix-proto").to_string_lossy());
     fs::create_dir_all(folder.join("src")).map_err(cannot)?;
     fs::write(folder.join("Cargo.toml"), manifest).map_err(cannot)?;
     fs::write(folder.join("src/lib.rs"), WITNESS_SOURCE).map_err(cannot)?;

@@ -1,7 +1,7 @@
 //! Cache lines that move between two shards of a target: none may do so for an I/O.
 //!
 //! Two processors that take a line from each other wait for it each time, which a machine with as few processors as
-//! shards cannot show as time. So it is counted: `crates/target/examples/shards.rs` lets two shards read from one disk
+//! shards cannot show as time. So it is counted: `crates/fabrix-target/examples/shards.rs` lets two shards read from one disk
 //! in turns, valgrind's lackey writes down every access to memory, and a line moves when one shard uses what the other
 //! one has written since, or writes what the other one uses; once in a turn at most. Stacks are left out, for each
 //! thread has its own.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 /// The one folder whose code may do what the compiler cannot check.
-const SYS: &str = "crates/rt/src/sys/";
+const SYS: &str = "crates/fabrix-rt/src/sys/";
 const LINE_COLUMNS_MAX: usize = 120;
 const FILE_LINES_MAX: usize = 1200;
 
@@ -71,7 +71,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), St
     Ok(())
 }
 
-/// cargo marks the folders it builds in; `crates/target` is none of them.
+/// cargo marks the folders it builds in.
 fn is_cargo_output(folder: &Path) -> bool {
     folder.join("CACHEDIR.TAG").exists()
 }
@@ -272,8 +272,8 @@ fn is_comment(line: &Line) -> bool {
 mod tests {
     use super::*;
 
-    const INSIDE: &str = "crates/rt/src/sys/mmap.rs";
-    const OUTSIDE: &str = "crates/block/src/ram.rs";
+    const INSIDE: &str = "crates/fabrix-rt/src/sys/mmap.rs";
+    const OUTSIDE: &str = "crates/fabrix-block/src/ram.rs";
 
     fn check_text(path: &str, text: &str) -> Vec<Finding> {
         check_file(path, text, &|named| named == "docs/STYLE.md")

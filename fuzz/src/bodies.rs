@@ -1,8 +1,9 @@
 //! One function per fuzz target: any bytes in, a panic if something is not as it must be.
 //!
-//! The parsers get the bytes as they are. The machines get a script: each step either feeds raw bytes, or builds a
-//! PDU from the script so that input gets past the lengths and digests, or does what an owner may do. Beside each
-//! machine runs a model of what it has promised; every event, every want and every byte sent is held against it.
+//! The parsers get the bytes as they are. The machines get a script: each step either feeds raw
+//! bytes, or builds a PDU from the script so that input gets past the lengths and digests, or does
+//! what an owner may do. Beside each machine runs a model of what it has promised; every event,
+//! every want and every byte sent is held against it.
 //!
 //! Included by path into crates/fabrix-proto/tests/corpus.rs.
 

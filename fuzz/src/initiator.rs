@@ -1,8 +1,9 @@
-//! A hostile target for the initiator's machine: whatever it sends, it costs its connection and nothing more.
+//! A hostile target for the initiator's machine: whatever it sends, it costs its connection and
+//! nothing more.
 //!
-//! The script plays the target, from the first byte or after a login that works, and the owner as well, which sends
-//! commands, pings and leaves. Beside the machine runs a model of its slots: data may move only inside of a command
-//! that is in progress, and only its own way.
+//! The script plays the target, from the first byte or after a login that works, and the owner as
+//! well, which sends commands, pings and leaves. Beside the machine runs a model of its slots: data
+//! may move only inside of a command that is in progress, and only its own way.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +23,8 @@ const OPCODES: [u8; 12] = [
     0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x25, 0x26, 0x31, 0x32, 0x3F, 0x01,
 ];
 
-/// A connection from its first byte on; the first byte of the script says whether it is logged in to begin with.
+/// A connection from its first byte on; the first byte of the script says whether it is logged in
+/// to begin with.
 pub fn iscsi_initiator(data: &[u8]) {
     let mut script = Script(data);
     let logged_in = script.byte() & 1 == 1;
@@ -108,7 +110,8 @@ impl Rig {
         assert_eq!(self.machine.slots_in_use(), busy);
     }
 
-    /// A PDU as the script says; its lengths and digests are right, and its numbers near those that are.
+    /// A PDU as the script says; its lengths and digests are right, and its numbers near those that
+    /// are.
     fn pdu(&self, script: &mut Script<'_>) -> Vec<u8> {
         let mut bhs = [0; 48];
         let [opcode, flags, itt, numbers, place, length] = script.array();

@@ -1,7 +1,8 @@
 //! The same for iSCSI: any bytes in, a panic if something is not as it must be.
 //!
-//! Parsers get the bytes as they are; the login and the whole machine get a script, of which each step is a PDU whose
-//! lengths are right, raw bytes, or something that the owner may do. Beside the machine runs a model of its slots.
+//! Parsers get the bytes as they are; the login and the whole machine get a script, of which each
+//! step is a PDU whose lengths are right, raw bytes, or something that the owner may do. Beside the
+//! machine runs a model of its slots.
 //!
 //! Included by path into crates/fabrix-proto/tests/corpus.rs.
 
@@ -54,7 +55,8 @@ pub fn parse_iscsi_text(data: &[u8]) {
     assert!(buffer.bytes().len() <= data.len());
 }
 
-/// Negotiation: whatever is offered in whatever order, what is agreed on keeps to the standard's bounds.
+/// Negotiation: whatever is offered in whatever order, what is agreed on keeps to the standard's
+/// bounds.
 pub fn iscsi_keys(data: &[u8]) {
     let mut negotiation = Negotiation::new(Wishes::default());
     let (options, text) = data.split_first().unwrap_or((&0, &[]));
@@ -137,7 +139,8 @@ fn policy() -> ChapPolicy {
 
 // ---- a login
 
-/// Requests of a login: with CHAP nobody gets in, for nobody knows the secret; without it all ends within bounds.
+/// Requests of a login: with CHAP nobody gets in, for nobody knows the secret; without it all ends
+/// within bounds.
 pub fn iscsi_login(data: &[u8]) {
     let mut script = Script(data);
     let guarded = script.byte() & 1 == 1;
@@ -196,7 +199,8 @@ enum Owner {
     Fetching,
 }
 
-/// A connection from its first byte on; the first byte of the script says whether it is logged in to begin with.
+/// A connection from its first byte on; the first byte of the script says whether it is logged in
+/// to begin with.
 pub fn iscsi_target(data: &[u8]) {
     let mut script = Script(data);
     let limits = TargetLimits {
@@ -287,7 +291,8 @@ impl Rig {
         &mut self.slots[usize::from(slot.0)]
     }
 
-    /// A PDU as the script says; its lengths and digests are right, and its numbers near those that are.
+    /// A PDU as the script says; its lengths and digests are right, and its numbers near those that
+    /// are.
     fn pdu(&self, script: &mut Script<'_>) -> Vec<u8> {
         let mut bhs = [0; 48];
         let [opcode, flags, itt, ttt, sn, place] = script.array();
@@ -376,7 +381,8 @@ impl Rig {
                 *self.owner(slot) = Owner::Adapter { fetchable: false };
             }
             Some(Event::Released { slot }) => {
-                // One that the machine has refused by itself is released too, when its data have come.
+                // One that the machine has refused by itself is released too, when its data have
+                // come.
                 let owner = *self.owner(slot);
                 assert!(
                     matches!(owner, Owner::Waiting | Owner::Machine),

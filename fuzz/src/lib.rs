@@ -1,4 +1,5 @@
-//! What is fuzzed. The functions are in modules of their own, so that the ordinary tests can replay a corpus with them.
+//! What is fuzzed. The functions are in modules of their own, so that the ordinary tests can replay
+//! a corpus with them.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! The same for NBD: an arbitrary client of the server's machine. A script has requests and options whose lengths are
-//! right, raw bytes, and answers of the owner. Beside the machine runs a model of its slots.
+//! The same for NBD: an arbitrary client of the server's machine. A script has requests and options
+//! whose lengths are right, raw bytes, and answers of the owner. Beside the machine runs a model of
+//! its slots.
 //!
 //! Included by path into crates/fabrix-proto/tests/corpus.rs.
 
@@ -19,8 +20,8 @@ const BLOCK_BYTES: u32 = 512;
 /// The disk's longest transfer, so that most requests are long.
 const MOST_BYTES: u32 = 4096;
 
-/// A connection. The first byte of the script says whether it is negotiated by the script, or has extended headers and
-/// block status already; and what of the disk is so.
+/// A connection. The first byte of the script says whether it is negotiated by the script, or has
+/// extended headers and block status already; and what of the disk is so.
 pub fn nbd_server(data: &[u8]) {
     let mut script = Script(data);
     let options = script.byte();

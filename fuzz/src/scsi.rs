@@ -69,8 +69,9 @@ pub fn parse_reservations(data: &[u8]) {
     }
 }
 
-/// A logical unit and two nexuses: commands with their parameter lists, one after the other. What reaches the disk lies
-/// on the disk, whatever the lists say, and reservations stay as they can be stored.
+/// A logical unit and two nexuses: commands with their parameter lists, one after the other. What
+/// reaches the disk lies on the disk, whatever the lists say, and reservations stay as they can be
+/// stored.
 pub fn scsi_unit(data: &[u8]) {
     let mut script = Script(data);
     let mut unit = Unit::new(script.byte());

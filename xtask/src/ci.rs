@@ -1,7 +1,7 @@
 //! All checks in one go, with their times, and one last line that says how it went.
 //!
-//! Every check runs, whatever the others found: one run tells everything that is wrong. It starts cargo only; the
-//! rules themselves stand in the modules named here.
+//! Every check runs, whatever the others found: one run tells everything that is wrong. It starts
+//! cargo only; the rules themselves stand in the modules named here.
 
 use crate::process::{cargo, cargo_name, command, root, run, works};
 use crate::tally::{Counts, Tally, parse_allowed};
@@ -12,13 +12,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tests that take longer, once built, hang: 25 minutes are to be enough for everything, on two cores, real peers
-/// included.
+/// Tests that take longer, once built, hang: 25 minutes are to be enough for everything, on two
+/// cores, real peers included.
 const TESTS_SECONDS_MAX: u32 = 660;
 const SKIPS_FILE: &str = "xtask/skips.txt";
 
 type Check = (&'static str, fn() -> Result<(), Stop>);
-/// A suite's counts. The outer error says why none of it can run here, the inner one why it did not end well.
+/// A suite's counts. The outer error says why none of it can run here, the inner one why it did not
+/// end well.
 type Suite<'a> = dyn Fn() -> Result<Result<Counts, String>, String> + 'a;
 
 const CHECKS: [Check; 7] = [
@@ -45,7 +46,8 @@ impl From<String> for Stop {
     }
 }
 
-/// The checks and all tests; true when everything holds. `whole` adds what is slower or needs more tools.
+/// The checks and all tests; true when everything holds. `whole` adds what is slower or needs more
+/// tools.
 pub(crate) fn test(whole: bool) -> Result<bool, String> {
     let mut summary = Summary::new(std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1"))?;
     let more = if whole { &MORE_CHECKS[..] } else { &[] };
@@ -112,7 +114,8 @@ fn clippy() -> Result<(), Stop> {
     Ok(run(cargo().args(arguments))?)
 }
 
-/// Builds the tests before their time is taken: building takes as long as the machine is slow, and cannot hang.
+/// Builds the tests before their time is taken: building takes as long as the machine is slow, and
+/// cannot hang.
 fn build() -> Result<(), Stop> {
     Ok(run(cargo().args([
         "test",
@@ -162,7 +165,8 @@ fn require_component(tool: &str, component: &str) -> Result<(), Stop> {
     )))
 }
 
-/// Runs every test of the workspace, counting; the second value says what went wrong beyond single tests.
+/// Runs every test of the workspace, counting; the second value says what went wrong beyond single
+/// tests.
 fn run_tests() -> (Tally, Option<String>) {
     let mut tally = Tally::default();
     let limit = TESTS_SECONDS_MAX.to_string();
@@ -170,7 +174,8 @@ fn run_tests() -> (Tally, Option<String>) {
         // Somebody is there who can interrupt.
         cargo()
     } else {
-        // coreutils' timeout ends the whole group: a hanging test must not outlive the cargo that started it.
+        // coreutils' timeout ends the whole group: a hanging test must not outlive the cargo that
+        // started it.
         let mut watched = command("timeout");
         watched.args(["--kill-after=10", &limit, &cargo_name()]);
         watched
@@ -217,7 +222,8 @@ fn run_tests() -> (Tally, Option<String>) {
     (tally, failure)
 }
 
-/// Reads a program's output on a thread of its own; the channel closes when nobody can write any more.
+/// Reads a program's output on a thread of its own; the channel closes when nobody can write any
+/// more.
 fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

@@ -1,11 +1,13 @@
-//! Instructions per command, counted and compared with what they were: of the protocol machines, and of the loop of a
-//! target's shard around them; what that loop asks of the kernel; and cache lines that move between two shards.
+//! Instructions per command, counted and compared with what they were: of the protocol machines,
+//! and of the loop of a target's shard around them; what that loop asks of the kernel; and cache
+//! lines that move between two shards.
 //!
-//! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on shared processors
-//! would show. It does depend on the compiler: `counts.txt` names the one it was made with, and under another one
-//! nothing is compared. The work is `crates/fabrix-proto/examples/counted.rs`, and `crates/fabrix-target/examples/turn.rs` whose
-//! driver is simulated; valgrind counts. What a run costs besides its commands falls out, because each figure is the
-//! difference of a longer and a shorter run.
+//! A count does not depend on the machine's mood, so a small loss is seen at once that no timing on
+//! shared processors would show. It does depend on the compiler: `counts.txt` names the one it was
+//! made with, and under another one nothing is compared. The work is
+//! `crates/fabrix-proto/examples/counted.rs`, and `crates/fabrix-target/examples/turn.rs` whose
+//! driver is simulated; valgrind counts. What a run costs besides its commands falls out, because
+//! each figure is the difference of a longer and a shorter run.
 
 use crate::interop::install_tool;
 use crate::no_os::target_folder;
@@ -181,8 +183,8 @@ fn count_all() -> Result<Vec<(&'static str, u64)>, String> {
     Ok(counts)
 }
 
-/// Both shards' reads count. Whole moves, to the nearest: a shard that has its answers reads on until the other one has
-/// them too.
+/// Both shards' reads count. Whole moves, to the nearest: a shard that has its answers reads on
+/// until the other one has them too.
 fn moves_per_read(shards: &Path) -> Result<u64, String> {
     let moves = |commands| sharing::moves(shards, DEPTHS[0], commands);
     let more = moves(LONG_TRACED)?.saturating_sub(moves(SHORT_TRACED)?);

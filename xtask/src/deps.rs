@@ -1,7 +1,8 @@
 //! Who may depend on whom: docs/ARCHITECTURE.md says it, the manifests are held against it.
 //!
-//! Two tables of that page count, each between two HTML comments: the crates with their allowed edges, and the
-//! packages from outside that only some crates may use. Names are the words in backquotes. Nothing is changed.
+//! Two tables of that page count, each between two HTML comments: the crates with their allowed
+//! edges, and the packages from outside that only some crates may use. Names are the words in
+//! backquotes. Nothing is changed.
 
 use crate::process::{cargo, output, root};
 use serde_json::Value;
@@ -84,7 +85,8 @@ impl Rules {
     }
 }
 
-/// The names in the first three cells of each row between `<!-- deps: NAME -->` and `<!-- deps: end -->`.
+/// The names in the first three cells of each row between `<!-- deps: NAME -->` and `<!-- deps: end
+/// -->`.
 fn rows(page: &str, name: &str) -> Result<Vec<[BTreeSet<String>; 3]>, String> {
     let begin = format!("<!-- deps: {name} -->");
     let missing = || format!("{PAGE}: no table between `{begin}` and `<!-- deps: end -->`");

@@ -1,9 +1,10 @@
 //! Runs the fuzz targets of `fuzz/`, each for some seconds, on the ordinary toolchain.
 //!
-//! libFuzzer needs counters at every branch from the compiler, and a C++ compiler for itself. Stable `rustc`
-//! has the counters behind `-C` flags, so neither nightly nor cargo-fuzz is needed. New inputs are collected below
-//! `target/fuzz/found`, so that the next run begins where this one ended; `fuzz/corpus` is only read. An input that
-//! breaks a target is kept below `target/fuzz/broken` and named.
+//! libFuzzer needs counters at every branch from the compiler, and a C++ compiler for itself.
+//! Stable `rustc` has the counters behind `-C` flags, so neither nightly nor cargo-fuzz is needed.
+//! New inputs are collected below `target/fuzz/found`, so that the next run begins where this one
+//! ended; `fuzz/corpus` is only read. An input that breaks a target is kept below
+//! `target/fuzz/broken` and named.
 
 use crate::interop::install_tool;
 use crate::no_os::target_folder;
@@ -20,8 +21,8 @@ pub(crate) const SECONDS: u32 = 4;
 /// Seconds for each target in `cargo xtask test --all`.
 pub(crate) const SECONDS_ALL: u32 = 60;
 
-/// Coverage as cargo-fuzz asks the compiler for it: a counter for each branch, a table of their places, and the values
-/// of comparisons. The checks of debug builds stay on (`fuzz/Cargo.toml`).
+/// Coverage as cargo-fuzz asks the compiler for it: a counter for each branch, a table of their
+/// places, and the values of comparisons. The checks of debug builds stay on (`fuzz/Cargo.toml`).
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -58,7 +59,8 @@ impl Options {
     }
 }
 
-/// Runs the targets that were asked for and ends in a line `N passed, N failed`; true when nothing broke.
+/// Runs the targets that were asked for and ends in a line `N passed, N failed`; true when nothing
+/// broke.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let counts = run_targets(options.seconds, options.only.as_deref())??;
     println!("{} passed, {} failed", counts.passed, counts.failed);

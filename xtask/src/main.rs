@@ -1,7 +1,8 @@
 //! The developers' tool: everything one runs on this repository besides cargo itself.
 //!
-//! It knows the repository (where it is, what its rules are) and may start cargo, git, and the programs built from
-//! here. It depends on none of our crates, and no crate depends on it: it judges them from outside.
+//! It knows the repository (where it is, what its rules are) and may start cargo, git, and the
+//! programs built from here. It depends on none of our crates, and no crate depends on it: it
+//! judges them from outside.
 
 mod ci;
 mod conformance;

@@ -1,8 +1,8 @@
 //! Proves that the protocol crate needs no operating system.
 //!
-//! Where the toolchain has a target without one, the crate is built for it. Elsewhere a tiny crate with a panic
-//! handler of its own is built on top of it: if anything below pulled in `std`, the compiler would meet two panic
-//! handlers and refuse. Writes only below cargo's target folder.
+//! Where the toolchain has a target without one, the crate is built for it. Elsewhere a tiny crate
+//! with a panic handler of its own is built on top of it: if anything below pulled in `std`, the
+//! compiler would meet two panic handlers and refuse. Writes only below cargo's target folder.
 
 use crate::process::{cargo, command, output, root, run};
 use serde_json::Value;
@@ -68,7 +68,8 @@ pub(crate) fn target_folder() -> Result<PathBuf, String> {
 fn build_witness(folder: &Path) -> Result<(), String> {
     let cannot = |error| format!("cannot write {}: {error}", folder.display());
     let root = root().canonicalize().map_err(cannot)?;
-    let manifest = WITNESS_MANIFEST.replace("PROTO", &root.join("crates/fabrix-proto").to_string_lossy());
+    let manifest =
+        WITNESS_MANIFEST.replace("PROTO", &root.join("crates/fabrix-proto").to_string_lossy());
     fs::create_dir_all(folder.join("src")).map_err(cannot)?;
     fs::write(folder.join("Cargo.toml"), manifest).map_err(cannot)?;
     fs::write(folder.join("src/lib.rs"), WITNESS_SOURCE).map_err(cannot)?;

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 /// The root of the repository: the folder above this crate's.
 ///
-/// cargo tells where the crate is when it starts us; started by hand, the current folder has to be the root.
+/// cargo tells where the crate is when it starts us; started by hand, the current folder has to be
+/// the root.
 pub(crate) fn root() -> PathBuf {
     match std::env::var_os("CARGO_MANIFEST_DIR") {
         Some(folder) => Path::new(&folder)
@@ -46,8 +47,8 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Runs to the end and returns what the program wrote to its standard output. What it says besides is shown only when
-/// it fails.
+/// Runs to the end and returns what the program wrote to its standard output. What it says besides
+/// is shown only when it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()
@@ -112,7 +113,8 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Both fail only when the program has ended by itself and was waited for: then nothing is left to end.
+        // Both fail only when the program has ended by itself and was waited for: then nothing is
+        // left to end.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

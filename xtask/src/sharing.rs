@@ -1,10 +1,11 @@
 //! Cache lines that move between two shards of a target: none may do so for an I/O.
 //!
-//! Two processors that take a line from each other wait for it each time, which a machine with as few processors as
-//! shards cannot show as time. So it is counted: `crates/fabrix-target/examples/shards.rs` lets two shards read from one disk
-//! in turns, valgrind's lackey writes down every access to memory, and a line moves when one shard uses what the other
-//! one has written since, or writes what the other one uses; once in a turn at most. Stacks are left out, for each
-//! thread has its own.
+//! Two processors that take a line from each other wait for it each time, which a machine with as
+//! few processors as shards cannot show as time. So it is counted:
+//! `crates/fabrix-target/examples/shards.rs` lets two shards read from one disk in turns,
+//! valgrind's lackey writes down every access to memory, and a line moves when one shard uses what
+//! the other one has written since, or writes what the other one uses; once in a turn at most.
+//! Stacks are left out, for each thread has its own.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,7 +29,8 @@ const STACK_ABOVE_BYTES: u64 = 16 << 10;
 /// How often lines moved while each of two shards answered so many reads of 4 KiB.
 ///
 /// # Errors
-/// The program or valgrind did not do what is expected of them, or took longer than [`SECONDS_MAX`].
+/// The program or valgrind did not do what is expected of them, or took longer than
+/// [`SECONDS_MAX`].
 pub(crate) fn moves(program: &Path, depth: &str, commands: u32) -> Result<u64, String> {
     let mut running = traced(program, depth, commands)
         .spawn()
@@ -54,14 +56,16 @@ pub(crate) fn moves(program: &Path, depth: &str, commands: u32) -> Result<u64, S
         .ok_or_else(|| "the trace shows no turns of both shards".to_owned())
 }
 
-/// The trace goes to standard output, what the program says to standard error. coreutils' timeout ends both.
+/// The trace goes to standard output, what the program says to standard error. coreutils' timeout
+/// ends both.
 fn traced(program: &Path, depth: &str, commands: u32) -> Command {
     let mut traced = command("timeout");
     traced.args(["--foreground", "--kill-after=10", SECONDS_MAX, "valgrind"]);
     traced.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]);
     traced.arg("--log-fd=1");
     traced.arg(program).args([depth, &commands.to_string()]);
-    // Who panics reads all debug information for a backtrace: minutes, when every access is written down.
+    // Who panics reads all debug information for a backtrace: minutes, when every access is written
+    // down.
     traced.env("RUST_BACKTRACE", "0");
     traced
         .stdin(Stdio::piped())
@@ -70,8 +74,8 @@ fn traced(program: &Path, depth: &str, commands: u32) -> Command {
     traced
 }
 
-/// Tells the watching thread what the program says of its places, and then the program to begin; gives what it says
-/// until its end.
+/// Tells the watching thread what the program says of its places, and then the program to begin;
+/// gives what it says until its end.
 fn begin(said: impl Read, mut input: impl Write, tell: &Sender<Places>) -> Result<String, String> {
     let mut said = BufReader::new(said);
     let told = Places::read(&mut said).and_then(|places| {
@@ -126,7 +130,8 @@ fn watch(trace: impl Read, told: &Receiver<Places>) -> Option<Watch> {
 
 /// Addresses that the program tells.
 struct Places {
-    /// A store to one of the first two begins that shard's turn, to the third ends it; to the fourth begins the reads.
+    /// A store to one of the first two begins that shard's turn, to the third ends it; to the
+    /// fourth begins the reads.
     marks: [u64; 4],
     /// The stacks of both shards' threads and of the main one, and what else is the main one's own.
     stacks: [Range<u64>; 4],
@@ -169,7 +174,8 @@ struct Access {
 }
 
 impl Access {
-    /// From ` L 1ffeffe7e0,8`, and S for a store or M for both. Fetches of instructions are not looked at.
+    /// From ` L 1ffeffe7e0,8`, and S for a store or M for both. Fetches of instructions are not
+    /// looked at.
     fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
         let (kind, place) = line.strip_prefix(' ')?.split_once(' ')?;
@@ -252,7 +258,8 @@ struct Lines {
 struct Held {
     by: [bool; 2],
     written: bool,
-    /// The number of the turn in which it moved last: whoever reads it first and then writes it takes it once.
+    /// The number of the turn in which it moved last: whoever reads it first and then writes it
+    /// takes it once.
     moved_in: u64,
 }
 

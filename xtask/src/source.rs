@@ -1,7 +1,7 @@
 //! Rust source, line by line, with code and comments told apart.
 //!
-//! Just enough of a lexer for rules about words: strings and character literals vanish, comments are kept beside the
-//! code. It knows no grammar and reads no files.
+//! Just enough of a lexer for rules about words: strings and character literals vanish, comments
+//! are kept beside the code. It knows no grammar and reads no files.
 
 /// One line of a source file without its strings.
 #[derive(Debug, Default, PartialEq, Eq)]

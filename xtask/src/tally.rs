@@ -1,9 +1,11 @@
 //! Counts what the test programs report: passed, failed, skipped.
 //!
-//! It reads the lines that the standard test harness prints with `--show-output`, and the one line of ours: a test
-//! that cannot run here prints `SKIPPED: name: why` and returns. It prints nothing and knows no tests by name.
+//! It reads the lines that the standard test harness prints with `--show-output`, and the one line
+//! of ours: a test that cannot run here prints `SKIPPED: name: why` and returns. It prints nothing
+//! and knows no tests by name.
 
-/// How a suite of tests ended: those that passed, those that failed, and those skipped as a list allows.
+/// How a suite of tests ended: those that passed, those that failed, and those skipped as a list
+/// allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -56,7 +58,8 @@ impl Tally {
         !self.in_successes && !routine
     }
 
-    /// Tests that ran and found what they expect. One that prints why it skips returns too, but has shown nothing.
+    /// Tests that ran and found what they expect. One that prints why it skips returns too, but has
+    /// shown nothing.
     pub(crate) fn passed(&self) -> usize {
         let said_so = self.skips.len() - self.ignored;
         self.returned.saturating_sub(said_so)

@@ -1,12 +1,14 @@
-//! Front ends for this machine: a disk as a file, a block device or a socket of the machine that we run on.
+//! Front ends for this machine: a disk as a file, a block device or a socket of the machine that we
+//! run on.
 //!
-//! Knows how the kernel (ublk; FUSE with a loop device) and programs (NBD over a socket) ask for blocks, and turns that
-//! into requests of a [`fabrix_block::Device`]; touches sockets, mounts and devices through `rt` only. Does not know
-//! what the disk is, and opens no way to a network: a listening socket is handed over.
+//! Knows how the kernel (ublk; FUSE with a loop device) and programs (NBD over a socket) ask for
+//! blocks, and turns that into requests of a [`fabrix_block::Device`]; touches sockets, mounts and
+//! devices through `rt` only. Does not know what the disk is, and opens no way to a network: a
+//! listening socket is handed over.
 //!
-//! A front end lives on one shard, with one channel to its disk. So a flush on any of its connections covers what was
-//! answered on all of them. [`ublk`], [`nbd`], [`fuse`] and [`vhost`] are begun from a control thread and end by
-//! themselves, or when their handle is told.
+//! A front end lives on one shard, with one channel to its disk. So a flush on any of its
+//! connections covers what was answered on all of them. [`ublk`], [`nbd`], [`fuse`] and [`vhost`]
+//! are begun from a control thread and end by themselves, or when their handle is told.
 
 pub mod fuse;
 mod job;
@@ -54,7 +56,8 @@ struct Resize {
     tell: mpsc::SyncSender<Result<(), OpenError>>,
 }
 
-/// Has a task go on with the same disk in another size, and waits until it does. Never to be called on its shard.
+/// Has a task go on with the same disk in another size, and waits until it does. Never to be called
+/// on its shard.
 fn resize<T: Any + Send>(
     (remote, task): (&Remote, TaskId),
     disk: Arc<dyn Device>,

@@ -19,7 +19,8 @@ pub(crate) struct Slow {
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Vec<AtDisk>>>);
 
-/// A request, with the first byte of a write that was given in a buffer, or the memory that is lent.
+/// A request, with the first byte of a write that was given in a buffer, or the memory that is
+/// lent.
 #[derive(Clone, Copy)]
 pub(crate) struct AtDisk {
     pub(crate) token: Token,

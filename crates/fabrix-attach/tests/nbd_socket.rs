@@ -1,4 +1,5 @@
-//! A disk on a socket, on both engines: what a client reads is what it wrote, and nothing is allocated for an I/O.
+//! A disk on a socket, on both engines: what a client reads is what it wrote, and nothing is
+//! allocated for an I/O.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -387,7 +388,8 @@ fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_en
         };
         let shard = spawn(config, None, |_| {}).expect("a shard");
         let (small, large) = (disk(1 << 20), disk(2 << 20));
-        // Flags, flush, FUA, trim, write zeroes, several connections, cache, fast zeroes; and it may be written.
+        // Flags, flush, FUA, trim, write zeroes, several connections, cache, fast zeroes; and it
+        // may be written.
         assert_eq!(flags(&*small), 0b1101_0110_1101);
         let (tell, told) = mpsc::channel();
         let tell = Box::new(move |news| {
@@ -417,7 +419,8 @@ fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_en
     }
 }
 
-/// What the shard's thread has allocated so far. The way back has its memory before: it would count.
+/// What the shard's thread has allocated so far. The way back has its memory before: it would
+/// count.
 fn allocated(remote: &Remote) -> u64 {
     let (tell, told) = mpsc::sync_channel(1);
     let ask = Box::new(move |_: &mut fabrix_rt::Shard| {

@@ -1,7 +1,8 @@
 //! Which place the next request goes to, how long it is, and in which direction.
 //!
-//! Pure: a sequence named by a seed. Sequential jobs walk the region and start over; a sequential mix has one
-//! walk per direction, as in fio. Random jobs draw places of the region, evenly or after Zipf's law.
+//! Pure: a sequence named by a seed. Sequential jobs walk the region and start over; a sequential
+//! mix has one walk per direction, as in fio. Random jobs draw places of the region, evenly or
+//! after Zipf's law.
 
 mod zipf;
 
@@ -14,7 +15,8 @@ use zipf::Zipf;
 pub enum Distribution {
     /// Every place as often as any other.
     Uniform,
-    /// Few places often: the one of rank `k` in proportion to `1/k^theta`. Neighbouring ranks lie apart.
+    /// Few places often: the one of rank `k` in proportion to `1/k^theta`. Neighbouring ranks lie
+    /// apart.
     Zipf {
         /// The exponent.
         theta: f64,
@@ -102,7 +104,8 @@ enum Law {
 /// One direction.
 #[derive(Debug)]
 struct Side {
-    /// Lengths in units, each with the draw of 32 bits below which it is chosen; the last one has 2^32.
+    /// Lengths in units, each with the draw of 32 bits below which it is chosen; the last one has
+    /// 2^32.
     lengths: Vec<(u64, u32)>,
     /// Where its walk goes on.
     next: u64,

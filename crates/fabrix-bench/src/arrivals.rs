@@ -1,8 +1,10 @@
-//! When requests start: as soon as another ends (closed loop), or by a clock of their own (open loop).
+//! When requests start: as soon as another ends (closed loop), or by a clock of their own (open
+//! loop).
 //!
-//! A closed loop hides stalls: while the disk stands still, nothing new is asked of it. An open loop goes on
-//! intending to start requests, and counts latency from the moment a request was meant to start, so that a
-//! stall is charged to every request it delays. Pure arithmetic: the worker brings the time.
+//! A closed loop hides stalls: while the disk stands still, nothing new is asked of it. An open
+//! loop goes on intending to start requests, and counts latency from the moment a request was meant
+//! to start, so that a stall is charged to every request it delays. Pure arithmetic: the worker
+//! brings the time.
 
 use crate::random::Random;
 

@@ -1,16 +1,20 @@
-//! How many cores were busy: the job threads', the process's and the machine's, over the measured time.
+//! How many cores were busy: the job threads', the process's and the machine's, over the measured
+//! time.
 //!
-//! Read twice, never while a request is counted. The job threads read their own time (see `worker`); the
-//! process's comes from /proc/self/stat in ticks of 10 ms, the machine's from /proc/stat.
+//! Read twice, never while a request is counted. The job threads read their own time (see
+//! `worker`); the process's comes from /proc/self/stat in ticks of 10 ms, the machine's from
+//! /proc/stat.
 
 use std::time::{Duration, Instant};
 
 use fabrix_rt::topology::{self, CpuTimes};
 
-/// Linux counts processor time for programs in ticks of 10 ms (USER_HZ), whatever the kernel's own clock.
+/// Linux counts processor time for programs in ticks of 10 ms (USER_HZ), whatever the kernel's own
+/// clock.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor use over the measured time, in cores: 1.5 means one and a half cores were busy all the time.
+/// Processor use over the measured time, in cores: 1.5 means one and a half cores were busy all the
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cpu {
     /// The threads that ran the jobs, with everything of the disk that runs on them.
@@ -49,7 +53,8 @@ impl Snapshot {
         }
     }
 
-    /// What was used between an earlier moment and this one; the job threads' time is for the caller to add.
+    /// What was used between an earlier moment and this one; the job threads' time is for the
+    /// caller to add.
     pub(crate) fn since(&self, earlier: &Self) -> Cpu {
         let window = self.at.duration_since(earlier.at);
         let cores = |time: Duration| {

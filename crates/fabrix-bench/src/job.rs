@@ -1,20 +1,22 @@
 //! What a benchmark is asked to do, in fio's words, and whether a given disk can do it.
 //!
-//! Plain values and arithmetic: nothing here touches a disk. Every refusal is a sentence that names the job,
-//! the option and a way out. What is wrong whatever the disk is stands in `check`, what depends on the disk in
-//! `region`.
+//! Plain values and arithmetic: nothing here touches a disk. Every refusal is a sentence that names
+//! the job, the option and a way out. What is wrong whatever the disk is stands in `check`, what
+//! depends on the disk in `region`.
 //!
 //! What the options mean is what they mean in fio, with these differences:
-//! - a job ends after `runtime`, `number_ios`, `loops` or in its steady state, whichever comes first, and sequential
-//!   jobs start over at the end of their region;
+//! - a job ends after `runtime`, `number_ios`, `loops` or in its steady state, whichever comes
+//!   first, and sequential jobs start over at the end of their region;
 //! - random jobs draw every address independently (fio's `norandommap`);
-//! - jobs on several disks are dealt out, job `i` to disk `i % disks`, instead of each job visiting all disks;
-//! - `verify` gives every job its own slice of the region, because two jobs that overwrite each other's blocks
-//!   cannot both know what must be there.
+//! - jobs on several disks are dealt out, job `i` to disk `i % disks`, instead of each job visiting
+//!   all disks;
+//! - `verify` gives every job its own slice of the region, because two jobs that overwrite each
+//!   other's blocks cannot both know what must be there.
 //!
-//! As in fio, each of `numjobs` jobs keeps `iodepth` requests in flight of its own, sequential jobs all start at
-//! `offset` unless `offset_increment` moves them apart, a sequential mix walks the region once for reads and
-//! once for writes, and `rwmixread` means nothing to a job that only reads or only writes.
+//! As in fio, each of `numjobs` jobs keeps `iodepth` requests in flight of its own, sequential jobs
+//! all start at `offset` unless `offset_increment` moves them apart, a sequential mix walks the
+//! region once for reads and once for writes, and `rwmixread` means nothing to a job that only
+//! reads or only writes.
 
 mod check;
 mod region;
@@ -55,7 +57,8 @@ pub struct Job {
     pub rw: Rw,
     /// Bytes of one request (`bs`): a multiple of the disk's block.
     pub block_bytes: u32,
-    /// Several sizes of requests instead of one (`bssplit`), reads and writes; empty: `block_bytes`.
+    /// Several sizes of requests instead of one (`bssplit`), reads and writes; empty:
+    /// `block_bytes`.
     pub split: [Vec<Share>; 2],
     /// Requests that each job keeps in flight.
     pub iodepth: u32,
@@ -94,7 +97,8 @@ pub struct Job {
 }
 
 impl Default for Job {
-    /// `fabrix bench` without options: random 4 KiB reads, depth 32, one job, ten seconds after two.
+    /// `fabrix bench` without options: random 4 KiB reads, depth 32, one job, ten seconds after
+    /// two.
     fn default() -> Self {
         Self {
             name: "randread".into(),
@@ -149,8 +153,8 @@ impl Job {
         }
     }
 
-    /// Memory of the buffers of one job, in bytes: one for each read in flight; one for all writes, or when verifying
-    /// one for each.
+    /// Memory of the buffers of one job, in bytes: one for each read in flight; one for all writes,
+    /// or when verifying one for each.
     pub fn buffer_bytes(&self) -> u64 {
         let percent = self.percent_read();
         let depth = u64::from(self.iodepth);

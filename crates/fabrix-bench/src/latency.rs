@@ -1,7 +1,8 @@
 //! How long requests took: recorded without allocation, summed up at the end.
 //!
-//! Three significant digits from 1 ns to 100 s (HDR histogram), allocated before the first request; mean,
-//! least and greatest are exact. What takes longer than 100 s counts as 100 s in the percentiles only.
+//! Three significant digits from 1 ns to 100 s (HDR histogram), allocated before the first request;
+//! mean, least and greatest are exact. What takes longer than 100 s counts as 100 s in the
+//! percentiles only.
 
 use hdrhistogram::Histogram;
 

@@ -1,10 +1,12 @@
 //! The load generator: a front end that invents its requests.
 //!
-//! It knows a disk only as `Arc<dyn block::Device>`, and the machine only through `rt`; what the disk is, and
-//! how a job or a result is written down (command line, JSON, HTML), is the business of the program.
+//! It knows a disk only as `Arc<dyn block::Device>`, and the machine only through `rt`; what the
+//! disk is, and how a job or a result is written down (command line, JSON, HTML), is the business
+//! of the program.
 //!
-//! A [`Job`] says what to do, [`run()`] does it on threads of its own, [`Results`] says what came of it.
-//! The words of jobs and results are fio's, and so is their meaning; where ours differs, [`job`] says so.
+//! A [`Job`] says what to do, [`run()`] does it on threads of its own, [`Results`] says what came
+//! of it. The words of jobs and results are fio's, and so is their meaning; where ours differs,
+//! [`job`] says so.
 
 pub mod access;
 pub mod arrivals;

@@ -1,4 +1,5 @@
-//! The demonstration's table: the same workloads on a disk as it is and through the network. Plain values.
+//! The demonstration's table: the same workloads on a disk as it is and through the network. Plain
+//! values.
 
 use crate::results::Results;
 

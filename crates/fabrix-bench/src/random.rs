@@ -1,7 +1,9 @@
 //! Random numbers for addresses, mixes and contents: SplitMix64, whose state is one word.
 //!
-//! Good enough to spread requests, far from good enough for secrets. The same seed gives the same sequence.
-//! Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 16.
+//! Good enough to spread requests, far from good enough for secrets. The same seed gives the same
+//! sequence.
+//! Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
+//! figure 16.
 
 /// A sequence of pseudo-random words.
 #[derive(Clone, Debug)]
@@ -20,7 +22,8 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`, by multiply and shift: no divide per I/O. The bias is below `bound` / 2^64.
+    /// A number below `bound`, by multiply and shift: no divide per I/O. The bias is below `bound`
+    /// / 2^64.
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(bound);

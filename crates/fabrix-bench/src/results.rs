@@ -1,6 +1,7 @@
 //! What came of a run: plain values, in fio's terms, for the program to write down as it likes.
 //!
-//! Nothing here knows a format. Times are nanoseconds, rates are per second of measured time (without `ramp`).
+//! Nothing here knows a format. Times are nanoseconds, rates are per second of measured time
+//! (without `ramp`).
 
 use std::time::Duration;
 
@@ -113,7 +114,8 @@ pub struct Results {
     pub jobs: Vec<JobResult>,
     /// All jobs together (fio's `group_reporting`).
     pub aggregate: JobResult,
-    /// Processor use while measuring; with several jobs side by side, all of theirs but `job_cores`.
+    /// Processor use while measuring; with several jobs side by side, all of theirs but
+    /// `job_cores`.
     pub cpu: Cpu,
     /// How the rates went, second by second or so.
     pub series: Vec<Point>,

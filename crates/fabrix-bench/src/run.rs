@@ -1,7 +1,8 @@
-//! Runs job specifications: a thread per job, a common start, the progress meanwhile, the results at the end.
+//! Runs job specifications: a thread per job, a common start, the progress meanwhile, the results
+//! at the end.
 //!
-//! The calling thread waits and adds up; it touches no disk. Every way out, good or bad, ends and joins all
-//! threads. The threads are `crew`, time and readings are `watch`.
+//! The calling thread waits and adds up; it touches no disk. Every way out, good or bad, ends and
+//! joins all threads. The threads are `crew`, time and readings are `watch`.
 
 mod crew;
 mod watch;
@@ -133,12 +134,12 @@ pub struct CopyTo<'a> {
 
 /// Runs a job on one disk or several, and waits for its end.
 ///
-/// Each of `numjobs` jobs has a thread, a shard and a channel of its own; job `i` works on disk `i % disks`.
-/// All begin together, when every channel has answered a first read. `progress` is called on this thread every
-/// `config.progress_every`.
+/// Each of `numjobs` jobs has a thread, a shard and a channel of its own; job `i` works on disk `i
+/// % disks`. All begin together, when every channel has answered a first read. `progress` is called
+/// on this thread every `config.progress_every`.
 ///
-/// Errors: see [`RunError`]; a first read that fails is one. Later requests that fail are not errors of the run; they
-/// stand in the results.
+/// Errors: see [`RunError`]; a first read that fails is one. Later requests that fail are not
+/// errors of the run; they stand in the results.
 pub fn run(
     devices: &[Arc<dyn Device>],
     job: &Job,
@@ -157,7 +158,8 @@ pub fn run(
     Ok(results.pop().expect("one part has one result"))
 }
 
-/// Runs several jobs side by side, as [`run`] does one: all begin together, and each ends when its own time is over.
+/// Runs several jobs side by side, as [`run`] does one: all begin together, and each ends when its
+/// own time is over.
 ///
 /// Errors: see [`RunError`]. The results are in the order of the parts.
 pub fn run_together(

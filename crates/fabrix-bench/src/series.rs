@@ -1,6 +1,7 @@
 //! How the rates of a run went over time: what the threads counted, read again and again.
 //!
-//! Bounded: when there are too many points, neighbours become one, and each point then stands for twice the time.
+//! Bounded: when there are too many points, neighbours become one, and each point then stands for
+//! twice the time.
 
 use std::time::Duration;
 

@@ -45,7 +45,8 @@ impl Spread {
     }
 }
 
-/// Which of the repeats has the median: of an even number the lower of the two in the middle. `None` without any.
+/// Which of the repeats has the median: of an even number the lower of the two in the middle.
+/// `None` without any.
 pub fn middle(values: &[f64]) -> Option<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, other| values[*one].total_cmp(&values[*other]));

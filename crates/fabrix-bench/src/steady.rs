@@ -1,7 +1,8 @@
-//! Whether a disk has reached its steady state, by fio's criteria (`steadystate`, `ss_dur`, `ss_ramp`).
+//! Whether a disk has reached its steady state, by fio's criteria (`steadystate`, `ss_dur`,
+//! `ss_ramp`).
 //!
-//! Over a window, either no reading lies further from the mean than the limit, or the line through the readings
-//! rises and falls by less. Pure arithmetic over the readings of a run.
+//! Over a window, either no reading lies further from the mean than the limit, or the line through
+//! the readings rises and falls by less. Pure arithmetic over the readings of a run.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,16 +1,17 @@
 //! Whether a disk gives back what was written: every block says where it belongs and how new it is.
 //!
-//! A written block carries its own byte offset, the number of times its place was written (its generation), the
-//! run that wrote it, contents that depend on all three, and a checksum over everything. A block that is old,
-//! that belongs elsewhere, that was never written or that lost a bit is told apart from a right one, and named.
+//! A written block carries its own byte offset, the number of times its place was written (its
+//! generation), the run that wrote it, contents that depend on all three, and a checksum over
+//! everything. A block that is old, that belongs elsewhere, that was never written or that lost a
+//! bit is told apart from a right one, and named.
 //!
-//! The generations are remembered in memory, so they outlive a reconnection of the disk. The job keeps at most
-//! one request in flight per place, so there is one right answer for every read. The exception is a write that
-//! failed: until the next write of its place succeeds, its block and every older one back to the last
-//! acknowledged one are right.
+//! The generations are remembered in memory, so they outlive a reconnection of the disk. The job
+//! keeps at most one request in flight per place, so there is one right answer for every read. The
+//! exception is a write that failed: until the next write of its place succeeds, its block and
+//! every older one back to the last acknowledged one are right.
 //!
-//! Layout of a block of `verify_bytes`, little-endian: magic (8 bytes), offset (8), run (8), generation (4),
-//! length (4), pseudo-random contents, CRC32C of everything before it (4).
+//! Layout of a block of `verify_bytes`, little-endian: magic (8 bytes), offset (8), run (8),
+//! generation (4), length (4), pseudo-random contents, CRC32C of everything before it (4).
 
 use std::fmt;
 
@@ -89,8 +90,8 @@ impl fmt::Display for Expected {
     }
 }
 
-/// How many bytes carry one stamp when requests have `block_bytes`: the largest power of two up to 4096 that
-/// divides them.
+/// How many bytes carry one stamp when requests have `block_bytes`: the largest power of two up to
+/// 4096 that divides them.
 pub fn verify_bytes(block_bytes: u32) -> u32 {
     1 << block_bytes
         .trailing_zeros()

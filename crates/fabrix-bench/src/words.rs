@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// So many of a thing, as a sentence says it: `1 thread`, `8 threads`. The thing's plural ends in s.
+/// So many of a thing, as a sentence says it: `1 thread`, `8 threads`. The thing's plural ends in
+/// s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a>(pub u64, pub &'a str);
 

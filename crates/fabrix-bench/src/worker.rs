@@ -1,13 +1,14 @@
 //! One job at work: a task that keeps its requests in flight on one channel of one shard.
 //!
-//! A request occupies a slot from its submission to its ending; the slot's buffers are allocated before the
-//! first request and travel with the requests. A disk that answers at once is served in a loop, never in a
-//! recursion, and at most [`TURN_BATCH`] times per turn, so that timers and other tasks of the shard have
-//! theirs. The ending of one request is the start of the next: how often the clock is read says `clock.rs`.
+//! A request occupies a slot from its submission to its ending; the slot's buffers are allocated
+//! before the first request and travel with the requests. A disk that answers at once is served in
+//! a loop, never in a recursion, and at most [`TURN_BATCH`] times per turn, so that timers and
+//! other tasks of the shard have theirs. The ending of one request is the start of the next: how
+//! often the clock is read says `clock.rs`.
 //!
-//! Here is how a request begins. Where it and its buffers are kept meanwhile is in `slot.rs`, what its ending brings in
-//! `ending.rs`, the job's life from the first read to the report in `life.rs`; what the next request is, is decided in
-//! `access`, `arrivals` and `verify`.
+//! Here is how a request begins. Where it and its buffers are kept meanwhile is in `slot.rs`, what
+//! its ending brings in `ending.rs`, the job's life from the first read to the report in `life.rs`;
+//! what the next request is, is decided in `access`, `arrivals` and `verify`.
 
 mod clock;
 mod copy;
@@ -48,8 +49,9 @@ pub(crate) struct Worker {
     verifier: Option<Verifier>,
     copy: Option<Copy>,
     slots: Vec<Slot>,
-    /// What all writes that are not verified are sent from. One buffer of the longest write stays in the processor's
-    /// cache, as the data of a program does that has just made it; one for each slot would be fetched from memory.
+    /// What all writes that are not verified are sent from. One buffer of the longest write stays
+    /// in the processor's cache, as the data of a program does that has just made it; one for each
+    /// slot would be fetched from memory.
     source: Option<Buf>,
     /// Slots without a request, the one that has been waiting longest first.
     idle: VecDeque<u32>,
@@ -165,7 +167,8 @@ impl Worker {
         Some(slot)
     }
 
-    /// The read that brings the disk's connections up. It is not counted; when it fails, the job does.
+    /// The read that brings the disk's connections up. It is not counted; when it fails, the job
+    /// does.
     fn probe(&mut self) -> Access {
         let first = Access {
             unit: 0,
@@ -281,7 +284,8 @@ impl Worker {
 impl Task for Worker {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         if self.verifier.is_some() {
-            self.clock.read(); // what an ending brings is read there, for longer than a reading takes
+            // Verifying takes longer than reading the clock, so the clock is read for each completion.
+            self.clock.read();
         } else {
             self.clock.ending(shard.now());
         }

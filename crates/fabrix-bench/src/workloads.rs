@@ -1,8 +1,9 @@
 //! The thirteen workloads of the demonstration, by the names under which they were published.
 //!
-//! The publication ran them with fio, and two kinds of its lines do not do what their names say: fio ignores
-//! `rwmixread=50` beside `rw=write`, so its "50write" rows are pure writes, and its "8k random 70% write" row
-//! ran with `rwmixread=70`, which is 70 % reads. Both readings are offered; which one ran belongs in the report.
+//! The publication ran them with fio, and two kinds of its lines do not do what their names say:
+//! fio ignores `rwmixread=50` beside `rw=write`, so its "50write" rows are pure writes, and its "8k
+//! random 70% write" row ran with `rwmixread=70`, which is 70 % reads. Both readings are offered;
+//! which one ran belongs in the report.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub enum Reading {
     JobFile,
 }
 
-/// Name, access as the name says, percent read; access as the job file says, percent read; request size.
+/// Name, access as the name says, percent read; access as the job file says, percent read; request
+/// size.
 type Line = (&'static str, (Rw, u32), (Rw, u32), u32);
 
 const LINES: [Line; 13] = [
@@ -105,8 +107,8 @@ const LINES: [Line; 13] = [
 
 /// The thirteen jobs, in the order of the published table.
 ///
-/// The publication measured 60 s each, with the `numjobs` and `iodepth` that its search had found best, and
-/// then once more with one job at depth 1 for the latencies.
+/// The publication measured 60 s each, with the `numjobs` and `iodepth` that its search had found
+/// best, and then once more with one job at depth 1 for the latencies.
 pub fn thirteen(
     reading: Reading,
     numjobs: u32,
@@ -137,8 +139,8 @@ pub fn thirteen(
 
 /// Writes the whole disk once, in requests as long as it takes them.
 ///
-/// To be run before anything is measured: memory that was never written is one page of zeroes, and blocks that
-/// were never written are not read from the medium at all.
+/// To be run before anything is measured: memory that was never written is one page of zeroes, and
+/// blocks that were never written are not read from the medium at all.
 pub fn fill(geometry: &Geometry) -> Job {
     let longest = geometry.max_transfer_bytes.min(FILL_BYTES) / geometry.block_bytes;
     let block_bytes = longest.max(1) * geometry.block_bytes;

@@ -1,5 +1,5 @@
-//! What `verify` finds on a disk that lies. The writes are sequential and counted, so every test knows which
-//! block holds what.
+//! What `verify` finds on a disk that lies. The writes are sequential and counted, so every test
+//! knows which block holds what.
 
 #[allow(
     unreachable_pub,

@@ -1,14 +1,14 @@
-//! Which blocks of a thin disk hold something: what a disk answers when it is asked for it, block by block or
-//! run by run. Only values; the disks that know more than "mapped" are [`ram`](crate::ram) and
-//! [`file`](mod@crate::file), and arrays and filters ask what lies below.
+//! Which blocks of a thin disk hold something: what a disk answers when it is asked for it, block
+//! by block or run by run. Only values; the disks that know more than "mapped" are
+//! [`ram`](crate::ram) and [`file`](mod@crate::file), and arrays and filters ask what lies below.
 
 /// How blocks are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// They hold what was written, or nobody knows.
     Mapped,
-    /// They hold nothing, and read as what [`Deallocate`](crate::Deallocate) says until they are written. When their
-    /// space goes back to whom it came from is the disk's own business.
+    /// They hold nothing, and read as what [`Deallocate`](crate::Deallocate) says until they are
+    /// written. When their space goes back to whom it came from is the disk's own business.
     Deallocated,
 }
 

@@ -1,10 +1,11 @@
-//! Makes `CompareAndWrite` one step among all writes of a disk, whatever shard and protocol they come from. The
-//! `gate` is open as long as nobody compares, and then a write costs one increment of a counter that only its own
-//! channel writes. To compare, a channel closes the gate, waits until the writes in progress have ended, reads,
-//! compares, writes, and opens it; writes that come meanwhile wait in their channel's bounded queue.
+//! Makes `CompareAndWrite` one step among all writes of a disk, whatever shard and protocol they
+//! come from. The `gate` is open as long as nobody compares, and then a write costs one increment
+//! of a counter that only its own channel writes. To compare, a channel closes the gate, waits
+//! until the writes in progress have ended, reads, compares, writes, and opens it; writes that come
+//! meanwhile wait in their channel's bounded queue.
 //!
-//! Reads and flushes pass at once with the caller's own token. All users of a disk must go through the same
-//! `Exclusive`: two of them over one disk know nothing of each other.
+//! Reads and flushes pass at once with the caller's own token. All users of a disk must go through
+//! the same `Exclusive`: two of them over one disk know nothing of each other.
 
 mod channel;
 mod gate;
@@ -76,7 +77,8 @@ impl Device for Exclusive {
         true
     }
 
-    /// Both go through one gate: while channels of the two are open, they are one disk to those who compare.
+    /// Both go through one gate: while channels of the two are open, they are one disk to those who
+    /// compare.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         Ok(Arc::new(Self {
             inner: self.inner.remeasure(bytes)?,

@@ -1,9 +1,11 @@
-//! A regular file or a block device as a disk. Opening happens here and in `open`: what it is, how large, how it
-//! is aligned, who else has it. What happens to a request is in `channel`; what the kernel's answers mean, in
-//! `outcome`. Direct I/O unless the user asked for the page cache; never one in place of the other.
+//! A regular file or a block device as a disk. Opening happens here and in `open`: what it is, how
+//! large, how it is aligned, who else has it. What happens to a request is in `channel`; what the
+//! kernel's answers mean, in `outcome`. Direct I/O unless the user asked for the page cache; never
+//! one in place of the other.
 //!
-//! A failed flush is final: the kernel reports lost writes once and forgets them, so a second flush that succeeds
-//! means nothing. From then on the whole disk answers `Degraded` to every flush and durable write until reopened.
+//! A failed flush is final: the kernel reports lost writes once and forgets them, so a second flush
+//! that succeeds means nothing. From then on the whole disk answers `Degraded` to every flush and
+//! durable write until reopened.
 
 mod channel;
 mod open;
@@ -30,7 +32,8 @@ use crate::{Allocation, Channel, Device, Geometry, Identity, OpenError, OpenErro
 pub struct FileOptions {
     /// Where it is.
     pub path: PathBuf,
-    /// The size of the sparse file to create if there is none. A file that is there must have this size.
+    /// The size of the sparse file to create if there is none. A file that is there must have this
+    /// size.
     pub create_bytes: Option<u64>,
     /// Direct I/O; false: through the page cache, because the user said so.
     pub direct: bool,
@@ -98,8 +101,9 @@ impl FileDisk {
         self.state.is_degraded()
     }
 
-    /// A file of the channel's own: the kernel remembers which write errors each open file was told, so a failed
-    /// flush in one shard is also seen by the flush of another. Without /proc it is a second descriptor.
+    /// A file of the channel's own: the kernel remembers which write errors each open file was
+    /// told, so a failed flush in one shard is also seen by the flush of another. Without /proc it
+    /// is a second descriptor.
     fn reopen(&self) -> std::io::Result<fs::File> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         open::flags(&self.options, false)
@@ -151,8 +155,8 @@ impl Device for FileDisk {
         &self.notes
     }
 
-    /// With direct I/O: what goes through the page cache is copied anyway, and what lies in memory is copied faster in
-    /// place.
+    /// With direct I/O: what goes through the page cache is copied anyway, and what lies in memory
+    /// is copied faster in place.
     fn takes_registered(&self) -> bool {
         self.options.direct && !is_in_memory(&self.file)
     }

@@ -1,5 +1,5 @@
-//! What can stand in front of any disk and is a disk itself: counting, faults on purpose, refusing writes, another
-//! name, something to keep.
+//! What can stand in front of any disk and is a disk itself: counting, faults on purpose, refusing
+//! writes, another name, something to keep.
 
 pub mod fault;
 pub mod keeping;
@@ -13,8 +13,9 @@ use fabrix_rt::Shard;
 
 use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 
-/// A disk in front of another one, which passes requests on without a look at their bytes. What it does not say itself,
-/// the other one says. Who looks at bytes is a [`Device`] of its own, as [`Exclusive`](crate::exclusive::Exclusive) is.
+/// A disk in front of another one, which passes requests on without a look at their bytes. What it
+/// does not say itself, the other one says. Who looks at bytes is a [`Device`] of its own, as
+/// [`Exclusive`](crate::exclusive::Exclusive) is.
 trait Filter: Send + Sync {
     /// The other one.
     fn inner(&self) -> &dyn Device;

@@ -1,5 +1,6 @@
-//! The sizes, limits and promises of a disk: plain values, true from opening to closing. What a front end tells
-//! its hosts (block size, cache, atomicity, unmap) is derived from these and from nothing else.
+//! The sizes, limits and promises of a disk: plain values, true from opening to closing. What a
+//! front end tells its hosts (block size, cache, atomicity, unmap) is derived from these and from
+//! nothing else.
 
 /// The sizes, limits and promises of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,8 @@ pub enum Deallocate {
 }
 
 impl Geometry {
-    /// A disk without preferences, limits beyond the largest transfer, or promises: the start for all disks.
+    /// A disk without preferences, limits beyond the largest transfer, or promises: the start for
+    /// all disks.
     #[must_use]
     pub const fn new(block_bytes: u32, blocks: u64) -> Self {
         Self {
@@ -105,11 +107,12 @@ impl Geometry {
     }
 }
 
-/// The longest read or write of every disk here: 1 MiB, which all protocols can carry and a shard can lend.
+/// The longest read or write of every disk here: 1 MiB, which all protocols can carry and a shard
+/// can lend.
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 
-/// The block size of a disk whose user did not say: every host takes 512, and all of them align to the
-/// physical block of 4096.
+/// The block size of a disk whose user did not say: every host takes 512, and all of them align to
+/// the physical block of 4096.
 pub const DEFAULT_BLOCK_BYTES: u32 = 512;
 
 #[cfg(test)]

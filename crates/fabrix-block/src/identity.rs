@@ -1,6 +1,7 @@
-//! The names under which hosts recognise a disk: derived from a seed (a name or a path), so that they are the
-//! same after every restart, never zero and never random. Linux drops a namespace whose identity changes, and
-//! ESXi refuses an identity of zeroes. Two disks with the same seed are the same disk to a host that sees both.
+//! The names under which hosts recognise a disk: derived from a seed (a name or a path), so that
+//! they are the same after every restart, never zero and never random. Linux drops a namespace
+//! whose identity changes, and ESXi refuses an identity of zeroes. Two disks with the same seed are
+//! the same disk to a host that sees both.
 
 use sha2::{Digest, Sha256};
 
@@ -21,7 +22,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The names that follow from `seed`. `name` and `model` are kept as they are; `model` is cut to 40 bytes.
+    /// The names that follow from `seed`. `name` and `model` are kept as they are; `model` is cut
+    /// to 40 bytes.
     #[must_use]
     pub fn derive(name: &str, seed: &str, model: &str) -> Self {
         Self {

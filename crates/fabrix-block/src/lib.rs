@@ -1,12 +1,14 @@
 //! What a disk is: anything that reads and writes blocks, whoever asks and whatever lies below.
 //!
-//! A [`Device`] is shared and immutable: facts. A [`Channel`] is one shard's way into it and never crosses a
-//! core. A front end submits [`Request`]s to a channel and gets an answer at once ([`Submit::Done`]), later
-//! ([`Submit::Pending`], then [`fabrix_rt::Task::completed`]) or not yet ([`Submit::Busy`]). Files and block
-//! devices are reached through `rt` only; this crate knows no protocol and no network.
+//! A [`Device`] is shared and immutable: facts. A [`Channel`] is one shard's way into it and never
+//! crosses a core. A front end submits [`Request`]s to a channel and gets an answer at once
+//! ([`Submit::Done`]), later ([`Submit::Pending`], then [`fabrix_rt::Task::completed`]) or not yet
+//! ([`Submit::Busy`]). Files and block devices are reached through `rt` only; this crate knows no
+//! protocol and no network.
 //!
-//! The disks: [`null`], [`ram`], [`file`](mod@file), [`raid0`]. What stands between them and a front end:
-//! [`filter`] and [`exclusive`]. The text form of a disk, [`spec`], and its stable names, [`identity`].
+//! The disks: [`null`], [`ram`], [`file`](mod@file), [`raid0`]. What stands between them and a
+//! front end: [`filter`] and [`exclusive`]. The text form of a disk, [`spec`], and its stable
+//! names, [`identity`].
 
 pub mod allocation;
 pub mod exclusive;
@@ -46,28 +48,33 @@ pub trait Device: Send + Sync {
 
     /// Opens this shard's own way into the disk.
     ///
-    /// Dropping the channel closes it; what is pending then still ends, and is told to its token's task.
+    /// Dropping the channel closes it; what is pending then still ends, and is told to its token's
+    /// task.
     ///
-    /// Errors: whatever the disk needs for one more shard and cannot get (memory, a file descriptor).
+    /// Errors: whatever the disk needs for one more shard and cannot get (memory, a file
+    /// descriptor).
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError>;
 
-    /// Whether this disk's channels carry out [`Operation::CompareAndWrite`] by themselves, atomically towards all who
-    /// reach the disk: a remote disk whose target does. All others are put behind [`exclusive::Exclusive`].
+    /// Whether this disk's channels carry out [`Operation::CompareAndWrite`] by themselves,
+    /// atomically towards all who reach the disk: a remote disk whose target does. All others are
+    /// put behind [`exclusive::Exclusive`].
     fn compares_and_writes(&self) -> bool {
         false
     }
 
-    /// Whether this disk's channels take a [`Payload::Registered`]: those of a disk whose data the kernel moves, and of
-    /// all that passes requests on without a look at their bytes.
+    /// Whether this disk's channels take a [`Payload::Registered`]: those of a disk whose data the
+    /// kernel moves, and of all that passes requests on without a look at their bytes.
     fn takes_registered(&self) -> bool {
         false
     }
 
-    /// How the blocks from `lba` on are kept, and for how many of them that holds: at least one, and none behind the
-    /// end of the disk. A disk that cannot tell says that all of them are [`Allocation::Mapped`].
+    /// How the blocks from `lba` on are kept, and for how many of them that holds: at least one,
+    /// and none behind the end of the disk. A disk that cannot tell says that all of them are
+    /// [`Allocation::Mapped`].
     ///
-    /// Any thread may ask. Below a file the file system is asked, which may have to read its own tables first: so this
-    /// is for administration, not for the way of every I/O. What is written meanwhile may already be in the answer.
+    /// Any thread may ask. Below a file the file system is asked, which may have to read its own
+    /// tables first: so this is for administration, not for the way of every I/O. What is written
+    /// meanwhile may already be in the answer.
     fn allocation(&self, lba: u64) -> Run {
         Run::to_the_end(Allocation::Mapped, lba, self.geometry().blocks)
     }
@@ -77,13 +84,15 @@ pub trait Device: Send + Sync {
         &[]
     }
 
-    /// The same disk with another size: the one that what lies below has now (None), or `bytes`, which it is given
-    /// first. This one keeps its geometry, and the two may be in use at once: they share identity, lock and state.
+    /// The same disk with another size: the one that what lies below has now (None), or `bytes`,
+    /// which it is given first. This one keeps its geometry, and the two may be in use at once:
+    /// they share identity, lock and state.
     ///
-    /// What is written meanwhile behind a new and nearer end, through a channel of the old disk, may undo that end:
-    /// whoever makes a disk smaller sees to it that nobody writes there.
+    /// What is written meanwhile behind a new and nearer end, through a channel of the old disk,
+    /// may undo that end: whoever makes a disk smaller sees to it that nobody writes there.
     ///
-    /// Errors: `Unsupported` where the size cannot change while the disk is in use; else why this size cannot be had.
+    /// Errors: `Unsupported` where the size cannot change while the disk is in use; else why this
+    /// size cannot be had.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let _ = bytes;
         let sentence = format!(
@@ -98,8 +107,9 @@ pub trait Device: Send + Sync {
 pub trait Channel {
     /// Hands one request to the disk.
     ///
-    /// The caller has checked range and payload against the [`Geometry`]; a channel asserts that in debug and
-    /// answers [`Status::OutOfRange`] (range) or [`Status::Internal`] (payload) in release.
+    /// The caller has checked range and payload against the [`Geometry`]; a channel asserts that in
+    /// debug and answers [`Status::OutOfRange`] (range) or [`Status::Internal`] (payload) in
+    /// release.
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a>;
 }
 
@@ -139,8 +149,9 @@ pub enum Operation {
     },
     /// The blocks are not needed any more: the disk may give the space back.
     Deallocate,
-    /// Write the payload's second half if the blocks hold its first half, as one step among all writes.
-    /// Only [`exclusive::Exclusive`] does it; `durable`: answered when they are on the medium.
+    /// Write the payload's second half if the blocks hold its first half, as one step among all
+    /// writes. Only [`exclusive::Exclusive`] does it; `durable`: answered when they are on the
+    /// medium.
     CompareAndWrite {
         /// Do not answer before what was written is on the medium.
         durable: bool,
@@ -200,10 +211,11 @@ pub enum Payload<'a> {
     Owned(Buf),
     /// A read without a buffer: the disk lends its own pages, or takes a buffer from the shard.
     Lend,
-    /// A write's source or a read's destination that the kernel lends to the shard's ring, and nobody here can look
-    /// at: only for disks that take it ([`Device::takes_registered`]). Whoever asks keeps it in its place until the
-    /// request has ended, and asks again with a buffer when the answer is [`Status::Unsupported`]: the kernel could
-    /// not move all of it so, because of how its pieces lie in memory, for example.
+    /// A write's source or a read's destination that the kernel lends to the shard's ring, and
+    /// nobody here can look at: only for disks that take it ([`Device::takes_registered`]). Whoever
+    /// asks keeps it in its place until the request has ended, and asks again with a buffer when
+    /// the answer is [`Status::Unsupported`]: the kernel could not move all of it so, because of
+    /// how its pieces lie in memory, for example.
     Registered(Registered),
 }
 
@@ -235,10 +247,11 @@ impl Payload<'_> {
 pub enum Submit<'a> {
     /// It is done. A read's bytes are in the loan: at the start of a `Buf`, or exactly a `Lent`.
     Done(Status, Loan),
-    /// The ending comes to the token's task, with [`Status::to_result`] as its result and the loan of `Done`.
+    /// The ending comes to the token's task, with [`Status::to_result`] as its result and the loan
+    /// of `Done`.
     Pending,
-    /// Nothing was taken; submit it again after any ending of this channel. A channel says so only while it has
-    /// requests in progress, so that there is such an ending.
+    /// Nothing was taken; submit it again after any ending of this channel. A channel says so only
+    /// while it has requests in progress, so that there is such an ending.
     Busy(Request<'a>),
 }
 
@@ -264,7 +277,8 @@ impl<'a> Request<'a> {
 
     /// The answer to a request that cannot be carried out, if it is one.
     ///
-    /// Range and payload are the caller's duty: those are asserted. A write to a read-only disk is an answer.
+    /// Range and payload are the caller's duty: those are asserted. A write to a read-only disk is
+    /// an answer.
     #[must_use]
     #[inline(always)]
     pub fn refusal(&self, geometry: &Geometry) -> Option<Status> {

@@ -1,5 +1,6 @@
-//! From a disk's text to a disk, for everything that lies on this machine. Remote disks, alone or in an array, are
-//! composed by the program, which knows the protocols; it uses [`dress`] for what all disks have in common.
+//! From a disk's text to a disk, for everything that lies on this machine. Remote disks, alone or
+//! in an array, are composed by the program, which knows the protocols; it uses [`dress`] for what
+//! all disks have in common.
 
 use std::sync::Arc;
 
@@ -15,15 +16,17 @@ use crate::ram::RamDisk;
 use crate::spec::{Common, Disk};
 use crate::{Device, Identity, OpenError, OpenErrorKind, Spec};
 
-/// Opens a disk of this machine. Its identity is derived from its name, or else from its path or its text.
+/// Opens a disk of this machine. Its identity is derived from its name, or else from its path or
+/// its text.
 ///
-/// Errors: whatever keeps the disk from opening; `Usage` for a remote disk, which is not opened here.
+/// Errors: whatever keeps the disk from opening; `Usage` for a remote disk, which is not opened
+/// here.
 pub fn open_local(spec: &Spec) -> Result<Arc<dyn Device>, OpenError> {
     open_seeded(spec, None)
 }
 
-/// Opens a disk of this machine whose identity is derived from `seed`: what distinguishes it from all other disks
-/// that the same hosts may see, for example the machine's id and the disk's name.
+/// Opens a disk of this machine whose identity is derived from `seed`: what distinguishes it from
+/// all other disks that the same hosts may see, for example the machine's id and the disk's name.
 ///
 /// Errors: those of [`open_local`].
 pub fn open_local_as(spec: &Spec, seed: &str) -> Result<Arc<dyn Device>, OpenError> {

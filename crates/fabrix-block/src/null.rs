@@ -1,6 +1,6 @@
-//! A disk of nothing: it answers at once, reads as zeroes and forgets what is written. It shows what everything
-//! around a disk costs. Its zeroes are the shard's shared ones or are written into the caller's buffer: no byte
-//! of old memory ever leaves it.
+//! A disk of nothing: it answers at once, reads as zeroes and forgets what is written. It shows
+//! what everything around a disk costs. Its zeroes are the shard's shared ones or are written into
+//! the caller's buffer: no byte of old memory ever leaves it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Stripes over several disks: what lies where is `layout` (pure), what happens to a request that touches several
-//! members is `join`. A member that fails fails its requests; nothing here repairs anything. Power may fail between
-//! the pieces of a request, so only single blocks are promised to be written whole.
+//! Stripes over several disks: what lies where is `layout` (pure), what happens to a request that
+//! touches several members is `join`. A member that fails fails its requests; nothing here repairs
+//! anything. Power may fail between the pieces of a request, so only single blocks are promised to
+//! be written whole.
 
 mod join;
 mod layout;
@@ -27,10 +28,11 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Stripes of `chunk_bytes` (a power of two, 4 KiB to 16 MiB) over `members`, in this order. Of every member as
-    /// much is used as the smallest has in whole chunks.
+    /// Stripes of `chunk_bytes` (a power of two, 4 KiB to 16 MiB) over `members`, in this order. Of
+    /// every member as much is used as the smallest has in whole chunks.
     ///
-    /// Errors: members whose blocks differ, or that are smaller than a chunk; too few or too many of them.
+    /// Errors: members whose blocks differ, or that are smaller than a chunk; too few or too many
+    /// of them.
     pub fn new(
         chunk_bytes: u32,
         members: Vec<Arc<dyn Device>>,
@@ -189,8 +191,8 @@ impl Device for Raid0 {
         &self.notes
     }
 
-    /// Of the members as they are now. Where a block lies does not depend on their sizes, so what was written stays
-    /// where it is; members that cannot change take part as they were.
+    /// Of the members as they are now. Where a block lies does not depend on their sizes, so what
+    /// was written stays where it is; members that cannot change take part as they were.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let unsupported = |sentence: &str| {
             let sentence = format!("{}: {sentence}", self.identity.name);

@@ -1,8 +1,9 @@
-//! A disk of this process's memory, shared by all shards. Writes are copied in, reads lend the pages themselves,
-//! so that a front end sends from them. Nothing outlives the process, and the disk says so: a flush is answered at
-//! once because there is nothing it could add, the cache is not called volatile (everything written is as safe as
-//! it will ever be), and the durability is `None`. A read that meets a write of the same block in another shard, or
-//! whose lent pages are written before they are sent, may bring some bytes of both.
+//! A disk of this process's memory, shared by all shards. Writes are copied in, reads lend the
+//! pages themselves, so that a front end sends from them. Nothing outlives the process, and the
+//! disk says so: a flush is answered at once because there is nothing it could add, the cache is
+//! not called volatile (everything written is as safe as it will ever be), and the durability is
+//! `None`. A read that meets a write of the same block in another shard, or whose lent pages are
+//! written before they are sent, may bring some bytes of both.
 //!
 //! Everything is answered at once, but long ranges of zeroes (`ram/zeroing.rs`).
 
@@ -26,8 +27,9 @@ pub struct RamDisk {
     geometry: Geometry,
     identity: Identity,
     region: Arc<Region>,
-    /// Which blocks hold something. Marked after they are written and unmarked before they are zeroed, so that of two
-    /// shards that do both at once none leaves a block that holds something and is not marked.
+    /// Which blocks hold something. Marked after they are written and unmarked before they are
+    /// zeroed, so that of two shards that do both at once none leaves a block that holds something
+    /// and is not marked.
     written: Arc<Bitmap>,
 }
 

@@ -1,5 +1,6 @@
-//! A table of things in progress: fixed places, each with a generation, so that an ending that comes late for a
-//! place already used again is recognised. The number of a slot is what travels in a token.
+//! A table of things in progress: fixed places, each with a generation, so that an ending that
+//! comes late for a place already used again is recognised. The number of a slot is what travels in
+//! a token.
 
 /// Places for at most 65,536 things.
 pub(crate) struct Slots<T> {

@@ -1,12 +1,14 @@
-//! The text form of a disk: the same words in the command line, the configuration and the API. Here are the
-//! values and their canonical text; `parse` reads text, `size` reads and writes sizes, `secrets` cuts secrets out.
-//! Nothing is opened here; of a bare name it is asked whether there is such a file. A remote disk stays opaque: what
-//! its address means is known to those who speak its protocol.
+//! The text form of a disk: the same words in the command line, the configuration and the API. Here
+//! are the values and their canonical text; `parse` reads text, `size` reads and writes sizes,
+//! `secrets` cuts secrets out. Nothing is opened here; of a bare name it is asked whether there is
+//! such a file. A remote disk stays opaque: what its address means is known to those who speak its
+//! protocol.
 //!
-//! Grammar: `ram:1G`, `null:1T`, `/path`, the name of a file that is there, or `file:PATH`, `raid0:chunk=256k,(A,B)`,
-//! `SCHEME://HOST[:PORT][/NAME[/ID]]`, each followed by `,option` or `,option=value`; for iSCSI `USER%SECRET@` or
-//! `USER%@FILE@` may stand before the host. In paths and values a backslash makes `,` `(` `)` and itself ordinary
-//! characters; in the names and the secret of an address `%XX` does it.
+//! Grammar: `ram:1G`, `null:1T`, `/path`, the name of a file that is there, or `file:PATH`,
+//! `raid0:chunk=256k,(A,B)`, `SCHEME://HOST[:PORT][/NAME[/ID]]`, each followed by `,option` or
+//! `,option=value`; for iSCSI `USER%SECRET@` or `USER%@FILE@` may stand before the host. In paths
+//! and values a backslash makes `,` `(` `)` and itself ordinary characters; in the names and the
+//! secret of an address `%XX` does it.
 
 mod parse;
 mod secrets;
@@ -134,11 +136,13 @@ pub struct Remote {
     pub nqn: Option<String>,
     /// The namespace, or the LUN in iSCSI.
     pub nsid: Option<u32>,
-    /// Whatever else the protocol understands, in the order given; a bare option has an empty value.
+    /// Whatever else the protocol understands, in the order given; a bare option has an empty
+    /// value.
     pub options: Vec<(String, String)>,
 }
 
-/// A user, and the secret that proves it; the secret is never printed, not even in the canonical text.
+/// A user, and the secret that proves it; the secret is never printed, not even in the canonical
+/// text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     /// The user's name.
@@ -157,7 +161,8 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// The secret of an option's value: `@FILE` names a file. The end of a line does not belong to a secret.
+    /// The secret of an option's value: `@FILE` names a file. The end of a line does not belong to
+    /// a secret.
     #[must_use]
     pub fn of_value(value: &str) -> Self {
         let value = value.trim_end_matches(LINE_END);
@@ -174,7 +179,8 @@ impl fmt::Debug for Account {
     }
 }
 
-/// A text without the secrets that may be in it, for messages and reports. The text need not be a disk's.
+/// A text without the secrets that may be in it, for messages and reports. The text need not be a
+/// disk's.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
     let extent = if parse::is_well_formed(text) {

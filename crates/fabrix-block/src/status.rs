@@ -1,5 +1,5 @@
-//! How a request ends, and how opening a disk fails. A status is an answer, not an error: front ends turn it
-//! into their protocol's words in one table each.
+//! How a request ends, and how opening a disk fails. A status is an answer, not an error: front
+//! ends turn it into their protocol's words in one table each.
 
 use std::error::Error;
 use std::fmt;
@@ -29,7 +29,8 @@ pub enum Status {
     NotReady,
     /// Given up before it was carried out, because the disk or its connection went away.
     Aborted,
-    /// Durability is lost: a flush failed earlier, and no later one can be believed until the disk is reopened.
+    /// Durability is lost: a flush failed earlier, and no later one can be believed until the disk
+    /// is reopened.
     Degraded,
     /// A fault of our own.
     Internal,
@@ -52,7 +53,8 @@ impl Status {
         Self::Internal,
     ];
 
-    /// The status as the result of a completion: zero for `Ok`, else a number below all of the kernel's errors.
+    /// The status as the result of a completion: zero for `Ok`, else a number below all of the
+    /// kernel's errors.
     #[must_use]
     pub const fn to_result(self) -> i32 {
         match self {
@@ -61,7 +63,8 @@ impl Status {
         }
     }
 
-    /// The status that a completion's result stands for. Numbers that no status has are a fault of our own.
+    /// The status that a completion's result stands for. Numbers that no status has are a fault of
+    /// our own.
     #[must_use]
     pub fn from_result(result: i32) -> Self {
         Self::ALL
@@ -217,7 +220,8 @@ impl Error for OpenError {
     }
 }
 
-/// The kernel's errors are -1 to -4095; ours begin below, so that the two are never mistaken for each other.
+/// The kernel's errors are -1 to -4095; ours begin below, so that the two are never mistaken for
+/// each other.
 const FIRST_RESULT: i32 = -5000;
 
 #[cfg(test)]

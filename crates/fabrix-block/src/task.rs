@@ -1,6 +1,6 @@
-//! What every channel with a task of its own shares: the task stays in the shard as long as the channel lives and
-//! then until its last request has ended, so that an answer is never lost and a disk is never left half written by
-//! a dropped channel.
+//! What every channel with a task of its own shares: the task stays in the shard as long as the
+//! channel lives and then until its last request has ended, so that an answer is never lost and a
+//! disk is never left half written by a dropped channel.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,8 @@ pub(crate) struct Hold<T> {
     remote: Remote,
 }
 
-/// The message a task gets when its channel is dropped. It removes itself when nothing is in progress.
+/// The message a task gets when its channel is dropped. It removes itself when nothing is in
+/// progress.
 pub(crate) struct Closing;
 
 impl<T: Task + 'static> Hold<T> {
@@ -30,13 +31,15 @@ impl<T: Task + 'static> Hold<T> {
         }
     }
 
-    /// The task. It is borrowed by nobody while a front end submits: endings are delivered between turns.
+    /// The task. It is borrowed by nobody while a front end submits: endings are delivered between
+    /// turns.
     pub(crate) fn task(&self) -> std::cell::RefMut<'_, T> {
         self.task.borrow_mut()
     }
 }
 
-/// A shard whose mailbox is full forgets the message: the idle task then stays until the shard ends.
+/// A shard whose mailbox is full forgets the message: the idle task then stays until the shard
+/// ends.
 impl<T> Drop for Hold<T> {
     fn drop(&mut self) {
         let _ = self.remote.send(self.id, Box::new(Closing));

@@ -1,5 +1,5 @@
-//! What the tests of this crate share: a front end that asks and waits, both engines, a model of a disk, and a
-//! kernel that answers as a test tells it to.
+//! What the tests of this crate share: a front end that asks and waits, both engines, a model of a
+//! disk, and a kernel that answers as a test tells it to.
 
 mod kernel;
 mod model;

@@ -1,5 +1,5 @@
-//! After a channel is open, an I/O allocates nothing: counted with the whole stack of filters over a RAM disk and
-//! over an array, in a process whose allocator counts.
+//! After a channel is open, an I/O allocates nothing: counted with the whole stack of filters over
+//! a RAM disk and over an array, in a process whose allocator counts.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! A channel of a remote disk, whatever is spoken to its target: the way from the disk's user to a session.
+//! A channel of a remote disk, whatever is spoken to its target: the way from the disk's user to a
+//! session.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -53,7 +54,8 @@ impl<S: Carrier> Channel for RemoteChannel<S> {
 impl<S: Carrier> Drop for RemoteChannel<S> {
     fn drop(&mut self) {
         let told = self.remote.send(self.task, Box::new(Forsaken));
-        // A full mailbox does not keep the session: the endings of its sockets, or its next try, tell it.
+        // A full mailbox does not keep the session: the endings of its sockets, or its next try,
+        // tell it.
         if told.is_err()
             && let Ok(mut session) = self.session.try_borrow_mut()
         {

@@ -16,7 +16,8 @@ pub enum ConnectErrorKind {
     Usage,
     /// No such host, or nobody listens.
     Unreachable,
-    /// The target does not let us in, does not have what was asked for, or has another disk there than before.
+    /// The target does not let us in, does not have what was asked for, or has another disk there
+    /// than before.
     Refused,
     /// It took too long.
     Timeout,
@@ -89,8 +90,8 @@ impl ConnectError {
         }
     }
 
-    /// The same for who asked again what a disk called `name` is: whether the target said what has become of it, or
-    /// could not be asked.
+    /// The same for who asked again what a disk called `name` is: whether the target said what has
+    /// become of it, or could not be asked.
     pub(crate) fn of_disk(self, name: &str) -> OpenError {
         let kind = match self.kind {
             ConnectErrorKind::Refused => OpenErrorKind::NotFound,

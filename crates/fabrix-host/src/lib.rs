@@ -1,11 +1,13 @@
 //! The initiator: a disk that another machine exports, as a disk of this one.
 //!
-//! Knows sessions with targets, reconnection, and what a request is on the wire; touches sockets through `transport`
-//! and `rt` only. Never knows the target (`target`): the two meet over a network, or in the program.
+//! Knows sessions with targets, reconnection, and what a request is on the wire; touches sockets
+//! through `transport` and `rt` only. Never knows the target (`target`): the two meet over a
+//! network, or in the program.
 //!
-//! [`connect`] asks a controller once what it has and gives a [`fabrix_block::Device`]; every channel of it keeps a
-//! session of its own and reconnects for ever. [`discover`] reads a discovery log. What is promised when a
-//! connection is lost, and what is not, stands in `docs/design/host.md`.
+//! [`connect`] asks a controller once what it has and gives a [`fabrix_block::Device`]; every
+//! channel of it keeps a session of its own and reconnects for ever. [`discover`] reads a discovery
+//! log. What is promised when a connection is lost, and what is not, stands in
+//! `docs/design/host.md`.
 
 mod channel;
 mod error;
@@ -82,32 +84,40 @@ pub struct Options {
     pub header_digest: bool,
     /// CRC32C over data.
     pub data_digest: bool,
-    /// I/O queues of each channel, at least 1; the target may grant fewer, and no more than 128 are used.
+    /// I/O queues of each channel, at least 1; the target may grant fewer, and no more than 128 are
+    /// used.
     pub nr_io_queues: u16,
-    /// Entries of each I/O queue, at least 2; the target may allow fewer, and no more than 4097 are used.
+    /// Entries of each I/O queue, at least 2; the target may allow fewer, and no more than 4097 are
+    /// used.
     pub queue_size: u16,
     /// How long either side may be silent (KATO); below a millisecond there is no keep-alive.
     pub keep_alive: Duration,
-    /// Requests fail when the connection has been gone for so long, and reconnecting goes on; None: they wait.
-    /// The first try to connect is not counted: a connection is gone once it was lost, or once that try has failed.
+    /// Requests fail when the connection has been gone for so long, and reconnecting goes on; None:
+    /// they wait. The first try to connect is not counted: a connection is gone once it was lost,
+    /// or once that try has failed.
     pub fast_io_fail: Option<Duration>,
-    /// The pause between tries to connect again; None: the first comes at once, then pauses double up to 5 s.
+    /// The pause between tries to connect again; None: the first comes at once, then pauses double
+    /// up to 5 s.
     pub reconnect_delay: Option<Duration>,
-    /// When the connection has been gone for so long, nobody tries any more and everything fails; None: never.
+    /// When the connection has been gone for so long, nobody tries any more and everything fails;
+    /// None: never.
     pub ctrl_loss: Option<Duration>,
     /// The address of this machine that connections come from; None: the system chooses.
     pub local: Option<IpAddr>,
     /// Connecting and asking what there is may take so long, the first time and every time.
     pub bringup_timeout: Duration,
-    /// A connection on which a request is not answered for so long is given up; zero: the request waits for ever.
+    /// A connection on which a request is not answered for so long is given up; zero: the request
+    /// waits for ever.
     pub io_timeout: Duration,
     /// How to talk to the kernel while connecting.
     pub engine: Engine,
     /// Told when requests pass us, for as long as somebody wants to know where their time goes.
     pub trace: Option<Arc<Trace>>,
-    /// Told when a connection is lost and when it is back; called on the shard's thread, so it must not wait.
+    /// Told when a connection is lost and when it is back; called on the shard's thread, so it must
+    /// not wait.
     pub notify: Notify,
-    /// Told the same for programs, for each connection of a disk, by the address it goes to; must not wait either.
+    /// Told the same for programs, for each connection of a disk, by the address it goes to; must
+    /// not wait either.
     pub watch: Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>,
 }
 
@@ -132,18 +142,19 @@ pub enum PathEvent {
     Connected,
     /// It is lost, or could not be made; told again for every try.
     Lost,
-    /// The target was reached, and does not give the disk or has another one in its place: why, as a sentence. Told
-    /// again for every try.
+    /// The target was reached, and does not give the disk or has another one in its place: why, as
+    /// a sentence. Told again for every try.
     Unusable(Arc<str>),
     /// It is lost, and nobody tries any more.
     GivenUp,
-    /// The disk has another size over there: [`Device::remeasure`](fabrix_block::Device::remeasure) takes it over.
+    /// The disk has another size over there: [`Device::remeasure`](fabrix_block::Device::remeasure)
+    /// takes it over.
     Changed,
 }
 
 impl Options {
-    /// The usual: one queue of 128, no digests, a keep-alive of 5 s, requests that wait up to a minute for a
-    /// connection and half a minute for an answer, silence.
+    /// The usual: one queue of 128, no digests, a keep-alive of 5 s, requests that wait up to a
+    /// minute for a connection and half a minute for an answer, silence.
     #[must_use]
     pub fn new(host: Nqn, host_id: [u8; 16]) -> Self {
         Self {

@@ -1,9 +1,10 @@
-//! What every kind of session has that can lose its connection: how long it has been lost, how eagerly another one is
-//! sought, what its user has been told, and the requests that wait meanwhile.
+//! What every kind of session has that can lose its connection: how long it has been lost, how
+//! eagerly another one is sought, what its user has been told, and the requests that wait
+//! meanwhile.
 //!
-//! A request that was in progress goes back to waiting only when the kernel has given its data back; it ends when the
-//! connection has been gone for `fast_io_fail`. What is closed, and what is said before, is the session's. See
-//! `docs/design/host.md`.
+//! A request that was in progress goes back to waiting only when the kernel has given its data
+//! back; it ends when the connection has been gone for `fast_io_fail`. What is closed, and what is
+//! said before, is the session's. See `docs/design/host.md`.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -91,7 +92,8 @@ impl Life {
         (self.options.notify)(weight, &format!("{}: {sentence}", self.place));
     }
 
-    /// Tells the user of a disk something about the connection. Who only asks once hears the outcome.
+    /// Tells the user of a disk something about the connection. Who only asks once hears the
+    /// outcome.
     pub(crate) fn tell_of_a_disk(&self, sentence: &str) {
         if self.tells {
             self.tell(Weight::Info, sentence);
@@ -105,8 +107,8 @@ impl Life {
         }
     }
 
-    /// The connection is lost, of which the user is told once for each reason; requests wait for the next one. False:
-    /// it was lost already.
+    /// The connection is lost, of which the user is told once for each reason; requests wait for
+    /// the next one. False: it was lost already.
     pub(crate) fn lose(&mut self, shard: &mut Shard, error: &ConnectError) -> bool {
         if !self.is_up() {
             return false;
@@ -155,7 +157,8 @@ impl Life {
         }
     }
 
-    /// The kernel has given everything back, and requests are collected: the next try is arranged, or the session goes.
+    /// The kernel has given everything back, and requests are collected: the next try is arranged,
+    /// or the session goes.
     pub(crate) fn rest(&mut self, shard: &mut Shard) {
         if self.state == State::Over {
             while let Some(request) = self.waiting.pop_front() {
@@ -181,7 +184,8 @@ impl Life {
         }
     }
 
-    /// A request has lost its connection: it ended before that, or waits for the next, or has waited too long.
+    /// A request has lost its connection: it ended before that, or waits for the next, or has
+    /// waited too long.
     pub(crate) fn collect(
         &mut self,
         shard: &mut Shard,
@@ -198,8 +202,8 @@ impl Life {
         }
     }
 
-    /// A request must wait for another connection, or for the target's leave: whether it first had to so long ago that
-    /// it ends instead.
+    /// A request must wait for another connection, or for the target's leave: whether it first had
+    /// to so long ago that it ends instead.
     pub(crate) fn has_lost_its_time(&self, shard: &Shard, request: &mut Request) -> bool {
         let most = self.options.patience();
         self.outage.has_lost_its_time(shard.now(), request, most)
@@ -221,7 +225,8 @@ impl Life {
         self.outage.is_too_long(shard.now(), most)
     }
 
-    /// Ends all that waits, if it has waited long enough; what the kernel still holds follows when it comes back.
+    /// Ends all that waits, if it has waited long enough; what the kernel still holds follows when
+    /// it comes back.
     pub(crate) fn fail_waiting(&mut self, shard: &mut Shard) {
         if self.lost_too_long(shard) {
             while let Some(request) = self.waiting.pop_front() {
@@ -233,8 +238,8 @@ impl Life {
 
 /// How long there has been no connection.
 struct Outage {
-    /// When the connection was lost, or the first try failed. None: there is a connection, or the first one is being
-    /// made.
+    /// When the connection was lost, or the first try failed. None: there is a connection, or the
+    /// first one is being made.
     since: Option<Nanos>,
     /// The pause before the next try.
     pause: Duration,
@@ -243,7 +248,8 @@ struct Outage {
 }
 
 impl Outage {
-    /// The state before the first connection: that connection is being made, so nothing is lost yet.
+    /// The state before the first connection: that connection is being made, so nothing is lost
+    /// yet.
     fn begin() -> Self {
         Self {
             since: None,
@@ -279,8 +285,8 @@ impl Outage {
         self.pause = FIRST_PAUSE;
     }
 
-    /// How long to wait before the next try; None: no more of them. `fixed` is the pause that was asked for, `most` how
-    /// long is tried at all.
+    /// How long to wait before the next try; None: no more of them. `fixed` is the pause that was
+    /// asked for, `most` how long is tried at all.
     fn next_pause(
         &mut self,
         now: Nanos,

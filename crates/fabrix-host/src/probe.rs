@@ -1,6 +1,8 @@
-//! Connecting once, now, and waiting for it: what a command line needs before it knows what a disk is.
+//! Connecting once, now, and waiting for it: what a command line needs before it knows what a disk
+//! is.
 //!
-//! Runs a shard on the calling thread until the target has been asked everything, and leaves nothing behind.
+//! Runs a shard on the calling thread until the target has been asked everything, and leaves
+//! nothing behind.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -46,7 +48,8 @@ pub(crate) trait Session: Task {
 /// Connects, learns what is there, disconnects.
 ///
 /// # Errors
-/// Why not, as a sentence. It comes within the session's own time for bring-up, whatever the target does.
+/// Why not, as a sentence. It comes within the session's own time for bring-up, whatever the target
+/// does.
 pub(crate) fn probe<S: Session + 'static>(
     engine: Engine,
     make: impl FnOnce(TaskId) -> S,

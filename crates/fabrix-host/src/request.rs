@@ -1,4 +1,5 @@
-//! A request of a disk's user, from `submit` to its ending: what every kind of remote disk keeps of it.
+//! A request of a disk's user, from `submit` to its ending: what every kind of remote disk keeps of
+//! it.
 //!
 //! Knows the buffer that travels with it and who gets it back; does not know any protocol.
 
@@ -16,7 +17,8 @@ pub(crate) struct Request {
     /// How many are left; one command may cover fewer.
     pub(crate) blocks: u32,
     pub(crate) token: Token,
-    /// What its command moves: a write's source, a read's destination, a range; in the slot meanwhile.
+    /// What its command moves: a write's source, a read's destination, a range; in the slot
+    /// meanwhile.
     pub(crate) data: Option<Buf>,
     /// The data goes back to the caller with the ending.
     pub(crate) returns_data: bool,
@@ -24,7 +26,8 @@ pub(crate) struct Request {
     pub(crate) is_sole: bool,
     /// A buffer that came with an operation that moves none.
     kept: Option<Buf>,
-    /// How often it was sent again because the transport spoiled it, or the target had something else to say first.
+    /// How often it was sent again because the transport spoiled it, or the target had something
+    /// else to say first.
     pub(crate) retries: u8,
     /// When it first lost its connection; [`Nanos::MAX`]: it never did.
     pub(crate) lost_at: Nanos,
@@ -93,10 +96,11 @@ impl Request {
         }
     }
 
-    /// Whether it has ended and must still wait, because its data is being sent and would come back with two holders.
+    /// Whether it has ended and must still wait, because its data is being sent and would come back
+    /// with two holders.
     ///
-    /// An honest target answers a write when it has all of its data, but what waits behind that data in the same send
-    /// keeps the whole send alive.
+    /// An honest target answers a write when it has all of its data, but what waits behind that
+    /// data in the same send keeps the whole send alive.
     pub(crate) fn is_being_sent(&self) -> bool {
         let is_shared = self.data.as_ref().is_some_and(|data| !data.is_unique());
         self.is_sole && self.returns_data && is_shared

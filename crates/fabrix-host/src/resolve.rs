@@ -1,7 +1,8 @@
-//! From what a user writes to the portals worth trying: names to addresses, and a discovery log to the one subsystem
-//! it offers.
+//! From what a user writes to the portals worth trying: names to addresses, and a discovery log to
+//! the one subsystem it offers.
 //!
-//! A name may have several addresses (`localhost` has two); they are tried in the system's order until one answers.
+//! A name may have several addresses (`localhost` has two); they are tried in the system's order
+//! until one answers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -111,10 +112,12 @@ pub(crate) fn only_subsystem(
     }
 }
 
-/// Where the subsystem of these records is: where it was asked for if it is there too, else where the records say.
+/// Where the subsystem of these records is: where it was asked for if it is there too, else where
+/// the records say.
 ///
-/// A record with the unspecified address means the address it was read from. A link-local address is on the link by
-/// which the log was read: a zone in a record is the target's name of its link, and means nothing here.
+/// A record with the unspecified address means the address it was read from. A link-local address
+/// is on the link by which the log was read: a zone in a record is the target's name of its link,
+/// and means nothing here.
 fn portals(asked: &[SocketAddr], records: &[&DiscoveredRecord]) -> Vec<SocketAddr> {
     let said: Vec<(IpAddr, u16)> = records
         .iter()

@@ -1,4 +1,5 @@
-//! What targets of both protocols say of a disk's sizes and of what it gives back, and what of it is believed.
+//! What targets of both protocols say of a disk's sizes and of what it gives back, and what of it
+//! is believed.
 
 use std::fmt;
 

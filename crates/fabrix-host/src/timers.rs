@@ -79,8 +79,9 @@ impl Timers {
 /// A tick may come by this part of its period early.
 const EARLY_PART: u32 = 8;
 
-/// The moment of the next tick: the last one before the end of the period that all ticks of such a period share. So a
-/// host with many connections wakes once for them all, and so does the target that it asks.
+/// The moment of the next tick: the last one before the end of the period that all ticks of such a
+/// period share. So a host with many connections wakes once for them all, and so does the target
+/// that it asks.
 pub(crate) fn next_tick(now: Nanos, period: Duration) -> Nanos {
     let apart = u64::try_from((period / EARLY_PART).as_nanos()).unwrap_or(u64::MAX);
     let end = now + period;

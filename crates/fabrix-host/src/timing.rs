@@ -1,8 +1,9 @@
 //! Where the time of requests goes: what we see of it ourselves, and what a target of ours tells.
 //!
-//! Both add up the moments at which requests pass a place; the difference of two sums over the same requests is how
-//! long they stayed between the places. Nothing is kept for a request, and without a [`Trace`] nothing is looked at.
-//! What the target's places are stands in `fabrix_proto::nvme::timing`.
+//! Both add up the moments at which requests pass a place; the difference of two sums over the same
+//! requests is how long they stayed between the places. Nothing is kept for a request, and without
+//! a [`Trace`] nothing is looked at. What the target's places are stands in
+//! `fabrix_proto::nvme::timing`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

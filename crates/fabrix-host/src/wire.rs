@@ -1,7 +1,8 @@
-//! One TCP connection of ours and the machine that speaks on it, from the first try to connect to the last operation.
+//! One TCP connection of ours and the machine that speaks on it, from the first try to connect to
+//! the last operation.
 //!
-//! Knows its socket and the task slots of its operations; does not know what the machine says. What a slot of the
-//! machine carries is its owner's business: a queue of NVMe, a session of iSCSI.
+//! Knows its socket and the task slots of its operations; does not know what the machine says. What
+//! a slot of the machine carries is its owner's business: a queue of NVMe, a session of iSCSI.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,7 +19,8 @@ pub(crate) enum Ending {
     Sent,
 }
 
-/// Where a connection is among all that its session ever opened; makes the task slots of its operations.
+/// Where a connection is among all that its session ever opened; makes the task slots of its
+/// operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position {
     /// Which try to connect: an ending that comes after its try was given up is nobody's.
@@ -73,7 +75,8 @@ impl<M: Machine> Wire<M> {
         })
     }
 
-    /// An operation of this connection has ended; true: it has just connected, and [`begin`](Self::begin) follows.
+    /// An operation of this connection has ended; true: it has just connected, and
+    /// [`begin`](Self::begin) follows.
     ///
     /// # Errors
     /// The connection is over, or never came to be.
@@ -124,8 +127,8 @@ impl<M: Machine> Wire<M> {
 
     /// Ends the connection at once.
     ///
-    /// With commands in progress (`is_busy`) that is a reset: what the target has not read of them by then it should
-    /// not read any more, because they will be sent again elsewhere.
+    /// With commands in progress (`is_busy`) that is a reset: what the target has not read of them
+    /// by then it should not read any more, because they will be sent again elsewhere.
     pub(crate) fn close(&mut self, is_busy: bool) {
         if is_busy {
             // Without it the connection just ends in order.
@@ -157,7 +160,8 @@ impl<M: Machine> Wire<M> {
         self.stream.as_ref().is_none_or(Stream::is_drained)
     }
 
-    /// True when the kernel holds none of this connection's memory. A connect that goes on holds only its socket.
+    /// True when the kernel holds none of this connection's memory. A connect that goes on holds
+    /// only its socket.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stream.as_ref().is_none_or(Stream::is_quiet)
     }
@@ -219,7 +223,8 @@ pub(crate) fn is_overdue(now: Nanos, sent_at: Option<Nanos>, most: Duration) -> 
 
 /// The task slots of one connection: a power of two, of which three are used.
 const SLOTS_EACH: u32 = 4;
-/// The low half of a task slot is the connection's, then come 15 bits for the attempt; the top bit is for timers.
+/// The low half of a task slot is the connection's, then come 15 bits for the attempt; the top bit
+/// is for timers.
 const ATTEMPT_SHIFT: u32 = 16;
 const INDEX_MASK: u32 = (1 << ATTEMPT_SHIFT) - 1;
 const ATTEMPTS_MASK: u32 = (1 << 15) - 1;

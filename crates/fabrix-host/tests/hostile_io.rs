@@ -1,5 +1,6 @@
-//! A target that misbehaves while requests are in progress: the fault costs that controller, is told in a sentence,
-//! and the request is carried out by the next one. What is only an answer costs nothing.
+//! A target that misbehaves while requests are in progress: the fault costs that controller, is
+//! told in a sentence, and the request is carried out by the next one. What is only an answer costs
+//! nothing.
 
 mod common;
 
@@ -58,8 +59,8 @@ fn rig(fake: &Fake, options: &Options) -> Rig {
     )
 }
 
-/// A write and a read of 32 KiB come through in spite of the fault, which is told with this word, and answered with
-/// a goodbye of this fatal error status.
+/// A write and a read of 32 KiB come through in spite of the fault, which is told with this word,
+/// and answered with a goodbye of this fatal error status.
 fn survives(
     opcode: Opcode,
     act: fn(&mut Link, &Command) -> io::Result<()>,
@@ -351,7 +352,8 @@ fn a_write_answered_before_its_data_was_taken_comes_back_with_no_holder_but_its_
     let [asked, answer, answered, release] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
     let theirs = [&asked, &answer, &answered, &release].map(Arc::clone);
     let asked_for = Mutex::new(Vec::new());
-    // Asks for all of some long writes, answers when told without reading them, and reads only when told.
+    // Asks for all of some long writes, answers when told without reading them, and reads only when
+    // told.
     let fake = Fake::start(first(EARLY, Opcode::WRITE, move |link, it| {
         let mut asked_for = asked_for.lock().expect("no panic");
         asked_for.push(it.cid);

@@ -1,7 +1,9 @@
-//! Runs so many commands through host and target, joined in memory, and does nothing else: for counting instructions.
+//! Runs so many commands through host and target, joined in memory, and does nothing else: for
+//! counting instructions.
 //!
-//! `counted WORK COMMANDS`, where WORK is `read-4k`, `write-4k` (in the capsule) or `write-128k` (by R2T). No payload
-//! is moved, as no machine ever sees it; what is counted is what the protocol costs on both sides.
+//! `counted WORK COMMANDS`, where WORK is `read-4k`, `write-4k` (in the capsule) or `write-128k`
+//! (by R2T). No payload is moved, as no machine ever sees it; what is counted is what the protocol
+//! costs on both sides.
 
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};

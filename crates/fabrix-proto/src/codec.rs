@@ -1,7 +1,8 @@
-//! The bounded reader for what varies in length and so fits no structure, and the rounding that padding needs.
+//! The bounded reader for what varies in length and so fits no structure, and the rounding that
+//! padding needs.
 //!
-//! Fixed layouts are zerocopy structures beside their meaning; this is for lists and descriptors. Nothing here can
-//! read past the end, and the one error says where the bytes ended.
+//! Fixed layouts are zerocopy structures beside their meaning; this is for lists and descriptors.
+//! Nothing here can read past the end, and the one error says where the bytes ended.
 
 use core::fmt;
 

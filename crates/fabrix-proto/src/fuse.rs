@@ -1,9 +1,10 @@
 //! FUSE, as the server of one regular file speaks it: what the kernel asks, what it is told.
 //!
-//! Every message is whole: one read of /dev/fuse, one write; or one exchange of memory with the kernel over io_uring
-//! (`fuse/exchange.rs`). Integers are in the machine's own order, for both ends are
-//! this machine. The kernel is trusted to be the kernel, and still no message of it can do more than be refused.
-//! Here is what it asks; `fuse/layout.rs` has the structures, `fuse/answer.rs` what it is told.
+//! Every message is whole: one read of /dev/fuse, one write; or one exchange of memory with the
+//! kernel over io_uring (`fuse/exchange.rs`). Integers are in the machine's own order, for both
+//! ends are this machine. The kernel is trusted to be the kernel, and still no message of it can do
+//! more than be refused. Here is what it asks; `fuse/layout.rs` has the structures,
+//! `fuse/answer.rs` what it is told.
 //! Source: include/uapi/linux/fuse.h of the Linux kernel, protocol 7.31 and later.
 
 mod answer;
@@ -100,7 +101,8 @@ pub fn parse(message: &[u8]) -> Option<(u64, Asked)> {
     Some((header.unique, asked(&header, body, None)))
 }
 
-/// What is asked, from the body of a message. `apart`: so many bytes of data do not follow there but lie elsewhere.
+/// What is asked, from the body of a message. `apart`: so many bytes of data do not follow there
+/// but lie elsewhere.
 fn asked(header: &InHeader, body: &[u8], apart: Option<usize>) -> Asked {
     let asked = body_of(header.opcode, body, apart).unwrap_or(Asked::Broken);
     if header.node != FILE_NODE && needs_node(asked) {

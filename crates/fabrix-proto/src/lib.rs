@@ -1,14 +1,15 @@
 //! What the bytes mean: protocols as machines without I/O.
 //!
-//! This crate knows the standards (NVMe, NVMe over Fabrics, and what follows) and nothing else. It touches no
-//! socket, no clock, no source of randomness and never sees the user's data: a driver moves bytes and tells a
-//! [`Machine`] about them, time comes in as an argument, checksums as a function. It does not know what a disk is.
+//! This crate knows the standards (NVMe, NVMe over Fabrics, and what follows) and nothing else. It
+//! touches no socket, no clock, no source of randomness and never sees the user's data: a driver
+//! moves bytes and tells a [`Machine`] about them, time comes in as an argument, checksums as a
+//! function. It does not know what a disk is.
 //!
-//! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP transport below
-//! `nvme::tcp`; [`iscsi`] the target's side of an iSCSI connection; [`scsi`] the direct-access block device, its
-//! logical unit and the reservations of all protocols; [`portal`] which address
-//! of a target a peer is told; [`codec`] the bounded reader and writer for what no structure
-//! can describe; [`violation`] the one way a peer can break the rules.
+//! Map: [`nvme`] holds the command set, the subsystem as plain data, the controller, and the TCP
+//! transport below `nvme::tcp`; [`iscsi`] the target's side of an iSCSI connection; [`scsi`] the
+//! direct-access block device, its logical unit and the reservations of all protocols; [`portal`]
+//! which address of a target a peer is told; [`codec`] the bounded reader and writer for what no
+//! structure can describe; [`violation`] the one way a peer can break the rules.
 
 #![no_std]
 #![allow(
@@ -75,7 +76,8 @@ impl Nanos {
 /// What a machine needs next from its peer: the destination of the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Hand over so many bytes, contiguous, with what has arrived behind them, to [`Machine::header`].
+    /// Hand over so many bytes, contiguous, with what has arrived behind them, to
+    /// [`Machine::header`].
     Header {
         /// How many bytes, never zero.
         bytes: usize,
@@ -88,8 +90,8 @@ pub enum Want {
         offset: u32,
         /// How many bytes, never zero; the digest is not counted.
         bytes: u32,
-        /// Four more bytes follow, the CRC32C of the payload bytes and of what fills them up to a multiple of
-        /// [`Machine::PAYLOAD_UNIT`]; the driver checks them.
+        /// Four more bytes follow, the CRC32C of the payload bytes and of what fills them up to a
+        /// multiple of [`Machine::PAYLOAD_UNIT`]; the driver checks them.
         digest: bool,
     },
     /// Nothing any more: the connection is over.
@@ -127,19 +129,20 @@ pub trait Sink {
 
 /// One side of one connection, as pure state.
 ///
-/// There is no queue of events and no allocation per PDU: every call yields at most one event. After an error
-/// [`want`](Machine::want) is [`Want::Closed`] for ever.
+/// There is no queue of events and no allocation per PDU: every call yields at most one event.
+/// After an error [`want`](Machine::want) is [`Want::Closed`] for ever.
 pub trait Machine {
     /// What the machine tells its owner.
     type Event;
 
-    /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to the next one, before
-    /// the digest, which covers them. They do not count in [`Want::Payload`] and [`Sink::payload`].
+    /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to
+    /// the next one, before the digest, which covers them. They do not count in [`Want::Payload`]
+    /// and [`Sink::payload`].
     const PAYLOAD_UNIT: u32 = 1;
 
-    /// Says the next piece of payload that the peer has asked for and that was not said yet; gives how many bytes of
-    /// it, 0 when there is none. For the side that asks: its owner calls this when there is room, so that what it says
-    /// of its own accord need not wait behind all that.
+    /// Says the next piece of payload that the peer has asked for and that was not said yet; gives
+    /// how many bytes of it, 0 when there is none. For the side that asks: its owner calls this
+    /// when there is room, so that what it says of its own accord need not wait behind all that.
     fn send_data<S: Sink>(&mut self, _out: &mut S) -> u32 {
         0
     }
@@ -147,8 +150,9 @@ pub trait Machine {
     /// The next bytes, and where they belong.
     fn want(&self) -> Want;
 
-    /// Takes the bytes that [`Want::Header`] asked for from the start of `arrived`, and may take what lies behind them:
-    /// a header whose length its first bytes tell is then read at once. It takes nothing that follows its event.
+    /// Takes the bytes that [`Want::Header`] asked for from the start of `arrived`, and may take
+    /// what lies behind them: a header whose length its first bytes tell is then read at once. It
+    /// takes nothing that follows its event.
     ///
     /// # Errors
     /// The peer broke the rules; the connection ends, best after [`terminate`](Machine::terminate).
@@ -158,7 +162,8 @@ pub trait Machine {
         out: &mut S,
     ) -> Result<Taken<Self::Event>, Violation>;
 
-    /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when its digest differs.
+    /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when its
+    /// digest differs.
     ///
     /// # Errors
     /// As for [`header`](Machine::header).
@@ -168,6 +173,7 @@ pub trait Machine {
         out: &mut S,
     ) -> Result<Option<Self::Event>, Violation>;
 
-    /// Says the standard's goodbye for `violation`; after it [`want`](Machine::want) is [`Want::Closed`].
+    /// Says the standard's goodbye for `violation`; after it [`want`](Machine::want) is
+    /// [`Want::Closed`].
     fn terminate<S: Sink>(&mut self, violation: &Violation, out: &mut S);
 }

@@ -1,27 +1,29 @@
 //! Where a target listens, and which address of it a peer is told.
 //!
-//! Knows addresses only. The discovery log of NVMe and SendTargets of iSCSI both ask here, so that they tell the same.
+//! Knows addresses only. The discovery log of NVMe and SendTargets of iSCSI both ask here, so that
+//! they tell the same.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// An address at which a target listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portal {
-    /// The address of the socket; a wildcard (`0.0.0.0`, `::`) takes connections at every address of the machine.
+    /// The address of the socket; a wildcard (`0.0.0.0`, `::`) takes connections at every address
+    /// of the machine.
     pub address: SocketAddr,
     /// The address that peers are told instead, where something in between translates addresses.
     pub announced: Option<SocketAddr>,
 }
 
 impl Portal {
-    /// The address of this portal for a peer that is connected to this machine's address `here`. None: that peer cannot
-    /// connect to this portal, or only a guess could say how.
+    /// The address of this portal for a peer that is connected to this machine's address `here`.
+    /// None: that peer cannot connect to this portal, or only a guess could say how.
     ///
     /// - An announced address is told to everybody.
     /// - A wildcard is told as `here`, if it takes addresses of that kind: `::` takes IPv4 too.
     /// - A loopback address is told to peers that are on this machine themselves.
-    /// - A link-local address is told to peers on the same link. Their name of the link is their own, so the zone is
-    ///   left out.
+    /// - A link-local address is told to peers on the same link. Their name of the link is their
+    ///   own, so the zone is left out.
     #[must_use]
     pub fn seen_from(&self, here: SocketAddr) -> Option<SocketAddr> {
         if self.announced.is_some() {
@@ -38,7 +40,8 @@ impl Portal {
         works.then(|| SocketAddr::new(told, address.port()))
     }
 
-    /// Whether a socket at this portal takes all that a socket at `other` would take, so that there cannot be both.
+    /// Whether a socket at this portal takes all that a socket at `other` would take, so that there
+    /// cannot be both.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let (ours, theirs) = (canonical(self.address), canonical(other.address));
@@ -48,7 +51,8 @@ impl Portal {
     }
 }
 
-/// An IPv4 address that an IPv6 socket has written as its own (`::ffff:192.0.2.1`), as IPv4; others stay as they are.
+/// An IPv4 address that an IPv6 socket has written as its own (`::ffff:192.0.2.1`), as IPv4; others
+/// stay as they are.
 #[must_use]
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {

@@ -1,8 +1,8 @@
 //! How a peer can break the rules of a transport, and what to say before hanging up.
 //!
-//! A violation is not an answer to a command: it ends the connection with the code its standard provides. It
-//! carries a copy of the offending header inline, so that reporting one allocates nothing, and a sentence for the
-//! log. It never carries payload.
+//! A violation is not an answer to a command: it ends the connection with the code its standard
+//! provides. It carries a copy of the offending header inline, so that reporting one allocates
+//! nothing, and a sentence for the log. It never carries payload.
 
 use core::fmt;
 
@@ -63,8 +63,9 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// A violation of `breach`; `field_offset` counts bytes from the start of the PDU to the field at fault (zero
-    /// where the breach has none), `sentence` says what was wrong and what was expected.
+    /// A violation of `breach`; `field_offset` counts bytes from the start of the PDU to the field
+    /// at fault (zero where the breach has none), `sentence` says what was wrong and what was
+    /// expected.
     #[must_use]
     pub const fn new(breach: Breach, field_offset: u32, sentence: &'static str) -> Self {
         Self {
@@ -105,8 +106,8 @@ impl Violation {
         self.breach.fes()
     }
 
-    /// The fatal error information (FEI): byte offset of the field at fault for [`Breach::HeaderField`] and
-    /// [`Breach::Unsupported`], zero for the others.
+    /// The fatal error information (FEI): byte offset of the field at fault for
+    /// [`Breach::HeaderField`] and [`Breach::Unsupported`], zero for the others.
     #[must_use]
     pub const fn fei(&self) -> u32 {
         match self.breach {

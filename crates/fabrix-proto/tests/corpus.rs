@@ -1,4 +1,5 @@
-//! The fuzz targets as ordinary tests: over the corpus, where every find stays, and over random input.
+//! The fuzz targets as ordinary tests: over the corpus, where every find stays, and over random
+//! input.
 
 #[path = "../../../fuzz/src/bodies.rs"]
 #[allow(
@@ -92,7 +93,8 @@ fn every_file_of_the_corpus_and_its_neighbours_pass() {
     }
 }
 
-/// Pieces of two seeds with bytes changed here and there: what neither a cut nor chance comes upon. Always the same.
+/// Pieces of two seeds with bytes changed here and there: what neither a cut nor chance comes upon.
+/// Always the same.
 #[test]
 fn spliced_seeds_pass() {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;

@@ -345,7 +345,8 @@ fn one_bad_range_refuses_the_whole_list() {
     );
 }
 
-/// An entry near the border between what is taken and what is not: known opcodes, ranges around the end.
+/// An entry near the border between what is taken and what is not: known opcodes, ranges around the
+/// end.
 fn plausible() -> impl Strategy<Value = SubmissionEntry> {
     let opcode = proptest::sample::select(vec![0x00, 0x01, 0x02, 0x05, 0x08, 0x09]);
     let lba = prop_oneof![0_u64..1010, Just(u64::MAX), (u64::MAX - 70_000)..=u64::MAX];

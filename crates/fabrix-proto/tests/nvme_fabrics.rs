@@ -1,4 +1,5 @@
-//! Connect, the properties and the inventory: golden bytes, and an exact error for everything a host can get wrong.
+//! Connect, the properties and the inventory: golden bytes, and an exact error for everything a
+//! host can get wrong.
 
 #![allow(
     clippy::unwrap_used,
@@ -321,7 +322,8 @@ proptest! {
         let _ = Connect::parse(&entry, &data, 128);
     }
 
-    /// What a host builds is what we understand, or it is refused for the one thing that is wrong with it.
+    /// What a host builds is what we understand, or it is refused for the one thing that is wrong
+    /// with it.
     #[test]
     fn a_connect_is_understood_or_refused_for_its_reason(
         queue_id in 0_u16..4,

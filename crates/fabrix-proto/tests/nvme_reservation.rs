@@ -1,5 +1,5 @@
-//! Reservation commands of NVMe hosts: every field that can be wrong is refused, and the report stops where the page
-//! does.
+//! Reservation commands of NVMe hosts: every field that can be wrong is refused, and the report
+//! stops where the page does.
 
 mod nvme_common;
 

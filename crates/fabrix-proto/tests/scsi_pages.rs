@@ -176,7 +176,8 @@ fn read_capacity() {
     assert_eq!(data.len(), 32);
 }
 
-/// CVE-2011-3346: the data of READ CAPACITY(16) went past the buffer of a shorter allocation length.
+/// CVE-2011-3346: the data of READ CAPACITY(16) went past the buffer of a shorter allocation
+/// length.
 #[test]
 fn read_capacity_16_is_cut_to_every_allocation_length() {
     let mut bench = Bench::new();

@@ -1,4 +1,5 @@
-//! The controller's side against hosts that err: each state with each PDU, each rule of H2CData, each limit.
+//! The controller's side against hosts that err: each state with each PDU, each rule of H2CData,
+//! each limit.
 
 mod tcp_wire;
 
@@ -24,7 +25,8 @@ enum Outcome {
 }
 use Outcome::{Accepted, Fatal, Goodbye};
 
-/// Every kind of PDU, well formed, and what comes of it: before ICReq, ready, with data asked for, after the end.
+/// Every kind of PDU, well formed, and what comes of it: before ICReq, ready, with data asked for,
+/// after the end.
 const TABLE: [(u8, [Outcome; 3]); 12] = [
     (0x00, [Accepted, Fatal(SEQUENCE), Fatal(SEQUENCE)]),
     (0x01, [Fatal(SEQUENCE), Fatal(SEQUENCE), Fatal(SEQUENCE)]),
@@ -430,7 +432,8 @@ fn a_transfer_above_the_limit_is_refused_and_the_connection_goes_on() {
     assert_eq!(side.events.len(), 1);
 }
 
-/// SPDK's host forgets its event requests before it shuts a controller down, and uses their ids again.
+/// SPDK's host forgets its event requests before it shuts a controller down, and uses their ids
+/// again.
 #[test]
 fn an_event_request_gives_its_id_to_the_next_command_and_is_never_answered() {
     let mut side = ready_target(target_limits(), NONE);

@@ -1,4 +1,5 @@
-//! The controller's side and the data of writes: each rule of H2CData, answers that come early, digests.
+//! The controller's side and the data of writes: each rule of H2CData, answers that come early,
+//! digests.
 
 mod tcp_wire;
 
@@ -53,7 +54,8 @@ fn a_write_larger_than_an_r2t_is_asked_for_piece_by_piece() {
     assert_eq!(side.take_sent(), []);
 }
 
-/// What each misuse of H2CData is answered with, against a write of 8192 bytes (id 0x11, slot 0) asked for whole.
+/// What each misuse of H2CData is answered with, against a write of 8192 bytes (id 0x11, slot 0)
+/// asked for whole.
 #[test]
 fn h2cdata_that_was_not_asked_for_is_refused() {
     let piece = |ids, offset, bytes: usize, flags| {

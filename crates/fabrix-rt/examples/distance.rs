@@ -1,8 +1,9 @@
-//! How far two processors are from each other: `distance 0 1` prints how many nanoseconds a cache line takes from the
-//! first to the second and back.
+//! How far two processors are from each other: `distance 0 1` prints how many nanoseconds a cache
+//! line takes from the first to the second and back.
 //!
-//! `cargo xtask perf` asks before and after each measurement. A hypervisor moves the processors of a virtual machine,
-//! and where they stop sharing a cache, whatever one writes and the other reads takes several times as long.
+//! `cargo xtask perf` asks before and after each measurement. A hypervisor moves the processors of
+//! a virtual machine, and where they stop sharing a cache, whatever one writes and the other reads
+//! takes several times as long.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,14 +1,14 @@
 //! A value alone in its cache lines.
 //!
-//! A small block of memory can be one that another thread gave back: an allocator that keeps such blocks at hand for
-//! each thread, as glibc's does, then puts what two shards write for every request side by side, and each waits for the
-//! other's caches. So what is small, lives as long as a connection or a channel and is written for every request lies
-//! apart.
+//! A small block of memory can be one that another thread gave back: an allocator that keeps such
+//! blocks at hand for each thread, as glibc's does, then puts what two shards write for every
+//! request side by side, and each waits for the other's caches. So what is small, lives as long as
+//! a connection or a channel and is written for every request lies apart.
 
 use std::ops::Deref;
 
-/// A value that shares its cache lines with nothing, prefetched pairs of them included. In an `Rc` that is true of the
-/// counts as well.
+/// A value that shares its cache lines with nothing, prefetched pairs of them included. In an `Rc`
+/// that is true of the counts as well.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Apart<T>(T);

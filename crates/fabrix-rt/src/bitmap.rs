@@ -1,6 +1,7 @@
-//! One bit for each of very many things, which all shards read and change at once: which blocks of a RAM disk hold
-//! something. Its memory is given by the kernel when a bit in it is first set. Bits next to each other are not changed
-//! in one step; who needs an order between bits and what they stand for has to see to it.
+//! One bit for each of very many things, which all shards read and change at once: which blocks of
+//! a RAM disk hold something. Its memory is given by the kernel when a bit in it is first set. Bits
+//! next to each other are not changed in one step; who needs an order between bits and what they
+//! stand for has to see to it.
 
 use std::io;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ impl Bitmap {
         Ok(Arc::new(Self { words, bits }))
     }
 
-    /// Sets bits. Where they are set already this only reads, so that shards which write the same blocks again and
-    /// again do not take the memory from each other.
+    /// Sets bits. Where they are set already this only reads, so that shards which write the same
+    /// blocks again and again do not take the memory from each other.
     pub fn set(&self, first: u64, bits: u64) {
         self.each_word(first, bits, |word, mask| {
             if word.load(Ordering::Relaxed) & mask != mask {
@@ -42,8 +43,8 @@ impl Bitmap {
         });
     }
 
-    /// Whether bit `first` is set, and how many bits from there on are like it: at least one. A longer run than about
-    /// four million may be told in parts, so that no question takes long.
+    /// Whether bit `first` is set, and how many bits from there on are like it: at least one. A
+    /// longer run than about four million may be told in parts, so that no question takes long.
     ///
     /// Panics if there is no such bit.
     pub fn run(&self, first: u64) -> (bool, u64) {

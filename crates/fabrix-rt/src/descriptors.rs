@@ -1,4 +1,5 @@
-//! Descriptors that come over a Unix socket, beside bytes; and counters that wake who waits for them.
+//! Descriptors that come over a Unix socket, beside bytes; and counters that wake who waits for
+//! them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +7,8 @@ use std::os::unix::net::UnixStream;
 
 use crate::{File, sys};
 
-/// Waits for bytes and for descriptors beside them; these are appended. Result: bytes, 0 at the end of the stream.
+/// Waits for bytes and for descriptors beside them; these are appended. Result: bytes, 0 at the end
+/// of the stream.
 ///
 /// Errors: more descriptors than [`MOST`] (`InvalidData`); what recvmsg says.
 pub fn receive(
@@ -38,8 +40,9 @@ pub(crate) fn receive_one(socket: &UnixStream) -> io::Result<OwnedFd> {
     first.ok_or_else(|| io::Error::other("no descriptor was handed over"))
 }
 
-/// A counter (eventfd) that somebody else has made, for [`Op::TakeMessage`](crate::Op::TakeMessage) of 8 bytes and for
-/// [`ring`]. Calls on it do not wait from now on, for whoever else has it either.
+/// A counter (eventfd) that somebody else has made, for [`Op::TakeMessage`](crate::Op::TakeMessage)
+/// of 8 bytes and for [`ring`]. Calls on it do not wait from now on, for whoever else has it
+/// either.
 ///
 /// Errors: it is something else (`InvalidInput`): a file, a socket, a pipe.
 pub fn counter(descriptor: OwnedFd) -> io::Result<std::fs::File> {

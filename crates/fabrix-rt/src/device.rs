@@ -1,8 +1,9 @@
-//! What this process needs to be a driver of the kernel's: a way to a control device, and pages that the kernel fills.
+//! What this process needs to be a driver of the kernel's: a way to a control device, and pages
+//! that the kernel fills.
 //!
-//! Knows how a command travels; does not know what it means. Requests themselves go over the shard's ring (see
-//! [`Op::DeviceCommand`](crate::Op::DeviceCommand)). A control command may wait for the shard, so it belongs on another
-//! thread.
+//! Knows how a command travels; does not know what it means. Requests themselves go over the
+//! shard's ring (see [`Op::DeviceCommand`](crate::Op::DeviceCommand)). A control command may wait
+//! for the shard, so it belongs on another thread.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -22,7 +23,8 @@ pub struct Control {
 impl Control {
     /// Opens the control device of ublk.
     ///
-    /// Errors: there is none (`NotFound`), it is not ours to use (`PermissionDenied`), there is no io_uring.
+    /// Errors: there is none (`NotFound`), it is not ours to use (`PermissionDenied`), there is no
+    /// io_uring.
     pub fn open(path: &Path) -> io::Result<Self> {
         let device = OpenOptions::new()
             .read(true)
@@ -33,8 +35,8 @@ impl Control {
         Ok(Self { device, ring })
     }
 
-    /// Says one command about the device of this number, with so much data, and waits for its end. What the command
-    /// reads or writes is `bytes`.
+    /// Says one command about the device of this number, with so much data, and waits for its end.
+    /// What the command reads or writes is `bytes`.
     ///
     /// Errors: what the driver says; `InvalidInput`: no such command is known here.
     pub fn ask(
@@ -67,7 +69,8 @@ impl DevicePages {
         Pages::map(device.as_fd(), offset, bytes).map(Self)
     }
 
-    /// Copies out. What the kernel writes at the same time may or may not be there. Panics outside of the pages.
+    /// Copies out. What the kernel writes at the same time may or may not be there. Panics outside
+    /// of the pages.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }

@@ -1,11 +1,13 @@
 //! Memory that this process exchanges with the kernel's FUSE, one request at a time.
 //!
-//! An exchange belongs to one queue. While a command for it is on its way ([`Op::Exchange`](crate::Op::Exchange)) both
-//! its buffers are the kernel's; when the command has ended with zero, they hold a request, and whoever has the
-//! exchange writes the answer over it and gives it back. What lies where in the buffers is the protocol's business,
-//! but for the number by which the kernel knows the request: it is read here as the command ends and kept from
-//! everybody, because the kernel writes into the memory of whichever request of its device a command names.
-//! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the Linux kernel.
+//! An exchange belongs to one queue. While a command for it is on its way
+//! ([`Op::Exchange`](crate::Op::Exchange)) both its buffers are the kernel's; when the command has
+//! ended with zero, they hold a request, and whoever has the exchange writes the answer over it and
+//! gives it back. What lies where in the buffers is the protocol's business, but for the number by
+//! which the kernel knows the request: it is read here as the command ends and kept from everybody,
+//! because the kernel writes into the memory of whichever request of its device a command names.
+//! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the
+//! Linux kernel.
 
 use std::fmt;
 
@@ -17,7 +19,8 @@ pub struct Exchange {
     queue: u16,
     header: Buf,
     payload: Buf,
-    /// Both buffers, as the kernel is told of them. They stay where they are, for an exchange travels in its box.
+    /// Both buffers, as the kernel is told of them. They stay where they are, for an exchange
+    /// travels in its box.
     parts: [libc::iovec; 2],
     next: Next,
 }
@@ -34,8 +37,8 @@ enum Next {
 }
 
 impl Exchange {
-    /// An exchange of a queue of an open /dev/fuse. The header is at least [`HEADER_BYTES`] long; nobody else holds
-    /// either buffer.
+    /// An exchange of a queue of an open /dev/fuse. The header is at least [`HEADER_BYTES`] long;
+    /// nobody else holds either buffer.
     pub fn new(file: File, queue: u16, header: Buf, payload: Buf) -> Box<Self> {
         assert!(header.len() >= HEADER_BYTES, "a header of {header:?}");
         let part = |buf: &Buf| libc::iovec {
@@ -84,7 +87,8 @@ impl Exchange {
         self.next = Next::Register;
     }
 
-    /// Which request the next command answers, by the kernel's number. None: it makes the memory known.
+    /// Which request the next command answers, by the kernel's number. None: it makes the memory
+    /// known.
     pub fn answers(&self) -> Option<u64> {
         match self.next {
             Next::Register => None,

@@ -42,8 +42,8 @@ impl Gather {
             && self.total_bytes() < BYTES_MAX / 2
     }
 
-    /// What is pushed next begins a unit, which its receiver works on as a whole: a PDU. A call that does not send all
-    /// ends where one ends, if it can.
+    /// What is pushed next begins a unit, which its receiver works on as a whole: a PDU. A call
+    /// that does not send all ends where one ends, if it can.
     #[inline(always)]
     pub fn begin_unit(&mut self) {
         self.units.begin(self.wire.total_bytes());
@@ -96,8 +96,8 @@ impl Gather {
         self.wire.copy_to(out);
     }
 
-    /// From now on one system call sends so many bytes at most, at least one: between two calls a shard's other tasks
-    /// have their turn.
+    /// From now on one system call sends so many bytes at most, at least one: between two calls a
+    /// shard's other tasks have their turn.
     pub(crate) fn send_at_once(&mut self, bytes: usize) {
         self.wire.send_at_once(bytes);
     }
@@ -112,8 +112,8 @@ impl Gather {
         self.units.end_within(sent, sent + most) - sent
     }
 
-    /// The header of what one call is to send next, which may be later. It is valid as long as this neither moves nor
-    /// changes.
+    /// The header of what one call is to send next, which may be later. It is valid as long as this
+    /// neither moves nor changes.
     pub(crate) fn header(&mut self) -> *const libc::msghdr {
         let bytes = self.bytes_at_once();
         self.wire.header(bytes)

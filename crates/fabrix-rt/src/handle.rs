@@ -33,15 +33,17 @@ pub struct Listener {
 
 impl File {
     /// Takes the next message of a device that hands out one per read (see
-    /// [`Op::TakeMessage`](crate::Op::TakeMessage)) without waiting: for whoever has just taken one and expects more.
+    /// [`Op::TakeMessage`](crate::Op::TakeMessage)) without waiting: for whoever has just taken one
+    /// and expects more.
     ///
     /// Errors: `WouldBlock` when there is none; what the device says.
     pub fn take_message(&self, buf: &mut Buf, start: usize, bytes: usize) -> io::Result<usize> {
         (&**self.file).read(&mut buf.bytes_mut()[start..start + bytes])
     }
 
-    /// Writes all of `gather` at `offset` in one call, which is to be a copy and no waiting: for devices that take a
-    /// request's data so. Result: bytes, less than all only where the device takes no more.
+    /// Writes all of `gather` at `offset` in one call, which is to be a copy and no waiting: for
+    /// devices that take a request's data so. Result: bytes, less than all only where the device
+    /// takes no more.
     ///
     /// Errors: what the device says.
     pub fn give_at(&self, gather: &mut Gather, offset: u64) -> io::Result<usize> {
@@ -59,8 +61,8 @@ impl File {
     }
 }
 
-/// Whether a file lies in memory (tmpfs, hugetlbfs): its operations are copies, which the shard runs in place. Of a
-/// device only the name does.
+/// Whether a file lies in memory (tmpfs, hugetlbfs): its operations are copies, which the shard
+/// runs in place. Of a device only the name does.
 pub fn is_in_memory(file: &std::fs::File) -> bool {
     let is_a_file = file.metadata().is_ok_and(|about| about.is_file());
     is_a_file && sys::file::is_in_memory(file.as_fd())
@@ -161,7 +163,8 @@ impl Listener {
     }
 }
 
-/// A listener of any stream socket, a Unix socket's for instance; its `local_addr` is an error then.
+/// A listener of any stream socket, a Unix socket's for instance; its `local_addr` is an error
+/// then.
 impl From<OwnedFd> for Listener {
     fn from(descriptor: OwnedFd) -> Self {
         Self::from(TcpListener::from(descriptor))

@@ -6,7 +6,8 @@
 //! task can free memory that the kernel may still write. Everything of one shard runs on its
 //! thread, without locks and without atomics; [`Remote`] is the only way across.
 //!
-//! This crate knows no protocol and no disk. What the compiler cannot check, in the whole project, stands in `sys/`.
+//! This crate knows no protocol and no disk. What the compiler cannot check, in the whole project,
+//! stands in `sys/`.
 
 mod apart;
 mod bitmap;

@@ -1,13 +1,14 @@
 //! Peers on this machine, and a fault of its kernel that ends threads which receive from them.
 //!
-//! The NVMe/TCP host of Linux sends the pages of its users by reference. Over loopback the receiver copies out of
-//! these very pages. Before Linux 6.5 two large pages that lie side by side in memory travel as one piece. From Linux
-//! 5.18 on, the check of copies to user memory (CONFIG_HARDENED_USERCOPY) takes a copy across their border for a leak:
-//! "usercopy: Kernel memory exposure attempt detected". The kernel then ends the thread that receives. The iSCSI
-//! initiator of the same kernels sends page by page.
+//! The NVMe/TCP host of Linux sends the pages of its users by reference. Over loopback the receiver
+//! copies out of these very pages. Before Linux 6.5 two large pages that lie side by side in memory
+//! travel as one piece. From Linux 5.18 on, the check of copies to user memory
+//! (CONFIG_HARDENED_USERCOPY) takes a copy across their border for a leak: "usercopy: Kernel memory
+//! exposure attempt detected". The kernel then ends the thread that receives. The iSCSI initiator
+//! of the same kernels sends page by page.
 //!
-//! A piece never reaches beyond the data of one PDU, because the next PDU's header comes from other memory. Data that
-//! fit a page, and lie in one, cross no border.
+//! A piece never reaches beyond the data of one PDU, because the next PDU's header comes from other
+//! memory. Data that fit a page, and lie in one, cross no border.
 //!
 //! Source: mm/usercopy.c, net/core/datagram.c and net/ipv4/tcp.c of the Linux kernel.
 

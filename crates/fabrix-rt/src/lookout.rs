@@ -1,9 +1,10 @@
 //! Threads that the kernel has left hanging within io_uring.
 //!
-//! A kernel with the fault of [`local_peer`](crate::local_peer) may end a thread in the middle of an io_uring call. The
-//! thread then waits for a lock of its ring that it holds itself. It never ends, so whoever joins it waits for ever,
-//! and its process cannot close its sockets by ending. Only the kernel's own report of where a thread waits tells. So
-//! on kernels with that fault, and only there, one thread looks at this report once a second.
+//! A kernel with the fault of [`local_peer`](crate::local_peer) may end a thread in the middle of
+//! an io_uring call. The thread then waits for a lock of its ring that it holds itself. It never
+//! ends, so whoever joins it waits for ever, and its process cannot close its sockets by ending.
+//! Only the kernel's own report of where a thread waits tells. So on kernels with that fault, and
+//! only there, one thread looks at this report once a second.
 //!
 //! Reads /proc. Ends the process.
 
@@ -46,7 +47,8 @@ struct Watched {
     name: String,
     /// The file that names the function of the kernel in which the thread waits.
     wchan: PathBuf,
-    /// Whether the last look found it hanging. A thread that ends in order passes the same function.
+    /// Whether the last look found it hanging. A thread that ends in order passes the same
+    /// function.
     hung_before: bool,
 }
 

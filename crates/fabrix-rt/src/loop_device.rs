@@ -1,7 +1,7 @@
 //! Loop devices: a file as a block device of this machine.
 //!
-//! Knows how a free device is found and what its settings are; does not know what the file is. Every call may wait for
-//! the file, so it belongs on a thread that the file does not need.
+//! Knows how a free device is found and what its settings are; does not know what the file is.
+//! Every call may wait for the file, so it belongs on a thread that the file does not need.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -38,10 +38,11 @@ pub struct LoopStatus {
 impl LoopDevice {
     /// Puts `file` under a free device. Direct I/O is used where the kernel can.
     ///
-    /// Errors: there is no loop driver (`NotFound`), it is not ours to use (`PermissionDenied`), what it says.
+    /// Errors: there is no loop driver (`NotFound`), it is not ours to use (`PermissionDenied`),
+    /// what it says.
     pub fn attach(file: &File, options: &LoopOptions) -> io::Result<Self> {
-        // The loop driver of Linux 6.1 and 6.12 takes the size that the kernel remembers of the file. Of a file over
-        // FUSE the kernel remembers 0 until somebody asks for its size.
+        // The loop driver of Linux 6.1 and 6.12 takes the size that the kernel remembers of the
+        // file. Of a file over FUSE the kernel remembers 0 until somebody asks for its size.
         file.metadata()?;
         let control = open(Path::new(CONTROL), false)?;
         for _ in 0..TRIES {
@@ -89,8 +90,8 @@ impl LoopDevice {
 
     /// What the file under it is called.
     ///
-    /// Errors: there is none; or nobody answers for it any more, and the kernel does not even tell its name
-    /// (`NotConnected`, `ConnectionAborted`).
+    /// Errors: there is none; or nobody answers for it any more, and the kernel does not even tell
+    /// its name (`NotConnected`, `ConnectionAborted`).
     pub fn name(&self) -> io::Result<String> {
         let info = ioctl::status(open(&self.path, false)?.as_fd())?;
         let end = info.file_name.iter().position(|byte| *byte == 0);
@@ -98,8 +99,9 @@ impl LoopDevice {
         Ok(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Writes back what the kernel holds and takes the file away, if nobody has claimed the device: no mount, no swap,
-    /// no other driver. While a program still has it open, it goes when that closes it.
+    /// Writes back what the kernel holds and takes the file away, if nobody has claimed the device:
+    /// no mount, no swap, no other driver. While a program still has it open, it goes when that
+    /// closes it.
     ///
     /// Errors: `ResourceBusy` when it is claimed; what was not written back.
     pub fn detach(&self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Mounts: a FUSE file system in its place, and out of it again.
 //!
-//! Knows the system calls and what the unprivileged have instead of them; does not know what is mounted.
+//! Knows the system calls and what the unprivileged have instead of them; does not know what is
+//! mounted.
 
 use std::ffi::CString;
 use std::io::{self, Read};
@@ -33,8 +34,8 @@ pub fn open_fuse() -> io::Result<std::fs::File> {
         .open(FUSE)
 }
 
-/// Mounts what `device`, an open /dev/fuse, serves, over the regular file `place`. `options` are those of the kernel
-/// beside the ones that are always needed. Needs the privilege to mount.
+/// Mounts what `device`, an open /dev/fuse, serves, over the regular file `place`. `options` are
+/// those of the kernel beside the ones that are always needed. Needs the privilege to mount.
 ///
 /// Errors: what mount(2) says.
 pub fn mount_fuse_file(device: &std::fs::File, place: &Path, options: &str) -> io::Result<()> {
@@ -61,7 +62,8 @@ pub fn mount_fuse_file(device: &std::fs::File, place: &Path, options: &str) -> i
     )
 }
 
-/// The same by the helper `fusermount3`, which may do it for everybody: gives the device that it has opened.
+/// The same by the helper `fusermount3`, which may do it for everybody: gives the device that it
+/// has opened.
 ///
 /// Errors: there is no such helper, or what it says.
 pub fn mount_fuse_file_by_helper(place: &Path, options: &str) -> io::Result<std::fs::File> {

@@ -1,8 +1,9 @@
 //! The kernel's NBD client: sockets as a block device of this machine, /dev/nbdN.
 //!
-//! Knows the driver's words, which are generic netlink; does not know who answers at the other end of the sockets.
-//! Every call may wait for the kernel, so it belongs on a thread that those who answer do not need. Source:
-//! include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux kernel.
+//! Knows the driver's words, which are generic netlink; does not know who answers at the other end
+//! of the sockets. Every call may wait for the kernel, so it belongs on a thread that those who
+//! answer do not need. Source: include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux
+//! kernel.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,8 +24,9 @@ pub struct NbdOptions {
     pub block_bytes: u32,
     /// What the other end understands: NBD's transmission flags.
     pub flags: u16,
-    /// The longest that a request may take, in whole seconds. With several sockets there is always a bound: without one
-    /// here it is 30 s. Behind it the driver gives up the socket for good, and asks the same on another.
+    /// The longest that a request may take, in whole seconds. With several sockets there is always
+    /// a bound: without one here it is 30 s. Behind it the driver gives up the socket for good, and
+    /// asks the same on another.
     pub timeout: Duration,
 }
 
@@ -43,7 +45,8 @@ impl NbdDevice {
 
     /// Puts sockets under a free device; each serves requests of its own.
     ///
-    /// Errors: there is no driver (`NotFound`), it is not ours to use (`PermissionDenied`), what it says.
+    /// Errors: there is no driver (`NotFound`), it is not ours to use (`PermissionDenied`), what it
+    /// says.
     pub fn connect(sockets: &[UnixStream], options: &NbdOptions) -> io::Result<Self> {
         let mut items = Vec::new();
         for socket in sockets {
@@ -81,8 +84,8 @@ impl NbdDevice {
         std::fs::read_to_string(name).ok()?.trim().parse().ok()
     }
 
-    /// Writes back what the kernel holds and disconnects, if nobody has claimed the device: no mount, no swap, no other
-    /// driver.
+    /// Writes back what the kernel holds and disconnects, if nobody has claimed the device: no
+    /// mount, no swap, no other driver.
     ///
     /// Errors: `ResourceBusy` when it is claimed; what was not written back.
     pub fn disconnect(&self) -> io::Result<()> {

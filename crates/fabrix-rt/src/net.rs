@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::{Gather, Listener, Socket, sys};
 
 /// Listens on an address (port 0: the system chooses), 1,024 connections may wait. Restarting on
-/// the same port works at once (SO_REUSEADDR); `::` takes IPv4 too; accepted sockets send small segments at once
-/// (TCP_NODELAY) and end when their peer has vanished for a minute or two (SO_KEEPALIVE).
+/// the same port works at once (SO_REUSEADDR); `::` takes IPv4 too; accepted sockets send small
+/// segments at once (TCP_NODELAY) and end when their peer has vanished for a minute or two
+/// (SO_KEEPALIVE).
 ///
 /// Errors: what the system says, with the address.
 pub fn listen(address: SocketAddr) -> io::Result<Listener> {
@@ -42,13 +43,14 @@ pub fn stream(address: &SocketAddr) -> io::Result<Socket> {
     Ok(Socket::from(descriptor))
 }
 
-/// The same, to be connected from `local`, an address of this machine. A link-local one is taken to be of the link that
-/// `address` names.
+/// The same, to be connected from `local`, an address of this machine. A link-local one is taken to
+/// be of the link that `address` names.
 ///
 /// Errors: `AddrNotAvailable` where it is none, and what the system says.
 pub fn stream_from(address: &SocketAddr, local: IpAddr) -> io::Result<Socket> {
     let socket = stream(address)?;
-    // Without it the port is chosen before the other end is known: fewer connections are possible, and it works.
+    // Without it the port is chosen before the other end is known: fewer connections are possible,
+    // and it works.
     let _unknown_to_this_kernel = sys::socket::choose_port_later(socket.as_fd());
     let local_address = match (local, address) {
         (IpAddr::V6(ip), SocketAddr::V6(there)) if ip.is_unicast_link_local() => {
@@ -82,16 +84,17 @@ pub fn send_now(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Whether a stream is over: its other end has closed it, or either has shut it down. Bytes may still be there to be
-/// read.
+/// Whether a stream is over: its other end has closed it, or either has shut it down. Bytes may
+/// still be there to be read.
 pub fn is_over(stream: BorrowedFd<'_>) -> bool {
     // A descriptor that cannot be asked is none that anybody speaks over.
     sys::socket::is_over(stream).unwrap_or(true)
 }
 
-/// On the way from this machine to itself there is nothing to be congested. BBR, where it is the system's choice, paces
-/// there too, by timers that take a fifth of a sender's time and cost throughput; Reno, which every kernel has, does
-/// not. It is chosen before a connection begins: one that BBR has begun stays paced.
+/// On the way from this machine to itself there is nothing to be congested. BBR, where it is the
+/// system's choice, paces there too, by timers that take a fifth of a sender's time and cost
+/// throughput; Reno, which every kernel has, does not. It is chosen before a connection begins: one
+/// that BBR has begun stays paced.
 pub(crate) fn skip_pacing(socket: BorrowedFd<'_>, address: SocketAddr) {
     if address.ip().is_loopback() {
         // Refused, the connection is only slower.

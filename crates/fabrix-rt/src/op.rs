@@ -72,8 +72,9 @@ pub enum Op {
         /// Ends only when the data is on the medium (RWF_DSYNC).
         durable: bool,
     },
-    /// Reads from a file into memory that the kernel lends to the ring (IORING_OP_READ_FIXED); may be short at its end.
-    /// Result: bytes; `-EFAULT`: there is no such memory; `-EOPNOTSUPP` where there is no io_uring.
+    /// Reads from a file into memory that the kernel lends to the ring (IORING_OP_READ_FIXED); may
+    /// be short at its end. Result: bytes; `-EFAULT`: there is no such memory; `-EOPNOTSUPP` where
+    /// there is no io_uring.
     ReadRegistered {
         /// Which file.
         file: File,
@@ -82,8 +83,8 @@ pub enum Op {
         /// Where in the file, in bytes.
         offset: u64,
     },
-    /// Writes such memory to a file (IORING_OP_WRITE_FIXED); may be short on a full disk. Result: as of
-    /// [`Op::ReadRegistered`].
+    /// Writes such memory to a file (IORING_OP_WRITE_FIXED); may be short on a full disk. Result:
+    /// as of [`Op::ReadRegistered`].
     WriteRegistered {
         /// Which file.
         file: File,
@@ -110,8 +111,8 @@ pub enum Op {
         /// How many bytes.
         bytes: u64,
     },
-    /// Waits for the next message of a device that hands out one per read, as /dev/fuse does. The file is in
-    /// nonblocking mode. Result: bytes. [`Loan::Buf`].
+    /// Waits for the next message of a device that hands out one per read, as /dev/fuse does. The
+    /// file is in nonblocking mode. Result: bytes. [`Loan::Buf`].
     TakeMessage {
         /// The device.
         file: File,
@@ -122,30 +123,33 @@ pub enum Op {
         /// The longest message.
         bytes: usize,
     },
-    /// Gives a device one message in one call; it takes all of it or refuses. Result: bytes. [`Loan::Gather`].
+    /// Gives a device one message in one call; it takes all of it or refuses. Result: bytes.
+    /// [`Loan::Gather`].
     GiveMessage {
         /// The device.
         file: File,
         /// The message.
         gather: Box<Gather>,
     },
-    /// Says something to a device's driver that only that driver understands (IORING_OP_URING_CMD), and ends when the
-    /// driver has an answer, which may be when the device is gone. Result: the driver's; `-EOPNOTSUPP` where there is
-    /// no io_uring.
+    /// Says something to a device's driver that only that driver understands (IORING_OP_URING_CMD),
+    /// and ends when the driver has an answer, which may be when the device is gone. Result: the
+    /// driver's; `-EOPNOTSUPP` where there is no io_uring.
     DeviceCommand {
         /// The device.
         file: File,
         /// The number of the command.
         opcode: u32,
-        /// The first eight bytes of what is said. The rest is zero, so no memory is given to the driver.
+        /// The first eight bytes of what is said. The rest is zero, so no memory is given to the
+        /// driver.
         words: [u32; 2],
-        /// What stands where other commands have an address: a number below 128 KiB, where no memory of a process
-        /// lies. Result `-EINVAL` for another one.
+        /// What stands where other commands have an address: a number below 128 KiB, where no
+        /// memory of a process lies. Result `-EINVAL` for another one.
         number: u32,
     },
-    /// Gives an exchange to its FUSE, with the answer to the request that is in it, and ends when the next request is.
-    /// Only for shards that take exchanges (see [`Shard::takes_exchanges`](crate::Shard::takes_exchanges)): result
-    /// `-EOPNOTSUPP` in others; else zero, or a negative errno, and nothing has come. [`Loan::Exchange`].
+    /// Gives an exchange to its FUSE, with the answer to the request that is in it, and ends when
+    /// the next request is. Only for shards that take exchanges (see
+    /// [`Shard::takes_exchanges`](crate::Shard::takes_exchanges)): result `-EOPNOTSUPP` in others;
+    /// else zero, or a negative errno, and nothing has come. [`Loan::Exchange`].
     Exchange {
         /// What is exchanged.
         exchange: Box<Exchange>,

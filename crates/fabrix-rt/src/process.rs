@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::sys;
 
-/// Leaves the terminal and the group of processes that it was started in: what ends those does not end this one.
+/// Leaves the terminal and the group of processes that it was started in: what ends those does not
+/// end this one.
 ///
 /// Errors: it leads a group already.
 pub fn new_session() -> io::Result<()> {
@@ -24,27 +25,28 @@ pub fn redirect(stdout: &std::fs::File, stderr: &std::fs::File) -> io::Result<()
     sys::process::duplicate(stderr.as_fd(), 2)
 }
 
-/// Says that the calling thread carries the machine's own I/O (PR_SET_IO_FLUSHER): when the kernel needs memory for it,
-/// it does not wait for writes that only this thread can finish.
+/// Says that the calling thread carries the machine's own I/O (PR_SET_IO_FLUSHER): when the kernel
+/// needs memory for it, it does not wait for writes that only this thread can finish.
 ///
 /// Errors: that needs a privilege (CAP_SYS_RESOURCE).
 pub fn carries_io() -> io::Result<()> {
     sys::process::io_flusher()
 }
 
-/// The kernel writes no core of this process from now on: its memory holds a secret. Processes that it starts inherit
-/// that.
+/// The kernel writes no core of this process from now on: its memory holds a secret. Processes that
+/// it starts inherit that.
 ///
-/// A limit of one byte is too small for a core in a file, and keeps the kernel from handing one to a program, which a
-/// limit of zero does not. `PR_SET_DUMPABLE` would do more: it hides the memory from other processes of the same user
-/// too, and those send the data of long writes from there ([`crate::peer`]).
+/// A limit of one byte is too small for a core in a file, and keeps the kernel from handing one to
+/// a program, which a limit of zero does not. `PR_SET_DUMPABLE` would do more: it hides the memory
+/// from other processes of the same user too, and those send the data of long writes from there
+/// ([`crate::peer`]).
 /// Source: core(5), "Piping core dumps to a program"; fs/coredump.c of the Linux kernel.
 pub fn leave_no_core() {
     sys::process::limit_core(1);
 }
 
-/// Shows other processes these words as the command line of this one. Each takes the place of the word that was
-/// given, and what is longer is cut off.
+/// Shows other processes these words as the command line of this one. Each takes the place of the
+/// word that was given, and what is longer is cut off.
 ///
 /// Errors: /proc is not to be had, or the words given are not where the kernel has put them.
 pub fn show_words(shown: &[OsString]) -> io::Result<()> {
@@ -62,14 +64,16 @@ pub fn show_words(shown: &[OsString]) -> io::Result<()> {
         place.extend_from_slice(&shown.as_bytes()[..length]);
         place.resize(next, 0);
     }
-    // The kernel writes to memory that no value of Rust lies in: the words were copied when they were read.
+    // The kernel writes to memory that no value of Rust lies in: the words were copied when they
+    // were read.
     let memory = File::options().write(true).open("/proc/self/mem")?;
     memory.write_all_at(&place, begin)
 }
 
 /// Where the words lie, from the line of /proc/self/stat: `arg_start` and `arg_end`.
 ///
-/// Source: proc_pid_stat(5), fields 48 and 49; the name of the program, which may hold anything, is field 2.
+/// Source: proc_pid_stat(5), fields 48 and 49; the name of the program, which may hold anything, is
+/// field 2.
 fn words_place(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(48 - 3);

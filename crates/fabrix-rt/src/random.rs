@@ -1,7 +1,7 @@
 //! Random bytes that nobody can guess: challenges, names, identifiers.
 //!
-//! They come from the kernel's generator, each time anew; nothing is kept here. What is to be repeatable (tests,
-//! workloads) has a generator of its own.
+//! They come from the kernel's generator, each time anew; nothing is kept here. What is to be
+//! repeatable (tests, workloads) has a generator of its own.
 
 use std::io;
 

@@ -95,7 +95,8 @@ impl Region {
     }
 }
 
-/// One shard's view of a [`Region`]. Every loan counts in the Rc, without atomics; the Arc counts once per view.
+/// One shard's view of a [`Region`]. Every loan counts in the Rc, without atomics; the Arc counts
+/// once per view.
 #[derive(Clone, Debug)]
 pub struct LocalRegion {
     region: Rc<Apart<Arc<Region>>>,

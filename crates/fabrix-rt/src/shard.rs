@@ -244,10 +244,11 @@ impl Shard {
         self.driver.in_flight() + self.submissions.len()
     }
 
-    /// Makes room for so many registered buffers ([`Registered`](crate::Registered)), once for a shard; drivers of the
-    /// kernel's put them there.
+    /// Makes room for so many registered buffers ([`Registered`](crate::Registered)), once for a
+    /// shard; drivers of the kernel's put them there.
     ///
-    /// Errors: `Unsupported`: there is no io_uring; `ResourceBusy`: there is such room already; what the kernel says.
+    /// Errors: `Unsupported`: there is no io_uring; `ResourceBusy`: there is such room already;
+    /// what the kernel says.
     pub fn make_table(&mut self, places: u16) -> io::Result<()> {
         self.driver.make_table(places)
     }

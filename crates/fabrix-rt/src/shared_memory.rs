@@ -1,8 +1,9 @@
-//! Memory that is shared with another process, a virtual machine's for instance: a range of a file that it has handed
-//! over.
+//! Memory that is shared with another process, a virtual machine's for instance: a range of a file
+//! that it has handed over.
 //!
-//! The other side may change every byte at any time, so nothing here lends: what is copied out once is ours. It may not
-//! make its file shorter: the kernel ends who reaches for what is gone (SIGBUS).
+//! The other side may change every byte at any time, so nothing here lends: what is copied out once
+//! is ours. It may not make its file shorter: the kernel ends who reaches for what is gone
+//! (SIGBUS).
 
 use std::fs::File;
 use std::io;
@@ -12,7 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use crate::sys::shared::SharedMapping;
 use crate::{Lent, sys};
 
-/// A range of a file, for reading and writing by all threads. Offsets outside are the caller's mistake and panic.
+/// A range of a file, for reading and writing by all threads. Offsets outside are the caller's
+/// mistake and panic.
 #[derive(Debug)]
 pub struct SharedMemory {
     mapping: SharedMapping,

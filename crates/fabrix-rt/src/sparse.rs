@@ -21,8 +21,8 @@ pub enum Stretch {
     },
 }
 
-/// What lies at `offset`. The file system may read its own tables first; a file system without holes says data. The
-/// file's own position moves.
+/// What lies at `offset`. The file system may read its own tables first; a file system without
+/// holes says data. The file's own position moves.
 ///
 /// Errors: what lseek says, for block devices that it is no file.
 pub fn stretch(file: &File, offset: u64) -> io::Result<Stretch> {

@@ -13,12 +13,14 @@ use crate::{Remote, Shard, ShardConfig, lookout, sys, topology};
 pub struct ShardThread {
     /// The way to it.
     pub remote: Remote,
-    /// Ends when its thread has ended; that is after [`Remote::stop`], with everything of the shard freed.
+    /// Ends when its thread has ended; that is after [`Remote::stop`], with everything of the shard
+    /// freed.
     pub join: JoinHandle<()>,
 }
 
 /// Starts a thread (bound to a CPU when one is given), makes its shard there, runs `setup` on it
-/// and then its loop. Returns when `setup` has run. The process ends with the thread, as [`needed_thread`] says.
+/// and then its loop. Returns when `setup` has run. The process ends with the thread, as
+/// [`needed_thread`] says.
 ///
 /// Errors: no thread, no such CPU, or the shard's [`StartError`](crate::StartError).
 pub fn spawn(
@@ -52,12 +54,14 @@ fn start(config: ShardConfig, pinned: Option<usize>) -> io::Result<Shard> {
     Shard::new(config).map_err(io::Error::other)
 }
 
-/// Starts a thread that others wait for. When it ends before `body` has returned, because of a panic or because the
-/// kernel has ended it, the process says so and exits with 1: its peers see their connections close. A second thread
-/// waits for the first, without using the processor. The handle is that of the second: it ends after the first.
+/// Starts a thread that others wait for. When it ends before `body` has returned, because of a
+/// panic or because the kernel has ended it, the process says so and exits with 1: its peers see
+/// their connections close. A second thread waits for the first, without using the processor. The
+/// handle is that of the second: it ends after the first.
 ///
-/// A kernel that fails in the middle of an io_uring call leaves the thread within that call for ever. Where the kernel
-/// is known to fail so, `lookout` notices it within seconds, and ends the process in the same way.
+/// A kernel that fails in the middle of an io_uring call leaves the thread within that call for
+/// ever. Where the kernel is known to fail so, `lookout` notices it within seconds, and ends the
+/// process in the same way.
 ///
 /// Errors: there is no thread to be had.
 pub fn needed_thread(

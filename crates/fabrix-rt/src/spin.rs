@@ -1,10 +1,11 @@
 //! How long a shard looks for the next completion before it sleeps in the kernel.
 //!
-//! Waking a sleeping thread costs about as much as a small request. So a shard spins while completions follow each
-//! other closely, and sleeps at once while they do not. Two states and one counter decide: a completion that comes
-//! within the policy's limit adds one to the counter, a later one takes four away, and the shard spins while the
-//! counter is above half. An idle shard therefore never spins, one long silence does not stop a busy shard, and a load
-//! of which every other completion is late sleeps.
+//! Waking a sleeping thread costs about as much as a small request. So a shard spins while
+//! completions follow each other closely, and sleeps at once while they do not. Two states and one
+//! counter decide: a completion that comes within the policy's limit adds one to the counter, a
+//! later one takes four away, and the shard spins while the counter is above half. An idle shard
+//! therefore never spins, one long silence does not stop a busy shard, and a load of which every
+//! other completion is late sleeps.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use std::time::Duration;
 pub enum SpinPolicy {
     /// Sleeps at once: least CPU, some 10 us more per request at depth 1.
     Never,
-    /// Spins for `most` before it sleeps, as long as completions usually follow within that time. An idle shard uses no
-    /// CPU.
+    /// Spins for `most` before it sleeps, as long as completions usually follow within that time.
+    /// An idle shard uses no CPU.
     Adaptive {
         /// Longest time to spin before one sleep.
         most: Duration,

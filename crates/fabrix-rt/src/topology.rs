@@ -22,7 +22,8 @@ pub fn cpus() -> Vec<usize> {
     sys::affinity::allowed(0).unwrap_or_else(|_| vec![0])
 }
 
-/// How many CPUs the kernel is prepared for, those included that are not there. None: it does not say.
+/// How many CPUs the kernel is prepared for, those included that are not there. None: it does not
+/// say.
 pub fn possible_cpus() -> Option<usize> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     count(list.trim())
@@ -63,8 +64,8 @@ pub fn cpu_busy() -> Vec<CpuTimes> {
         .collect()
 }
 
-/// What tells this start of this machine from all others (its boot id); processes that have it in common have one
-/// monotonic clock. None where the kernel does not say.
+/// What tells this start of this machine from all others (its boot id); processes that have it in
+/// common have one monotonic clock. None where the kernel does not say.
 pub fn boot_id() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits = text.trim().replace('-', "");

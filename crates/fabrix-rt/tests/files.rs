@@ -354,7 +354,8 @@ fn memory_that_nobody_has_lent_is_neither_read_nor_written(engine: Engine) {
     }
 }
 
-/// What is said to /dev/null is taken at once, whatever it is, by kernels that give it commands at all.
+/// What is said to /dev/null is taken at once, whatever it is, by kernels that give it commands at
+/// all.
 fn an_exchange_reaches_its_device_from_shards_that_take_it(engine: Engine) {
     for exchanges in [false, true] {
         let mut bench = Bench::with(ShardConfig {
@@ -391,7 +392,8 @@ fn an_exchange_reaches_its_device_from_shards_that_take_it(engine: Engine) {
     }
 }
 
-/// A device's name lies in memory, its data does not: it is not read in place, where the whole shard waits for it.
+/// A device's name lies in memory, its data does not: it is not read in place, where the whole
+/// shard waits for it.
 #[test]
 fn a_device_is_not_in_memory_because_its_name_is() {
     let device = std::fs::File::open("/dev/full").expect("every Linux has it");

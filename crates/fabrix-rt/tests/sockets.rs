@@ -176,7 +176,8 @@ fn several_sends_keep_their_order_when_awaited(engine: Engine) {
     );
 }
 
-/// Beside a task that sends little, a long send takes a turn for each 128 KiB, whatever room its socket has.
+/// Beside a task that sends little, a long send takes a turn for each 128 KiB, whatever room its
+/// socket has.
 fn a_long_send_leaves_turns_to_who_sends_little(engine: Engine) {
     let mut bench = Bench::new(engine);
     let (near, mut far) = pair();

@@ -1,15 +1,17 @@
-//! What plain sockets can do on this machine in the place of an iSCSI target: a target without a target.
+//! What plain sockets can do on this machine in the place of an iSCSI target: a target without a
+//! target.
 //!
-//! `iscsi_limit ram|null [PAUSE_US]` prints the address of its disk and serves one initiator after another until it is
-//! ended. It lets everybody in, answers what `iscsi-perf` asks before it starts with the least that this takes, and
-//! every READ(16) with one Data-In that bears the status: the bytes at the read's place, of 1 GiB of memory that was
-//! written (`ram`) or of memory that never was (`null`), sent from where they lie. What one receive finds is answered
-//! by one send. It never sleeps while it has an initiator, but leaves the socket alone for PAUSE_US (20) before it
-//! looks again: more commands come meanwhile, and their sender is not disturbed. It checks nothing, knows no other
-//! command, and loses what is written.
+//! `iscsi_limit ram|null [PAUSE_US]` prints the address of its disk and serves one initiator after
+//! another until it is ended. It lets everybody in, answers what `iscsi-perf` asks before it starts
+//! with the least that this takes, and every READ(16) with one Data-In that bears the status: the
+//! bytes at the read's place, of 1 GiB of memory that was written (`ram`) or of memory that never
+//! was (`null`), sent from where they lie. What one receive finds is answered by one send. It never
+//! sleeps while it has an initiator, but leaves the socket alone for PAUSE_US (20) before it looks
+//! again: more commands come meanwhile, and their sender is not disturbed. It checks nothing, knows
+//! no other command, and loses what is written.
 //!
-//! So what an initiator reaches here, hardly any target lets it reach more. Only the quotient of a real target and
-//! this, run in turns, means something.
+//! So what an initiator reaches here, hardly any target lets it reach more. Only the quotient of a
+//! real target and this, run in turns, means something.
 
 use std::env;
 use std::io::{self, ErrorKind, Read};
@@ -41,7 +43,8 @@ const GATHER_BYTES: usize = 64 << 10;
 const GATHER_PARTS: usize = 1024;
 /// Commands that an initiator may have in flight.
 const COMMANDS_MAX: u32 = 256;
-/// CSG: bits of the second byte of a Login Request, the stage that it belongs to; 0 is the security negotiation.
+/// CSG: bits of the second byte of a Login Request, the stage that it belongs to; 0 is the security
+/// negotiation.
 const STAGE: u8 = 0x0C;
 
 fn main() -> ExitCode {

@@ -1,11 +1,13 @@
-//! Runs so many 4 KiB reads through each of two shards of a target, which share one disk: for seeing which cache lines
-//! one shard writes and the other one uses. Whoever watches the accesses to memory is told whose they are.
+//! Runs so many 4 KiB reads through each of two shards of a target, which share one disk: for
+//! seeing which cache lines one shard writes and the other one uses. Whoever watches the accesses
+//! to memory is told whose they are.
 //!
-//! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between them the main
-//! thread: who has the baton works, all others wait in the kernel. Before its turn a shard writes to its mark, and
-//! after it to the third one; the fourth is written to when the reads begin. The addresses of the marks are said on
-//! standard error, and of something on the stack of each thread; then a line is awaited on standard input. Nothing goes
-//! to standard output: it is left to whoever watches.
+//! `shards DEPTH COMMANDS`. The shards have a thread each and turn one after the other, and between
+//! them the main thread: who has the baton works, all others wait in the kernel. Before its turn a
+//! shard writes to its mark, and after it to the third one; the fourth is written to when the reads
+//! begin. The addresses of the marks are said on standard error, and of something on the stack of
+//! each thread; then a line is awaited on standard input. Nothing goes to standard output: it is
+//! left to whoever watches.
 
 mod simulated;
 
@@ -104,7 +106,8 @@ fn say_places(started: &[Started], main_stack: usize) {
     eprintln!("stacks: {}", list(stacks.chain(of_main)));
 }
 
-/// Connects the hosts while the shards turn. They do not wait for ever: a panic over there is one here.
+/// Connects the hosts while the shards turn. They do not wait for ever: a panic over there is one
+/// here.
 fn connect(shards: Vec<Remote>, baton: &mut Baton) -> Connected {
     let connecting = thread::spawn(|| Connected::start(shards));
     round_until(baton, || connecting.is_finished());

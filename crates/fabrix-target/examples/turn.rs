@@ -1,5 +1,6 @@
-//! Runs so many 4 KiB reads through a target's shard whose driver is simulated: for counting what a turn of the loop
-//! costs, in instructions (a profiler counts them) and in operations asked of the kernel (printed at the end).
+//! Runs so many 4 KiB reads through a target's shard whose driver is simulated: for counting what a
+//! turn of the loop costs, in instructions (a profiler counts them) and in operations asked of the
+//! kernel (printed at the end).
 //!
 //! `turn DEPTH COMMANDS`.
 

@@ -1,8 +1,8 @@
 //! Changing what is exported while hosts are connected.
 //!
-//! Called from a control thread, one change at a time; the shards are told by orders and waited for. Knows what a
-//! change may be; how it reaches hosts is in `local` and in `nvme`. A call must not come from a shard of the target,
-//! and so not from its `notify`: it would wait for itself.
+//! Called from a control thread, one change at a time; the shards are told by orders and waited
+//! for. Knows what a change may be; how it reaches hosts is in `local` and in `nvme`. A call must
+//! not come from a shard of the target, and so not from its `notify`: it would wait for itself.
 
 use std::net::SocketAddr;
 use std::sync::{MutexGuard, PoisonError, mpsc};
@@ -25,8 +25,8 @@ use crate::{
 pub enum ChangeError {
     /// It cannot be so; a sentence that says why. Nothing has changed.
     Refused(String),
-    /// A shard has not answered in time. The change holds: that shard serves it as soon as it takes an order or a
-    /// connection, and its hosts are told of it then, or with the next change.
+    /// A shard has not answered in time. The change holds: that shard serves it as soon as it takes
+    /// an order or a connection, and its hosts are told of it then, or with the next change.
     Shard,
 }
 
@@ -53,14 +53,16 @@ impl From<ChangeError> for StartError {
 }
 
 impl Target {
-    /// Exports one more disk; connected hosts are told when all shards serve it. A disk that cannot compare and write
-    /// by itself should be wrapped in [`Exclusive`](fabrix_block::exclusive::Exclusive): hosts are told that all can.
+    /// Exports one more disk; connected hosts are told when all shards serve it. A disk that cannot
+    /// compare and write by itself should be wrapped in
+    /// [`Exclusive`](fabrix_block::exclusive::Exclusive): hosts are told that all can.
     ///
-    /// A host that was told that no disk has a volatile cache would never flush this one if it has one: controllers
-    /// that said so end, and their hosts read the truth when they connect again.
+    /// A host that was told that no disk has a volatile cache would never flush this one if it has
+    /// one: controllers that said so end, and their hosts read the truth when they connect again.
     ///
     /// # Errors
-    /// The id is in use, or not 1 to [`NAMESPACES_MAX`]; the disk is not one that hosts can be shown.
+    /// The id is in use, or not 1 to [`NAMESPACES_MAX`]; the disk is not one that hosts can be
+    /// shown.
     pub fn add(&self, export: Export) -> Result<(), ChangeError> {
         let _one_at_a_time = self.change();
         let nsid = export.nsid;
@@ -90,8 +92,8 @@ impl Target {
         })
     }
 
-    /// Takes a disk away from hosts. What is at the disk is still answered by it; later commands are told that there is
-    /// no such namespace.
+    /// Takes a disk away from hosts. What is at the disk is still answered by it; later commands
+    /// are told that there is no such namespace.
     ///
     /// # Errors
     /// There is no such namespace.
@@ -106,12 +108,13 @@ impl Target {
         Ok(removed.expect("a change that succeeded has removed it"))
     }
 
-    /// Shows hosts another size of a disk: `export` is what [`Device::remeasure`] made of the one that is there. What
-    /// is at the disk is answered by the old one; what then lies behind the end is answered so.
+    /// Shows hosts another size of a disk: `export` is what [`Device::remeasure`] made of the one
+    /// that is there. What is at the disk is answered by the old one; what then lies behind the end
+    /// is answered so.
     ///
     /// # Errors
-    /// There is no such namespace; or the disk has another identity or block size, so that hosts would take it for
-    /// another one.
+    /// There is no such namespace; or the disk has another identity or block size, so that hosts
+    /// would take it for another one.
     pub fn replace(&self, export: Export) -> Result<(), ChangeError> {
         let _one_at_a_time = self.change();
         self.change_exports(|entries, _| {
@@ -131,8 +134,8 @@ impl Target {
         entries.map(|entry| entry.export.clone()).collect()
     }
 
-    /// Listens at one more address, and gives it with the port that the system chose. Hosts that watch the discovery
-    /// log are told.
+    /// Listens at one more address, and gives it with the port that the system chose. Hosts that
+    /// watch the discovery log are told.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -150,8 +153,8 @@ impl Target {
         Ok(bound.portal.address)
     }
 
-    /// Listens at an address no more. Connections that were made there stay. Hosts that watch the discovery log are
-    /// told.
+    /// Listens at an address no more. Connections that were made there stay. Hosts that watch the
+    /// discovery log are told.
     ///
     /// # Errors
     /// Nobody listens there.
@@ -188,8 +191,8 @@ impl Target {
         Err(StartError::Config(sentence))
     }
 
-    /// Says who may connect from now on; None lets everybody in. Controllers of hosts that may no more end. Hosts that
-    /// watch the discovery log are told.
+    /// Says who may connect from now on; None lets everybody in. Controllers of hosts that may no
+    /// more end. Hosts that watch the discovery log are told.
     ///
     /// # Errors
     /// A name is not an NQN.
@@ -202,8 +205,8 @@ impl Target {
         self.spread(offer)
     }
 
-    /// Says which initiators may log in from now on, by name; None lets everybody in. What they have to prove stays.
-    /// Sessions of those that may no more end.
+    /// Says which initiators may log in from now on, by name; None lets everybody in. What they
+    /// have to prove stays. Sessions of those that may no more end.
     ///
     /// # Errors
     /// A name is not an iSCSI name.
@@ -218,7 +221,8 @@ impl Target {
         })
     }
 
-    /// Where it listens for hosts now, in the order in which it began to, with the ports that the system chose.
+    /// Where it listens for hosts now, in the order in which it began to, with the ports that the
+    /// system chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         addresses(self.portals_of(Protocol::NvmeTcp))
@@ -261,7 +265,8 @@ impl Target {
         })
     }
 
-    /// Hosts have been told how much one command may move: a disk that moves less cannot be shown to them any more.
+    /// Hosts have been told how much one command may move: a disk that moves less cannot be shown
+    /// to them any more.
     fn check_transfers(&self, export: &Export) -> Result<(), String> {
         let most = self.shared.subsystem.config.max_transfer_bytes;
         let bytes = export.device.geometry().max_transfer_bytes;
@@ -284,8 +289,8 @@ impl Target {
         self.spread(offer)
     }
 
-    /// Makes `offer` what is exported: every shard serves it, and then tells its hosts. They are told even if a shard
-    /// is late, for nobody would tell them later.
+    /// Makes `offer` what is exported: every shard serves it, and then tells its hosts. They are
+    /// told even if a shard is late, for nobody would tell them later.
     fn spread(&self, offer: Offer) -> Result<(), ChangeError> {
         self.shared
             .subsystem

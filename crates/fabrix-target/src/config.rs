@@ -1,4 +1,5 @@
-//! What a target is started with, and why it does not start: plain values, and the sentences of its errors.
+//! What a target is started with, and why it does not start: plain values, and the sentences of its
+//! errors.
 
 use std::fmt;
 use std::io;
@@ -20,14 +21,17 @@ pub struct TargetConfig {
     pub iscsi_name: String,
     /// Who may log in there.
     pub initiators: Initiators,
-    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are told so.
+    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are
+    /// told so.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed there.
+    /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed
+    /// there.
     pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.
     pub max_connections: usize,
-    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A host opens all its
-    /// I/O queues before it says so on the first: fewer than a few hundred would keep large hosts out.
+    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A
+    /// host opens all its I/O queues before it says so on the first: fewer than a few hundred would
+    /// keep large hosts out.
     pub max_strangers: usize,
     /// Told what happens that an operator wants to know; called on the shard where it happens.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
@@ -47,7 +51,8 @@ pub enum Protocol {
 pub struct Listen {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Where, and which address hosts are told. Port 0 lets the system choose; announced, it is the same as there.
+    /// Where, and which address hosts are told. Port 0 lets the system choose; announced, it is the
+    /// same as there.
     pub portal: Portal,
 }
 
@@ -103,15 +108,18 @@ fn already_covers(wide: SocketAddr, narrow: SocketAddr) -> String {
     format!("{wide} already covers {narrow}; leave out one of them, or give it another port")
 }
 
-/// How long hosts, and disks, may take for what a connection cannot wait for. The defaults suit a network.
+/// How long hosts, and disks, may take for what a connection cannot wait for. The defaults suit a
+/// network.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// To say who they are: from accept to a Connect that succeeds.
     pub connect: Duration,
-    /// To do their part at the end: to read our goodbye, or to send and read what was begun when we drain.
+    /// To do their part at the end: to read our goodbye, or to send and read what was begun when we
+    /// drain.
     pub parting: Duration,
-    /// How long a disk has to end requests whose commands were aborted, or whose connection has ended. After that they
-    /// are abandoned: who waits for them is answered, and the disk gets no new request before it has ended them.
+    /// How long a disk has to end requests whose commands were aborted, or whose connection has
+    /// ended. After that they are abandoned: who waits for them is answered, and the disk gets no
+    /// new request before it has ended them.
     pub quiet: Duration,
 }
 

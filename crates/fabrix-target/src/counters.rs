@@ -1,8 +1,8 @@
-//! What the health log counts: how much hosts and initiators have read and written, and how often a medium failed; and
-//! what the timing page adds up, while a host wants that.
+//! What the health log counts: how much hosts and initiators have read and written, and how often a
+//! medium failed; and what the timing page adds up, while a host wants that.
 //!
-//! One set of counters per shard, in cache lines of its own and written by that shard alone, so that counting costs an
-//! addition; read from any shard, when a host asks.
+//! One set of counters per shard, in cache lines of its own and written by that shard alone, so
+//! that counting costs an addition; read from any shard, when a host asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,8 @@ use fabrix_proto::nvme::timing::{Passed, TimingPage};
 use fabrix_rt::Nanos;
 use zerocopy::little_endian::U64;
 
-/// The counters of one shard. The alignment keeps them away from other shards' lines, prefetched pairs included.
+/// The counters of one shard. The alignment keeps them away from other shards' lines, prefetched
+/// pairs included.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Counters {

@@ -1,7 +1,8 @@
-//! What the commands of a connection work with during one call, whatever is spoken on it, and where their data lies.
+//! What the commands of a connection work with during one call, whatever is spoken on it, and where
+//! their data lies.
 //!
-//! Knows buffers, and the slots of a connection's task; does not know what a command means. How a protocol answers and
-//! how it asks for data is in its own `desk`.
+//! Knows buffers, and the slots of a connection's task; does not know what a command means. How a
+//! protocol answers and how it asks for data is in its own `desk`.
 
 use fabrix_proto::{Machine, Slot};
 use fabrix_rt::{Buf, Lent, Shard, TaskId, Token};
@@ -77,7 +78,8 @@ impl Data {
     }
 }
 
-/// What one command may still ask of a disk that answers at once: then it pauses, and others have their turn.
+/// What one command may still ask of a disk that answers at once: then it pauses, and others have
+/// their turn.
 pub(crate) struct Budget {
     requests: u32,
     bytes: u64,
@@ -92,7 +94,8 @@ impl Budget {
         }
     }
 
-    /// Takes a request of so many bytes off it; false: there is nothing left. The last may be longer than what is.
+    /// Takes a request of so many bytes off it; false: there is nothing left. The last may be
+    /// longer than what is.
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         if self.requests == 0 || self.bytes == 0 {
             return false;
@@ -117,8 +120,8 @@ pub(crate) fn copy(shard: &mut Shard, bytes: &[u8]) -> Option<Buf> {
 
 /// A copy of what a disk lends, in a buffer of the shard's; None: there is no memory for it.
 ///
-/// With data digests a read is sent from such a copy. The disk's pages may be written while they are sent, and then
-/// they would not match the digest behind them.
+/// With data digests a read is sent from such a copy. The disk's pages may be written while they
+/// are sent, and then they would not match the digest behind them.
 pub(crate) fn copy_lent(shard: &mut Shard, lent: &Lent) -> Option<Buf> {
     let mut buf = shard.take_buf(lent.len().max(1))?;
     lent.copy_to(&mut buf.bytes_mut()[..lent.len()]);

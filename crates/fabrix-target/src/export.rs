@@ -1,6 +1,8 @@
-//! Which disk is which namespace: an immutable list that all shards share, and a shard's own way into it.
+//! Which disk is which namespace: an immutable list that all shards share, and a shard's own way
+//! into it.
 //!
-//! Knows devices and their geometry; makes of it the plain data that hosts are told. Does not know connections.
+//! Knows devices and their geometry; makes of it the plain data that hosts are told. Does not know
+//! connections.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -24,8 +26,8 @@ pub struct Export {
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) export: Export,
-    /// The version with which its namespace was added. A command that was checked against another disk of the same id
-    /// knows by it that this one is not meant.
+    /// The version with which its namespace was added. A command that was checked against another
+    /// disk of the same id knows by it that this one is not meant.
     pub(crate) added: u64,
     /// What connections of all protocols share about it.
     pub(crate) state: Arc<DiskState>,
@@ -38,7 +40,8 @@ impl Entry {
     }
 }
 
-/// A shard's channels to the exported disks, opened when the first connection of the shard needs them.
+/// A shard's channels to the exported disks, opened when the first connection of the shard needs
+/// them.
 pub(crate) struct Channels {
     all: RefCell<Vec<Access>>,
 }
@@ -65,8 +68,8 @@ impl Channels {
         }
     }
 
-    /// From now on these are the disks. Channels of those that stay remain open; the others are dropped, and what is
-    /// pending at them still ends.
+    /// From now on these are the disks. Channels of those that stay remain open; the others are
+    /// dropped, and what is pending at them still ends.
     pub(crate) fn serve(&self, entries: &[Entry]) {
         let mut next: Vec<_> = entries.iter().map(Access::to).collect();
         let mut old = self.all.take();
@@ -97,7 +100,8 @@ impl Channels {
         device.map_or_else(String::new, |device| device.identity().name.clone())
     }
 
-    /// The channel to a disk, for a request that wants `extent` of it; None: it has not been opened yet.
+    /// The channel to a disk, for a request that wants `extent` of it; None: it has not been opened
+    /// yet.
     ///
     /// # Errors
     /// The request must not reach that disk.
@@ -149,7 +153,8 @@ impl Channels {
     }
 }
 
-/// Where namespace `nsid` stands. Ids are dense from 1 unless somebody removed one: then they are still sorted.
+/// Where namespace `nsid` stands. Ids are dense from 1 unless somebody removed one: then they are
+/// still sorted.
 #[inline]
 fn position(all: &[Access], nsid: u32) -> Option<usize> {
     let guess = usize::try_from(nsid.checked_sub(1)?).ok()?;

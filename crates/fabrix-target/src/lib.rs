@@ -1,12 +1,12 @@
 //! Exports: disks on one side, connections of hosts on the other.
 //!
-//! Knows which disk is which namespace, who may see it, and what a command of the protocol means for a disk.
-//! Touches sockets and disks through `transport` and `block` only, and never the initiator (`host`): a disk that
-//! is itself remote is composed in the program.
+//! Knows which disk is which namespace, who may see it, and what a command of the protocol means
+//! for a disk. Touches sockets and disks through `transport` and `block` only, and never the
+//! initiator (`host`): a disk that is itself remote is composed in the program.
 //!
-//! A [`Target`] listens on one shard and spreads connections over all of them; what the shards share is a registry
-//! of controllers, touched when connections come and go. What is exported, where and to whom can be changed while it
-//! runs: see [`Target::add`] and what follows it.
+//! A [`Target`] listens on one shard and spreads connections over all of them; what the shards
+//! share is a registry of controllers, touched when connections come and go. What is exported,
+//! where and to whom can be changed while it runs: see [`Target::add`] and what follows it.
 
 mod change;
 mod config;
@@ -79,11 +79,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Gives an order to the target's part on shard `index`, counted around; false when it was dropped.
+    /// Gives an order to the target's part on shard `index`, counted around; false when it was
+    /// dropped.
     ///
-    /// A shard whose mailbox is full cannot take one more connection, and one that is being stopped needs no order
-    /// to drain: the order is dropped, and with it a connection closed, which says so to the host. Who orders a change
-    /// tries again.
+    /// A shard whose mailbox is full cannot take one more connection, and one that is being stopped
+    /// needs no order to drain: the order is dropped, and with it a connection closed, which says
+    /// so to the host. Who orders a change tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
         let stewards = self.stewards.get().map_or(&[][..], Vec::as_slice);
         let index = index % stewards.len().max(1);
@@ -224,7 +225,8 @@ impl Target {
         self.shared.registry.len()
     }
 
-    /// Takes no more connections, and tells those that are there to finish what they have begun and close.
+    /// Takes no more connections, and tells those that are there to finish what they have begun and
+    /// close.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
         self.close_all();
@@ -267,8 +269,9 @@ fn check_free(others: &[Listen], new: &Listen) -> Result<(), StartError> {
     conflict.map_or(Ok(()), |sentence| Err(StartError::Config(sentence)))
 }
 
-/// Opens a port on the accepting shard. The port of a process that was killed is free only when the kernel has torn
-/// down its rings, a moment after the process is gone: one that is in use is tried again for that long.
+/// Opens a port on the accepting shard. The port of a process that was killed is free only when the
+/// kernel has torn down its rings, a moment after the process is gone: one that is in use is tried
+/// again for that long.
 fn listen(
     first: &Remote,
     at: Listen,

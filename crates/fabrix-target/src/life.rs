@@ -1,5 +1,5 @@
-//! What every connection of a target lives through, whatever is spoken on it: its phases, and the timers beside its
-//! stream. What is said in which phase is the protocol's.
+//! What every connection of a target lives through, whatever is spoken on it: its phases, and the
+//! timers beside its stream. What is said in which phase is the protocol's.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ pub(crate) const OWN_SLOTS: u32 = 5;
 
 /// Events taken at once: then other connections have their turn.
 pub(crate) const EVENTS_AT_ONCE: usize = 128;
-/// How soon a request is tried again that a disk had no room for, when no ending of our own will wake us.
+/// How soon a request is tried again that a disk had no room for, when no ending of our own will
+/// wake us.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// Why connections end that a drain closes.
@@ -40,7 +41,8 @@ pub(crate) enum Phase {
     Draining,
     /// Says goodbye; what still comes is dropped.
     Parting,
-    /// Has said it to the last byte, and closed its half: the peer sees the end at once, and is to close the other.
+    /// Has said it to the last byte, and closed its half: the peer sees the end at once, and is to
+    /// close the other.
     Parted,
     /// Closed; waits for the kernel and the disks to be done.
     Ending,
@@ -80,8 +82,8 @@ impl Life {
         }
     }
 
-    /// Remembers why the connection ends, which its peer did not ask for. The first reason stays: the others follow
-    /// from it.
+    /// Remembers why the connection ends, which its peer did not ask for. The first reason stays:
+    /// the others follow from it.
     pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
         let (why, is_orderly) = (why.into(), false);
         self.end.get_or_insert(End { why, is_orderly });
@@ -170,7 +172,8 @@ impl Life {
         }
     }
 
-    /// Makes sure that what pauses goes on in the next turn of the loop: everybody else has theirs before.
+    /// Makes sure that what pauses goes on in the next turn of the loop: everybody else has theirs
+    /// before.
     pub(crate) fn go_on_next_turn(&mut self, shard: &mut Shard) {
         self.goes_on = true;
         shard.flush_later(self.task);

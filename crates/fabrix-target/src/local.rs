@@ -2,12 +2,13 @@
 //!
 //! Knows which connections live here and hands them messages; does not know what they speak.
 //!
-//! What is exported changes in two steps, because a controller's queues live on several shards. First every shard
-//! serves the new snapshot: channels, and the views of I/O queues. Only when all have said so are the admin queues told
-//! and with them their hosts, so that no host hears of a namespace which one of its I/O queues does not know yet. A
-//! connection that says who it is meanwhile misses nothing: it takes its view from this shard's own snapshot, and what
-//! happens on a shard happens in turn. It comes either before the steward changed that snapshot, and then is among the
-//! connections which the steward tells, or after, and then finds the new one.
+//! What is exported changes in two steps, because a controller's queues live on several shards.
+//! First every shard serves the new snapshot: channels, and the views of I/O queues. Only when all
+//! have said so are the admin queues told and with them their hosts, so that no host hears of a
+//! namespace which one of its I/O queues does not know yet. A connection that says who it is
+//! meanwhile misses nothing: it takes its view from this shard's own snapshot, and what happens on
+//! a shard happens in turn. It comes either before the steward changed that snapshot, and then is
+//! among the connections which the steward tells, or after, and then finds the new one.
 
 use std::any::Any;
 use std::cell::{Ref, RefCell};
@@ -67,7 +68,8 @@ impl Local {
         Arc::clone(&self.announced.borrow().inventory)
     }
 
-    /// The logical units that an initiator of this name sees on this shard; nothing if it may not be here.
+    /// The logical units that an initiator of this name sees on this shard; nothing if it may not
+    /// be here.
     pub(crate) fn view(&self, initiator: &str) -> Option<Arc<Units>> {
         self.served.borrow().view(initiator)
     }
@@ -105,14 +107,16 @@ impl Local {
         entries.map(Entry::state).collect()
     }
 
-    /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and how many. A flush
-    /// wants none.
+    /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and
+    /// how many. A flush wants none.
     ///
-    /// A command was checked when it came, and its disk may have changed since: it may be gone, its id may be another
-    /// disk's, and it may have become smaller. Every request of every command passes here, so here that is seen.
+    /// A command was checked when it came, and its disk may have changed since: it may be gone, its
+    /// id may be another disk's, and it may have become smaller. Every request of every command
+    /// passes here, so here that is seen.
     ///
     /// # Errors
-    /// The request must not, or cannot, reach that disk. An operator is told of a disk that does not open.
+    /// The request must not, or cannot, reach that disk. An operator is told of a disk that does
+    /// not open.
     #[inline(always)]
     pub(crate) fn reach(
         &self,
@@ -140,8 +144,8 @@ impl Local {
         })
     }
 
-    /// The disk has not ended the request of a slot in time. The slot is free for another command; `disk` is what the
-    /// request is at, and its namespace, if it is still exported.
+    /// The disk has not ended the request of a slot in time. The slot is free for another command;
+    /// `disk` is what the request is at, and its namespace, if it is still exported.
     pub(crate) fn abandon(
         &self,
         requests: &mut Requests,
@@ -269,7 +273,8 @@ impl Steward {
         })))
     }
 
-    /// An order that no mailbox had room for is made good here: the next connection finds what is exported now.
+    /// An order that no mailbox had room for is made good here: the next connection finds what is
+    /// exported now.
     fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
         self.serve(shard);
         match arrival.protocol {

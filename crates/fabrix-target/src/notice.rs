@@ -1,6 +1,7 @@
 //! What happens in a target that an operator wants to know, as values that print as sentences.
 //!
-//! Knows no log: the program decides where the sentences go. Names that come from a peer are quoted and cleaned.
+//! Knows no log: the program decides where the sentences go. Names that come from a peer are quoted
+//! and cleaned.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -95,14 +96,16 @@ pub enum Notice {
         /// What has failed, and how.
         failed: Failed,
     },
-    /// Accepting rests, because the process has no file descriptor or memory left; it goes on by itself.
+    /// Accepting rests, because the process has no file descriptor or memory left; it goes on by
+    /// itself.
     AcceptPaused {
         /// The system's reason.
         errno: i32,
     },
     /// A connection was closed because there are as many as allowed.
     TooManyConnections,
-    /// A connection was closed because its address has as many as allowed that have not said who they are.
+    /// A connection was closed because its address has as many as allowed that have not said who
+    /// they are.
     TooManyStrangers {
         /// From where.
         peer: SocketAddr,

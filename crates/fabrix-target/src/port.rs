@@ -1,7 +1,7 @@
 //! Listening: accepts connections on one shard and hands each to the shard that will keep it.
 //!
-//! Knows sockets and shards; does not know what will be said on a connection. Running out of file descriptors
-//! pauses accepting for a moment and nothing else.
+//! Knows sockets and shards; does not know what will be said on a connection. Running out of file
+//! descriptors pauses accepting for a moment and nothing else.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,7 +20,8 @@ use crate::{Listen, Notice, Protocol, Shared};
 /// The accept in flight, and the pause after a failed one.
 const ACCEPT: u32 = 0;
 const PAUSE: u32 = 1;
-/// How long accepting rests when the process has no file descriptor, or no memory, for one more connection.
+/// How long accepting rests when the process has no file descriptor, or no memory, for one more
+/// connection.
 const PAUSE_MS: u64 = 100;
 
 /// One listening socket.
@@ -94,7 +95,8 @@ impl Port {
         }
     }
 
-    /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes the limit.
+    /// Gives the connection to the next shard in turn. It counts from here, so that no burst passes
+    /// the limit.
     fn hand_over(&mut self, arrival: Arrival) {
         self.shared.connected();
         if !self.shared.order(self.next_shard, Order::Adopt(arrival)) {
@@ -127,7 +129,8 @@ impl Task for Port {
         match completion.loan {
             Loan::Socket(socket) => {
                 self.pausing = false;
-                // The descriptor is ours alone, so nothing can fail; a connection lost here is closed.
+                // The descriptor is ours alone, so nothing can fail; a connection lost here is
+                // closed.
                 if let Ok(stream) = socket.into_stream() {
                     self.admit(stream);
                 }
@@ -146,7 +149,8 @@ impl Task for Port {
         self.accept(shard);
     }
 
-    /// Who connects from now on is refused by the system at once, instead of waiting for an answer that never comes.
+    /// Who connects from now on is refused by the system at once, instead of waiting for an answer
+    /// that never comes.
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         let Ok(close) = message.downcast::<Close>() else {
             return debug_assert!(false, "a port is told to close only");

@@ -1,8 +1,9 @@
-//! Which controllers exist, and which connections belong to them: the one thing that the shards of a target share.
+//! Which controllers exist, and which connections belong to them: the one thing that the shards of
+//! a target share.
 //!
-//! Knows controller ids, host names and where connections live; touched only when a connection is made or ends,
-//! never for an I/O. A controller is its admin connection and its I/O connections, which may be on any shard; when
-//! the admin connection goes, the others are told to go.
+//! Knows controller ids, host names and where connections live; touched only when a connection is
+//! made or ends, never for an I/O. A controller is its admin connection and its I/O connections,
+//! which may be on any shard; when the admin connection goes, the others are told to go.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,8 +54,8 @@ pub(crate) enum JoinError {
     QueueId,
 }
 
-/// Whether commands have come on I/O queues of a controller since its keep-alive timer asked last. Alone in its cache
-/// lines: every I/O queue reads it for each command, and seldom writes it.
+/// Whether commands have come on I/O queues of a controller since its keep-alive timer asked last.
+/// Alone in its cache lines: every I/O queue reads it for each command, and seldom writes it.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Traffic(AtomicBool);
@@ -114,7 +115,8 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A shard that panicked left the table as it was: every change below is one insertion or removal.
+        // A shard that panicked left the table as it was: every change below is one insertion or
+        // removal.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,7 +125,8 @@ impl Registry {
         self.lock().controllers.len()
     }
 
-    /// A new controller for `host`, with up to `most_queues` I/O queues; None when there are too many.
+    /// A new controller for `host`, with up to `most_queues` I/O queues; None when there are too
+    /// many.
     pub(crate) fn admit(
         &self,
         host: HostName,
@@ -177,8 +180,8 @@ impl Registry {
         association.is_some_and(|association| !association.queues.is_empty())
     }
 
-    /// The controller is reset or shut down: its I/O connections, to be told to close. The admin connection is told
-    /// when the last has left; None when there is none.
+    /// The controller is reset or shut down: its I/O connections, to be told to close. The admin
+    /// connection is told when the last has left; None when there is none.
     pub(crate) fn quiesce(&self, controller: u16) -> Option<Vec<Place>> {
         let mut inner = self.lock();
         let association = inner.controllers.get_mut(&controller)?;
@@ -217,7 +220,8 @@ impl Registry {
         Ok(Arc::clone(&association.traffic))
     }
 
-    /// An I/O connection has ended, and nothing of it is at a disk. If its controller waited for that: whom to tell.
+    /// An I/O connection has ended, and nothing of it is at a disk. If its controller waited for
+    /// that: whom to tell.
     ///
     /// The task says which connection: by now the controller's id may mean another one.
     pub(crate) fn leave(&self, controller: u16, qid: u16, task: TaskId) -> Option<Place> {
@@ -235,8 +239,8 @@ impl Registry {
         over.then(|| association.admin.clone())
     }
 
-    /// A command of an I/O queue has failed at its disk: kept for the controller's error log, which shows the last
-    /// few.
+    /// A command of an I/O queue has failed at its disk: kept for the controller's error log, which
+    /// shows the last few.
     pub(crate) fn failed(&self, controller: u16, error: ErrorRecord) {
         if let Some(association) = self.lock().controllers.get_mut(&controller) {
             if association.errors.len() == ERRORS_KEPT {

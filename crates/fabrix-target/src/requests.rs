@@ -1,9 +1,9 @@
 //! The disk requests of one connection: which tokens they have, and which of them were abandoned.
 //!
-//! A command has one request at a disk at a time, so the command's slot names the request. When a command ends before
-//! its request, the request is abandoned: the slot is free for another command, and the request's token, which stays
-//! with the disk, means the slot no more. A connection stays until its abandoned requests have ended, because the disk
-//! tells the connection's task.
+//! A command has one request at a disk at a time, so the command's slot names the request. When a
+//! command ends before its request, the request is abandoned: the slot is free for another command,
+//! and the request's token, which stays with the disk, means the slot no more. A connection stays
+//! until its abandoned requests have ended, because the disk tells the connection's task.
 
 use fabrix_proto::Slot;
 
@@ -12,10 +12,11 @@ use crate::disk::Barrier;
 /// The disk requests of one connection.
 #[derive(Default)]
 pub(crate) struct Requests {
-    /// Which generation of tokens each slot has; slots behind the end have the first. Abandoning a request begins a new
-    /// generation of its slot.
+    /// Which generation of tokens each slot has; slots behind the end have the first. Abandoning a
+    /// request begins a new generation of its slot.
     generations: Vec<u16>,
-    /// By their numbers, each with the barrier before its disk. A disk that is exported no more needs none.
+    /// By their numbers, each with the barrier before its disk. A disk that is exported no more
+    /// needs none.
     abandoned: Vec<(u32, Option<Barrier>)>,
 }
 
@@ -26,7 +27,8 @@ impl Requests {
         number(slot, self.generation(slot))
     }
 
-    /// A request has ended. Gives the slot of its command; none: the request was abandoned, and is forgotten.
+    /// A request has ended. Gives the slot of its command; none: the request was abandoned, and is
+    /// forgotten.
     pub(crate) fn ended(&mut self, number: u32) -> Option<Slot> {
         let own = number - DISK_SLOTS;
         let slot = Slot((own & SLOT_MASK) as u16);

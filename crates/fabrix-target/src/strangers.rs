@@ -1,8 +1,9 @@
 //! How many connections of each address have not said yet who they are.
 //!
-//! Connections are limited, and one that says nothing keeps its place until its time is over. So that one address
-//! cannot take all places in this way, it may have only so many such connections at once. Knows addresses and counts;
-//! touched when a connection comes and when it has said who it is, never for an I/O.
+//! Connections are limited, and one that says nothing keeps its place until its time is over. So
+//! that one address cannot take all places in this way, it may have only so many such connections
+//! at once. Knows addresses and counts; touched when a connection comes and when it has said who it
+//! is, never for an I/O.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -64,7 +65,8 @@ impl Drop for Stranger {
     }
 }
 
-/// Whose address it is: of IPv6 the network of 64 bits, for whoever has one address there has them all.
+/// Whose address it is: of IPv6 the network of 64 bits, for whoever has one address there has them
+/// all.
 #[must_use]
 pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

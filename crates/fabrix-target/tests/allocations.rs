@@ -1,7 +1,7 @@
 //! Once a connection is ready, an I/O allocates nothing on the target's shard.
 //!
-//! Alone in its file, because it brings its own allocator, which counts by thread: the host's thread is not the
-//! shard's.
+//! Alone in its file, because it brings its own allocator, which counts by thread: the host's
+//! thread is not the shard's.
 
 mod common;
 

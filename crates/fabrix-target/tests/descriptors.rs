@@ -1,5 +1,5 @@
-//! When the process may open no more files: accepting pauses, whoever is connected is served, and accepting goes on
-//! by itself once there are descriptors again.
+//! When the process may open no more files: accepting pauses, whoever is connected is served, and
+//! accepting goes on by itself once there are descriptors again.
 //!
 //! Alone in its file, because the limit is the whole process's.
 
@@ -25,7 +25,8 @@ fn running_out_of_descriptors_pauses_accepting_and_nothing_else() {
     }
 }
 
-/// The kernel reserves a number while it looks whether anybody is to be accepted: for that moment there is none for us.
+/// The kernel reserves a number while it looks whether anybody is to be accepted: for that moment
+/// there is none for us.
 fn dial_when_there_is_a_descriptor(stage: &Stage) -> Host {
     let began = Instant::now();
     loop {
@@ -47,8 +48,9 @@ fn check(engine: Engine) {
     let stage = Stage::new(engine);
     let (admin, mut io) = stage.admin_and_io();
     io.write(1, 0, &pattern(4096, 1));
-    // Both ends of one connection and the host's end of another; the target's end of that finds none. The first is
-    // there because an accept that io_uring has begun keeps the limit that it began with.
+    // Both ends of one connection and the host's end of another; the target's end of that finds
+    // none. The first is there because an accept that io_uring has begun keeps the limit that it
+    // began with.
     let next = File::open("/dev/null").expect("Linux has one");
     let lowest_free = u64::try_from(next.as_raw_fd()).expect("open");
     drop(next);

@@ -1,8 +1,8 @@
-//! Once a session is ready, an I/O allocates nothing on the target's shard: neither a read, nor a write whose data come
-//! with it, unasked behind it, or when they are asked for.
+//! Once a session is ready, an I/O allocates nothing on the target's shard: neither a read, nor a
+//! write whose data come with it, unasked behind it, or when they are asked for.
 //!
-//! Alone in its file, because it brings its own allocator, which counts by thread: the initiator's thread is not the
-//! shard's.
+//! Alone in its file, because it brings its own allocator, which counts by thread: the initiator's
+//! thread is not the shard's.
 
 mod common;
 #[path = "iscsi/initiator.rs"]

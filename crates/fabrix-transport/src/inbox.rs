@@ -1,15 +1,17 @@
 //! The bytes of one connection that have arrived and are not consumed yet.
 //!
-//! Knows one receive buffer, which starts small and grows only while the peer fills it, so that an unknown or idle
-//! peer costs little. Does not know what the bytes mean.
+//! Knows one receive buffer, which starts small and grows only while the peer fills it, so that an
+//! unknown or idle peer costs little. Does not know what the bytes mean.
 
 use fabrix_rt::{Buf, Shard};
 
-/// What a connection starts with: holds the largest PDU that must lie in one piece (8 KiB of in-capsule data).
+/// What a connection starts with: holds the largest PDU that must lie in one piece (8 KiB of
+/// in-capsule data).
 const FIRST_BYTES: usize = 16 << 10;
 /// What a busy connection grows to: a few times what TCP hands over in one go.
 const MOST_BYTES: usize = 256 << 10;
-/// Receives in a row that used less than a sixteenth of the buffer before it is exchanged for a smaller one.
+/// Receives in a row that used less than a sixteenth of the buffer before it is exchanged for a
+/// smaller one.
 const SMALL_IN_A_ROW: u32 = 512;
 
 pub(crate) struct Inbox {
@@ -55,7 +57,8 @@ impl Inbox {
 
     /// The buffer to receive into, from which position and how many bytes at most.
     ///
-    /// `contiguous` is what the machine needs in one piece. None: the shard has no memory left for it.
+    /// `contiguous` is what the machine needs in one piece. None: the shard has no memory left for
+    /// it.
     pub(crate) fn lend(
         &mut self,
         shard: &mut Shard,

@@ -1,8 +1,8 @@
 //! Moves bytes between a socket of `rt` and a machine of `proto`.
 //!
-//! Knows sockets, buffers and the order in which bytes travel; touches them through `rt` only. Does not know what
-//! a command means: the machine says where the next bytes go and what is to be sent, the task that owns the
-//! [`Stream`] says what a command does.
+//! Knows sockets, buffers and the order in which bytes travel; touches them through `rt` only. Does
+//! not know what a command means: the machine says where the next bytes go and what is to be sent,
+//! the task that owns the [`Stream`] says what a command does.
 
 mod inbox;
 mod outbox;

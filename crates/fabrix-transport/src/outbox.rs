@@ -1,7 +1,9 @@
-//! What waits to be sent on one connection: one gather being filled, one in flight, and the overflow in between.
+//! What waits to be sent on one connection: one gather being filled, one in flight, and the
+//! overflow in between.
 //!
-//! Knows gathers and the order of what was pushed; does not know the machine. Everything that becomes ready while
-//! a send is in flight joins the next one, so a busy connection does one system call for many answers.
+//! Knows gathers and the order of what was pushed; does not know the machine. Everything that
+//! becomes ready while a send is in flight joins the next one, so a busy connection does one system
+//! call for many answers.
 
 use std::collections::VecDeque;
 
@@ -11,23 +13,26 @@ use fabrix_rt::{Gather, Lent};
 use crate::pass::crc32c_of;
 use crate::slot::Held;
 
-/// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its 4 of digest.
+/// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its
+/// 4 of digest.
 const BYTES_PER_PART: usize = 80;
 /// The most that a machine says by value in one piece: 8 KiB of text, its filling and its digest.
 const BYTES_AT_ONCE: usize = 9 << 10;
 /// The kernel takes no more parts than this in one call (`UIO_MAXIOV`).
 const MOST_PARTS: usize = 1024;
-/// Parts of a connection's first gather: enough to connect and to be looked at, and little memory for who does no more.
+/// Parts of a connection's first gather: enough to connect and to be looked at, and little memory
+/// for who does no more.
 const FIRST_PARTS: usize = 16;
 /// A connection whose peer has this many full gathers unread is not read from.
 const BACKLOG: usize = 2;
-/// Gathers that are kept for the next sends: one is filled while another travels, and as many wait as a backlog has.
+/// Gathers that are kept for the next sends: one is filled while another travels, and as many wait
+/// as a backlog has.
 const SPARES: usize = BACKLOG + 2;
 /// What payload is filled up with, and the digest behind it.
 const FILL: [u8; 3] = [0; 3];
 const DIGEST_BYTES: usize = 4;
-/// Nor is one for whom so many bytes wait behind the send in flight: with those of a disk that gives buffers, a peer
-/// that never reads would hold the shard's memory.
+/// Nor is one for whom so many bytes wait behind the send in flight: with those of a disk that
+/// gives buffers, a peer that never reads would hold the shard's memory.
 const BACKLOG_BYTES: usize = 4 << 20;
 
 pub(crate) struct Outbox {
@@ -44,8 +49,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox whose gathers grow until they hold what `slots` commands may have to say at once: header, payload,
-    /// digest each.
+    /// An outbox whose gathers grow until they hold what `slots` commands may have to say at once:
+    /// header, payload, digest each.
     pub(crate) fn new(slots: usize, unit: u32) -> Self {
         let parts_most = (slots * 3 + 8).min(MOST_PARTS);
         Self {
@@ -67,8 +72,8 @@ impl Outbox {
         self.in_flight
     }
 
-    /// The peer does not read: take no more from it until it does. True only while a send is in flight, or about to
-    /// be, so that its ending is the time to look again.
+    /// The peer does not read: take no more from it until it does. True only while a send is in
+    /// flight, or about to be, so that its ending is the time to look again.
     pub(crate) fn backlogged(&self) -> bool {
         self.queued.len() >= BACKLOG || self.waiting_bytes() >= BACKLOG_BYTES
     }
@@ -180,7 +185,8 @@ impl Sink for Out<'_> {
     }
 }
 
-/// Lists a disk's own pages to be sent: so many bytes from an offset, and what they are filled up with.
+/// Lists a disk's own pages to be sent: so many bytes from an offset, and what they are filled up
+/// with.
 #[inline(always)]
 fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), digest: bool) {
     // Lent pages may change on the way: with digests the owner holds a copy instead.

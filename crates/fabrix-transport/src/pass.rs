@@ -1,11 +1,12 @@
 //! What is computed over payload while it moves: CRC32C, for the digests of NVMe/TCP and iSCSI.
 //!
-//! The machines name the pass, this module runs it. Both protocols use CRC-32C (Castagnoli), initial value all
-//! ones, final inversion.
+//! The machines name the pass, this module runs it. Both protocols use CRC-32C (Castagnoli),
+//! initial value all ones, final inversion.
 
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
-/// CRC32C of `bytes`, as a machine wants it (`fabrix_proto::Crc32c`) and as it stands on the wire in little-endian.
+/// CRC32C of `bytes`, as a machine wants it (`fabrix_proto::Crc32c`) and as it stands on the wire
+/// in little-endian.
 ///
 /// Source: NVM Express TCP Transport Specification, "Digest"; RFC 7143, section 13.1.
 #[must_use]

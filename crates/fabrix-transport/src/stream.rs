@@ -1,9 +1,9 @@
 //! A TCP connection and the machine that speaks on it.
 //!
-//! One receive in flight into a large buffer, as many PDUs taken out of it as are there, one send in flight for
-//! everything that became ready. Payload that a slot has a buffer for goes there, large payload without passing
-//! through the receive buffer; payload of a slot without a buffer is handed out where it lies. What arrives is in
-//! `arriving`. Does not know what a command means.
+//! One receive in flight into a large buffer, as many PDUs taken out of it as are there, one send
+//! in flight for everything that became ready. Payload that a slot has a buffer for goes there,
+//! large payload without passing through the receive buffer; payload of a slot without a buffer is
+//! handed out where it lies. What arrives is in `arriving`. Does not know what a command means.
 
 mod arriving;
 #[cfg(test)]
@@ -64,13 +64,15 @@ pub struct Stream<M> {
     discard: bool,
     /// This is the side that answers.
     answers: bool,
-    /// The machine has taken all that arrived. Until then the receive buffer is not lent to the kernel: what is in it
-    /// could not be taken before more arrives, and nothing more may ever come.
+    /// The machine has taken all that arrived. Until then the receive buffer is not lent to the
+    /// kernel: what is in it could not be taken before more arrives, and nothing more may ever
+    /// come.
     hungry: bool,
 }
 
 impl<M: Machine> Stream<M> {
-    /// A stream over a connected socket; `slots` is how many commands the machine can have in progress.
+    /// A stream over a connected socket; `slots` is how many commands the machine can have in
+    /// progress.
     pub fn new(
         machine: M,
         socket: Socket,
@@ -99,8 +101,9 @@ impl<M: Machine> Stream<M> {
 
     /// This is the side that answers.
     ///
-    /// From now on nothing is received while the peer does not take what is sent: what waits for it is then bounded
-    /// by what it has asked for before. The side that asks must go on reading, or both could wait for each other.
+    /// From now on nothing is received while the peer does not take what is sent: what waits for it
+    /// is then bounded by what it has asked for before. The side that asks must go on reading, or
+    /// both could wait for each other.
     pub fn set_answering(&mut self) {
         self.answers = true;
     }
@@ -115,8 +118,8 @@ impl<M: Machine> Stream<M> {
         self.speak_of(None)
     }
 
-    /// The same to answer a slot with a disk's pages that are at hand: they are sent, or let go, and no table has to
-    /// keep them meanwhile.
+    /// The same to answer a slot with a disk's pages that are at hand: they are sent, or let go,
+    /// and no table has to keep them meanwhile.
     #[inline(always)]
     pub fn speak_of(&mut self, at_hand: Option<Lent>) -> (&mut M, Out<'_>) {
         (
@@ -154,13 +157,15 @@ impl<M: Machine> Stream<M> {
         std::mem::take(&mut self.slots[usize::from(slot.0)])
     }
 
-    /// The payload that came with the last event, where it lies; only until the next call of `next` or `flush`.
+    /// The payload that came with the last event, where it lies; only until the next call of `next`
+    /// or `flush`.
     pub fn in_place(&self) -> &[u8] {
         self.inbox.consumed(self.in_place.0, self.in_place.1)
     }
 
-    /// True while the peer does not take its answers: no further commands should be taken from it. What has arrived
-    /// meanwhile stays where it is; the owner calls `next` again when this is over.
+    /// True while the peer does not take its answers: no further commands should be taken from it.
+    /// What has arrived meanwhile stays where it is; the owner calls `next` again when this is
+    /// over.
     pub fn backlogged(&self) -> bool {
         self.answers && self.outbox.backlogged()
     }
@@ -208,8 +213,8 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Starts the send of what became ready and the next receive, where none is in flight. Nothing is received before
-    /// `next` has given None.
+    /// Starts the send of what became ready and the next receive, where none is in flight. Nothing
+    /// is received before `next` has given None.
     ///
     /// # Errors
     /// The shard has no memory for a receive buffer: the connection cannot go on.
@@ -237,9 +242,9 @@ impl<M: Machine> Stream<M> {
         Ok(())
     }
 
-    /// What the peer has asked for goes behind all that is new, and only as much of it as one call sends, in whole
-    /// PDUs: the next commands wait for no more than that, and the peer has them before it has taken the data of those
-    /// before.
+    /// What the peer has asked for goes behind all that is new, and only as much of it as one call
+    /// sends, in whole PDUs: the next commands wait for no more than that, and the peer has them
+    /// before it has taken the data of those before.
     fn hand_out_data(&mut self) {
         let (machine, mut out) = self.speak();
         let mut bytes = 0;
@@ -252,6 +257,7 @@ impl<M: Machine> Stream<M> {
     }
 }
 
-/// Two blocks of 128 KiB: with one at a time there are too many calls, and with all of them a peer that is full has at
-/// one moment all data and no command, and at the next all commands and no data.
+/// Two blocks of 128 KiB: with one at a time there are too many calls, and with all of them a peer
+/// that is full has at one moment all data and no command, and at the next all commands and no
+/// data.
 const DATA_AT_ONCE: usize = 256 << 10;

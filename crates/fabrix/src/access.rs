@@ -1,7 +1,8 @@
-//! Who may connect, in the words of the command line: names of hosts and initiators, and the secrets of CHAP.
+//! Who may connect, in the words of the command line: names of hosts and initiators, and the
+//! secrets of CHAP.
 //!
-//! Knows what has to be said before a disk is opened to a network. How a name is matched and a secret proved is the
-//! target's.
+//! Knows what has to be said before a disk is opened to a network. How a name is matched and a
+//! secret proved is the target's.
 
 use std::path::Path;
 
@@ -103,7 +104,8 @@ impl Allowed {
             .collect()
     }
 
-    /// Opening a disk to a network is said, not assumed; and who lists one kind has not forgotten the other.
+    /// Opening a disk to a network is said, not assumed; and who lists one kind has not forgotten
+    /// the other.
     pub(crate) fn check(&self, Listen { protocol, portal }: Listen) -> Result<(), Failure> {
         let address = portal.address;
         let (who, others, say) = match protocol {

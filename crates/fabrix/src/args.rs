@@ -1,7 +1,8 @@
 //! The words of the command line, as people who know nvme-cli, fio and nbdkit expect them.
 //!
-//! Knows clap and nothing of what the words do: values come out as plain types, checked where one word is enough
-//! to see that it is wrong (`values`). What several subcommands say about the way to a disk is in `path`.
+//! Knows clap and nothing of what the words do: values come out as plain types, checked where one
+//! word is enough to see that it is wrong (`values`). What several subcommands say about the way to
+//! a disk is in `path`.
 
 mod attach;
 mod ctl;
@@ -49,7 +50,8 @@ impl Arguments {
         Self::from_matches(&matches.unwrap_or_else(|error| end(&error, given)))
     }
 
-    /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who serves.
+    /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who
+    /// serves.
     pub(crate) fn words() -> clap::Command {
         Self::command().mut_subcommand("attach", |attach| {
             attach.mut_arg("ctrl_loss_tmo", |loss| loss.short('l'))
@@ -62,7 +64,8 @@ impl Arguments {
     }
 }
 
-/// The words that this process was started with. Others see them without secrets as soon as they are read here.
+/// The words that this process was started with. Others see them without secrets as soon as they
+/// are read here.
 pub(crate) fn given() -> &'static [OsString] {
     static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
     GIVEN.get_or_init(|| {
@@ -150,9 +153,9 @@ pub(crate) struct ServeArgs {
     /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
     #[arg(required = true, value_name = "DISK")]
     pub(crate) disks: Vec<String>,
-    /// Where to listen, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers discovery only. With
-    /// ,announce=ADDR[:PORT] discovery tells that address instead, where something translates addresses. An address of
-    /// one link has a zone, like [fe80::1%eth0]
+    /// Where to listen, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers
+    /// discovery only. With ,announce=ADDR[:PORT] discovery tells that address instead, where
+    /// something translates addresses. An address of one link has a zone, like [fe80::1%eth0]
     #[arg(
         short,
         long,
@@ -160,21 +163,23 @@ pub(crate) struct ServeArgs {
         default_value = "nvme+tcp://127.0.0.1:4420"
     )]
     pub(crate) listen: Vec<String>,
-    /// The subsystem's NQN, which no other target may have [default: nqn.2026-01.io.fabrix:disks-ID, where ID is made
-    /// from this machine and the first --listen]
+    /// The subsystem's NQN, which no other target may have [default:
+    /// nqn.2026-01.io.fabrix:disks-ID, where ID is made from this machine and the first --listen]
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<String>,
-    /// The iSCSI target's name, where `--listen` has an iscsi:// address [default: iqn.2026-01.io.fabrix:disks-ID]
+    /// The iSCSI target's name, where `--listen` has an iscsi:// address [default:
+    /// iqn.2026-01.io.fabrix:disks-ID]
     #[arg(long, value_name = "IQN", value_parser = parse_iqn)]
     pub(crate) iqn: Option<String>,
-    /// Host NQN or iSCSI initiator that may connect, or `any`; may be repeated. Needed on any address but loopback
+    /// Host NQN or iSCSI initiator that may connect, or `any`; may be repeated. Needed on any
+    /// address but loopback
     #[arg(long, value_name = "HOSTNQN|IQN")]
     pub(crate) allow: Vec<String>,
     /// iSCSI initiator that may log in; may be repeated. The same as --allow IQN
     #[arg(long, value_name = "IQN", value_parser = parse_iqn)]
     pub(crate) initiator: Vec<String>,
-    /// What initiators prove with CHAP, 12 bytes of secret at least. Others see a command line: @FILE reads it from a
-    /// file that only you may read
+    /// What initiators prove with CHAP, 12 bytes of secret at least. Others see a command line:
+    /// @FILE reads it from a file that only you may read
     #[arg(long, value_name = "USER%SECRET|@FILE")]
     pub(crate) chap: Option<String>,
     /// What is proved to initiators that ask; another secret
@@ -190,14 +195,16 @@ pub(crate) struct ServeArgs {
     /// Answer `fabrix ctl` on this socket, which only you may open
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) api: Option<String>,
-    /// Where reservations are stored that outlive this process, for all disks [default: for local files and block
-    /// devices $XDG_STATE_HOME/fabrix, for root /var/lib/fabrix, else ~/.local/state/fabrix; for others nowhere]
+    /// Where reservations are stored that outlive this process, for all disks [default: for local
+    /// files and block devices $XDG_STATE_HOME/fabrix, for root /var/lib/fabrix, else
+    /// ~/.local/state/fabrix; for others nowhere]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Run a shell command with $uri set to the first disk, and end with its exit status
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,
-    /// How lines of the log look on standard error [default: journald where the journal reads it, else text]
+    /// How lines of the log look on standard error [default: journald where the journal reads it,
+    /// else text]
     #[arg(
         long,
         value_enum,
@@ -213,7 +220,8 @@ pub(crate) struct ServeArgs {
 /// Arguments of `discover`.
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
-    /// The target: nvme+tcp://ADDR[:PORT], without a port 8009 and then 4420; or iscsi://ADDR[:PORT]
+    /// The target: nvme+tcp://ADDR[:PORT], without a port 8009 and then 4420; or
+    /// iscsi://ADDR[:PORT]
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN

@@ -1,6 +1,7 @@
 //! What a disk has done, as the control sockets tell it and as `top` and `list` read it.
 //!
-//! Sums since the beginning, with a histogram of how long requests took: whoever asks twice has what happened between.
+//! Sums since the beginning, with a histogram of how long requests took: whoever asks twice has
+//! what happened between.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,8 +32,8 @@ pub(crate) fn summary(stats: &Stats) -> impl Iterator<Item = (&'static str, Valu
     })
 }
 
-/// The same with what is needed to tell two moments apart: `latency` lists how many requests took up to how many
-/// nanoseconds, and longer than the one before.
+/// The same with what is needed to tell two moments apart: `latency` lists how many requests took
+/// up to how many nanoseconds, and longer than the one before.
 pub(crate) fn detailed(stats: &Stats) -> Value {
     let detail = |counts: &Counts| {
         json!({
@@ -72,7 +73,8 @@ pub(crate) struct Rates {
     pub(crate) read_bytes_per_s: f64,
     pub(crate) write_bytes_per_s: f64,
     pub(crate) errors: u64,
-    /// Requests in progress, on average: their times together, over the time that passed (Little's law).
+    /// Requests in progress, on average: their times together, over the time that passed (Little's
+    /// law).
     pub(crate) queue_depth: f64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,

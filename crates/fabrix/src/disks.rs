@@ -1,8 +1,9 @@
 //! From a disk's text to a disk: the one place that knows every kind, remote ones included.
 //!
-//! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the program. Identities
-//! come from this machine's id and the disk's name or place: they survive a restart and differ between machines.
-//! A disk in memory is another one in every process: its identity comes from what it is exported as, too.
+//! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the
+//! program. Identities come from this machine's id and the disk's name or place: they survive a
+//! restart and differ between machines. A disk in memory is another one in every process: its
+//! identity comes from what it is exported as, too.
 
 mod opened;
 #[cfg(test)]
@@ -46,7 +47,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// `scope` distinguishes this use of disks from others on the same machine, an address for instance.
+    /// `scope` distinguishes this use of disks from others on the same machine, an address for
+    /// instance.
     pub(crate) fn new(
         remote: &RemoteArgs,
         engine: fabrix_rt::Engine,
@@ -92,7 +94,8 @@ impl Opener {
         &self.options
     }
 
-    /// Opens a disk. `read_only` is the option `ro`, said for it: a file is then opened for reading only.
+    /// Opens a disk. `read_only` is the option `ro`, said for it: a file is then opened for reading
+    /// only.
     pub(crate) fn open(&self, text: &str, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
         let mut spec = Spec::parse(text).map_err(Failure::usage)?;
         spec.common.read_only |= read_only;
@@ -157,7 +160,8 @@ impl Opener {
         Ok(Keeping::new(disk, claim))
     }
 
-    /// What the identity of a disk is derived from. Disks that look alike are counted: each is another disk.
+    /// What the identity of a disk is derived from. Disks that look alike are counted: each is
+    /// another disk.
     fn seed(&self, spec: &Spec) -> String {
         let name = spec.common.name.clone().unwrap_or_else(|| place(spec));
         let machine = machine::id();
@@ -191,7 +195,8 @@ impl Opener {
         Ok(Arc::new(disk))
     }
 
-    /// A disk over NVMe/TCP with what it takes to ask its target besides: where it is, and as whom. None for others.
+    /// A disk over NVMe/TCP with what it takes to ask its target besides: where it is, and as whom.
+    /// None for others.
     pub(crate) fn nvme(&self, text: &str) -> Result<Option<(Address, Options)>, Failure> {
         let spec = Spec::parse(text).map_err(Failure::usage)?;
         match &spec.disk {
@@ -297,7 +302,8 @@ pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
     })
 }
 
-/// A LUN as an address says it: the number, or its flat form from 16384 on, which libiscsi needs for 256 and more.
+/// A LUN as an address says it: the number, or its flat form from 16384 on, which libiscsi needs
+/// for 256 and more.
 fn lun(said: u32) -> Result<u16, std::num::TryFromIntError> {
     let flat = FLAT_LUN..2 * FLAT_LUN;
     u16::try_from(if flat.contains(&said) {
@@ -307,10 +313,11 @@ fn lun(said: u32) -> Result<u16, std::num::TryFromIntError> {
     })
 }
 
-/// A LUN as libiscsi and QEMU take it: they send the number as it is, and the target finds from 256 on what it means
-/// there by its upper two bits.
+/// A LUN as libiscsi and QEMU take it: they send the number as it is, and the target finds from 256
+/// on what it means there by its upper two bits.
 ///
-/// Source: SAM-5, section 4.7.7 "Flat space addressing method"; `iscsi_pdu_set_lun` of libiscsi 1.19.
+/// Source: SAM-5, section 4.7.7 "Flat space addressing method"; `iscsi_pdu_set_lun` of libiscsi
+/// 1.19.
 pub(crate) fn lun_of_libiscsi(lun: u32) -> u32 {
     if lun < 256 { lun } else { FLAT_LUN + lun }
 }
@@ -339,7 +346,8 @@ pub(crate) fn host_text(address: SocketAddr) -> String {
 /// The scheme of iSCSI's addresses.
 pub(crate) const ISCSI: &str = "iscsi";
 
-/// What an unnamed disk is recognised by: where it is, and not with which options it was opened this time.
+/// What an unnamed disk is recognised by: where it is, and not with which options it was opened
+/// this time.
 fn place(spec: &Spec) -> String {
     match &spec.disk {
         Disk::File { path, .. } => {
@@ -348,7 +356,8 @@ fn place(spec: &Spec) -> String {
                 let there = path.canonicalize();
                 return there.map_or_else(|_| spec.to_string(), |path| path.display().to_string());
             }
-            // The folder as it is, but not the file: of two links to a device, hosts may know the one that stays.
+            // The folder as it is, but not the file: of two links to a device, hosts may know the
+            // one that stays.
             let folder = path.parent().map(|folder| Path::new(".").join(folder));
             let folder = folder.and_then(|folder| folder.canonicalize().ok());
             let file = path.file_name().unwrap_or(path.as_os_str());
@@ -396,7 +405,8 @@ pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let kind = match error.kind {
-            // What was named is not there, or is no disk: another try with the same words ends the same way.
+            // What was named is not there, or is no disk: another try with the same words ends the
+            // same way.
             OpenErrorKind::Usage | OpenErrorKind::NotFound | OpenErrorKind::Unsupported => {
                 Kind::Usage
             }

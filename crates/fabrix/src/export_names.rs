@@ -1,6 +1,6 @@
-//! The names of what `serve` exports, where the user gives none. They are unique in the world, because a host may be
-//! connected to any two targets: they derive from this machine and from the first address that is listened on, and
-//! stay over restarts as those do.
+//! The names of what `serve` exports, where the user gives none. They are unique in the world,
+//! because a host may be connected to any two targets: they derive from this machine and from the
+//! first address that is listened on, and stay over restarts as those do.
 
 use fabrix_block::Identity;
 use fabrix_target::{Listen, Protocol};
@@ -11,7 +11,8 @@ use crate::machine;
 pub(crate) struct ExportNames {
     pub(crate) nqn: String,
     pub(crate) iqn: String,
-    /// What disks in memory are told apart by from those of other processes: the NQN given, else the address.
+    /// What disks in memory are told apart by from those of other processes: the NQN given, else
+    /// the address.
     pub(crate) scope: String,
 }
 
@@ -38,7 +39,8 @@ impl ExportNames {
     }
 }
 
-/// The first address with a port of its own. Where the system chooses the port, no other start can be meant.
+/// The first address with a port of its own. Where the system chooses the port, no other start can
+/// be meant.
 fn place(listen: &[Listen]) -> String {
     match listen
         .iter()

@@ -1,7 +1,8 @@
-//! Keeps benchmarks from writing over somebody's data: looks for what partition tables and file systems leave at the
-//! start of a disk.
+//! Keeps benchmarks from writing over somebody's data: looks for what partition tables and file
+//! systems leave at the start of a disk.
 //!
-//! Reads the first bytes through the disk's own channel; knows signatures and nothing else of file systems.
+//! Reads the first bytes through the disk's own channel; knows signatures and nothing else of file
+//! systems.
 
 use std::cell::RefCell;
 use std::rc::Rc;

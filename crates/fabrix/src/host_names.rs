@@ -1,7 +1,8 @@
 //! Who this machine is to the targets of others: its host NQN and host id, and its iSCSI name.
 //!
-//! Each comes from the command line, else from the files of nvme-cli and open-iscsi, else from this machine's id. Host
-//! NQN and host id belong together as nvme-cli has them, so that the kernel's host and ours are one registrant.
+//! Each comes from the command line, else from the files of nvme-cli and open-iscsi, else from this
+//! machine's id. Host NQN and host id belong together as nvme-cli has them, so that the kernel's
+//! host and ours are one registrant.
 
 use std::fs;
 
@@ -12,13 +13,15 @@ use crate::args::{HostId, parse_uuid};
 use crate::failure::Failure;
 use crate::machine;
 
-/// What host NQNs made of a UUID begin with. Source: NVM Express Base Specification 2.x, "NVMe Qualified Names".
+/// What host NQNs made of a UUID begin with. Source: NVM Express Base Specification 2.x, "NVMe
+/// Qualified Names".
 const UUID_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 /// The files of nvme-cli.
 const HOSTNQN: &str = "/etc/nvme/hostnqn";
 const HOSTID: &str = "/etc/nvme/hostid";
 
-/// The usual options of a host with this machine's names; `nqn` and `id` are those of the command line.
+/// The usual options of a host with this machine's names; `nqn` and `id` are those of the command
+/// line.
 pub(crate) fn host_options(nqn: Option<&str>, id: Option<HostId>) -> Result<Options, Failure> {
     let files = Files {
         nqn: first_line(HOSTNQN),
@@ -28,7 +31,8 @@ pub(crate) fn host_options(nqn: Option<&str>, id: Option<HostId>) -> Result<Opti
     Ok(Options::new(names.nqn, names.id))
 }
 
-/// The same, and why the system's files cannot be used where they are wrong: that matters only to who needs the names.
+/// The same, and why the system's files cannot be used where they are wrong: that matters only to
+/// who needs the names.
 pub(crate) fn host_options_or_why(
     nqn: Option<&str>,
     id: Option<HostId>,
@@ -56,8 +60,9 @@ struct HostNames {
 }
 
 impl HostNames {
-    /// The id is the first of: the one given, the system's where the NQN is the system's too, the UUID within the NQN,
-    /// the system's, one derived from the machine. An NQN is made of the id where there is none.
+    /// The id is the first of: the one given, the system's where the NQN is the system's too, the
+    /// UUID within the NQN, the system's, one derived from the machine. An NQN is made of the id
+    /// where there is none.
     fn new(
         nqn: Option<&str>,
         id: Option<HostId>,
@@ -126,7 +131,8 @@ fn first_line(path: &str) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the machine's id.
+/// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the
+/// machine's id.
 pub(crate) fn initiator_name(name: Option<&str>) -> Result<String, Failure> {
     let system = fs::read_to_string("/etc/iscsi/initiatorname.iscsi").ok();
     let system = system.as_deref().and_then(|text| {

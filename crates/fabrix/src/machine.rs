@@ -1,5 +1,6 @@
-//! This machine's id: what the names of its disks, exports, hosts and initiators are derived from. It differs from the
-//! ids of all other machines and is the same after every start. It never leaves this process other than hashed.
+//! This machine's id: what the names of its disks, exports, hosts and initiators are derived from.
+//! It differs from the ids of all other machines and is the same after every start. It never leaves
+//! this process other than hashed.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -44,12 +45,14 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The content of /etc/machine-id; an image that was never started has the word `uninitialized` there.
+/// The content of /etc/machine-id; an image that was never started has the word `uninitialized`
+/// there.
 fn system_id(text: Option<String>) -> Option<String> {
     text.filter(|id| id != "uninitialized")
 }
 
-/// The id in the state directory, made there by the first process that wants one. None where it cannot be kept.
+/// The id in the state directory, made there by the first process that wants one. None where it
+/// cannot be kept.
 fn kept_id(folder: &Path) -> Option<String> {
     let path = folder.join(FILE);
     if let Some(id) = read(&path) {

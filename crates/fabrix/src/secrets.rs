@@ -1,4 +1,5 @@
-//! Secrets of this process: reads them from files, and keeps them out of the words and the cores that others can see.
+//! Secrets of this process: reads them from files, and keeps them out of the words and the cores
+//! that others can see.
 //!
 //! Knows files and command lines; what a secret proves is known to `disks` and `access`.
 
@@ -24,7 +25,8 @@ pub(crate) fn read(secret: &Secret, place: &dyn Display) -> Result<String, Failu
         Secret::Text(text) => return Ok(text.clone()),
         Secret::File(path) => Path::new(path),
     };
-    // A name without its folder may be a secret that begins with @, so it is not said when there is no such file.
+    // A name without its folder may be a secret that begins with @, so it is not said when there is
+    // no such file.
     if path.is_relative() && !path.exists() {
         return Err(Failure::usage(format!(
             "{place}: there is no file of the name behind the @ of its secret; a secret that begins with @ is written \
@@ -42,7 +44,8 @@ pub(crate) fn read(secret: &Secret, place: &dyn Display) -> Result<String, Failu
     Ok(secret.to_owned())
 }
 
-/// The text of a file that nobody but us, or root, may read or could have written. Errors begin with `from`.
+/// The text of a file that nobody but us, or root, may read or could have written. Errors begin
+/// with `from`.
 pub(crate) fn read_private(from: &str, path: &Path) -> Result<String, Failure> {
     process::leave_no_core();
     let wrong = |why: &dyn Display| Failure::usage(format!("{from}: {why}"));
@@ -74,7 +77,8 @@ pub(crate) fn read_private(from: &str, path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The text of a file of one line: without the byte order mark at its start, and without the end of the line.
+/// The text of a file of one line: without the byte order mark at its start, and without the end of
+/// the line.
 pub(crate) fn line(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.strip_suffix('\n').unwrap_or(text);
@@ -120,7 +124,8 @@ fn credential(text: &str) -> String {
     }
 }
 
-/// From now on other processes see the words of this one without secrets, and the kernel writes no core of it.
+/// From now on other processes see the words of this one without secrets, and the kernel writes no
+/// core of it.
 pub(crate) fn hide(words: &[OsString]) {
     let shown = shown(words);
     if shown != words {

@@ -1,7 +1,8 @@
 //! What a running `serve` serves, and how that changes: disks by namespace id, addresses, hosts.
 //!
-//! Joins the target with the opener of disks (`shelf`), reads addresses (`listen`), and says what users are shown
-//! (`shown`). Knows neither the command line that started it nor the socket through which it is changed.
+//! Joins the target with the opener of disks (`shelf`), reads addresses (`listen`), and says what
+//! users are shown (`shown`). Knows neither the command line that started it nor the socket through
+//! which it is changed.
 
 mod listen;
 mod shelf;
@@ -29,7 +30,8 @@ pub(crate) struct Served {
     state: Mutex<Now>,
 }
 
-/// What the target does not remember. Locked while something changes, so that changes come one after another.
+/// What the target does not remember. Locked while something changes, so that changes come one
+/// after another.
 struct Now {
     disks: BTreeMap<u32, String>,
     allowed: Allowed,
@@ -61,7 +63,8 @@ impl Served {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens one more disk and exports it, under the id asked for or the lowest that is free. Gives its id.
+    /// Opens one more disk and exports it, under the id asked for or the lowest that is free. Gives
+    /// its id.
     pub(crate) fn add(&self, text: &str, nsid: Option<u32>) -> Result<u32, Failure> {
         let mut state = self.state();
         let free = || (1..=NAMESPACES_MAX).find(|nsid| !state.disks.contains_key(nsid));
@@ -94,7 +97,8 @@ impl Served {
         Ok(())
     }
 
-    /// Makes a disk so large, or finds out how large it has become. It becomes smaller only where `shrink` says so.
+    /// Makes a disk so large, or finds out how large it has become. It becomes smaller only where
+    /// `shrink` says so.
     pub(crate) fn resize(
         &self,
         nsid: u32,
@@ -141,7 +145,8 @@ impl Served {
         self.target.close_port(address).map_err(refused)
     }
 
-    /// Says who may connect from now on, in the words of `--allow`; who is connected and may no more has to go.
+    /// Says who may connect from now on, in the words of `--allow`; who is connected and may no
+    /// more has to go.
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         let allowed = state.allowed.changed(words)?;
@@ -156,7 +161,8 @@ impl Served {
     }
 }
 
-/// What lies behind a nearer end is lost, so it has to be asked for. A file may have become larger than what is served.
+/// What lies behind a nearer end is lost, so it has to be asked for. A file may have become larger
+/// than what is served.
 fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
     let served = export.device.geometry().bytes();
     let has = export.device.remeasure(None)?.geometry().bytes();

@@ -19,7 +19,8 @@ pub(crate) struct Shards {
 const MOST_BY_DEFAULT: usize = 8;
 
 impl Shards {
-    /// Starts a shard on each of the processors wanted, or some shards on no processor in particular.
+    /// Starts a shard on each of the processors wanted, or some shards on no processor in
+    /// particular.
     pub(crate) fn start(wanted: &EngineArgs) -> Result<Self, Failure> {
         let places: Vec<Option<usize>> = match &wanted.cores {
             Some(cores) => cores.0.iter().copied().map(Some).collect(),
@@ -31,8 +32,8 @@ impl Shards {
         Self::at(places, wanted, false)
     }
 
-    /// Starts one shard, on the processor wanted or on none in particular. `exchanges`: it can speak FUSE over
-    /// io_uring.
+    /// Starts one shard, on the processor wanted or on none in particular. `exchanges`: it can
+    /// speak FUSE over io_uring.
     pub(crate) fn one(wanted: &EngineArgs, exchanges: bool) -> Result<Self, Failure> {
         let place = match wanted.cores.as_ref().map(|cores| &cores.0[..]) {
             None | Some([]) => None,

@@ -1,4 +1,5 @@
-//! Signals: which ones end this program in good order, and which ones a program that stays hears without ending.
+//! Signals: which ones end this program in good order, and which ones a program that stays hears
+//! without ending.
 //!
 //! Knows their numbers and customs; does not know what there is to end.
 
@@ -10,8 +11,9 @@ use signal_hook::iterator::Signals;
 use crate::cli::terminal::say;
 use crate::failure::Failure;
 
-/// The signals that end a command in the foreground: those of the keyboard and of `kill`, and the hang-up of its
-/// terminal. A command that was started to outlive its terminal (`nohup`) goes on to ignore the hang-up.
+/// The signals that end a command in the foreground: those of the keyboard and of `kill`, and the
+/// hang-up of its terminal. A command that was started to outlive its terminal (`nohup`) goes on to
+/// ignore the hang-up.
 pub(crate) fn of_a_command() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -26,9 +28,10 @@ pub(crate) fn end_a_command(tell: impl FnMut(i32) -> bool + Send + 'static) -> R
     hear(of_a_command(), tell)
 }
 
-/// Tells of SIGINT and SIGTERM, which end a program that stays, until `tell` wants no more of them. Other signals that
-/// such programs get change nothing: a hang-up asks for a configuration to be read again, and there is none. A write
-/// beyond the size that a file may have fails by itself (EFBIG), without the signal.
+/// Tells of SIGINT and SIGTERM, which end a program that stays, until `tell` wants no more of them.
+/// Other signals that such programs get change nothing: a hang-up asks for a configuration to be
+/// read again, and there is none. A write beyond the size that a file may have fails by itself
+/// (EFBIG), without the signal.
 pub(crate) fn end_a_service(
     mut tell: impl FnMut(i32) -> bool + Send + 'static,
 ) -> Result<(), Failure> {

@@ -1,8 +1,9 @@
 //! The state directory: reservations that outlive the process, one small file for each disk.
 //!
-//! A file is written anew under another name, synced, renamed, and then its folder is synced: after a crash there is
-//! the old one or the new one, whole. A thread of its own does that, so that no shard waits for a medium. What the
-//! bytes mean, and whether they are to be believed, is the target's.
+//! A file is written anew under another name, synced, renamed, and then its folder is synced: after
+//! a crash there is the old one or the new one, whole. A thread of its own does that, so that no
+//! shard waits for a medium. What the bytes mean, and whether they are to be believed, is the
+//! target's.
 
 use std::collections::HashSet;
 use std::env;
@@ -27,7 +28,8 @@ pub(crate) struct State {
     asked_for: bool,
     /// Whether something can be written there; found out when the first disk wants to know.
     usable: OnceLock<bool>,
-    /// Disks of other targets, by UUID: who serves them keeps their state, unless this folder was asked for.
+    /// Disks of other targets, by UUID: who serves them keeps their state, unless this folder was
+    /// asked for.
     remote: Mutex<HashSet<[u8; 16]>>,
     work: Sender<Work>,
 }
@@ -91,7 +93,8 @@ impl State {
 }
 
 impl Keeper for State {
-    /// Without `--state`, what outlives the process is kept for disks that do so themselves, and are ours.
+    /// Without `--state`, what outlives the process is kept for disks that do so themselves, and
+    /// are ours.
     fn keeps(&self, device: &dyn Device) -> bool {
         let durable = device.geometry().durability == Durability::Device;
         let ours = !self.remote().contains(&device.identity().uuid);
@@ -122,8 +125,8 @@ impl Keeper for State {
     }
 }
 
-/// The folder for state that people expect: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`, and
-/// `~/.local/state/fabrix` else.
+/// The folder for state that people expect: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`,
+/// and `~/.local/state/fabrix` else.
 pub(crate) fn usual_folder() -> Option<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(state) = variable("XDG_STATE_HOME") {
@@ -164,8 +167,8 @@ fn store_all(todo: &Receiver<Work>) {
     }
 }
 
-/// Puts a file in the place of another, on the medium when this returns. After an error the change does not hold; what
-/// is on the medium may be the old file or the new one.
+/// Puts a file in the place of another, on the medium when this returns. After an error the change
+/// does not hold; what is on the medium may be the old file or the new one.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

@@ -1,7 +1,8 @@
-//! What the suite may skip, and where it errs itself: a file that this program obeys and people read.
+//! What the suite may skip, and where it errs itself: a file that this program obeys and people
+//! read.
 //!
-//! Every line names runs, a test (or `Suite.*`) and a reason. A line that nothing answers to is an error, so the list
-//! says what is so today.
+//! Every line names runs, a test (or `Suite.*`) and a reason. A line that nothing answers to is an
+//! error, so the list says what is so today.
 
 use super::suite::Tested;
 use crate::tally::Counts;
@@ -46,7 +47,8 @@ impl Exceptions {
         Self::parse(&text)
     }
 
-    /// Lines of `skip RUNS TEST: reason` or `fault RUNS TEST: reason`, with commas between runs; `#` begins a comment.
+    /// Lines of `skip RUNS TEST: reason` or `fault RUNS TEST: reason`, with commas between runs;
+    /// `#` begins a comment.
     fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));

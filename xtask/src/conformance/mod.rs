@@ -1,8 +1,10 @@
-//! libiscsi's test suite against our iSCSI target: every test of it, on loopback, as `cargo xtask test` runs it.
+//! libiscsi's test suite against our iSCSI target: every test of it, on loopback, as `cargo xtask
+//! test` runs it.
 //!
-//! The suite is Debian's `iscsi-test-cu`; `suite` reads what it says, `exceptions` what it may skip and where it errs.
-//! Nothing that it does not run goes unnoticed: a skip that is not listed fails, and so does a listed one that has not
-//! happened. The suite offers its tests in four families, of which three repeat the first: that one runs.
+//! The suite is Debian's `iscsi-test-cu`; `suite` reads what it says, `exceptions` what it may skip
+//! and where it errs. Nothing that it does not run goes unnoticed: a skip that is not listed fails,
+//! and so does a listed one that has not happened. The suite offers its tests in four families, of
+//! which three repeat the first: that one runs.
 
 mod exceptions;
 mod suite;
@@ -27,8 +29,8 @@ struct Run {
     tests: &'static str,
 }
 
-// One test of the suite knows no physical block but one logical block, hence `physical=512`; five others need a larger
-// one, hence the runs `pages-...`.
+// One test of the suite knows no physical block but one logical block, hence `physical=512`; five
+// others need a larger one, hence the runs `pages-...`.
 const RUNS: [Run; 7] = [
     // A disk that answers at once.
     Run {
@@ -86,7 +88,8 @@ pub(crate) fn run() -> Result<bool, String> {
     Ok(counts.failed == 0)
 }
 
-/// Runs the suite against each disk, with a line for each and one for everything that is not as it should be.
+/// Runs the suite against each disk, with a line for each and one for everything that is not as it
+/// should be.
 ///
 /// # Errors
 /// Outside: the suite cannot be had here. Inside: it, or our target, did not do its part.

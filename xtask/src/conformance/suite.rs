@@ -1,6 +1,8 @@
-//! What `iscsi-test-cu` prints: a line when a test begins, whatever it has to say, and `passed` or `FAILED`.
+//! What `iscsi-test-cu` prints: a line when a test begins, whatever it has to say, and `passed` or
+//! `FAILED`.
 //!
-//! Its results are read with its own count at the end in hand, so that a test that is not understood is an error.
+//! Its results are read with its own count at the end in hand, so that a test that is not
+//! understood is an error.
 
 /// The suite, from Debian's libiscsi-bin.
 pub(super) const PROGRAM: &str = "iscsi-test-cu";

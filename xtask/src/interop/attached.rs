@@ -1,5 +1,6 @@
-//! A disk that our program, outside of the guest, gives it over vhost-user-blk: for as long as its machines run.
-//! What becomes of the process and of the disk meanwhile is the guest's script to ask for.
+//! A disk that our program, outside of the guest, gives it over vhost-user-blk: for as long as its
+//! machines run. What becomes of the process and of the disk meanwhile is the guest's script to ask
+//! for.
 
 use crate::process::{command, output};
 use std::fs;
@@ -19,7 +20,8 @@ const NAME: &str = "disk";
 const FOLDER: &str = "FABRIX_RUN_DIR";
 
 impl Attached {
-    /// Attaches the disk `uri`, whose files lie in a folder of its own, and waits until its socket is there.
+    /// Attaches the disk `uri`, whose files lie in a folder of its own, and waits until its socket
+    /// is there.
     pub(super) fn start(program: &Path, uri: &str, index: usize) -> Result<Self, String> {
         // A socket's path must be short.
         let name = format!("fabrix-interop-{}-{index}", std::process::id());
@@ -34,8 +36,8 @@ impl Attached {
         })
     }
 
-    /// Does what a guest's script has asked for: `kill` ends the process as nothing can be caught, and starts another;
-    /// `grow SIZE` makes the disk's file longer.
+    /// Does what a guest's script has asked for: `kill` ends the process as nothing can be caught,
+    /// and starts another; `grow SIZE` makes the disk's file longer.
     ///
     /// # Errors
     /// A sentence: that is no such word, or it could not be done.

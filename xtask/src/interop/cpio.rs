@@ -1,6 +1,7 @@
 //! Writes an archive that the kernel unpacks as its first file system: cpio in the "newc" form.
 //!
-//! Knows the form and nothing of what is in it. Device nodes need no privilege here: they are lines of an archive.
+//! Knows the form and nothing of what is in it. Device nodes need no privilege here: they are lines
+//! of an archive.
 //! Source: Documentation/driver-api/early-userspace/buffer-format.rst of the Linux kernel.
 
 use std::collections::BTreeSet;
@@ -63,7 +64,8 @@ impl Archive {
         self.entries += 1;
         let size = u32::try_from(content.len()).expect("the form has 32 bits for a size");
         let name_size = u32::try_from(path.len() + 1).expect("a path is short");
-        // Inode, mode, owner, group, links, time, size, device of the file, device it is, name's size, checksum.
+        // Inode, mode, owner, group, links, time, size, device of the file, device it is, name's
+        // size, checksum.
         let fields = [
             self.entries,
             mode,

@@ -1,7 +1,8 @@
-//! One guest from start to end: a machine that QEMU emulates, without network, heard through its serial line.
+//! One guest from start to end: a machine that QEMU emulates, without network, heard through its
+//! serial line.
 //!
-//! Knows QEMU's words and the lines of `init.sh`; does not know what the script does. A machine that is silent for too
-//! long is ended.
+//! Knows QEMU's words and the lines of `init.sh`; does not know what the script does. A machine
+//! that is silent for too long is ended.
 
 use super::attached::Attached;
 use super::packages::Kernel;
@@ -24,9 +25,10 @@ pub(super) struct Outcome {
     pub(super) time: Duration,
 }
 
-/// The machine: two processors, so that there are two queues, and memory for the image, a disk and a cache. Emulated
-/// even where /dev/kvm is: what it can do differs from machine to machine, and QEMU ends where it cannot. Without pages
-/// of five levels: QEMU 7.2 emulates them so that Linux 6.12 does not start.
+/// The machine: two processors, so that there are two queues, and memory for the image, a disk and
+/// a cache. Emulated even where /dev/kvm is: what it can do differs from machine to machine, and
+/// QEMU ends where it cannot. Without pages of five levels: QEMU 7.2 emulates them so that Linux
+/// 6.12 does not start.
 const MACHINE: [&str; 14] = [
     "-accel",
     "tcg,thread=multi",
@@ -53,8 +55,8 @@ const SHARED_MEMORY: [&str; 4] = [
 /// The serial line carries what the script prints: the kernel is silent there unless it dies.
 const KERNEL_WORDS: &str = "console=ttyS0 loglevel=0 panic=-1 mitigations=off random.trust_cpu=on";
 
-/// Boots the machine with this first file system, and with the disk that is attached, if there is one; waits until it
-/// ends, or has taken too long, and does meanwhile what it asks for.
+/// Boots the machine with this first file system, and with the disk that is attached, if there is
+/// one; waits until it ends, or has taken too long, and does meanwhile what it asks for.
 pub(super) fn run(
     kernel: &Kernel,
     image: &Path,

@@ -1,8 +1,9 @@
-//! What a guest finds when it starts: programs with their libraries, kernel modules, and the first program.
+//! What a guest finds when it starts: programs with their libraries, kernel modules, and the first
+//! program.
 //!
-//! Knows how programs name their libraries (`ldd`) and modules theirs (`modules.dep`); runs nothing in a guest. The
-//! large part, the same for all scripts, is an archive of its own; what differs is appended to it: the kernel unpacks
-//! both.
+//! Knows how programs name their libraries (`ldd`) and modules theirs (`modules.dep`); runs nothing
+//! in a guest. The large part, the same for all scripts, is an archive of its own; what differs is
+//! appended to it: the kernel unpacks both.
 
 use super::cpio::Archive;
 use super::packages::{Kernel, find};
@@ -101,7 +102,8 @@ fn add_program(
     Ok(())
 }
 
-/// The path in a line of `ldd`: `libc.so.6 => /lib/libc.so.6 (0x...)`, or that of the loader, without an arrow.
+/// The path in a line of `ldd`: `libc.so.6 => /lib/libc.so.6 (0x...)`, or that of the loader,
+/// without an arrow.
 fn library(line: &str) -> Option<String> {
     let (path, _) = line.trim().rsplit_once(" (0x")?;
     let path = path
@@ -121,7 +123,8 @@ fn in_usr(path: &str) -> String {
     }
 }
 
-/// The modules that scripts name, those that they need, and the index by which `modprobe` finds them.
+/// The modules that scripts name, those that they need, and the index by which `modprobe` finds
+/// them.
 fn add_modules(archive: &mut Archive, kernel: &Kernel, scripts: &[&Script]) -> Result<(), String> {
     let mut files = BTreeSet::new();
     for module in scripts.iter().flat_map(|script| &script.modules) {
@@ -145,7 +148,8 @@ fn add_modules(archive: &mut Archive, kernel: &Kernel, scripts: &[&Script]) -> R
     Ok(())
 }
 
-/// The files of a module and all that it needs; none if it is part of the kernel. Its options are words after it.
+/// The files of a module and all that it needs; none if it is part of the kernel. Its options are
+/// words after it.
 fn files_of(kernel: &Kernel, module: &str) -> Result<Vec<std::path::PathBuf>, String> {
     let module = module.split(',').next().unwrap_or(module);
     let mut modprobe = command("modprobe");
@@ -157,7 +161,8 @@ fn files_of(kernel: &Kernel, module: &str) -> Result<Vec<std::path::PathBuf>, St
     Ok(listed.lines().filter_map(module_file).collect())
 }
 
-/// The file in a line of `modprobe --show-depends`. Options of this machine's /etc/modprobe.d follow it.
+/// The file in a line of `modprobe --show-depends`. Options of this machine's /etc/modprobe.d
+/// follow it.
 fn module_file(line: &str) -> Option<PathBuf> {
     let file = line.strip_prefix("insmod ")?.split_whitespace().next()?;
     Some(file.into())

@@ -1,8 +1,10 @@
-//! Real peers: each script of `tests/interop` in a guest of its own, with Debian's kernel, its tools and our program.
+//! Real peers: each script of `tests/interop` in a guest of its own, with Debian's kernel, its
+//! tools and our program.
 //!
-//! The guest is emulated, so any machine with Debian's packages can run it; both ends are in the guest, so nothing
-//! touches a network or the machine's own kernel. `script` reads what a script needs, `packages` gets it, `image` puts
-//! it together, `guest` runs it. What a passed run has shown is left in `target/interop/results.md`.
+//! The guest is emulated, so any machine with Debian's packages can run it; both ends are in the
+//! guest, so nothing touches a network or the machine's own kernel. `script` reads what a script
+//! needs, `packages` gets it, `image` puts it together, `guest` runs it. What a passed run has
+//! shown is left in `target/interop/results.md`.
 
 mod attached;
 mod cpio;
@@ -72,7 +74,8 @@ pub(crate) fn install_tool(tool: &str) -> Result<(), String> {
     packages::require_one(tool)
 }
 
-/// Runs the scripts that were asked for and ends in a line `N passed, N failed`; true when all passed.
+/// Runs the scripts that were asked for and ends in a line `N passed, N failed`; true when all
+/// passed.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let counts = run_scripts(options)?;
     println!("{} passed, {} failed", counts.passed, counts.failed);
@@ -213,7 +216,8 @@ impl Bench {
         })
     }
 
-    /// Runs as many machines as the script wants, one after the other, and stops at the first that fails.
+    /// Runs as many machines as the script wants, one after the other, and stops at the first that
+    /// fails.
     fn boot(
         &self,
         kernel: &Kernel,

@@ -1,6 +1,8 @@
-//! Programs and a kernel from the distribution's packages: what is missing is installed, where we may.
+//! Programs and a kernel from the distribution's packages: what is missing is installed, where we
+//! may.
 //!
-//! Knows apt and where Debian puts things. The kernel is unpacked, never installed: it only runs in a guest.
+//! Knows apt and where Debian puts things. The kernel is unpacked, never installed: it only runs in
+//! a guest.
 
 use crate::process::{command, output, run, works};
 use std::fs;
@@ -103,8 +105,8 @@ impl Kernel {
     }
 }
 
-/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers and fonts, which are
-/// loaded by name.
+/// Where a program is, in the folders where Debian has programs, udev's own, and QEMU's drivers and
+/// fonts, which are loaded by name.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let places = [
         "/usr/sbin",
@@ -229,8 +231,8 @@ pub(super) fn newest_kernel(folder: &Path) -> Result<Kernel, String> {
 /// Debian's newest stable release.
 const NEWEST: &str = "trixie";
 
-/// Where the machine gets its packages is not changed: apt is told of the backports for this alone, in a folder of its
-/// own. `release`: None for this machine's own.
+/// Where the machine gets its packages is not changed: apt is told of the backports for this alone,
+/// in a folder of its own. `release`: None for this machine's own.
 fn kernel_of_backports(folder: &Path, release: Option<&str>) -> Result<Kernel, String> {
     if let Some(kernel) = unpacked(folder) {
         return Ok(kernel);
@@ -316,8 +318,8 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     Ok(kernel)
 }
 
-/// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in. From 6.19 on it is
-/// empty itself.
+/// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in.
+/// From 6.19 on it is empty itself.
 fn parts(depends: &str) -> Vec<&str> {
     let names = depends
         .lines()

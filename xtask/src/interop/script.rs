@@ -1,4 +1,5 @@
-//! The scripts of `tests/interop`: what each one shows and what it needs, read from the comments at its start.
+//! The scripts of `tests/interop`: what each one shows and what it needs, read from the comments at
+//! its start.
 //!
 //! ```text
 //! # The Linux host finds our subsystem and connects to it.
@@ -11,17 +12,18 @@
 //! # attached: file:disk,size=512M
 //! # boots: 2
 //! ```
-//! The first line says what it shows; a list that is too long for its line goes on in another one of its kind.
-//! `kernel: newer` runs it on the kernel that the distribution offers beside its own, for what its own lacks, and
-//! `kernel: newest` on the newest that Debian offers for a stable release: downloads of a hundred megabytes each, so
-//! such a script is not `core`. With several words, `own newer` for instance, it runs on each of these kernels, as a
-//! script each, and `core` is the one on the distribution's own.
-//! `run: core` puts it among those of `cargo xtask test`; the others run with `--all`, or by name. `log` is a pattern
-//! of complaints of the guest's kernel that belong to what is shown; any other complaint fails the script. `attached`
-//! is a disk that our program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if it
-//! can. `boots` machines run the script, one after the other, with the same disk. A script that prints
-//! `@@outside kill` has the process that serves the disk killed with -9 and another one started; after
-//! `@@outside grow BYTES` the disk's file has that length.
+//! The first line says what it shows; a list that is too long for its line goes on in another one
+//! of its kind. `kernel: newer` runs it on the kernel that the distribution offers beside its own,
+//! for what its own lacks, and `kernel: newest` on the newest that Debian offers for a stable
+//! release: downloads of a hundred megabytes each, so such a script is not `core`. With several
+//! words, `own newer` for instance, it runs on each of these kernels, as a script each, and `core`
+//! is the one on the distribution's own. `run: core` puts it among those of `cargo xtask test`; the
+//! others run with `--all`, or by name. `log` is a pattern of complaints of the guest's kernel that
+//! belong to what is shown; any other complaint fails the script. `attached` is a disk that our
+//! program, outside of the guest, gives it over vhost-user-blk: /dev/vda, from which it starts if
+//! it can. `boots` machines run the script, one after the other, with the same disk. A script that
+//! prints `@@outside kill` has the process that serves the disk killed with -9 and another one
+//! started; after `@@outside grow BYTES` the disk's file has that length.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,8 +60,8 @@ impl Choice {
 /// One script, to be run in a guest of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Script {
-    /// Peer and subject: the path below `tests/interop` without its ending. One that runs on another kernel too ends
-    /// there in its word: `attach/loop@newer`.
+    /// Peer and subject: the path below `tests/interop` without its ending. One that runs on
+    /// another kernel too ends there in its word: `attach/loop@newer`.
     pub(super) name: String,
     /// What it shows, in a sentence.
     pub(super) shows: String,

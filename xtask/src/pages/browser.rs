@@ -1,7 +1,7 @@
 //! A browser without a window, told over a pipe what to open and what to look at.
 //!
-//! Knows the part of the Chrome DevTools Protocol that looking at a page needs: messages are JSON, each followed by a
-//! zero byte. The browser ends with this value; it reads files only.
+//! Knows the part of the Chrome DevTools Protocol that looking at a page needs: messages are JSON,
+//! each followed by a zero byte. The browser ends with this value; it reads files only.
 //! Source: Chrome DevTools Protocol, domains Target, Page, Runtime, Log, Network, Emulation.
 
 use crate::interop;
@@ -22,7 +22,8 @@ const FONT: &str = "DejaVuSans.ttf";
 /// How long an answer may take on a busy machine.
 const ANSWER_SECONDS_MAX: u64 = 60;
 
-/// The browser's own descriptors for the protocol are 3 and 4; its words go to the file that is standard error.
+/// The browser's own descriptors for the protocol are 3 and 4; its words go to the file that is
+/// standard error.
 const START: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
 const ARGUMENTS: [&str; 9] = [

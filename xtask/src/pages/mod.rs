@@ -1,8 +1,10 @@
-//! Reports as their readers see them: opened in a browser, on a telephone and on a desk, light and dark.
+//! Reports as their readers see them: opened in a browser, on a telephone and on a desk, light and
+//! dark.
 //!
-//! The pages are those that the renderers' own tests hold fast (`crates/fabrix/src/report/golden/`), so nothing is
-//! measured for them; `look.js` says what is wrong with one. Before they are believed, the checks have to find what is
-//! wrong with pages made wrong for them (`wrong`).
+//! The pages are those that the renderers' own tests hold fast
+//! (`crates/fabrix/src/report/golden/`), so nothing is measured for them; `look.js` says what is
+//! wrong with one. Before they are believed, the checks have to find what is wrong with pages made
+//! wrong for them (`wrong`).
 
 mod browser;
 mod wrong;
@@ -63,7 +65,8 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
 /// Looks at the pages that tests hold fast, with a line for everything that is wrong.
 ///
 /// # Errors
-/// Outside: there can be no browser here. Inside: it did not do its part, or the checks do not find what is wrong.
+/// Outside: there can be no browser here. Inside: it did not do its part, or the checks do not find
+/// what is wrong.
 pub(crate) fn run_all() -> Result<Result<Counts, String>, String> {
     look(&Options::default())
 }

@@ -1,4 +1,5 @@
-//! Pages and pictures that are wrong in one way each: a check that does not find it would find nothing in ours.
+//! Pages and pictures that are wrong in one way each: a check that does not find it would find
+//! nothing in ours.
 
 use super::browser::{Browser, View};
 use super::findings;

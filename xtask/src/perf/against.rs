@@ -1,8 +1,9 @@
 //! Two builds of fabrix, one against the other: what did a change give?
 //!
-//! Both targets run all the time, each with a disk of its own (an idle one sleeps), and are asked in turns, so that the
-//! machine has no time to change its mind between them: A B B A, a moment each. Where one side's own two differ by a
-//! fifth, something else happened, and the four are dropped.
+//! Both targets run all the time, each with a disk of its own (an idle one sleeps), and are asked
+//! in turns, so that the machine has no time to change its mind between them: A B B A, a moment
+//! each. Where one side's own two differ by a fifth, something else happened, and the four are
+//! dropped.
 
 use super::rows::{Group, Load, Number, ROWS, Row};
 use super::side::Side;
@@ -18,7 +19,8 @@ const OWN_CHANGE_MAX: f64 = 1.2;
 /// With fewer than this share of rounds left, a load was not measured.
 const LEFT_MIN: usize = 5;
 
-/// Prints a line per load: this build over the other. Above 1 this build is faster, for p50 below 1.
+/// Prints a line per load: this build over the other. Above 1 this build is faster, for p50 below
+/// 1.
 pub(super) fn run(options: &Options, programs: &Programs, other: &Path) -> Result<(), String> {
     println!("this build / {}", other.display());
     println!(

@@ -1,8 +1,9 @@
-//! A disk as a block device of this machine: ours over FUSE and a loop device, nbdkit's memory by nbdfuse under
-//! another, and a file in memory under a third, each asked by the same fio.
+//! A disk as a block device of this machine: ours over FUSE and a loop device, nbdkit's memory by
+//! nbdfuse under another, and a file in memory under a third, each asked by the same fio.
 //!
-//! Each device is kept by a shell in a session of its own that waits for its standard input to end: when we have
-//! measured, have failed, or were ended by Ctrl-C, the kernel closes that, and the shell takes everything away again.
+//! Each device is kept by a shell in a session of its own that waits for its standard input to end:
+//! when we have measured, have failed, or were ended by Ctrl-C, the kernel closes that, and the
+//! shell takes everything away again.
 
 use super::fabrix::{Target, fill};
 use super::side::{Disk, Measured, Server, Side, TARGET_CPU};

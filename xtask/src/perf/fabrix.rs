@@ -78,9 +78,9 @@ impl Target {
         self.process.0.id()
     }
 
-    /// Writes a RAM disk once from end to end: memory that was never written is one page of zeroes, always in the
-    /// cache, and the first write of a page waits for the kernel, in a virtual machine even for the hypervisor, to find
-    /// one. Files were filled when they were made.
+    /// Writes a RAM disk once from end to end: memory that was never written is one page of zeroes,
+    /// always in the cache, and the first write of a page waits for the kernel, in a virtual
+    /// machine even for the hypervisor, to find one. Files were filled when they were made.
     pub(super) fn fill(&self) -> Result<(), String> {
         match self.disk {
             Disk::Ram => fill(&self.program, &self.nvme),
@@ -99,8 +99,8 @@ impl Target {
         Ok(measured)
     }
 
-    /// A second host that asks for much. It has to share the processor of the one that is measured, so it gets only
-    /// what that one leaves: what is seen is the target's doing.
+    /// A second host that asks for much. It has to share the processor of the one that is measured,
+    /// so it gets only what that one leaves: what is seen is the target's doing.
     fn heavy(&self) -> Result<Background, String> {
         let mut bench = command("chrt");
         bench.args(["--idle", "0", &self.program, "bench", &self.uri]);
@@ -144,8 +144,8 @@ pub(super) fn bench(
         bench.arg("--data-digest");
     }
     if let Some(iops) = side.iops {
-        // What is asked is what the target's sleep costs. A host that slept too would add its own: an alarm for every
-        // request that is due, and a waking for every answer.
+        // What is asked is what the target's sleep costs. A host that slept too would add its own:
+        // an alarm for every request that is due, and a waking for every answer.
         bench.args(["--rate-iops", &iops.to_string(), "--spin", "always"]);
     } else {
         add_spin(&mut bench, side);
@@ -261,7 +261,8 @@ bench) echo '{"jobs":[{"read":{"iops":5},"write":{"iops":7,"io_bytes":2000000000
 esac
 "#;
 
-    /// Written by a shell: as long as one of our own threads holds the file open, the kernel refuses to run it.
+    /// Written by a shell: as long as one of our own threads holds the file open, the kernel
+    /// refuses to run it.
     fn write_stand_in(path: &Path) {
         let mut shell = Command::new("sh");
         shell

@@ -1,4 +1,5 @@
-//! fio on the file itself, without anything of ours in between; and the files that are read and written.
+//! fio on the file itself, without anything of ours in between; and the files that are read and
+//! written.
 
 use super::Programs;
 use super::fabrix::fill;

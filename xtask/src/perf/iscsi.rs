@@ -1,7 +1,8 @@
-//! libiscsi's `iscsi-perf`, against our target, and on the same processor tgt or a program that is no target at all.
+//! libiscsi's `iscsi-perf`, against our target, and on the same processor tgt or a program that is
+//! no target at all.
 //!
-//! tgt is the daemon of the stgt project, from the distribution's package: started here, on ports of its own, and ended
-//! with the measurement.
+//! tgt is the daemon of the stgt project, from the distribution's package: started here, on ports
+//! of its own, and ended with the measurement.
 
 use super::Programs;
 use super::fabrix::START_TIME_MAX;

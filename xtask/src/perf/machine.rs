@@ -1,8 +1,10 @@
-//! Was the machine ours while we measured, and the same? Read from /proc before and after, and asked of `distance`.
+//! Was the machine ours while we measured, and the same? Read from /proc before and after, and
+//! asked of `distance`.
 //!
-//! Three things spoil a measurement: the hypervisor gave the time to somebody else (steal), another program ran, or the
-//! hypervisor moved the processors nearer to each other or apart between its two sides. Times are clock ticks of the
-//! kernel's accounting, 10 ms each, so windows of some seconds are the least it can judge.
+//! Three things spoil a measurement: the hypervisor gave the time to somebody else (steal), another
+//! program ran, or the hypervisor moved the processors nearer to each other or apart between its
+//! two sides. Times are clock ticks of the kernel's accounting, 10 ms each, so windows of some
+//! seconds are the least it can judge.
 
 use super::Programs;
 use super::processes::{Processes, read};
@@ -12,7 +14,8 @@ use std::fs;
 
 const STEAL_SHARE_MAX: f64 = 0.01;
 const FOREIGN_SHARE_MAX: f64 = 0.02;
-/// The longest way between the processors may be so many times the shortest: under one cache or not is 53 and 320 ns.
+/// The longest way between the processors may be so many times the shortest: under one cache or not
+/// is 53 and 320 ns.
 const DISTANCE_RATIO_MAX: u64 = 2;
 
 /// The state of the machine when a measurement began.
@@ -29,7 +32,8 @@ pub(super) struct Noise {
     foreign: f64,
     /// What of that other programs took, without threads of the kernel.
     programs: f64,
-    /// How long a cache line took from one processor to the other and back, in nanoseconds, whenever that was asked.
+    /// How long a cache line took from one processor to the other and back, in nanoseconds,
+    /// whenever that was asked.
     distances_ns: Vec<u64>,
 }
 
@@ -66,8 +70,8 @@ impl Noise {
         let since = |end: u64, start: u64| end.saturating_sub(start);
         let busy = since(end.all.busy, start.all.busy);
         let ours = since(end.processes.ours, start.processes.ours);
-        // Two views, because each is blind to something: the sum over processes misses other containers, what is
-        // left of the busy time misses whatever the kernel did in our name.
+        // Two views, because each is blind to something: the sum over processes misses other
+        // containers, what is left of the busy time misses whatever the kernel did in our name.
         let foreign =
             since(end.processes.others, start.processes.others).max(busy.saturating_sub(ours));
         Self {

@@ -1,9 +1,10 @@
 //! Our speed against others on this machine, row by row, in turns.
 //!
-//! A figure without its machine says nothing, so every figure here is a ratio: the same load against our target and
-//! against plain TCP sockets, fio, or another target, seconds apart, in the order A B B A. A side during which
-//! something else ran, or the processors moved, is measured again. What is compared stands in `rows.rs`, what a side is
-//! in `side.rs`; the raw results stay below `target/perf/`.
+//! A figure without its machine says nothing, so every figure here is a ratio: the same load
+//! against our target and against plain TCP sockets, fio, or another target, seconds apart, in the
+//! order A B B A. A side during which something else ran, or the processors moved, is measured
+//! again. What is compared stands in `rows.rs`, what a side is in `side.rs`; the raw results stay
+//! below `target/perf/`.
 
 mod against;
 mod attach;
@@ -37,7 +38,8 @@ const CPUS: [usize; 2] = [0, 1];
 /// Files that are to lie in memory.
 const MEMORY_FOLDER: &str = "/dev/shm";
 
-/// So many pairs are measured with the same processes; then with new ones, because where their memory lies is luck.
+/// So many pairs are measured with the same processes; then with new ones, because where their
+/// memory lies is luck.
 const PAIRS_OF_ONE_START: usize = 5;
 /// So many times as many are measured of a row for which those that were asked for do not tell.
 const TIMES_MORE: usize = 3;
@@ -133,7 +135,8 @@ impl Options {
         Ok(options)
     }
 
-    /// The rows whose name begins so, or whose group is called so; without such a word the usual ones, or all.
+    /// The rows whose name begins so, or whose group is called so; without such a word the usual
+    /// ones, or all.
     fn rows(&self) -> Result<Vec<&'static Row>, String> {
         let Some(word) = &self.only else {
             if self.against.is_some() && !self.all {
@@ -228,8 +231,9 @@ fn measure_row(
     }
 }
 
-/// How many pairs are to count: as many as are wanted, and more if those do not say on which side of the goal, or of
-/// the aim, the median is. The later ones do not decide that: who looked after each could stop where it pleased him.
+/// How many pairs are to count: as many as are wanted, and more if those do not say on which side
+/// of the goal, or of the aim, the median is. The later ones do not decide that: who looked after
+/// each could stop where it pleased him.
 fn needed(row: &Row, pairs: &[Pair], wanted: usize) -> usize {
     let good = pairs.iter().filter(|pair| pair.spoiled.is_none());
     let first: Vec<f64> = good.map(|pair| pair.figure).take(wanted).collect();

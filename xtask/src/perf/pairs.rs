@@ -1,8 +1,8 @@
 //! One pair of measurements: both sides in turns, and the machine watched meanwhile.
 //!
-//! A hypervisor moves processors every few seconds in some hours. So a side is watched by itself, and what was
-//! disturbed costs one more side, not a whole pair. Starts nothing itself: how a side is measured stands in
-//! `started.rs`, what disturbs in `machine.rs`.
+//! A hypervisor moves processors every few seconds in some hours. So a side is watched by itself,
+//! and what was disturbed costs one more side, not a whole pair. Starts nothing itself: how a side
+//! is measured stands in `started.rs`, what disturbs in `machine.rs`.
 
 use super::machine::{Noise, Watch};
 use super::report::Pair;
@@ -11,11 +11,12 @@ use super::side::Measured;
 use super::started::Started;
 use super::{CPUS, Programs, connections};
 
-/// Sides of one pair that are measured again when they, or what is compared with them, were disturbed.
+/// Sides of one pair that are measured again when they, or what is compared with them, were
+/// disturbed.
 const AGAIN_MOST: usize = 3;
 
-/// One pair, in an order that turns with `index`: A B, B A, A B, ...; or one figure where nothing is compared.
-/// `started` are the sides of the row.
+/// One pair, in an order that turns with `index`: A B, B A, A B, ...; or one figure where nothing
+/// is compared. `started` are the sides of the row.
 pub(super) fn measure(
     row: &Row,
     started: &mut [Started<'_>],
@@ -83,8 +84,8 @@ impl Seen {
     }
 }
 
-/// A pair: both sides in turns, ours at each even one, until two that follow each other saw the same quiet machine, or
-/// so many were measured that it has to do.
+/// A pair: both sides in turns, ours at each even one, until two that follow each other saw the
+/// same quiet machine, or so many were measured that it has to do.
 fn compare(
     load: &Load,
     number: Number,
@@ -134,8 +135,8 @@ mod tests {
     use super::super::rows::ROWS;
     use super::*;
 
-    /// The pair that begins with `index`, of sides that saw these distances; every turn makes one request a second
-    /// more, the first of all 2.
+    /// The pair that begins with `index`, of sides that saw these distances; every turn makes one
+    /// request a second more, the first of all 2.
     fn pair(index: usize, distances_ns: &[u64]) -> Pair {
         let measure = |turn: usize| {
             let measured = Measured {

@@ -1,7 +1,7 @@
 //! What processes use, read from /proc: time of the processors, memory, files.
 //!
-//! Knows processes by their number alone, ours as those that we and ours have started. What disturbs a measurement
-//! stands in `machine.rs`.
+//! Knows processes by their number alone, ours as those that we and ours have started. What
+//! disturbs a measurement stands in `machine.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;

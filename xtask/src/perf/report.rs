@@ -1,6 +1,8 @@
-//! What a run leaves behind: one line per pair and row on the terminal, one JSON file per pair, one summary.
+//! What a run leaves behind: one line per pair and row on the terminal, one JSON file per pair, one
+//! summary.
 //!
-//! The table is Markdown, as docs/PERFORMANCE.md holds it. Writes only into a folder of its own below `target/perf/`.
+//! The table is Markdown, as docs/PERFORMANCE.md holds it. Writes only into a folder of its own
+//! below `target/perf/`.
 
 use super::beside;
 use super::machine::{Noise, describe};
@@ -218,7 +220,8 @@ mod tests {
     use super::*;
     use crate::perf::rows::ROWS;
 
-    /// Pairs of the first row, whose goal is "at least 0.60"; a spoiled one is written as a negative number.
+    /// Pairs of the first row, whose goal is "at least 0.60"; a spoiled one is written as a
+    /// negative number.
     fn pairs(figures: &[f64]) -> Vec<Pair> {
         let pair = |&figure: &f64| Pair {
             sides: Vec::new(),

@@ -1,8 +1,8 @@
 //! What is measured, and what is good enough: data only.
 //!
-//! A row compares two sides, ours first, by one number each; the figure is the ratio, or our number itself where there
-//! is nothing to compare with. The goal fails a run. The aim is where the row is to arrive one day: it is shown beside
-//! the goal and fails nothing.
+//! A row compares two sides, ours first, by one number each; the figure is the ratio, or our number
+//! itself where there is nothing to compare with. The goal fails a run. The aim is where the row is
+//! to arrive one day: it is shown beside the goal and fails nothing.
 
 use super::side::{Access, Client, Disk, Measured, Server, Side, Spin};
 
@@ -51,7 +51,8 @@ pub(super) enum Load {
 pub(super) enum Number {
     /// Requests per second.
     Iops,
-    /// Latency of requests, in microseconds: the median, and what one of twenty and of a hundred exceeds.
+    /// Latency of requests, in microseconds: the median, and what one of twenty and of a hundred
+    /// exceeds.
     P50,
     P95,
     P99,
@@ -66,7 +67,8 @@ pub(super) enum Held {
     Cpu,
     /// Memory of the target for each connection, in KiB.
     Memory,
-    /// How long one more host takes to connect, read and leave, against the same with no other connection.
+    /// How long one more host takes to connect, read and leave, against the same with no other
+    /// connection.
     OneMore,
 }
 
@@ -350,8 +352,9 @@ const fn file(name: &'static str, side: Side) -> Row {
     )
 }
 
-/// The two load generators on the same file, with nothing in between: they should see the same disk. Ours looks for
-/// answers all the time: how it sleeps is another question, which has a row of its own.
+/// The two load generators on the same file, with nothing in between: they should see the same
+/// disk. Ours looks for answers all the time: how it sleeps is another question, which has a row of
+/// its own.
 const fn bench_file(name: &'static str, side: Side, number: Number) -> Row {
     let side = Side {
         spin: Spin::Always,
@@ -408,8 +411,9 @@ const fn open_loop_cpu(name: &'static str, iops: u32, at_most: f64) -> Row {
     row(name, Group::OpenLoop, load, Goal::AtMost(at_most))
 }
 
-/// Our target as it is, which sleeps between most requests of this load, and bare sockets whose target does: what is
-/// left when nobody can help how long a machine takes to wake. Of p95, because p99 is that of the machine's stalls.
+/// Our target as it is, which sleeps between most requests of this load, and bare sockets whose
+/// target does: what is left when nobody can help how long a machine takes to wake. Of p95, because
+/// p99 is that of the machine's stalls.
 const fn asleep_at_10k(name: &'static str, number: Number) -> Row {
     let load = against(OPEN_10K, bare(sleeping(OPEN_10K)), number);
     Row {
@@ -422,9 +426,10 @@ const fn tgt(name: &'static str, disk: Disk, depth: u32, at_least: f64) -> Row {
     under_iscsi_perf(name, Server::Tgt, disk, depth, at_least)
 }
 
-/// What libiscsi's client shows of us, as a share of the most that it was seen to show of anybody: a row against tgt,
-/// divided by this, is the most that such a row can be here. The goal leaves a tenth to the spread of runs, and a tenth
-/// to answering at once: waiting for more to answer pays here, and costs hosts that wait for every answer.
+/// What libiscsi's client shows of us, as a share of the most that it was seen to show of anybody:
+/// a row against tgt, divided by this, is the most that such a row can be here. The goal leaves a
+/// tenth to the spread of runs, and a tenth to answering at once: waiting for more to answer pays
+/// here, and costs hosts that wait for every answer.
 const fn iscsi_limit(name: &'static str, disk: Disk) -> Row {
     Row {
         aim: Goal::AtLeast(0.90),
@@ -497,7 +502,8 @@ const fn spdk_target(name: &'static str, side: Side) -> Row {
     beside_spdk(name, Side { server, ..side })
 }
 
-/// One end ours and one SPDK's, or both ours, and both SPDK's. SPDK's never sleep, so ours does not either.
+/// One end ours and one SPDK's, or both ours, and both SPDK's. SPDK's never sleep, so ours does not
+/// either.
 const fn beside_spdk(name: &'static str, side: Side) -> Row {
     let side = Side {
         spin: Spin::Always,
@@ -558,7 +564,8 @@ impl Number {
 }
 
 impl Load {
-    /// How many pairs this load needs when the user asked for `asked`: idle connections do not vary much.
+    /// How many pairs this load needs when the user asked for `asked`: idle connections do not vary
+    /// much.
     pub(super) fn pairs(self, asked: usize) -> usize {
         match self {
             Self::Connections { .. } => asked.min(3),
@@ -566,8 +573,8 @@ impl Load {
         }
     }
 
-    /// Whether threads of the kernel do a part of what is measured: the work of a loop device, what is written to a
-    /// disk, and the end of many connections.
+    /// Whether threads of the kernel do a part of what is measured: the work of a loop device, what
+    /// is written to a disk, and the end of many connections.
     pub(super) fn is_the_kernels(self) -> bool {
         match self {
             Self::Sides { ours, .. } => {
@@ -578,7 +585,8 @@ impl Load {
         }
     }
 
-    /// Whether other programs change the figure: what a process itself used is counted, whoever else ran.
+    /// Whether other programs change the figure: what a process itself used is counted, whoever
+    /// else ran.
     pub(super) fn needs_quiet(self) -> bool {
         !matches!(
             self,

@@ -1,7 +1,8 @@
 //! One side of a comparison: which programs, with what load; and how it is measured.
 //!
-//! Both sides of a row are run as their users would run them: their binaries, their options, what they print. Targets
-//! that stay from one measurement to the next are in `started.rs`; here is what starts and ends with each.
+//! Both sides of a row are run as their users would run them: their binaries, their options, what
+//! they print. Targets that stay from one measurement to the next are in `started.rs`; here is what
+//! starts and ends with each.
 
 use super::{Programs, attach, fio, iscsi, spdk};
 use serde_json::Value;
@@ -50,7 +51,8 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// Whether what is asked is a block device that we have made, whose work threads of the kernel do.
+    /// Whether what is asked is a block device that we have made, whose work threads of the kernel
+    /// do.
     pub(super) fn is_device(self) -> bool {
         matches!(self, Self::Attached | Self::NbdFuse | Self::LocalLoop)
     }
@@ -115,7 +117,8 @@ pub(super) struct Measured {
 }
 
 impl Side {
-    /// Whether it is one connection of our host to our target, with a disk that needs nothing prepared.
+    /// Whether it is one connection of our host to our target, with a disk that needs nothing
+    /// prepared.
     pub(super) fn is_plain(&self) -> bool {
         let ours = self.server == Server::Fabrix && self.client == Client::Bench;
         ours && !self.beside && matches!(self.disk, Disk::Ram | Disk::Null)
@@ -162,7 +165,8 @@ impl Side {
         }
     }
 
-    /// The host of an open loop spins, here as well as where it is ours. How long is said for each measurement.
+    /// The host of an open loop spins, here as well as where it is ours. How long is said for each
+    /// measurement.
     pub(super) fn words_of_the_ceiling(&self) -> Vec<String> {
         let direction = match self.access {
             Access::Read => "read".to_owned(),
@@ -219,8 +223,8 @@ impl Spin {
 }
 
 impl Measured {
-    /// Reads fio's keys, which `fabrix bench` prints too: both directions together, and the latency of the one that is
-    /// there, or of reads in a mix.
+    /// Reads fio's keys, which `fabrix bench` prints too: both directions together, and the latency
+    /// of the one that is there, or of reads in a mix.
     pub(super) fn from_fio(who: &str, text: &str, access: Access) -> Result<Self, String> {
         let raw = parse_json(who, text)?;
         let rate = |way: &str| {

@@ -1,7 +1,9 @@
-//! SPDK's target and SPDK's host, if somebody has built them: rows that appear where `FABRIX_PERF_SPDK` names a build.
+//! SPDK's target and SPDK's host, if somebody has built them: rows that appear where
+//! `FABRIX_PERF_SPDK` names a build.
 //!
-//! It is its folder, with `build/bin/nvmf_tgt` and `build/bin/spdk_nvme_perf`. Both have huge pages, as SPDK means it,
-//! where the machine has enough of them free and a mount of them; else they do without.
+//! It is its folder, with `build/bin/nvmf_tgt` and `build/bin/spdk_nvme_perf`. Both have huge
+//! pages, as SPDK means it, where the machine has enough of them free and a mount of them; else
+//! they do without.
 
 use super::Programs;
 use super::fabrix::fill;
@@ -79,8 +81,8 @@ impl Spdk {
         Ok(Measured::rate(iops, &said))
     }
 
-    /// Its target with a file, or with a RAM disk, which `fabrix` writes once from end to end as it does ours: without
-    /// huge pages its memory is nobody's until then.
+    /// Its target with a file, or with a RAM disk, which `fabrix` writes once from end to end as it
+    /// does ours: without huge pages its memory is nobody's until then.
     pub(super) fn serve(&self, disk: Disk, programs: &Programs) -> Result<Served, String> {
         let port = free_port()?;
         let name = format!("fabrix-perf-spdk-{}", std::process::id());
@@ -137,8 +139,8 @@ impl Drop for Served {
     }
 }
 
-/// The words for so much memory, which both programs understand. Asked once, before any of them runs: a target takes
-/// most of the huge pages, and its host must not do without them therefore.
+/// The words for so much memory, which both programs understand. Asked once, before any of them
+/// runs: a target takes most of the huge pages, and its host must not do without them therefore.
 fn memory(mib: u32) -> Vec<String> {
     static HUGE: OnceLock<bool> = OnceLock::new();
     let huge = *HUGE.get_or_init(|| {
@@ -169,7 +171,8 @@ fn has_huge_pages(memory: &str, mounts: &str) -> bool {
     is_mounted && free_kib >= u64::from(TARGET_MIB + HOST_MIB) << 10
 }
 
-/// What nvmf_tgt does at its start, as its `-c` takes it. A file is read and written by libaio past the page cache.
+/// What nvmf_tgt does at its start, as its `-c` takes it. A file is read and written by libaio past
+/// the page cache.
 fn config(port: u16, file: Option<&Path>) -> serde_json::Value {
     let call =
         |method: &str, params: serde_json::Value| json!({ "method": method, "params": params });

@@ -1,9 +1,10 @@
 //! The programs of one side, started once and asked in turns.
 //!
-//! A target that starts and ends with every measurement takes and gives back a gibibyte each time: the next one waits
-//! for that memory, and a virtual machine whose balloon reports free pages loses a third of its processors to the
-//! hypervisor for moments afterwards. So our target, SPDK's, and the ceiling stay, and none of them takes a processor
-//! while the other side runs: a polling target left running takes half of it. What a side is stands in `side.rs`.
+//! A target that starts and ends with every measurement takes and gives back a gibibyte each time:
+//! the next one waits for that memory, and a virtual machine whose balloon reports free pages loses
+//! a third of its processors to the hypervisor for moments afterwards. So our target, SPDK's, and
+//! the ceiling stay, and none of them takes a processor while the other side runs: a polling target
+//! left running takes half of it. What a side is stands in `side.rs`.
 
 use super::Programs;
 use super::fabrix::{self, Target};
@@ -55,7 +56,8 @@ impl<'a> Started<'a> {
         })
     }
 
-    /// Another load for what this side has started, where it serves both: then the host alone makes the difference.
+    /// Another load for what this side has started, where it serves both: then the host alone makes
+    /// the difference.
     pub(super) fn share(&self, side: &Side) -> Option<Self> {
         let serving = match &self.serving {
             _ if !side.is_served_like(&self.side) => None,

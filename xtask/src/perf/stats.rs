@@ -9,7 +9,8 @@ pub(super) struct Summary {
     pub(super) median: f64,
     pub(super) least: f64,
     pub(super) most: f64,
-    /// 95 % bootstrap interval of the median; with fewer than five figures it would only repeat the range.
+    /// 95 % bootstrap interval of the median; with fewer than five figures it would only repeat the
+    /// range.
     pub(super) interval: Option<(f64, f64)>,
 }
 

@@ -1,7 +1,7 @@
 //! The disk as a regular file, over /dev/fuse: for a loop device above it, or as it is.
 //!
-//! Knows beginning and ending; what the kernel asks meanwhile is `server`. The file is not mounted here: whoever mounts
-//! waits for the kernel, and must not be the shard that answers it.
+//! Knows beginning and ending; what the kernel asks meanwhile is `server`. The file is not mounted
+//! here: whoever mounts waits for the kernel, and must not be the shard that answers it.
 
 mod server;
 #[cfg(test)]
@@ -51,9 +51,9 @@ impl KernelRing {
 }
 
 impl FuseFile {
-    /// Answers the kernel on `device`, an open /dev/fuse, on the shard of `remote`. `owner` is the user and the group
-    /// whose file it is. `tell` hears when the kernel needs the file no more. Where the kernel and the shard allow it,
-    /// requests come over io_uring.
+    /// Answers the kernel on `device`, an open /dev/fuse, on the shard of `remote`. `owner` is the
+    /// user and the group whose file it is. `tell` hears when the kernel needs the file no more.
+    /// Where the kernel and the shard allow it, requests come over io_uring.
     ///
     /// # Errors
     /// The disk cannot be opened on the shard.
@@ -86,7 +86,8 @@ impl FuseFile {
         })
     }
 
-    /// Whether requests come over io_uring, or why they are read; None: the kernel has not asked for anything yet.
+    /// Whether requests come over io_uring, or why they are read; None: the kernel has not asked
+    /// for anything yet.
     #[must_use]
     pub fn over_uring(&self) -> Option<Result<(), &str>> {
         let known = self.over_uring.get()?;
@@ -101,7 +102,8 @@ impl FuseFile {
         resize((&self.remote, self.task), disk, Order::Resized)
     }
 
-    /// From now on everything fails at once, what is in progress included: nobody waits for this disk any more.
+    /// From now on everything fails at once, what is in progress included: nobody waits for this
+    /// disk any more.
     pub fn fail(&self) {
         let _it_is_over = self.remote.send(self.task, Box::new(Order::Fail));
     }

@@ -1,8 +1,8 @@
-//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are answered `answers`, how
-//! they come over io_uring `exchanges`.
+//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are
+//! answered `answers`, how they come over io_uring `exchanges`.
 //!
-//! One message is waited for; when it has come, those behind it are taken at once until there is none. Answers leave
-//! together at the end of the turn, a read's data from where the disk has it.
+//! One message is waited for; when it has come, those behind it are taken at once until there is
+//! none. Answers leave together at the end of the turn, a read's data from where the disk has it.
 
 mod answers;
 mod disk;
@@ -38,7 +38,8 @@ const EXCHANGE_SLOTS: u32 = 1 << 16;
 
 /// Requests in progress that were read. The kernel waits with more.
 const SLOTS: u16 = 256;
-/// How many requests that nobody waits for (writeback, direct I/O side by side) the kernel sends at once.
+/// How many requests that nobody waits for (writeback, direct I/O side by side) the kernel sends at
+/// once.
 const BACKGROUND: u16 = 192;
 /// The longest read and write: what one message carries.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
@@ -232,8 +233,8 @@ impl Server {
         Left::Message(buf)
     }
 
-    /// Carries out what the kernel asks and waits for, or begins to. Gives the message back when its data is needed no
-    /// more.
+    /// Carries out what the kernel asks and waits for, or begins to. Gives the message back when
+    /// its data is needed no more.
     fn act(
         &mut self,
         shard: &mut Shard,
@@ -269,7 +270,8 @@ impl Server {
         message
     }
 
-    /// The kernel's first message: what it can, and whether its requests come over io_uring from now on.
+    /// The kernel's first message: what it can, and whether its requests come over io_uring from
+    /// now on.
     fn begun(&mut self, shard: &mut Shard, unique: u64, asked: Asked) {
         let Asked::Init {
             major,
@@ -340,7 +342,8 @@ impl Task for Server {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         match (slot, completion.loan) {
             (TAKE, Loan::Buf(buf)) => self.messages(shard, completion.result, buf),
-            // An answer that comes too late finds nobody (ENOENT), and that is all the kernel has to say.
+            // An answer that comes too late finds nobody (ENOENT), and that is all the kernel has
+            // to say.
             (GIVE | GIVE_FIRST, Loan::Gather(mut gather)) => {
                 gather.clear();
                 self.gathers.push(gather);

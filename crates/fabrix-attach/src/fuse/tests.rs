@@ -1,4 +1,5 @@
-//! The server against a kernel of our own: what is asked, over io_uring and by messages, and what is answered.
+//! The server against a kernel of our own: what is asked, over io_uring and by messages, and what
+//! is answered.
 
 mod bench;
 

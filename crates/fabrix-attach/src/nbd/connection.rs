@@ -1,5 +1,5 @@
-//! One client, from its greeting to its end. How its requests become requests of the disk, and their endings its
-//! answers, is `disk`.
+//! One client, from its greeting to its end. How its requests become requests of the disk, and
+//! their endings its answers, is `disk`.
 
 mod disk;
 

@@ -15,8 +15,8 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// Extents from block `lba` on. They cover `blocks`, or as many of them as one answer has room for; with `one` only
-    /// the first extent is sought.
+    /// Extents from block `lba` on. They cover `blocks`, or as many of them as one answer has room
+    /// for; with `one` only the first extent is sought.
     pub(super) fn find(lane: &Lane, (lba, blocks): (u64, u64), one: bool) -> Self {
         let (block_bytes, reads_zeroes) = {
             let geometry = lane.geometry();
@@ -72,5 +72,6 @@ fn flags(run: Run, reads_zeroes: bool) -> u32 {
     }
 }
 
-/// How often a disk is asked for one answer: an array may have to say the same of each of its chunks.
+/// How often a disk is asked for one answer: an array may have to say the same of each of its
+/// chunks.
 const ASKED_MAX: usize = 1024;

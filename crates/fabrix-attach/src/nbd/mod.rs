@@ -1,8 +1,9 @@
-//! The disk as NBD: on a listening socket, for qemu, nbdcopy, fio, and every other program that speaks it; and on
-//! sockets of the kernel's own client, which makes a block device of them.
+//! The disk as NBD: on a listening socket, for qemu, nbdcopy, fio, and every other program that
+//! speaks it; and on sockets of the kernel's own client, which makes a block device of them.
 //!
-//! Knows accepting and how many clients there are; what one of them does is `connection`. The listening socket, a Unix
-//! socket or one of TCP, is handed over: its maker decides who can reach it.
+//! Knows accepting and how many clients there are; what one of them does is `connection`. The
+//! listening socket, a Unix socket or one of TCP, is handed over: its maker decides who can reach
+//! it.
 
 mod connection;
 mod extents;
@@ -89,8 +90,8 @@ impl NbdSocket {
 }
 
 impl NbdPeers {
-    /// Serves `device` on these sockets, on the shard of `remote`; the other ends begin with their first requests.
-    /// `tell` hears when the last of them has gone.
+    /// Serves `device` on these sockets, on the shard of `remote`; the other ends begin with their
+    /// first requests. `tell` hears when the last of them has gone.
     ///
     /// # Errors
     /// The disk cannot be opened on the shard.
@@ -250,7 +251,8 @@ impl Port {
         }
     }
 
-    /// Whoever is connected keeps the size that he was told, but for the kernel, which takes another one.
+    /// Whoever is connected keeps the size that he was told, but for the kernel, which takes
+    /// another one.
     fn resized(&self, shard: &mut Shard, device: Arc<dyn Device>) -> Result<(), OpenError> {
         let fresh = export(&*device);
         let bytes = fresh.bytes;

@@ -65,8 +65,8 @@ pub(super) fn ours(
     Ok(info)
 }
 
-/// Stops and deletes a device. What was deleted meanwhile is deleted. `close` lets go of what we hold of it ourselves,
-/// for a kernel that cannot delete it before.
+/// Stops and deletes a device. What was deleted meanwhile is deleted. `close` lets go of what we
+/// hold of it ourselves, for a kernel that cannot delete it before.
 pub(super) fn remove(control: &mut Control, number: u32, close: impl FnOnce()) -> io::Result<()> {
     let gone = |error: &io::Error| error.raw_os_error() == Some(errno::ENODEV);
     let done = |result: io::Result<u32>| match result {

@@ -1,11 +1,13 @@
-//! The disk as a block device of its own, /dev/ublkbN: the kernel's ublk driver asks, this process answers.
+//! The disk as a block device of its own, /dev/ublkbN: the kernel's ublk driver asks, this process
+//! answers.
 //!
-//! Knows a device's life: making, starting, taking over what a dead process has left, stopping. What the kernel asks
-//! meanwhile is `server`. Everything here waits for the driver, and often the driver for the shard: it belongs on a
-//! control thread.
+//! Knows a device's life: making, starting, taking over what a dead process has left, stopping.
+//! What the kernel asks meanwhile is `server`. Everything here waits for the driver, and often the
+//! driver for the shard: it belongs on a control thread.
 //!
-//! A device outlives the process that serves it: its users wait, and whoever takes it over is asked again what the dead
-//! one had not answered. So each device carries a mark, made of its name, by which its own is found again.
+//! A device outlives the process that serves it: its users wait, and whoever takes it over is asked
+//! again what the dead one had not answered. So each device carries a mark, made of its name, by
+//! which its own is found again.
 
 mod control;
 mod request;
@@ -95,7 +97,8 @@ pub fn left(path: &Path, mark: u64) -> Left {
     }
 }
 
-/// Takes away what a dead process has left, if it is that device still: whoever waits for it is told that it failed.
+/// Takes away what a dead process has left, if it is that device still: whoever waits for it is
+/// told that it failed.
 ///
 /// # Errors
 /// What the driver says.
@@ -117,10 +120,12 @@ pub fn mark(name: &str) -> u64 {
 }
 
 impl UblkDisk {
-    /// Makes a device and serves `disk` as it, on the shard of `remote`. `tell` hears when the driver needs us no more.
+    /// Makes a device and serves `disk` as it, on the shard of `remote`. `tell` hears when the
+    /// driver needs us no more.
     ///
     /// # Errors
-    /// There is no ublk here, or it does not want this disk; the disk cannot be opened on the shard.
+    /// There is no ublk here, or it does not want this disk; the disk cannot be opened on the
+    /// shard.
     pub fn begin(
         remote: &Remote,
         disk: &Arc<dyn Device>,
@@ -146,8 +151,8 @@ impl UblkDisk {
         })
     }
 
-    /// Takes over the device that a dead process has left, under its old name, and serves `disk` as it. Its users'
-    /// requests go on.
+    /// Takes over the device that a dead process has left, under its old name, and serves `disk` as
+    /// it. Its users' requests go on.
     ///
     /// # Errors
     /// There is no such device any more, or this is not the disk that it was.
@@ -189,8 +194,9 @@ impl UblkDisk {
         &self.path
     }
 
-    /// How many requests were carried out whose data nobody has copied, where the driver and the disk can do that. The
-    /// rest, if there is one, lay in memory in a way that the disk could not use.
+    /// How many requests were carried out whose data nobody has copied, where the driver and the
+    /// disk can do that. The rest, if there is one, lay in memory in a way that the disk could not
+    /// use.
     #[must_use]
     pub fn zero_copy(&self) -> Option<u64> {
         let lends = self.flags & spec::F_AUTO_BUF_REG != 0;
@@ -216,8 +222,8 @@ impl UblkDisk {
         told.map(drop).map_err(|error| said(&self.path, &error))
     }
 
-    /// Writes back what the kernel holds and takes the device away, if nobody has claimed it: no mount, no swap, no
-    /// other driver.
+    /// Writes back what the kernel holds and takes the device away, if nobody has claimed it: no
+    /// mount, no swap, no other driver.
     ///
     /// # Errors
     /// `ResourceBusy` when it is claimed; what was not written back; what the driver says.
@@ -230,7 +236,8 @@ impl UblkDisk {
         self.remove(Some(claimed))
     }
 
-    /// Takes the device away whatever is on its way to it: that fails now, and so does all that comes.
+    /// Takes the device away whatever is on its way to it: that fails now, and so does all that
+    /// comes.
     ///
     /// # Errors
     /// What the driver says.
@@ -305,7 +312,8 @@ fn serve(
         let _unprivileged = fabrix_rt::process::carries_io();
         Server::open(shard, begin)
     })??;
-    // One turn later the driver has all commands of ours, or has refused some: then it would wait for them for ever.
+    // One turn later the driver has all commands of ours, or has refused some: then it would wait
+    // for them for ever.
     on_shard(remote, |_| ())?;
     match refused.load(Ordering::Relaxed) {
         0 => go()?,

@@ -17,7 +17,8 @@ pub(super) struct Call {
     pub(super) lent: bool,
 }
 
-/// What a request means for the disk, as if nothing were lent; None: nothing is to be done. An error is an errno.
+/// What a request means for the disk, as if nothing were lent; None: nothing is to be done. An
+/// error is an errno.
 pub(super) fn plan(
     descriptor: &Descriptor,
     geometry: &Geometry,

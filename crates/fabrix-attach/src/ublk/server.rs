@@ -1,8 +1,8 @@
 //! What the kernel asks of the device, and what it is answered.
 //!
-//! For each tag one command lies with the driver; when it ends there is a request, whose description is read from
-//! shared pages. Answers leave together at the end of the turn, each with the tag's next command. What lies between,
-//! the disk and the data, is `disk`.
+//! For each tag one command lies with the driver; when it ends there is a request, whose
+//! description is read from shared pages. Answers leave together at the end of the turn, each with
+//! the tag's next command. What lies between, the disk and the data, is `disk`.
 
 mod disk;
 
@@ -95,7 +95,8 @@ impl Server {
             .map_err(|error| BeginError(format!("the driver's requests: {error}")))?;
         let lane = Lane::open(shard, begin.disk).map_err(|error| BeginError(error.to_string()))?;
         if begin.lends {
-            // Where no table is to be had, every request comes without its pages lent, and is copied.
+            // Where no table is to be had, every request comes without its pages lent, and is
+            // copied.
             let _no_table = shard.make_table(begin.depth);
         }
         let task = shard.reserve();
@@ -180,9 +181,9 @@ impl Server {
         self.say(shard, tag, next);
     }
 
-    /// Everything in progress is answered now, with an error, and so is all that comes. Only what the disk has pages of
-    /// is answered when it has let go of them: the kernel waits for that in any case, and until then the tag's place
-    /// must not be the next request's.
+    /// Everything in progress is answered now, with an error, and so is all that comes. Only what
+    /// the disk has pages of is answered when it has let go of them: the kernel waits for that in
+    /// any case, and until then the tag's place must not be the next request's.
     fn fail(&mut self, shard: &mut Shard) {
         self.failing = true;
         for tag in 0..self.queue.depth() {
@@ -198,7 +199,8 @@ impl Server {
         }
     }
 
-    /// When the driver wants nothing more, the device is closed; when the disk owes nothing either, it is over.
+    /// When the driver wants nothing more, the device is closed; when the disk owes nothing either,
+    /// it is over.
     fn close_or_leave(&mut self, shard: &mut Shard) {
         if !self.queue.is_over() {
             return;

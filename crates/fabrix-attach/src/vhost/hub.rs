@@ -1,5 +1,5 @@
-//! What one connection's queues have in common on the shard: the disk, the guest's memory, and orders that wait until
-//! nothing is in progress.
+//! What one connection's queues have in common on the shard: the disk, the guest's memory, and
+//! orders that wait until nothing is in progress.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,8 @@ use super::ring::Ring;
 use crate::lane::Lane;
 use crate::{BeginError, Tell, Told};
 
-/// What the thread of a connection wants; each is answered, with a queue's next entry where one ends.
+/// What the thread of a connection wants; each is answered, with a queue's next entry where one
+/// ends.
 pub(super) enum Order {
     /// A connection begins. Who breaks the rules is cut off at this socket.
     Join(UnixStream),

@@ -1,5 +1,5 @@
-//! What a queue has in progress, in a record that the monitor keeps: it outlives this process, and is looked through by
-//! the next.
+//! What a queue has in progress, in a record that the monitor keeps: it outlives this process, and
+//! is looked through by the next.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Opens the part of the queue `index`. What is to be carried out again, the last one first; `queue` goes on behind
-    /// that.
+    /// Opens the part of the queue `index`. What is to be carried out again, the last one first;
+    /// `queue` goes on behind that.
     pub(super) fn open(
         record: &Arc<Inflight>,
         index: usize,

@@ -30,8 +30,8 @@ impl GuestMemory {
         })
     }
 
-    /// The parts of a range, region by region: where in the region, where in the range, how long. False, and perhaps
-    /// some parts done: not all of the range is there.
+    /// The parts of a range, region by region: where in the region, where in the range, how long.
+    /// False, and perhaps some parts done: not all of the range is there.
     fn each(
         &self,
         address: u64,

@@ -1,7 +1,9 @@
-//! The disk as a vhost-user-blk device on a Unix socket: for the virtual machines of QEMU and its like.
+//! The disk as a vhost-user-blk device on a Unix socket: for the virtual machines of QEMU and its
+//! like.
 //!
-//! A thread waits for monitors and serves them one after the other; what their guests ask goes through the shard
-//! (`hub`, `ring`). Two guests at once on one disk would destroy it, so a second one is turned away.
+//! A thread waits for monitors and serves them one after the other; what their guests ask goes
+//! through the shard (`hub`, `ring`). Two guests at once on one disk would destroy it, so a second
+//! one is turned away.
 
 mod hub;
 mod inflight;
@@ -52,7 +54,8 @@ struct Desk {
 struct State {
     facts: Facts,
     connected: Option<UnixStream>,
-    /// Where the monitor that is connected hears of changes, if it wants to. Writing there does not wait.
+    /// Where the monitor that is connected hears of changes, if it wants to. Writing there does not
+    /// wait.
     channel: Option<UnixStream>,
     closing: bool,
 }
@@ -102,7 +105,8 @@ impl VhostSocket {
         self.desk.state().connected.is_some()
     }
 
-    /// Goes on with the same disk in another size, and tells the machine that has it, if its monitor wants to hear.
+    /// Goes on with the same disk in another size, and tells the machine that has it, if its
+    /// monitor wants to hear.
     ///
     /// # Errors
     /// The disk cannot be opened in its new size: it keeps the old one.

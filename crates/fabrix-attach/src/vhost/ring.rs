@@ -1,7 +1,7 @@
 //! One queue of a guest: its requests become requests of the disk, and their endings its answers.
 //!
-//! A queue is a task: when it ends, the wait for its next kick ends with it. Data is copied between the guest's memory
-//! and buffers of the shard, because the guest may change it at any time.
+//! A queue is a task: when it ends, the wait for its next kick ends with it. Data is copied between
+//! the guest's memory and buffers of the shard, because the guest may change it at any time.
 
 mod call;
 
@@ -91,7 +91,8 @@ impl Ring {
         let ring = Rc::new(RefCell::new(ring));
         ring.borrow_mut().await_kick(shard);
         shard.install(task, Rc::clone(&ring) as Rc<RefCell<dyn Task>>);
-        // What is there already was kicked for before, and what was given back last may not have been called for.
+        // What is there already was kicked for before, and what was given back last may not have
+        // been called for.
         shard.flush_later(task);
         common.call(index);
         Ok((task, ring))
@@ -261,7 +262,8 @@ impl Task for Ring {
                 if let Loan::Buf(buf) = loan {
                     self.count = Some(buf);
                 }
-                // A counter says how often, whatever that is; what says something else is waited for no more.
+                // A counter says how often, whatever that is; what says something else is waited
+                // for no more.
                 if usize::try_from(result) == Ok(COUNT_BYTES) || result == -errno::EAGAIN {
                     self.await_kick(shard);
                 }

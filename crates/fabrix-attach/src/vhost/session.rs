@@ -1,6 +1,8 @@
-//! One connection with a monitor: a thread that reads its messages, maps its memory and gives orders to the shard.
+//! One connection with a monitor: a thread that reads its messages, maps its memory and gives
+//! orders to the shard.
 //!
-//! Nothing of this is on the way of an I/O. The monitor waits for most answers, and so may this thread for it.
+//! Nothing of this is on the way of an I/O. The monitor waits for most answers, and so may this
+//! thread for it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,7 +27,8 @@ use super::memory::GuestMemory;
 /// Why a connection ended before its time: a sentence for the log.
 pub(super) struct Cut(pub(super) String);
 
-/// Serves one monitor until it leaves; then nothing of its guest is left on the shard. `to_cut` is the same stream.
+/// Serves one monitor until it leaves; then nothing of its guest is left on the shard. `to_cut` is
+/// the same stream.
 pub(super) fn serve(stream: &UnixStream, to_cut: UnixStream, desk: &Desk) -> Result<(), Cut> {
     let facts = desk.state().facts;
     let offered = facts.features()

@@ -1,6 +1,7 @@
-//! A disk as vhost-user-blk, on both engines, at a monitor and a guest that are played here: what a guest reads is what
-//! it wrote, and whoever breaks the rules is cut off with a sentence, and the next one served. Here: one process; in
-//! `reconnect`: what a process that has died leaves, and a disk that changes.
+//! A disk as vhost-user-blk, on both engines, at a monitor and a guest that are played here: what a
+//! guest reads is what it wrote, and whoever breaks the rules is cut off with a sentence, and the
+//! next one served. Here: one process; in `reconnect`: what a process that has died leaves, and a
+//! disk that changes.
 
 mod heard;
 mod monitor;
@@ -120,7 +121,8 @@ fn a_disk_that_takes_its_time_is_waited_for_and_what_it_has_ends_before_a_queue_
         guest.describe(0, GUEST + HEAD as u64, 16, NEXT, 1);
         guest.describe(1, GUEST + DATA as u64, 513, WRITE, 0);
         guest.offer(0);
-        // It has been taken, or is taken now, before the queue ends: then it is answered before, too.
+        // It has been taken, or is taken now, before the queue ends: then it is answered before,
+        // too.
         let base = guest.ask(request::GET_VRING_BASE, &pair(0, 0));
         assert_eq!(base, pair(0, guest.memory.load(USED + 2).into()));
         drop(guest);
@@ -381,7 +383,8 @@ fn a_disk_that_is_closed_cuts_its_machine_off() {
     assert!(guest.is_cut_off());
 }
 
-/// What the shard's thread has allocated so far. The way back has its memory before: it would count.
+/// What the shard's thread has allocated so far. The way back has its memory before: it would
+/// count.
 fn allocated(remote: &Remote) -> u64 {
     let (tell, told) = mpsc::sync_channel(1);
     let ask = Box::new(move |_: &mut Shard| {

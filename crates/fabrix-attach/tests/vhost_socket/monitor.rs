@@ -1,4 +1,5 @@
-//! A monitor and its guest, played: what they say on the socket, and what the guest has in its memory.
+//! A monitor and its guest, played: what they say on the socket, and what the guest has in its
+//! memory.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +20,8 @@ pub(super) const MEMORY_BYTES: u64 = 4 << 20;
 pub(super) const GUEST: u64 = 0x10_0000;
 pub(super) const USER: u64 = 0x7f00_0000_0000;
 pub(super) const SIZE: u16 = 16;
-/// The parts of the queue, the head of a request, its answer and its data, from the start of the memory.
+/// The parts of the queue, the head of a request, its answer and its data, from the start of the
+/// memory.
 pub(super) const AVAILABLE: usize = 0x1000;
 pub(super) const USED: usize = 0x2000;
 pub(super) const HEAD: usize = 0x3000;

@@ -1,5 +1,5 @@
-//! What a machine sees of its disk when the process that serves it dies and another takes its place, and when the disk
-//! has another size.
+//! What a machine sees of its disk when the process that serves it dies and another takes its
+//! place, and when the disk has another size.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -13,8 +13,8 @@ use crate::monitor::{
     ANSWER, BOUND, Bench, DATA, GUEST, HEAD, IN, Machine, NEXT, OUT, SIZE, USED, WRITE, pair,
 };
 
-/// In the record: the version, the entries, the head that was given back last and how far the used ring was; and of
-/// each entry whether it is in progress.
+/// In the record: the version, the entries, the head that was given back last and how far the used
+/// ring was; and of each entry whether it is in progress.
 const VERSION: usize = 8;
 const ENTRIES: usize = 10;
 const LAST: usize = 12;
@@ -29,7 +29,8 @@ const STUCK: &str = "ram:8M,name=disk,inject=delay:60s:write";
 const DISK: &str = "ram:8M,name=disk";
 
 impl Machine {
-    /// Offers to write a block of `byte` to sector 8, as request `number` of at most five, and waits for nothing.
+    /// Offers to write a block of `byte` to sector 8, as request `number` of at most five, and
+    /// waits for nothing.
     fn writes(&mut self, number: u16, byte: u8) {
         let at = usize::from(number);
         let (head, data) = (HEAD + 16 * at, DATA + BLOCK * at);

@@ -1,11 +1,13 @@
-//! The disk without a cache of Linux before it, and its blocks, each made from its address and its sequence alone.
+//! The disk without a cache of Linux before it, and its blocks, each made from its address and its
+//! sequence alone.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 /// Bytes of a block; an LBA counts these, whatever the disk's own blocks are.
 pub(crate) const BLOCK: usize = 4096;
-/// Blocks that a check reads at a time: what is written begins and ends at a MiB, so a piece never ends after it.
+/// Blocks that a check reads at a time: what is written begins and ends at a MiB, so a piece never
+/// ends after it.
 pub(crate) const PIECE: usize = 32;
 pub(crate) const BLOCKS_PER_MIB: u64 = (1 << 20) / BLOCK as u64;
 /// `O_DIRECT` on x86 and most others: no page cache between us and the disk.
@@ -81,7 +83,8 @@ pub(crate) fn fill(block: &mut [u8], lba: u64, sequence: u64) {
     }
 }
 
-/// The sequence of a block of ours that belongs to this address and is whole; `NEVER` if all of it is zero.
+/// The sequence of a block of ours that belongs to this address and is whole; `NEVER` if all of it
+/// is zero.
 pub(crate) fn sequence_of(block: &[u8], lba: u64) -> Option<u64> {
     if block.iter().all(|&byte| byte == 0) {
         return Some(NEVER);

@@ -1,17 +1,20 @@
-//! Writes blocks and keeps a ledger of what the disk acknowledged; later says whether the disk kept its word.
+//! Writes blocks and keeps a ledger of what the disk acknowledged; later says whether the disk kept
+//! its word.
 //!
 //! ```text
-//! ledger write DISK LEDGER [--seconds N] [--until FILE] [--seed N] [--first MIB] [--size MIB] [--flush-every WRITES]
+//! ledger write DISK LEDGER [--seconds N] [--until FILE] [--seed N]
+//!       [--first MIB] [--size MIB] [--flush-every WRITES]
 //! ledger check DISK LEDGER
 //! ```
-//! It writes until the time is over, or until FILE is there. The ledger lies where the disk's power does not reach. It
-//! has a line for each step: `try LBA SEQUENCE` before a write, `ack LBA SEQUENCE` once it is acknowledged, `flush`
-//! once a flush is, and `found LBA SEQUENCE` for what a check has read after the power came back. What was acknowledged
-//! before the last acknowledged flush must be there; of what came later, the disk may have any write that was tried, or
-//! what was there before; never anything else.
+//! It writes until the time is over, or until FILE is there. The ledger lies where the disk's power
+//! does not reach. It has a line for each step: `try LBA SEQUENCE` before a write, `ack LBA
+//! SEQUENCE` once it is acknowledged, `flush` once a flush is, and `found LBA SEQUENCE` for what a
+//! check has read after the power came back. What was acknowledged before the last acknowledged
+//! flush must be there; of what came later, the disk may have any write that was tried, or what was
+//! there before; never anything else.
 //!
-//! A block is made from its address and its sequence alone, so that a check compares every byte. Knows nothing of
-//! Fabrix: a disk is whatever Linux opens with `O_DIRECT`.
+//! A block is made from its address and its sequence alone, so that a check compares every byte.
+//! Knows nothing of Fabrix: a disk is whatever Linux opens with `O_DIRECT`.
 
 mod disk;
 mod history;
@@ -128,7 +131,8 @@ fn write(disk: &str, ledger: &str, options: &Options<'_>) -> Result<(), String> 
     ended
 }
 
-/// Reads all that the ledger names, says how much of it is there, and notes what was found for the next check.
+/// Reads all that the ledger names, says how much of it is there, and notes what was found for the
+/// next check.
 fn check(disk: &str, ledger: &str) -> Result<(), String> {
     let past = Past::read(ledger, false)?;
     let disk = Disk::open(disk, false)?;

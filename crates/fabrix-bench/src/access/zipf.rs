@@ -1,9 +1,10 @@
 //! Places after Zipf's law: the one of rank `k` comes in proportion to `1/k^theta`.
 //!
-//! Ranks are drawn by rejection-inversion, which needs no table and no time that grows with the number of places;
-//! then they are scattered over the region, so that the often asked places do not lie side by side.
-//! Source: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
-//! ACM Transactions on Modeling and Computer Simulation 6(3), 1996.
+//! Ranks are drawn by rejection-inversion, which needs no table and no time that grows with the
+//! number of places; then they are scattered over the region, so that the often asked places do not
+//! lie side by side.
+//! Source: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete
+//! distributions", ACM Transactions on Modeling and Computer Simulation 6(3), 1996.
 
 use crate::random::{Random, mix};
 
@@ -12,9 +13,11 @@ use crate::random::{Random, mix};
 pub(super) struct Zipf {
     places: u64,
     theta: f64,
-    /// Names which place has which rank; the same for all jobs of a run, so that they share the often asked ones.
+    /// Names which place has which rank; the same for all jobs of a run, so that they share the
+    /// often asked ones.
     scatter: u64,
-    /// The integral of the density at the left end of the first rank and at the right end of the last one.
+    /// The integral of the density at the left end of the first rank and at the right end of the
+    /// last one.
     ends: (f64, f64),
     /// So near to its rank, a draw needs no further look.
     sure: f64,

@@ -5,7 +5,8 @@ use fabrix_block::Geometry;
 use super::{Job, JobError, VERIFY_UNITS_MAX};
 use crate::words::Counted;
 
-/// Where one of the jobs works: a row of equal units; a request takes one, or as many as it is longer.
+/// Where one of the jobs works: a row of equal units; a request takes one, or as many as it is
+/// longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// First LBA.
@@ -67,7 +68,8 @@ impl Job {
 
     /// The region of job `index` (from 0) on a disk.
     ///
-    /// Errors: a sentence when the job asks for something that this disk, or this program, cannot do.
+    /// Errors: a sentence when the job asks for something that this disk, or this program, cannot
+    /// do.
     pub fn region(&self, index: u32, geometry: &Geometry) -> Result<Region, JobError> {
         self.check_numbers()?;
         self.check_block(geometry)?;
@@ -122,7 +124,8 @@ impl Job {
 
     /// The part of the region that is this job's alone, for `verify`.
     fn slice(&self, index: u32, region: Region) -> Result<Region, JobError> {
-        // With an increment the user has already moved the regions; they may still overlap, so it is refused.
+        // With an increment the user has already moved the regions; they may still overlap, so it
+        // is refused.
         if self.offset_increment != 0 {
             return self.refuse("verify divides the region itself; leave offset_increment out");
         }

@@ -68,7 +68,8 @@ impl Job {
         self.all_sizes().min().unwrap_or(self.block_bytes)
     }
 
-    /// What a report says of the sizes: `4096`, or `4096/60:65536/40` for reads and, after a comma, for writes.
+    /// What a report says of the sizes: `4096`, or `4096/60:65536/40` for reads and, after a comma,
+    /// for writes.
     pub fn size_text(&self) -> String {
         if !self.is_split() {
             return self.block_bytes.to_string();
@@ -88,8 +89,8 @@ impl Job {
     }
 }
 
-/// Reads fio's `bssplit`: `SIZE/PERCENT:SIZE/PERCENT...`, for reads and, after a comma, for writes; without a comma
-/// for both. What has no percentage shares what is left. `parse_size` reads a size.
+/// Reads fio's `bssplit`: `SIZE/PERCENT:SIZE/PERCENT...`, for reads and, after a comma, for writes;
+/// without a comma for both. What has no percentage shares what is left. `parse_size` reads a size.
 ///
 /// Errors: a sentence about the part that is wrong.
 pub fn parse_split(

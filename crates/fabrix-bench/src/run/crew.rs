@@ -114,7 +114,8 @@ impl Crew {
     ///
     /// Errors: a thread is over that has not told how its job ended.
     fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, RunError> {
-        // Counted before waiting: what these threads have said is in the queue by now, so silence is a loss.
+        // Counted before waiting: what these threads have said is in the queue by now, so silence
+        // is a loss.
         let over = self
             .threads
             .iter()

@@ -1,4 +1,5 @@
-//! Time, progress, rates and processor use of a run: everything that is read while the threads work.
+//! Time, progress, rates and processor use of a run: everything that is read while the threads
+//! work.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
 //! The time as a job sees it: when endings came and when requests began.
 //!
-//! Reading the clock takes about 20 ns and makes the processor finish what it has begun; with many requests in flight
-//! that is a twentieth of all that a host does for one. A turn of the shard brings many endings at once, and taking
-//! eight of them takes about a microsecond, so that the time is no staler than that.
+//! Reading the clock takes about 20 ns and makes the processor finish what it has begun; with many
+//! requests in flight that is a twentieth of all that a host does for one. A turn of the shard
+//! brings many endings at once, and taking eight of them takes about a microsecond, so that the
+//! time is no staler than that.
 
 use fabrix_rt::Nanos;
 
@@ -48,7 +49,8 @@ impl Clock {
     }
 }
 
-/// The clock is read with the first ending of a turn, and with each that is so many after the last reading.
+/// The clock is read with the first ending of a turn, and with each that is so many after the last
+/// reading.
 const ENDINGS_MOST: u32 = 8;
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! The second half of a copy: what was read is written to another disk, in the same buffer and from the same slot.
+//! The second half of a copy: what was read is written to another disk, in the same buffer and from
+//! the same slot.
 //!
-//! A slot is busy from the start of its read to the end of its write; reads and writes are counted each on their side.
-//! Writes go before new reads, and when no more is read, those that are left are written.
+//! A slot is busy from the start of its read to the end of its write; reads and writes are counted
+//! each on their side. Writes go before new reads, and when no more is read, those that are left
+//! are written.
 
 use std::collections::VecDeque;
 
@@ -50,7 +52,8 @@ impl Worker {
         }
     }
 
-    /// A request has succeeded: when it was a read of a copy, its slot waits to write what it has, and that is true.
+    /// A request has succeeded: when it was a read of a copy, its slot waits to write what it has,
+    /// and that is true.
     pub(super) fn copy_on(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
         match &mut self.copy {

@@ -1,7 +1,8 @@
-//! The ending of a request: its buffer comes back, what was read is checked, the figures count it, its slot is free.
+//! The ending of a request: its buffer comes back, what was read is checked, the figures count it,
+//! its slot is free.
 //!
-//! A failed request ends the job, unless the job goes on whatever fails; either way it is counted and the first one is
-//! described.
+//! A failed request ends the job, unless the job goes on whatever fails; either way it is counted
+//! and the first one is described.
 
 use fabrix_block::Status;
 use fabrix_rt::{Loan, Shard};

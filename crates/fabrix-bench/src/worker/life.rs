@@ -1,6 +1,6 @@
-//! The life of a job: the first read, the start, the ramp, the measured time, the last answers, the reading
-//! back, the report. And what wakes a job that waits: timers, which are the only way it looks at time while
-//! nothing ends.
+//! The life of a job: the first read, the start, the ramp, the measured time, the last answers, the
+//! reading back, the report. And what wakes a job that waits: timers, which are the only way it
+//! looks at time while nothing ends.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -258,8 +258,8 @@ impl Worker {
         let _ = self.setup.events.send(event);
     }
 
-    /// Shows the counters of one direction to whoever draws the progress: after every request, because nobody knows
-    /// when the next one ends.
+    /// Shows the counters of one direction to whoever draws the progress: after every request,
+    /// because nobody knows when the next one ends.
     #[inline]
     pub(super) fn show(&self, write: bool) {
         let counters = &self.setup.counters.sides[usize::from(write)];

@@ -1,7 +1,7 @@
 //! Places for requests, and the buffers that travel with the requests.
 //!
-//! All buffers are taken before the first request. What a write sends is made here, and who may change a buffer that a
-//! disk may still be looking at is decided here.
+//! All buffers are taken before the first request. What a write sends is made here, and who may
+//! change a buffer that a disk may still be looking at is decided here.
 
 use fabrix_rt::{Buf, Loan, Shard};
 
@@ -15,7 +15,8 @@ use crate::random::fill;
 pub(super) struct Slot {
     /// What reads are received into.
     pub(super) read: Option<Buf>,
-    /// What a write is sent from: the worker's source, or when verifying one of its own that is stamped each time.
+    /// What a write is sent from: the worker's source, or when verifying one of its own that is
+    /// stamped each time.
     pub(super) write: Option<Buf>,
     pub(super) access: Access,
     pub(super) meant_ns: u64,
@@ -31,7 +32,8 @@ impl Worker {
         let slot = &mut self.slots[slot as usize];
         (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.clock.now_ns());
         if !access.write {
-            // A read fills its buffer, so nobody else may look at it; the probe of a job that only writes has none.
+            // A read fills its buffer, so nobody else may look at it; the probe of a job that only
+            // writes has none.
             replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));
             return;
         }
@@ -41,7 +43,8 @@ impl Worker {
             }
             return;
         };
-        // A disk may still be sending what it has answered already: such a buffer can be sent again, not changed.
+        // A disk may still be sending what it has answered already: such a buffer can be sent
+        // again, not changed.
         let another = || shard.take_buf(longest);
         replace_unless(&mut slot.write, Buf::is_unique, another);
         if let Some(buf) = &mut slot.write {
@@ -75,7 +78,8 @@ impl Worker {
     }
 }
 
-/// The source of writes that are not verified, if there are any, and the slots; `None` without the memory.
+/// The source of writes that are not verified, if there are any, and the slots; `None` without the
+/// memory.
 pub(super) fn take_buffers(
     shard: &mut Shard,
     job: &Job,
@@ -105,7 +109,8 @@ pub(super) fn longest(job: &Job, write: bool) -> usize {
     job.sizes(write).longest_bytes() as usize
 }
 
-/// A buffer for writes. Touched here, once: the measured time pays neither for page faults nor for contents.
+/// A buffer for writes. Touched here, once: the measured time pays neither for page faults nor for
+/// contents.
 fn filled(shard: &mut Shard, bytes: usize, seed: u64) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes)?;
     fill(buf.bytes_mut(), seed);

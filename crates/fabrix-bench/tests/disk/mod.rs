@@ -1,4 +1,5 @@
-//! A disk in memory that lies, fails, stalls or is busy as a test tells it, and remembers what it was asked.
+//! A disk in memory that lies, fails, stalls or is busy as a test tells it, and remembers what it
+//! was asked.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -45,7 +46,8 @@ pub enum Act {
     Zeroes,
     /// Flips a bit of what is read.
     Flip(usize),
-    /// Honest, but the disk goes on looking at the buffer after the answer, like one that is still sending it.
+    /// Honest, but the disk goes on looking at the buffer after the answer, like one that is still
+    /// sending it.
     Keep,
     /// Never answers.
     Silence,

@@ -1,4 +1,5 @@
-//! How a run ends that does not go as asked: failures, silence, interrupts, jobs and disks that cannot be had.
+//! How a run ends that does not go as asked: failures, silence, interrupts, jobs and disks that
+//! cannot be had.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

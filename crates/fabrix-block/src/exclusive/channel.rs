@@ -1,6 +1,6 @@
-//! A shard's channel through the gate: counts writes in and out, keeps those that must wait, and carries out one
-//! comparison at a time (`channel/comparison.rs`). Whatever it waits for is looked at again after every call, every
-//! ending and every tick.
+//! A shard's channel through the gate: counts writes in and out, keeps those that must wait, and
+//! carries out one comparison at a time (`channel/comparison.rs`). Whatever it waits for is looked
+//! at again after every call, every ending and every tick.
 
 mod comparison;
 
@@ -285,7 +285,8 @@ impl ExclusiveTask {
         }
     }
 
-    /// Calls can be lost to a full mailbox, and a busy disk calls nobody: as long as anything waits, a timer runs.
+    /// Calls can be lost to a full mailbox, and a busy disk calls nobody: as long as anything
+    /// waits, a timer runs.
     fn tick_later(&mut self, shard: &mut Shard) {
         if self.waits() && !self.ticking {
             self.ticking = true;

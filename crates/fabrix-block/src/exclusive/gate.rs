@@ -1,12 +1,14 @@
 //! The gate between writes and those who need the disk alone for a moment. One lane per channel.
 //!
-//! Open gate: a write counts itself in its lane, sees the gate open, and goes. Whoever closes the gate first closes
-//! it and then looks at all lanes. Both in the one total order of SeqCst, so either the write sees the closed gate
-//! or the closer sees the write. Everything else is rare and happens under a lock.
+//! Open gate: a write counts itself in its lane, sees the gate open, and goes. Whoever closes the
+//! gate first closes it and then looks at all lanes. Both in the one total order of SeqCst, so
+//! either the write sees the closed gate or the closer sees the write. Everything else is rare and
+//! happens under a lock.
 //!
-//! Nobody starves: who must wait stands in one queue. When a holder is done, either the next holder is called, or
-//! the gate opens for all writers that were waiting; until these have gone (`grants`) nobody can close it again.
-//! A call is a message to the lane's task. Should a mailbox be full, the lane finds out by its timer.
+//! Nobody starves: who must wait stands in one queue. When a holder is done, either the next holder
+//! is called, or the gate opens for all writers that were waiting; until these have gone (`grants`)
+//! nobody can close it again. A call is a message to the lane's task. Should a mailbox be full, the
+//! lane finds out by its timer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -198,9 +200,10 @@ impl LaneHandle {
 
     /// Counts a write out, and calls the holder if that is what it waits for.
     pub(super) fn leave(&self) {
-        // Nobody else changes the counter, so a plain store will do. A step in the one total order would wait until
-        // all that was written past the caches is in memory. Without it, who closes the gate at this moment may see
-        // the write still in progress, and not be called when it is not: its timer finds out.
+        // Nobody else changes the counter, so a plain store will do. A step in the one total order
+        // would wait until all that was written past the caches is in memory. Without it, who
+        // closes the gate at this moment may see the write still in progress, and not be called
+        // when it is not: its timer finds out.
         let before = self.lane.writes.load(Ordering::Relaxed);
         debug_assert!(before > 0, "a write left that had not entered");
         self.lane.writes.store(before - 1, Ordering::Release);

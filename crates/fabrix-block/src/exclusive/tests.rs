@@ -1,4 +1,5 @@
-//! Compare and write: that it is one step, across channels and across threads, and that nobody waits for ever.
+//! Compare and write: that it is one step, across channels and across threads, and that nobody
+//! waits for ever.
 
 use super::*;
 use crate::file::{FileDisk, FileOptions};
@@ -216,8 +217,9 @@ fn a_shard_that_ends_with_the_gate_closed_does_not_keep_it_closed() {
     );
 }
 
-/// Two threads count up in one block, in a field of each thread's own and in one they share, by comparing and writing
-/// the whole block; meanwhile each writes the second block plainly. Every successful step must be in the sums.
+/// Two threads count up in one block, in a field of each thread's own and in one they share, by
+/// comparing and writing the whole block; meanwhile each writes the second block plainly. Every
+/// successful step must be in the sums.
 #[test]
 fn no_update_is_lost_between_two_shards() {
     for inner in [ram_disk(4096), slow_writes(20)] {
@@ -281,8 +283,9 @@ fn count_up(disk: &Arc<Exclusive>, number: u8) {
 
 const STEPS: u32 = 300;
 
-/// A plain writer counts in the first byte. The comparison puts back the count that it found and sets a mark, so a
-/// write that got between its reading and its writing, or that it did not wait for, would be undone.
+/// A plain writer counts in the first byte. The comparison puts back the count that it found and
+/// sets a mark, so a write that got between its reading and its writing, or that it did not wait
+/// for, would be undone.
 #[test]
 fn no_plain_write_gets_between_reading_and_writing() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,6 +1,6 @@
-//! A shard's channel into a file: every request is a job in a fixed table, cut into as many operations of the
-//! kernel as it takes until all its bytes are done or one fails. What follows from the kernel's results is in
-//! `channel/ending.rs`.
+//! A shard's channel into a file: every request is a job in a fixed table, cut into as many
+//! operations of the kernel as it takes until all its bytes are done or one fails. What follows
+//! from the kernel's results is in `channel/ending.rs`.
 
 mod ending;
 #[cfg(test)]
@@ -38,7 +38,8 @@ pub(super) struct FileChannel {
     lock: Arc<fs::File>,
 }
 
-/// The lock stays until the last request has ended: who opened the file before that could lose what it writes.
+/// The lock stays until the last request has ended: who opened the file before that could lose what
+/// it writes.
 impl Drop for FileChannel {
     fn drop(&mut self) {
         let mut task = self.hold.task();
@@ -61,9 +62,11 @@ pub(super) struct FileTask {
     geometry: Geometry,
     state: Arc<State>,
     jobs: Slots<Job>,
-    /// The open file that has the disk's lock, once the channel is gone and requests are still in progress.
+    /// The open file that has the disk's lock, once the channel is gone and requests are still in
+    /// progress.
     lock: Option<Arc<fs::File>>,
-    /// Zeroes to be written where the file system cannot make them; taken when first needed, then kept.
+    /// Zeroes to be written where the file system cannot make them; taken when first needed, then
+    /// kept.
     zeroes: Option<Buf>,
     closing: bool,
 }
@@ -105,8 +108,8 @@ impl Step {
         }
     }
 
-    /// What the kernel's answer means. What it could not do, or not all of, with registered memory is asked for again
-    /// with a buffer, by whoever has asked.
+    /// What the kernel's answer means. What it could not do, or not all of, with registered memory
+    /// is asked for again with a buffer, by whoever has asked.
     fn judge(self, result: i32, wanted: u64, block_bytes: u32) -> Outcome {
         let outcome = judge(self.kind(), result, wanted, block_bytes);
         let in_part = match outcome {
@@ -376,7 +379,8 @@ impl Task for FileTask {
     }
 }
 
-/// A length in memory. Payloads are bounded by the largest transfer; longer ranges have none and ignore it.
+/// A length in memory. Payloads are bounded by the largest transfer; longer ranges have none and
+/// ignore it.
 fn length(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,6 +1,6 @@
-//! Opening a file or block device: what it is (`open/found.rs`), its size, its alignment, who else has it; and why not
-//! (`open/refusal.rs`). Opening changes nothing that exists: a file is only ever created, and only where none was. The
-//! size of an open file changes when its user says so.
+//! Opening a file or block device: what it is (`open/found.rs`), its size, its alignment, who else
+//! has it; and why not (`open/refusal.rs`). Opening changes nothing that exists: a file is only
+//! ever created, and only where none was. The size of an open file changes when its user says so.
 
 mod found;
 mod refusal;
@@ -44,8 +44,8 @@ pub(super) fn open(options: FileOptions) -> Result<FileDisk, OpenError> {
     })
 }
 
-/// The same open file with the size that it has now, or is given first. Everything but the size stays what it was, a
-/// lost flush included.
+/// The same open file with the size that it has now, or is given first. Everything but the size
+/// stays what it was, a lost flush included.
 pub(super) fn remeasure(disk: &FileDisk, bytes: Option<u64>) -> Result<FileDisk, OpenError> {
     // What was asked for when it was opened is not what it has to have any more.
     let options = FileOptions {
@@ -106,8 +106,8 @@ fn resize(disk: &FileDisk, found: &Found, bytes: u64) -> Result<(), OpenError> {
     })
 }
 
-/// How the file is opened, the first time (`claim`: a block device is then kept from mounts and other arrays)
-/// and again for every channel.
+/// How the file is opened, the first time (`claim`: a block device is then kept from mounts and
+/// other arrays) and again for every channel.
 pub(super) fn flags(options: &FileOptions, claim: bool) -> OpenOptions {
     let direct = if options.direct { errno::O_DIRECT } else { 0 };
     let exclusive = if claim && !options.read_only {
@@ -170,7 +170,8 @@ fn create(options: &FileOptions) -> Result<fs::Metadata, OpenError> {
     Ok(metadata)
 }
 
-/// One writer, or any number of readers; the lock ends with the disk, even if the process is killed.
+/// One writer, or any number of readers; the lock ends with the disk, even if the process is
+/// killed.
 fn lock(options: &FileOptions, file: &File, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let locked = if options.read_only {
         file.try_lock_shared()
@@ -296,8 +297,8 @@ fn block_bytes(options: &FileOptions, file: &File, found: &Found) -> Result<u32,
     }
 }
 
-/// The smallest direct read that the file takes. Asking is surer than any description: some file systems open a
-/// file for direct I/O and refuse the first read.
+/// The smallest direct read that the file takes. Asking is surer than any description: some file
+/// systems open a file for direct I/O and refuse the first read.
 fn direct_alignment(options: &FileOptions, file: &File) -> Result<u32, OpenError> {
     let mut memory = vec![0; 2 * PROBE_BYTES];
     let start = memory.as_ptr().align_offset(PROBE_BYTES);
@@ -312,7 +313,8 @@ fn direct_alignment(options: &FileOptions, file: &File) -> Result<u32, OpenError
 }
 
 fn identity(options: &FileOptions, found: &Found) -> Identity {
-    // /dev/disk/by-id/... is the stable name, and the one it points to is not; for files it is the other way round.
+    // /dev/disk/by-id/... is the stable name, and the one it points to is not; for files it is the
+    // other way round.
     let path = if found.is_block_device {
         std::path::absolute(&options.path)
     } else {

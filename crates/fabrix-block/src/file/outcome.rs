@@ -1,4 +1,5 @@
-//! What the kernel's answer to a piece of a request means: a pure table, so that it can be read and tested alone.
+//! What the kernel's answer to a piece of a request means: a pure table, so that it can be read and
+//! tested alone.
 
 use crate::Status;
 use fabrix_rt::errno;
@@ -25,8 +26,9 @@ pub(super) enum Outcome {
     Failed(Status),
 }
 
-/// Judges `result`, the kernel's answer to a piece of `wanted` bytes. Bytes count in whole blocks of
-/// `block_bytes`: what a short answer leaves of a block is done again, so that direct I/O stays aligned.
+/// Judges `result`, the kernel's answer to a piece of `wanted` bytes. Bytes count in whole blocks
+/// of `block_bytes`: what a short answer leaves of a block is done again, so that direct I/O stays
+/// aligned.
 pub(super) fn judge(kind: Kind, result: i32, wanted: u64, block_bytes: u32) -> Outcome {
     let Ok(bytes) = u64::try_from(result) else {
         return failure(kind, result.unsigned_abs().cast_signed());

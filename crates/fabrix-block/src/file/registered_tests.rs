@@ -1,4 +1,5 @@
-//! Registered memory: which disks take it, and that what the kernel answers means what it means for a buffer of ours.
+//! Registered memory: which disks take it, and that what the kernel answers means what it means for
+//! a buffer of ours.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A file that changes its size while it is in use: what the new disk shares with the old, and what is refused.
+//! A file that changes its size while it is in use: what the new disk shares with the old, and what
+//! is refused.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Files as disks: what opens, what does not and why; what is found in the file. What the kernel's answers become is
-//! tested in `channel/tests.rs`.
+//! Files as disks: what opens, what does not and why; what is found in the file. What the kernel's
+//! answers become is tested in `channel/tests.rs`.
 
 use std::fs;
 use std::path::Path;

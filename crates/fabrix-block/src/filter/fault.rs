@@ -1,6 +1,6 @@
-//! Faults on purpose: errors for a share of the requests or for one of them, and answers that come later. A request
-//! that is to fail never reaches the disk below; one that is to be late reaches it at once, and only its answer
-//! waits. The dice are seeded, so a run can be repeated.
+//! Faults on purpose: errors for a share of the requests or for one of them, and answers that come
+//! later. A request that is to fail never reaches the disk below; one that is to be late reaches it
+//! at once, and only its answer waits. The dice are seeded, so a run can be repeated.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ struct Rule {
 }
 
 impl Fault {
-    /// The same disk with these faults. The dice of a shard depend on `seed` and the shard's number only.
+    /// The same disk with these faults. The dice of a shard depend on `seed` and the shard's number
+    /// only.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>, faults: &[Inject], seed: u64) -> Arc<Self> {
         let rule = |inject: &Inject| Rule {

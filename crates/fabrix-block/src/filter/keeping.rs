@@ -1,5 +1,5 @@
-//! Keeps something for as long as a disk is in use, whatever its size becomes: what its opener holds on the disk's
-//! behalf.
+//! Keeps something for as long as a disk is in use, whatever its size becomes: what its opener
+//! holds on the disk's behalf.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Gives a disk another identity: one that the user has named. Everything else passes with the caller's own token.
+//! Gives a disk another identity: one that the user has named. Everything else passes with the
+//! caller's own token.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Refuses writes to a disk that would take them. Everything else passes with the caller's own token.
+//! Refuses writes to a disk that would take them. Everything else passes with the caller's own
+//! token.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Counts what passes: requests, errors, bytes, and how long each took. Every shard writes its own counters, which
-//! nobody else writes, so counting is a plain load and store; whoever wants to know reads them from outside and adds
-//! them up. Times are those of the shard's turns: what is answered within the turn took no time. A request that its
-//! disk could not carry out with registered memory is not counted: it comes again, with a buffer.
+//! Counts what passes: requests, errors, bytes, and how long each took. Every shard writes its own
+//! counters, which nobody else writes, so counting is a plain load and store; whoever wants to know
+//! reads them from outside and adds them up. Times are those of the shard's turns: what is answered
+//! within the turn took no time. A request that its disk could not carry out with registered memory
+//! is not counted: it comes again, with a buffer.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +18,8 @@ use crate::{Channel, Device, Failed, OpenError, Operation, Payload, Request, Sta
 /// A disk whose requests are counted.
 pub struct Stats {
     inner: Arc<dyn Device>,
-    /// One set per shard number; a shard's channels share it, as they share its thread. So does the same disk with
-    /// another size: whoever asks either of them hears of both.
+    /// One set per shard number; a shard's channels share it, as they share its thread. So does the
+    /// same disk with another size: whoever asks either of them hears of both.
     shards: Arc<Mutex<Vec<OfShard>>>,
     /// Told of requests that the disk has failed; called on shards, so it must not wait.
     tell: Tell,
@@ -106,8 +107,8 @@ impl Stats {
 }
 
 impl Counts {
-    /// The time that `share` (0 to 1) of the requests did not exceed, in nanoseconds; 0 if there were none. Exact to
-    /// a quarter of its power of two, rounded up.
+    /// The time that `share` (0 to 1) of the requests did not exceed, in nanoseconds; 0 if there
+    /// were none. Exact to a quarter of its power of two, rounded up.
     #[must_use]
     pub fn latency_ns(&self, share: f64) -> u64 {
         let total: u64 = self.latency.iter().sum();
@@ -121,7 +122,8 @@ impl Counts {
         0
     }
 
-    /// The buckets that are not empty, shortest times first: the longest time of each, and how many took so long.
+    /// The buckets that are not empty, shortest times first: the longest time of each, and how many
+    /// took so long.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let buckets = self.latency.iter().enumerate();
         let ends = buckets.map(|(bucket, count)| (end_of(bucket), *count));

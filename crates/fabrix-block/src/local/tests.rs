@@ -58,7 +58,8 @@ fn the_physical_block_is_what_the_user_says() {
         assert_eq!(physical(",physical=512"), 512, "{text}");
         assert_eq!(physical(",block=4096,physical=4096"), 4096, "{text}");
     }
-    // A disk that is made of blocks of 4096 whatever was said: here the user said it, a device might.
+    // A disk that is made of blocks of 4096 whatever was said: here the user said it, a device
+    // might.
     let geometry = crate::Geometry::new(4096, 1).with_physical(Some(512));
     assert!(geometry.expect_err("too small").contains("block of 4096"));
 }

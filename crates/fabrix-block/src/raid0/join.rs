@@ -1,6 +1,7 @@
-//! A shard's channel into an array. A request within one chunk goes to its member with the caller's own token. One
-//! that touches several members is a join: its pieces go out under tokens of this task, and when the last has
-//! ended the caller is told. A piece that its member has no room for is parked here and offered again.
+//! A shard's channel into an array. A request within one chunk goes to its member with the caller's
+//! own token. One that touches several members is a join: its pieces go out under tokens of this
+//! task, and when the last has ended the caller is told. A piece that its member has no room for is
+//! parked here and offered again.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -234,7 +235,8 @@ impl JoinTask {
         }
     }
 
-    /// Before a piece is parked: what it is written from must outlive `submit`. False: no memory for that.
+    /// Before a piece is parked: what it is written from must outlive `submit`. False: no memory
+    /// for that.
     fn keep_source(&mut self, shard: &mut Shard, join: u32, source: Option<&[u8]>) -> bool {
         let join = self.join(join);
         let (None, Some(source)) = (&join.buf, source) else {
@@ -295,8 +297,8 @@ impl JoinTask {
         self.retry_later(shard);
     }
 
-    /// The member's next ending may belong to a request that was passed, of which nothing is heard here: a timer
-    /// makes sure that a parked piece is offered again.
+    /// The member's next ending may belong to a request that was passed, of which nothing is heard
+    /// here: a timer makes sure that a parked piece is offered again.
     fn retry_later(&mut self, shard: &mut Shard) {
         if !self.parked.is_empty() && !self.retrying {
             self.retrying = true;

@@ -1,5 +1,5 @@
-//! What lies where in an array: pure arithmetic. Chunk 0 is the first of member 0, chunk 1 the first of member 1,
-//! and so on round; all counts are blocks.
+//! What lies where in an array: pure arithmetic. Chunk 0 is the first of member 0, chunk 1 the
+//! first of member 1, and so on round; all counts are blocks.
 
 /// The shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl Layout {
         usize::try_from(if blocks == 0 { 0 } else { chunks }).unwrap_or(usize::MAX)
     }
 
-    /// The one range of a member that a request covers: consecutive stripes lie next to each other there. None if
-    /// the member has nothing of it. For operations that move no bytes.
+    /// The one range of a member that a request covers: consecutive stripes lie next to each other
+    /// there. None if the member has nothing of it. For operations that move no bytes.
     #[must_use]
     pub fn extent(&self, member: usize, lba: u64, blocks: u32) -> Option<Piece> {
         let first = self.blocks_before(member, lba);

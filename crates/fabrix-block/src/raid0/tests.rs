@@ -1,4 +1,5 @@
-//! Arrays: that they are one disk, that pieces come together, and what becomes of members that fail or are full.
+//! Arrays: that they are one disk, that pieces come together, and what becomes of members that fail
+//! or are full.
 
 use super::*;
 use crate::file::{FileDisk, FileOptions};

@@ -1,8 +1,10 @@
-//! Long ranges of a RAM disk that are to read as zeroes, a piece of one of them each turn: whoever else is on the shard
-//! has a turn in between. The kernel takes milliseconds to take back the pages of a large range.
+//! Long ranges of a RAM disk that are to read as zeroes, a piece of one of them each turn: whoever
+//! else is on the shard has a turn in between. The kernel takes milliseconds to take back the pages
+//! of a large range.
 //!
-//! A channel's task, which knows whose ranges they are and how far each is. It touches the disk's memory and nothing
-//! else. A piece ends where a multiple of its length from the start of the disk is, so that large pages go whole.
+//! A channel's task, which knows whose ranges they are and how far each is. It touches the disk's
+//! memory and nothing else. A piece ends where a multiple of its length from the start of the disk
+//! is, so that large pages go whole.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -1,8 +1,10 @@
-//! Reads the text of a disk. Only what the grammar of [`super`] allows is let through; every error is one
-//! sentence that begins with the disk it is about, so that in an array of arrays the wrong member is named.
+//! Reads the text of a disk. Only what the grammar of [`super`] allows is let through; every error
+//! is one sentence that begins with the disk it is about, so that in an array of arrays the wrong
+//! member is named.
 //!
-//! Here are the kinds of disks; `parse/names.rs` knows bare names of files, `parse/remote.rs` reads addresses,
-//! `parse/options.rs` what stands behind, and `parse/inject.rs` the faults that can be asked for.
+//! Here are the kinds of disks; `parse/names.rs` knows bare names of files, `parse/remote.rs` reads
+//! addresses, `parse/options.rs` what stands behind, and `parse/inject.rs` the faults that can be
+//! asked for.
 
 mod inject;
 mod names;
@@ -18,7 +20,8 @@ use super::{
     CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path, parse_size,
 };
 
-/// Reads a text. Where that fails and a secret may be in it, the error is about the text without the secret.
+/// Reads a text. Where that fails and a secret may be in it, the error is about the text without
+/// the secret.
 pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
     let error = match spec_at_depth(text, 0) {
         Ok(spec) => return Ok(spec),
@@ -42,7 +45,8 @@ pub(super) fn is_well_formed(text: &str) -> bool {
     spec_at_depth(text, 0).is_ok()
 }
 
-/// A sentence without its beginning, which `spec_at_depth` puts in front; or a member's, which is whole.
+/// A sentence without its beginning, which `spec_at_depth` puts in front; or a member's, which is
+/// whole.
 enum Fault {
     Here(String),
     InMember(SpecError),
@@ -156,7 +160,8 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, Fault> {
     })
 }
 
-/// Members are separated by the same comma as their options: a part that begins like a disk begins one.
+/// Members are separated by the same comma as their options: a part that begins like a disk begins
+/// one.
 fn members(list: &str, depth: usize) -> Result<Vec<Spec>, Fault> {
     let mut texts: Vec<String> = Vec::new();
     for part in parts_of(list)? {
@@ -208,7 +213,8 @@ fn disk_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Cuts a text at the commas that are neither in parentheses nor behind a backslash. The parts stay escaped.
+/// Cuts a text at the commas that are neither in parentheses nor behind a backslash. The parts stay
+/// escaped.
 fn parts_of(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut depth, mut escaped) = (Vec::new(), 0, 0usize, false);
     for (index, c) in text.char_indices() {
@@ -238,7 +244,8 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
 const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]] or \
      iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]";
 
-/// Options without a value: in the list of an array they belong to the member before them, and name no file.
+/// Options without a value: in the list of an array they belong to the member before them, and name
+/// no file.
 const SWITCHES: [&str; 5] = ["ro", "direct", "hugepages", "hdr-digest", "data-digest"];
 
 /// For secrets with characters in them that mean something else in an address.

@@ -1,9 +1,10 @@
-//! Finds the secrets in a text that may be a disk's, and cuts them out: a sentence about what is left cannot repeat
-//! one.
+//! Finds the secrets in a text that may be a disk's, and cuts them out: a sentence about what is
+//! left cannot repeat one.
 //!
-//! A secret stands in `SCHEME://USER%SECRET@HOST` and behind an option like `target_password=`. Texts that are not
-//! well-formed are cut widely: everything that may belong to a secret is left out, even where more is left out than
-//! was secret. `%@FILE@` and `password=@FILE` name a file and hold no secret.
+//! A secret stands in `SCHEME://USER%SECRET@HOST` and behind an option like `target_password=`.
+//! Texts that are not well-formed are cut widely: everything that may belong to a secret is left
+//! out, even where more is left out than was secret. `%@FILE@` and `password=@FILE` name a file and
+//! hold no secret.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -26,7 +27,8 @@ pub(super) const MARK: char = '\0';
 /// What users are shown in the place of a secret.
 pub(super) const SHOWN: &str = "...";
 
-/// Whether the value of an option is a secret: `target_password`, and how one may slip while typing it.
+/// Whether the value of an option is a secret: `target_password`, and how one may slip while typing
+/// it.
 pub(super) fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["pass", "pasw", "pw", "secret"]
@@ -76,7 +78,8 @@ fn shift(range: &Range<usize>, by: usize) -> Range<usize> {
     range.start + by..range.end + by
 }
 
-/// Where the addresses of our protocols begin in a text, as in the list of an array: `raid0:(iscsi://A,iscsi://B)`.
+/// Where the addresses of our protocols begin in a text, as in the list of an array:
+/// `raid0:(iscsi://A,iscsi://B)`.
 fn addresses(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices("://").filter_map(|(colon, _)| {
         let is_scheme_byte = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
@@ -88,7 +91,8 @@ fn addresses(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The secret of the account in a part of a text that has one address at most. Empty where a file is named.
+/// The secret of the account in a part of a text that has one address at most. Empty where a file
+/// is named.
 fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
     // Behind a percent sign it is a piece of a secret that ends no scheme.
     let is_scheme = |colon: &usize| !part[..*colon].contains('%');
@@ -123,7 +127,8 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
         }
         Extent::Widest => match part[secret..].rfind('@') {
             Some(at) => Some(secret..secret + at),
-            // A percent sign behind the machine is that of a name, at least where there are no accounts.
+            // A percent sign behind the machine is that of a name, at least where there are no
+            // accounts.
             None if !part.starts_with("nvme") || percent < authority_end => {
                 scheme_bytes.map(|_| secret..end_of(part, secret))
             }
@@ -132,7 +137,8 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
     }
 }
 
-/// `user:secret@host`, as other addresses have it, or `user@secret@host`: what stands behind the first separator.
+/// `user:secret@host`, as other addresses have it, or `user@secret@host`: what stands behind the
+/// first separator.
 fn without_percent(part: &str, begin: usize) -> Option<Range<usize>> {
     let at = begin + part[begin..].rfind('@')?;
     let separator = begin + part[begin..at].find([':', '@'])?;
@@ -211,7 +217,8 @@ fn end_of(part: &str, from: usize) -> usize {
     from + part[from..].trim_end_matches([')', ',']).len()
 }
 
-/// The bytes of an IPv6 address in its brackets at the start of a text: a percent sign in it begins a zone.
+/// The bytes of an IPv6 address in its brackets at the start of a text: a percent sign in it begins
+/// a zone.
 fn ipv6_literal_bytes(text: &str) -> usize {
     let literal = text.strip_prefix('[').and_then(|text| text.split_once(']'));
     let Some((inside, _)) = literal else { return 0 };

@@ -1,6 +1,6 @@
-//! Sizes as people write them. `k`, `m`, `g`, `t`, `p` are powers of 1024, in either case, with or without
-//! `i`, `iB`; a plain number counts bytes. `KB`, `MB`, `GB` are refused, because the tools that people come
-//! from disagree about them: fio, nbdkit and the SI each mean something else.
+//! Sizes as people write them. `k`, `m`, `g`, `t`, `p` are powers of 1024, in either case, with or
+//! without `i`, `iB`; a plain number counts bytes. `KB`, `MB`, `GB` are refused, because the tools
+//! that people come from disagree about them: fio, nbdkit and the SI each mean something else.
 
 use std::fmt::{self, Display, Formatter};
 

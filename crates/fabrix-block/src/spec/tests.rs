@@ -1,4 +1,5 @@
-//! The words of the grammar one by one, the sentences about wrong ones, and that any value survives its text.
+//! The words of the grammar one by one, the sentences about wrong ones, and that any value survives
+//! its text.
 
 use super::*;
 use proptest::prelude::*;

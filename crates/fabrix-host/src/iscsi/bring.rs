@@ -1,6 +1,8 @@
-//! How a session comes up behind its login: what the logical unit is asked, or which targets there are.
+//! How a session comes up behind its login: what the logical unit is asked, or which targets there
+//! are.
 //!
-//! A part of `session`. The order of the questions is `proto`'s; here they are sent, and waited for.
+//! A part of `session`. The order of the questions is `proto`'s; here they are sent, and waited
+//! for.
 
 use std::sync::Arc;
 
@@ -136,7 +138,8 @@ impl Session {
             .as_ref()
             .is_some_and(|seen| self.unsettled || seen.geometry.blocks != facts.blocks);
         if let Some(Err(error)) = expected.as_ref().map(|seen| seen.check(&facts)) {
-            // A disk that became smaller is not used as it was; whoever watches may take it as it is.
+            // A disk that became smaller is not used as it was; whoever watches may take it as it
+            // is.
             if expected.is_some_and(|seen| seen.again(&facts).is_ok()) {
                 self.life.tell_path(PathEvent::Changed);
             }
@@ -162,7 +165,8 @@ impl Session {
         }
     }
 
-    /// Asks a disk that nobody asks anything whether it has something to say: targets tell changes with an answer only.
+    /// Asks a disk that nobody asks anything whether it has something to say: targets tell changes
+    /// with an answer only.
     pub(super) fn look(&mut self, shard: &mut Shard) {
         let (Some(seen), Some(connection)) = (&self.plan.expected, &mut self.connection) else {
             return;

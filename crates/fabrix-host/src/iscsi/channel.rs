@@ -1,7 +1,7 @@
 //! A remote logical unit as a disk.
 //!
-//! Knows what the disk promised when it was first seen. Each channel has a session of its own, so shards share nothing;
-//! see `docs/design/host.md`.
+//! Knows what the disk promised when it was first seen. Each channel has a session of its own, so
+//! shards share nothing; see `docs/design/host.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -59,7 +59,8 @@ impl Device for RemoteUnit {
         &self.identity
     }
 
-    /// Begins to connect and does not wait for it: requests that come before the connection wait in the channel.
+    /// Begins to connect and does not wait for it: requests that come before the connection wait in
+    /// the channel.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         let plan = self.plan.session(number);

@@ -35,7 +35,8 @@ pub(crate) fn is_supported(operation: Operation, blocks: u32, seen: &Seen) -> bo
     }
 }
 
-/// The command for an operation, and how its data moves; none: it covers more blocks than there are bits for.
+/// The command for an operation, and how its data moves; none: it covers more blocks than there are
+/// bits for.
 pub(crate) fn cdb(operation: Operation, extent: Extent, seen: &Seen) -> Option<(Cdb, Transfer)> {
     // Only for operations with data, which were checked against the largest transfer.
     let bytes = extent.blocks.saturating_mul(seen.geometry.block_bytes);
@@ -64,7 +65,8 @@ pub(crate) fn cdb(operation: Operation, extent: Extent, seen: &Seen) -> Option<(
     })
 }
 
-/// Whether an operation that has ended well must be made durable by a flush, because its command could not be told to.
+/// Whether an operation that has ended well must be made durable by a flush, because its command
+/// could not be told to.
 pub(crate) fn needs_flush(operation: Operation, seen: &Seen) -> bool {
     let by_itself = match operation {
         Operation::Write { .. } | Operation::CompareAndWrite { .. } => seen.fua,

@@ -1,8 +1,8 @@
 //! One connection with a target, which is a session's only one, and the requests in its slots.
 //!
-//! Knows its machine and what each slot carries; does not know how a session comes up (`session`) nor what is done with
-//! requests when the connection is lost (`outage`). All tables are made when it is opened. The mirror of NVMe's
-//! `queue`.
+//! Knows its machine and what each slot carries; does not know how a session comes up (`session`)
+//! nor what is done with requests when the connection is lost (`outage`). All tables are made when
+//! it is opened. The mirror of NVMe's `queue`.
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::Slot;
@@ -19,9 +19,11 @@ use crate::wire::{Ending, Position, Route, Wire};
 pub(crate) enum Carried {
     /// A request.
     Request(Request),
-    /// A request that was done, and is being made durable: the disk has a cache and does not obey FUA.
+    /// A request that was done, and is being made durable: the disk has a cache and does not obey
+    /// FUA.
     Flushing(Request),
-    /// A request that was answered while its data is still being sent: it ends when the data is its caller's alone.
+    /// A request that was answered while its data is still being sent: it ends when the data is its
+    /// caller's alone.
     Ended {
         request: Request,
         status: DiskStatus,
@@ -140,7 +142,8 @@ impl Connection {
     /// Sends a command, with its data if it has any.
     ///
     /// # Errors
-    /// There is no slot, no connection, or the target takes no command now: everything is given back.
+    /// There is no slot, no connection, or the target takes no command now: everything is given
+    /// back.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -215,11 +218,11 @@ impl Connection {
         sent.min()
     }
 
-    /// Takes the next request out of a connection that has ended, with its data: to be tried again, or, with a
-    /// status, to be ended. None: there is no more.
+    /// Takes the next request out of a connection that has ended, with its data: to be tried again,
+    /// or, with a status, to be ended. None: there is no more.
     ///
-    /// What was answered has ended. A compare-and-write without an answer is not tried again: it may have happened, and
-    /// then its comparison would fail.
+    /// What was answered has ended. A compare-and-write without an answer is not tried again: it
+    /// may have happened, and then its comparison would fail.
     pub(crate) fn abandon(&mut self) -> Option<(Request, Option<DiskStatus>)> {
         for index in 0..self.places.len() {
             let (carried, data) = match &self.places[index].carried {

@@ -1,9 +1,10 @@
 //! iSCSI as an initiator: a remote logical unit as a disk.
 //!
-//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with one target, which
-//! follows a `plan`, comes up in `bring` and leaves in `parting`, and whose requests are `transfer`'s; `connection`
-//! holds its slots. `command` and `seen` are tables: requests to commands, and what the disk said to its geometry. The
-//! mirror of `nvme`, with the same outline.
+//! Read downwards: `channel` is the disk; each of its channels has a `session`, one connection with
+//! one target, which follows a `plan`, comes up in `bring` and leaves in `parting`, and whose
+//! requests are `transfer`'s; `connection` holds its slots. `command` and `seen` are tables:
+//! requests to commands, and what the disk said to its geometry. The mirror of `nvme`, with the
+//! same outline.
 
 mod bring;
 mod channel;

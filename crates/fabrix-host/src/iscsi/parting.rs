@@ -1,7 +1,8 @@
-//! How a session leaves its connection: lost, asked to go by the target, or wanted by nobody any more.
+//! How a session leaves its connection: lost, asked to go by the target, or wanted by nobody any
+//! more.
 //!
-//! The second part of `session`. What becomes of requests meanwhile, and when the next try is, is `outage`'s. The
-//! mirror of NVMe's `parting`.
+//! The second part of `session`. What becomes of requests meanwhile, and when the next try is, is
+//! `outage`'s. The mirror of NVMe's `parting`.
 
 use std::net::SocketAddr;
 
@@ -24,7 +25,8 @@ impl Session {
         }
     }
 
-    /// The target redirects the login: this connection is closed, and the login begins anew at another portal.
+    /// The target redirects the login: this connection is closed, and the login begins anew at
+    /// another portal.
     pub(super) fn redirect(&mut self, shard: &mut Shard, to: SocketAddr) {
         self.life
             .tell_of_a_disk(&format!("the target redirects us to {to}"));
@@ -106,8 +108,8 @@ impl Session {
         }
     }
 
-    /// Nobody uses this session any more: what is still in progress is aborted, and the session goes, with a logout if
-    /// nothing is.
+    /// Nobody uses this session any more: what is still in progress is aborted, and the session
+    /// goes, with a logout if nothing is.
     pub(super) fn over(&mut self, shard: &mut Shard) {
         if self.life.state == State::Over {
             return;
@@ -122,7 +124,8 @@ impl Session {
         self.fall(shard, State::Over);
     }
 
-    /// Once the kernel has given everything back, requests are collected and the next try is arranged.
+    /// Once the kernel has given everything back, requests are collected and the next try is
+    /// arranged.
     fn rest_when_quiet(&mut self, shard: &mut Shard) {
         let connection = self.connection.as_mut();
         if self.parting || !connection.is_none_or(|connection| connection.wire().is_quiet()) {

@@ -1,7 +1,9 @@
-//! A logical unit as it was first seen: what it is as a disk, and what every later session must find again.
+//! A logical unit as it was first seen: what it is as a disk, and what every later session must
+//! find again.
 //!
-//! Pure tables over what `fabrix_proto::scsi::bringup` learned. A geometry is a promise to those who opened the disk; a
-//! target that comes back and no longer keeps it is not used. The mirror of NVMe's `seen`.
+//! Pure tables over what `fabrix_proto::scsi::bringup` learned. A geometry is a promise to those
+//! who opened the disk; a target that comes back and no longer keeps it is not used. The mirror of
+//! NVMe's `seen`.
 
 use fabrix_block::{Durability, Geometry, Identity};
 use fabrix_proto::scsi::bringup::UnitFacts;
@@ -48,8 +50,8 @@ impl Seen {
         })
     }
 
-    /// The names under which hosts recognise the disk: derived from its own, so that every path to it gives the same,
-    /// or from `place` where it has none.
+    /// The names under which hosts recognise the disk: derived from its own, so that every path to
+    /// it gives the same, or from `place` where it has none.
     pub(crate) fn identity(&self, name: &str, place: &str) -> Identity {
         let names = &self.facts.names;
         let hex =
@@ -85,8 +87,8 @@ impl Seen {
     pub(crate) fn again(&self, facts: &UnitFacts) -> Result<Self, ConnectError> {
         let now = Self::new(facts)?;
         self.keeps_its_promises(&now)?;
-        // A command in progress counts as done what the limit says when it is answered: that is never more than what
-        // it was sent with.
+        // A command in progress counts as done what the limit says when it is answered: that is
+        // never more than what it was sent with.
         Ok(Self {
             write_same_blocks: now.write_same_blocks.min(self.write_same_blocks),
             unmap_blocks: now.unmap_blocks.min(self.unmap_blocks),
@@ -94,7 +96,8 @@ impl Seen {
         })
     }
 
-    /// Whether the disk found after a reconnect is the one that was lost, keeps its promises, and is as large.
+    /// Whether the disk found after a reconnect is the one that was lost, keeps its promises, and
+    /// is as large.
     pub(crate) fn check(&self, facts: &UnitFacts) -> Result<(), ConnectError> {
         let now = self.again(facts)?;
         if now.geometry.blocks < self.geometry.blocks {
@@ -153,8 +156,8 @@ fn geometry(facts: &UnitFacts) -> Geometry {
         optimal_io_bytes: hint(facts.optimal_blocks).unwrap_or(0),
         max_transfer_bytes: most,
         volatile_cache: facts.write_cache,
-        // A flush is passed on, and the target answers for it; without a cache every write is on the medium when it
-        // is answered. A target that keeps nothing has no way to say so.
+        // A flush is passed on, and the target answers for it; without a cache every write is on
+        // the medium when it is answered. A target that keeps nothing has no way to say so.
         durability: Durability::Device,
         read_only: facts.read_only,
         deallocate: deallocate(

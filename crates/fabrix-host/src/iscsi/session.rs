@@ -1,9 +1,9 @@
 //! One session with one target, over one connection: what happens on it, and when it is given up.
 //!
-//! Knows the events of a connection and the pings. A session belongs to one shard and one channel: shards share
-//! nothing, so nothing is locked. Which bytes travel is `connection`'s business, how a session comes up is in `bring`,
-//! how requests become commands in `transfer`, what becomes of them without a connection in `parting` and `outage`. The
-//! mirror of NVMe's `session`.
+//! Knows the events of a connection and the pings. A session belongs to one shard and one channel:
+//! shards share nothing, so nothing is locked. Which bytes travel is `connection`'s business, how a
+//! session comes up is in `bring`, how requests become commands in `transfer`, what becomes of them
+//! without a connection in `parting` and `outage`. The mirror of NVMe's `session`.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -43,7 +43,8 @@ pub(crate) struct Session {
     pub(super) pinged: Pinged,
     /// A goodbye is being said.
     pub(super) parting: bool,
-    /// The target wants us to leave: what it has it finishes, what is new waits for the next session.
+    /// The target wants us to leave: what it has it finishes, what is new waits for the next
+    /// session.
     pub(super) leaving: bool,
     /// The target, or this machine, had no room: nothing is sent before the timer.
     pub(super) pausing: bool,
@@ -91,7 +92,8 @@ impl Session {
         }
     }
 
-    /// Begins to connect, at the plan's portal: a target that redirects for now is asked again each time.
+    /// Begins to connect, at the plan's portal: a target that redirects for now is asked again each
+    /// time.
     pub(super) fn rise(&mut self, shard: &mut Shard) {
         self.redirections = 0;
         self.rise_at(shard, self.plan.portal);
@@ -308,8 +310,8 @@ impl Session {
         self.lose(shard, error);
     }
 
-    /// What to say when the target has closed the connection. During the login LIO does so, without a word, to who has
-    /// no secret where it wants one.
+    /// What to say when the target has closed the connection. During the login LIO does so, without
+    /// a word, to who has no secret where it wants one.
     fn closed(&self) -> &'static str {
         let machine = self.connection.as_ref().and_then(Connection::machine);
         let logs_in = self.life.state == State::Rising && machine.is_some_and(|it| !it.is_ready());

@@ -1,7 +1,8 @@
 //! Requests of a disk's user through a session: out as commands, back as endings.
 //!
-//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for a request; its data
-//! travels in the buffer it came with, or in one from the shard. The mirror of NVMe's `transfer`.
+//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for
+//! a request; its data travels in the buffer it came with, or in one from the shard. The mirror of
+//! NVMe's `transfer`.
 
 use std::time::Duration;
 
@@ -70,7 +71,8 @@ impl Session {
         self.life.state == State::Live && !self.leaving && !self.pausing
     }
 
-    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try again after.
+    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try
+    /// again after.
     fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
         let is_busy = self.connection.as_ref().is_some_and(Connection::is_busy);
         if is_busy || !self.life.waiting.is_empty() {
@@ -258,7 +260,8 @@ impl Session {
         self.end(shard, slot, request, DiskStatus::Ok);
     }
 
-    /// Makes durable what a request has written; where that cannot be begun, the request begins anew.
+    /// Makes durable what a request has written; where that cannot be begun, the request begins
+    /// anew.
     fn flush_behind(&mut self, shard: &mut Shard, mut request: Request, lun: Lun) {
         let command = Command {
             lun,
@@ -332,7 +335,8 @@ fn refusal(request: &BlockRequest<'_>, seen: &Seen) -> Option<DiskStatus> {
     nothing.then_some(DiskStatus::Ok)
 }
 
-/// What travels with a command that has parameters instead of a payload: a block of zeroes, or a list of one range.
+/// What travels with a command that has parameters instead of a payload: a block of zeroes, or a
+/// list of one range.
 fn parameters(shard: &mut Shard, operation: Operation, extent: Extent, seen: &Seen) -> Option<Buf> {
     if operation == Operation::Deallocate {
         let list = build::unmap_list(extent);
@@ -346,7 +350,8 @@ fn parameters(shard: &mut Shard, operation: Operation, extent: Extent, seen: &Se
     Some(buf)
 }
 
-/// Success without all the data is no success: the rest of a read's buffer is old memory, the rest of a write is lost.
+/// Success without all the data is no success: the rest of a read's buffer is old memory, the rest
+/// of a write is lost.
 fn shortage(
     request: &Request,
     operation: Operation,

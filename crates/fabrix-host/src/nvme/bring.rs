@@ -41,7 +41,8 @@ pub(crate) fn limits(options: &Options, slots: u16) -> HostLimits {
     }
 }
 
-/// Commands in progress on an I/O queue: one fewer than its entries, and no more than the controller takes.
+/// Commands in progress on an I/O queue: one fewer than its entries, and no more than the
+/// controller takes.
 pub(crate) fn io_slots(options: &Options, facts: &Facts) -> u16 {
     let most = facts
         .controller

@@ -1,7 +1,7 @@
 //! A remote namespace as a disk.
 //!
-//! Knows what the namespace promised when it was first seen. Each channel has a controller of its own, so shards share
-//! nothing; see `docs/design/host.md`.
+//! Knows what the namespace promised when it was first seen. Each channel has a controller of its
+//! own, so shards share nothing; see `docs/design/host.md`.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ impl RemoteDisk {
 }
 
 impl RemoteDisk {
-    /// Has the target time its commands for so many seconds (zero: not any more), and reads what it has added up.
-    /// `None`: it is not one that does so, and nothing was changed there.
+    /// Has the target time its commands for so many seconds (zero: not any more), and reads what it
+    /// has added up. `None`: it is not one that does so, and nothing was changed there.
     ///
     /// # Errors
     /// It cannot be reached, or does not let us in.
@@ -76,7 +76,8 @@ impl Device for RemoteDisk {
         &self.identity
     }
 
-    /// Begins to connect and does not wait for it: requests that come before the connection wait in the channel.
+    /// Begins to connect and does not wait for it: requests that come before the connection wait in
+    /// the channel.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let plan = self.plan.clone();
         Ok(channel::open(shard, |task| Session::new(task, plan)))

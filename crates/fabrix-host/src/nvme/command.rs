@@ -1,6 +1,7 @@
 //! A block request in NVMe's words, and an NVMe answer in a disk's.
 //!
-//! The host's mirror of the target's `execute` and `status`. Knows both vocabularies; does not know connections.
+//! The host's mirror of the target's `execute` and `status`. Knows both vocabularies; does not know
+//! connections.
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::nvme::bringup::ControllerFacts;
@@ -12,7 +13,8 @@ use zerocopy::IntoBytes;
 
 use super::seen::Seen;
 
-/// Whether the controller has the command that an operation needs; reads, writes and flushes all of them have.
+/// Whether the controller has the command that an operation needs; reads, writes and flushes all of
+/// them have.
 pub(crate) fn is_supported(operation: Operation, controller: &ControllerFacts) -> bool {
     match operation {
         Operation::Read | Operation::Write { .. } | Operation::Flush => true,
@@ -32,7 +34,8 @@ pub(crate) fn most_blocks(operation: Operation, seen: &Seen) -> u32 {
     }
 }
 
-/// The command for an operation, and how its data moves; [`fused`] makes the two of `CompareAndWrite`.
+/// The command for an operation, and how its data moves; [`fused`] makes the two of
+/// `CompareAndWrite`.
 #[inline(always)]
 pub(crate) fn entry(
     operation: Operation,
@@ -79,7 +82,8 @@ pub(crate) fn fused(
     )
 }
 
-/// The range of a deallocation in a buffer: as many blocks as one command covers. None: there is no memory for one.
+/// The range of a deallocation in a buffer: as many blocks as one command covers. None: there is no
+/// memory for one.
 pub(crate) fn range(shard: &mut Shard, (lba, blocks): (u64, u32), seen: &Seen) -> Option<Buf> {
     let range = DatasetRange::new(lba, blocks.min(seen.dataset_blocks));
     let mut buf = shard.take_buf(RANGE_BYTES as usize)?;
@@ -113,7 +117,8 @@ pub(crate) fn disk_status(operation: Operation, entry: &CompletionEntry) -> Disk
     }
 }
 
-/// Whether a command that ended so may be sent again at once: the transport, not the disk, failed it.
+/// Whether a command that ended so may be sent again at once: the transport, not the disk, failed
+/// it.
 pub(crate) fn worth_retrying(entry: &CompletionEntry) -> bool {
     let status = entry.status();
     let passing = [
@@ -124,7 +129,8 @@ pub(crate) fn worth_retrying(entry: &CompletionEntry) -> bool {
     !status.dnr && passing.into_iter().any(|known| status.is(known))
 }
 
-/// Whether the controller did not carry the command out because it ends its queues: another connection may.
+/// Whether the controller did not carry the command out because it ends its queues: another
+/// connection may.
 pub(crate) fn is_leaving(entry: &CompletionEntry) -> bool {
     let status = entry.status();
     !status.dnr && status.is(Status::ABORTED_SQ_DELETION)
@@ -134,7 +140,8 @@ pub(crate) fn is_leaving(entry: &CompletionEntry) -> bool {
 pub(crate) fn pair_status(compare: Option<DiskStatus>, write: Option<DiskStatus>) -> DiskStatus {
     match (compare, write) {
         (Some(DiskStatus::Ok) | None, Some(write)) => write,
-        // A write whose comparison failed must not have happened: nobody knows what such a controller did.
+        // A write whose comparison failed must not have happened: nobody knows what such a
+        // controller did.
         (Some(_), Some(DiskStatus::Ok)) => DiskStatus::MediaWrite,
         // The write says only that its mate failed; the mate has said why.
         (Some(compare), Some(_)) => compare,

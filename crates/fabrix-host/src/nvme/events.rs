@@ -1,9 +1,10 @@
-//! A session hears of changes: the controller is asked to say when a namespace has changed, and when it has, the page
-//! of changed namespaces is read, which lets the controller speak again.
+//! A session hears of changes: the controller is asked to say when a namespace has changed, and
+//! when it has, the page of changed namespaces is read, which lets the controller speak again.
 //!
-//! The fourth part of `session`. What a change means is for the disk's user; see [`PathEvent::Changed`]. A controller
-//! that reports nothing is asked nothing.
-//! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command", "Changed Namespace List".
+//! The fourth part of `session`. What a change means is for the disk's user; see
+//! [`PathEvent::Changed`]. A controller that reports nothing is asked nothing.
+//! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command", "Changed
+//! Namespace List".
 
 use fabrix_proto::nvme::admin::GetLogPage;
 use fabrix_proto::nvme::bringup::{Facts, Found};
@@ -31,8 +32,8 @@ pub(crate) enum Watch {
 }
 
 impl Session {
-    /// The controller is up: what has changed while there was none is told, and it is asked to say what changes from
-    /// now on.
+    /// The controller is up: what has changed while there was none is told, and it is asked to say
+    /// what changes from now on.
     pub(super) fn watch(&mut self, shard: &mut Shard) {
         let (Some(facts), Some(seen)) = (&self.facts, &self.plan.expected) else {
             return;

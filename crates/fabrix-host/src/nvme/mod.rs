@@ -1,9 +1,10 @@
 //! NVMe over TCP as a host: a remote namespace as a disk.
 //!
-//! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen from one shard,
-//! which leaves in `parting`, hears of changes in `events` and whose requests are `transfer`'s, or `pair`'s when they
-//! travel as two commands; `queue` is one connection of it, and `pace` says when that looks for answers. `command` and
-//! `seen` are tables: requests to commands, and what Identify said to a disk's geometry. `bring` says who we are.
+//! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen
+//! from one shard, which leaves in `parting`, hears of changes in `events` and whose requests are
+//! `transfer`'s, or `pair`'s when they travel as two commands; `queue` is one connection of it, and
+//! `pace` says when that looks for answers. `command` and `seen` are tables: requests to commands,
+//! and what Identify said to a disk's geometry. `bring` says who we are.
 
 mod bring;
 mod channel;

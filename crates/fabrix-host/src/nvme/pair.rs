@@ -1,7 +1,7 @@
 //! Compare and Write through a session: one request, two commands on one queue, one ending.
 //!
-//! Part of `session`, beside `transfer`, which sends what travels as one command. Knows which half has ended and how;
-//! the rest is the queue's.
+//! Part of `session`, beside `transfer`, which sends what travels as one command. Knows which half
+//! has ended and how; the rest is the queue's.
 //! Source: NVM Express Base Specification 2.x, "Fused Operations".
 
 use fabrix_block::{Operation, Status as DiskStatus};
@@ -113,7 +113,8 @@ impl Session {
     }
 }
 
-/// The compare of a pair has ended. The write's request, if that is all that was missing, and how the write ended.
+/// The compare of a pair has ended. The write's request, if that is all that was missing, and how
+/// the write ended.
 fn compare_ended(
     carried: &mut Option<Carried>,
     status: DiskStatus,

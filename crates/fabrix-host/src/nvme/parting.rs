@@ -1,6 +1,7 @@
 //! How a session leaves its controller: lost, or wanted by nobody any more.
 //!
-//! The second part of `session`. What becomes of requests meanwhile, and when the next try is, is `outage`'s.
+//! The second part of `session`. What becomes of requests meanwhile, and when the next try is, is
+//! `outage`'s.
 
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
@@ -65,14 +66,16 @@ impl Session {
         }
     }
 
-    /// Nobody uses this session any more: what is still in progress is aborted, and the session goes.
+    /// Nobody uses this session any more: what is still in progress is aborted, and the session
+    /// goes.
     pub(crate) fn over(&mut self, shard: &mut Shard) {
         if self.life.state != State::Over {
             self.fall(shard, State::Over);
         }
     }
 
-    /// Once the kernel has given everything back, requests are collected and the next try is arranged.
+    /// Once the kernel has given everything back, requests are collected and the next try is
+    /// arranged.
     fn rest_when_quiet(&mut self, shard: &mut Shard) {
         if self.parting.is_some() || !self.queues.iter().all(|queue| queue.is_quiet()) {
             return;

@@ -1,7 +1,8 @@
 //! One connection to a controller: an admin queue or an I/O queue, with the requests in its slots.
 //!
-//! Knows its socket, its machine and what each slot carries; does not know how a controller is brought up (`session`)
-//! nor what is done with requests when the connection is lost (`outage`). All tables are made when it is opened.
+//! Knows its socket, its machine and what each slot carries; does not know how a controller is
+//! brought up (`session`) nor what is done with requests when the connection is lost (`outage`).
+//! All tables are made when it is opened.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
@@ -27,14 +28,16 @@ pub(crate) enum Carried {
         compare: Option<DiskStatus>,
         write: Option<DiskStatus>,
     },
-    /// A request that was answered while its data is still being sent: it ends when the data is its caller's alone.
+    /// A request that was answered while its data is still being sent: it ends when the data is its
+    /// caller's alone.
     Ended {
         request: Request,
         status: DiskStatus,
     },
     /// A command of the session itself: bring-up, keep-alive.
     Own,
-    /// One of the commands by which the session hears of changes; the request for an event may wait for ever.
+    /// One of the commands by which the session hears of changes; the request for an event may wait
+    /// for ever.
     Watch(Watch),
 }
 
@@ -133,8 +136,8 @@ impl Queue {
         self.wire.flush(shard)
     }
 
-    /// How many commands of requests were handed to the kernel since this was asked last; all of them, or none while
-    /// something waits to be sent.
+    /// How many commands of requests were handed to the kernel since this was asked last; all of
+    /// them, or none while something waits to be sent.
     pub(crate) fn handed_over(&mut self) -> u64 {
         let waits = |stream: &Stream<Host>| stream.has_unsent();
         if self.wire.stream.as_ref().is_some_and(waits) {
@@ -209,8 +212,8 @@ impl Queue {
         Some(slot)
     }
 
-    /// Sends a command, with its data if it has any; with the data comes where in it the command's part begins. What
-    /// its slot carries follows: nothing that large is moved through here.
+    /// Sends a command, with its data if it has any; with the data comes where in it the command's
+    /// part begins. What its slot carries follows: nothing that large is moved through here.
     ///
     /// # Errors
     /// There is no slot, or no connection: the data is given back.
@@ -251,8 +254,8 @@ impl Queue {
         }
     }
 
-    /// The request in a slot whose command was answered, with its data; it stays there. None: the slot carries
-    /// something else, or nothing.
+    /// The request in a slot whose command was answered, with its data; it stays there. None: the
+    /// slot carries something else, or nothing.
     #[inline(always)]
     pub(crate) fn answered(&mut self, slot: Slot) -> Option<&mut Request> {
         let place = &mut self.places[usize::from(slot.0)];
@@ -266,7 +269,8 @@ impl Queue {
         Some(request)
     }
 
-    /// Ends the request in a slot: who is to be told, and what. None: its data is still being sent, it ends after that.
+    /// Ends the request in a slot: who is to be told, and what. None: its data is still being sent,
+    /// it ends after that.
     #[inline(always)]
     pub(crate) fn end(&mut self, slot: Slot, status: DiskStatus) -> Option<(Token, Completion)> {
         let carried = &mut self.places[usize::from(slot.0)].carried;
@@ -353,11 +357,11 @@ impl Queue {
             .min()
     }
 
-    /// Takes the next request out of a connection that has ended, with its data: to be tried again, or, with a
-    /// status, to be ended. None: there is no more.
+    /// Takes the next request out of a connection that has ended, with its data: to be tried again,
+    /// or, with a status, to be ended. None: there is no more.
     ///
-    /// What was answered has ended. A pair without an answer is not tried again: its write may have happened, and then
-    /// its comparison would fail.
+    /// What was answered has ended. A pair without an answer is not tried again: its write may have
+    /// happened, and then its comparison would fail.
     pub(crate) fn abandon(&mut self) -> Option<(Request, Option<DiskStatus>)> {
         for index in 0..self.places.len() {
             let (carried, data) = match &self.places[index].carried {

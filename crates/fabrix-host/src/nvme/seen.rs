@@ -1,7 +1,8 @@
-//! A namespace as it was first seen: what it is as a disk, and what every later connection must find again.
+//! A namespace as it was first seen: what it is as a disk, and what every later connection must
+//! find again.
 //!
-//! Pure tables over what `fabrix_proto::nvme::bringup` learned. A geometry is a promise to those who opened the disk;
-//! a controller that comes back and no longer keeps it is not used.
+//! Pure tables over what `fabrix_proto::nvme::bringup` learned. A geometry is a promise to those
+//! who opened the disk; a controller that comes back and no longer keeps it is not used.
 
 use fabrix_block::{Durability, Geometry, Identity};
 use fabrix_proto::nvme::bringup::{ControllerFacts, Facts, Found, NamespaceFacts};
@@ -65,9 +66,10 @@ impl Seen {
         })
     }
 
-    /// The names under which hosts recognise the namespace: its own, and for those that it lacks names derived from
-    /// them, or from the subsystem's where it has none, so that every path to it gives the same. The serial number is
-    /// derived, too: that of the controller is the same for all namespaces, which are different disks elsewhere.
+    /// The names under which hosts recognise the namespace: its own, and for those that it lacks
+    /// names derived from them, or from the subsystem's where it has none, so that every path to it
+    /// gives the same. The serial number is derived, too: that of the controller is the same for
+    /// all namespaces, which are different disks elsewhere.
     pub(crate) fn identity(&self, name: &str, subsystem: &Nqn, facts: &Facts) -> Identity {
         let names = &self.names;
         let hex =
@@ -91,8 +93,8 @@ impl Seen {
     pub(crate) fn again(&self, options: &Options, facts: &Facts) -> Result<Self, ConnectError> {
         let now = Self::new(options, facts)?;
         self.keeps_its_promises(&now)?;
-        // A command in progress counts as done what the limit says when it is answered: that is never more than what
-        // it was sent with.
+        // A command in progress counts as done what the limit says when it is answered: that is
+        // never more than what it was sent with.
         Ok(Self {
             write_zeroes_blocks: now.write_zeroes_blocks.min(self.write_zeroes_blocks),
             dataset_blocks: now.dataset_blocks.min(self.dataset_blocks),
@@ -100,7 +102,8 @@ impl Seen {
         })
     }
 
-    /// Whether the namespace found after a reconnect is the one that was lost, keeps its promises, and is as large.
+    /// Whether the namespace found after a reconnect is the one that was lost, keeps its promises,
+    /// and is as large.
     pub(crate) fn check(&self, options: &Options, facts: &Facts) -> Result<(), ConnectError> {
         let now = self.again(options, facts)?;
         if now.geometry.blocks < self.geometry.blocks {
@@ -169,8 +172,8 @@ fn geometry(controller: &ControllerFacts, namespace: &NamespaceFacts) -> Geometr
         optimal_io_bytes: hint(namespace.optimal_write_blocks).unwrap_or(0),
         max_transfer_bytes: controller.max_data_bytes.min(plain.max_transfer_bytes),
         volatile_cache: controller.volatile_cache,
-        // A flush is passed on, and the target answers for it; without a cache every write is on the medium when it
-        // is answered. A target that keeps nothing has no way to say so.
+        // A flush is passed on, and the target answers for it; without a cache every write is on
+        // the medium when it is answered. A target that keeps nothing has no way to say so.
         durability: Durability::Device,
         atomic_write_blocks: namespace.atomic_write_blocks.max(1),
         read_only: namespace.read_only,

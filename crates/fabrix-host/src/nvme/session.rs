@@ -1,9 +1,10 @@
 //! One controller as seen from one shard: its admin queue, its I/O queues, and how they come up.
 //!
-//! Knows the order of bring-up, the keep-alive, and when a controller is given up. A session belongs to one shard and
-//! one channel: shards share nothing, so nothing is locked. How its queues come up is in `rising`, how it is seen to be
-//! there in `keep_alive`. Which bytes travel is `queue`'s business, how requests become commands is in `transfer`, what
-//! becomes of them without a connection in `parting` and `outage`.
+//! Knows the order of bring-up, the keep-alive, and when a controller is given up. A session
+//! belongs to one shard and one channel: shards share nothing, so nothing is locked. How its queues
+//! come up is in `rising`, how it is seen to be there in `keep_alive`. Which bytes travel is
+//! `queue`'s business, how requests become commands is in `transfer`, what becomes of them without
+//! a connection in `parting` and `outage`.
 
 mod keep_alive;
 mod rising;
@@ -39,8 +40,8 @@ pub(crate) struct Plan {
     pub(crate) subsystem: Nqn,
     pub(crate) purpose: Purpose,
     pub(crate) options: Arc<Options>,
-    /// Set once the disk is known: I/O queues are connected, and a controller that shows another disk is refused.
-    /// Without it the controller is asked what it has, and that is all.
+    /// Set once the disk is known: I/O queues are connected, and a controller that shows another
+    /// disk is refused. Without it the controller is asked what it has, and that is all.
     pub(crate) expected: Option<Arc<Seen>>,
 }
 
@@ -88,7 +89,8 @@ pub(crate) struct Session {
     keep_alive: KeepAlive,
     /// The queue on which a goodbye is being said.
     pub(crate) parting: Option<usize>,
-    /// The controller ends its queues: what it has begun it finishes, what is new waits for the next connection.
+    /// The controller ends its queues: what it has begun it finishes, what is new waits for the
+    /// next connection.
     pub(crate) leaving: bool,
     pub(crate) forsaken: bool,
     pub(crate) outcome: Outcome<Arc<Facts>>,

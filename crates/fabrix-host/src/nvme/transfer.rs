@@ -1,7 +1,7 @@
 //! Requests of a disk's user through a session: out as commands, back as endings.
 //!
-//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for a request; its data
-//! travels in the buffer it came with, or in one from the shard.
+//! The third part of `session`: what a request waits for and how it ends. Nothing is allocated for
+//! a request; its data travels in the buffer it came with, or in one from the shard.
 
 use fabrix_block::{Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
@@ -80,7 +80,8 @@ impl Session {
         nothing.then_some(DiskStatus::Ok)
     }
 
-    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try again after.
+    /// There is no memory for a request: `Busy`, if an ending of this channel will come to try
+    /// again after.
     fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
         let room: usize = self.io_queues().map(Queue::room).sum();
         let all = self.io_queues().map(Queue::slots).sum();
@@ -141,8 +142,8 @@ impl Session {
         }
     }
 
-    /// Sends a request that has just come on an I/O queue that has room; without a connection it waits. Most requests
-    /// go this way: ours is made where it stays.
+    /// Sends a request that has just come on an I/O queue that has room; without a connection it
+    /// waits. Most requests go this way: ours is made where it stays.
     #[inline(always)]
     fn send_new(
         &mut self,
@@ -173,7 +174,8 @@ impl Session {
         }
     }
 
-    /// Sends a request that has waited on an I/O queue that has room; gives it back when there is no connection.
+    /// Sends a request that has waited on an I/O queue that has room; gives it back when there is
+    /// no connection.
     fn send(
         &mut self,
         shard: &mut Shard,
@@ -196,8 +198,8 @@ impl Session {
         }
     }
 
-    /// Sends the command of a request, as much of it as one command covers; gives the data back when there is no
-    /// connection. What the slot carries is the caller's to say.
+    /// Sends the command of a request, as much of it as one command covers; gives the data back
+    /// when there is no connection. What the slot carries is the caller's to say.
     #[inline(always)]
     fn command(
         &mut self,
@@ -218,7 +220,8 @@ impl Session {
         self.queues[index].start(shard.now(), &mut entry, transfer, data)
     }
 
-    /// The command in a slot of a queue was answered; false, and nothing done: it is not that of a request.
+    /// The command in a slot of a queue was answered; false, and nothing done: it is not that of a
+    /// request.
     #[inline(always)]
     pub(super) fn request_answered(
         &mut self,
@@ -306,7 +309,8 @@ impl Session {
     }
 }
 
-/// An answer to a command: its entry, how many bytes of data came, and whether they came as they were sent.
+/// An answer to a command: its entry, how many bytes of data came, and whether they came as they
+/// were sent.
 pub(super) type Answer<'a> = (&'a CompletionEntry, u32, bool);
 
 /// What becomes of a request whose command was answered.

@@ -1,5 +1,5 @@
-//! A target made by hand: a listener, a thread for each connection, a disk in memory, and a script that says how it
-//! misbehaves. Without a script it is honest, and notes every fault of the host.
+//! A target made by hand: a listener, a thread for each connection, a disk in memory, and a script
+//! that says how it misbehaves. Without a script it is honest, and notes every fault of the host.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -107,8 +107,8 @@ impl Shared {
         self.faults.lock().expect("no panic").push(what);
     }
 
-    /// A new controller. As a target should, it lets nobody in before all connections of lost controllers have
-    /// ended, so that nothing of theirs is carried out any more.
+    /// A new controller. As a target should, it lets nobody in before all connections of lost
+    /// controllers have ended, so that nothing of theirs is carried out any more.
     pub fn begin_association(&self) -> u16 {
         let mut all = self.associations.lock().expect("no panic");
         let lost = |it: &Associations| it.all.values().any(|(open, dead)| *dead && *open > 0);

@@ -1,6 +1,8 @@
-//! One connection of the fake target: reads PDUs, answers them, and lets a test's script say otherwise.
+//! One connection of the fake target: reads PDUs, answers them, and lets a test's script say
+//! otherwise.
 //!
-//! Blocking sockets and a thread each. It trusts nothing the host sends: what is wrong is noted as a fault.
+//! Blocking sockets and a thread each. It trusts nothing the host sends: what is wrong is noted as
+//! a fault.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -219,7 +221,8 @@ impl Link {
         self.send(&body)
     }
 
-    /// Data in pieces, and the end: in the last piece for even command ids, in a response for odd ones.
+    /// Data in pieces, and the end: in the last piece for even command ids, in a response for odd
+    /// ones.
     pub fn send_all(&mut self, cid: u16, data: &[u8]) -> io::Result<()> {
         let with_success = cid.is_multiple_of(2);
         let mut offset = 0;

@@ -1,4 +1,5 @@
-//! A user of a disk: a shard on the test's thread, a task that keeps endings, and waiting with a deadline.
+//! A user of a disk: a shard on the test's thread, a task that keeps endings, and waiting with a
+//! deadline.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

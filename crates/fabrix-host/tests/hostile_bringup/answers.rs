@@ -1,4 +1,5 @@
-//! What a controller answers: refusals, and absurd things that it says of itself and its namespaces.
+//! What a controller answers: refusals, and absurd things that it says of itself and its
+//! namespaces.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! A target that misbehaves while it is asked what it has: each fault costs the connection and gives an error of the
-//! right kind that names it; nothing panics, hangs or grows. Here is how a target is made to misbehave.
+//! A target that misbehaves while it is asked what it has: each fault costs the connection and
+//! gives an error of the right kind that names it; nothing panics, hangs or grows. Here is how a
+//! target is made to misbehave.
 
 mod answers;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,5 @@
-//! What is wrong before anything is asked: options that make no sense, and networks that lead nowhere.
+//! What is wrong before anything is asked: options that make no sense, and networks that lead
+//! nowhere.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Who is there when the connection is: another disk, a smaller one, a successor, or at last anybody.
+//! Who is there when the connection is: another disk, a smaller one, a successor, or at last
+//! anybody.
 
 use std::time::Duration;
 

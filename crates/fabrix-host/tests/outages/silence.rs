@@ -1,4 +1,5 @@
-//! Targets that say nothing: they are noticed and given up, by commands without an answer and by keep-alives.
+//! Targets that say nothing: they are noticed and given up, by commands without an answer and by
+//! keep-alives.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,7 +186,8 @@ fn a_target_that_hangs_while_we_reconnect_is_given_up_too() {
     assert_eq!(rig.read(0, 1), Ok(vec![0; 512]));
 }
 
-/// SYNs are dropped because the backlog is full; what was begun meanwhile may connect long after it was given up.
+/// SYNs are dropped because the backlog is full; what was begun meanwhile may connect long after it
+/// was given up.
 fn connects_that_hang_are_given_up_and_their_late_endings_are_nobodys(engine: Engine) {
     let deaf = Switch::default();
     let hearing = deaf.clone();

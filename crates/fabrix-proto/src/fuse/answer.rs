@@ -72,7 +72,8 @@ pub fn init(asked: (u32, u32, u64), readahead: u32, offer: &Offer) -> Option<[u8
     Some(zerocopy::transmute!(out))
 }
 
-/// The answer to [`Asked::Attributes`] and [`Asked::Change`]. Nothing of it may be kept: the size may change.
+/// The answer to [`Asked::Attributes`] and [`Asked::Change`]. Nothing of it may be kept: the size
+/// may change.
 #[must_use]
 pub fn attributes(facts: &Facts) -> [u8; 104] {
     let mode = if facts.read_only {

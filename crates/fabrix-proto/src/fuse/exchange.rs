@@ -1,8 +1,9 @@
 //! FUSE over io_uring: a request and its answer in memory that the kernel and its server share.
 //!
-//! A header holds what a message begins with, in parts of fixed places; the payload is a buffer of its own. There is no
-//! other difference to a message.
-//! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the Linux kernel, 6.14.
+//! A header holds what a message begins with, in parts of fixed places; the payload is a buffer of
+//! its own. There is no other difference to a message.
+//! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the
+//! Linux kernel, 6.14.
 
 use core::mem::offset_of;
 
@@ -36,8 +37,8 @@ struct ExchangeSizes {
 }
 const _: () = assert!(size_of::<ExchangeSizes>() == 32);
 
-/// The request in an exchange whose payload has room for so many bytes, and the number for its answer. None: that is no
-/// header.
+/// The request in an exchange whose payload has room for so many bytes, and the number for its
+/// answer. None: that is no header.
 #[must_use]
 pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Asked)> {
     let (exchange, _) = ExchangeHeader::ref_from_prefix(header).ok()?;
@@ -52,8 +53,8 @@ pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Asked)> {
     ))
 }
 
-/// Writes over the header of an exchange how its request ended: `error` is zero or a negative errno; so many bytes of
-/// the answer are in the payload. What is no header stays as it is.
+/// Writes over the header of an exchange how its request ended: `error` is zero or a negative
+/// errno; so many bytes of the answer are in the payload. What is no header stays as it is.
 pub fn answer_exchange(header: &mut [u8], unique: u64, error: i32, bytes: usize) {
     let Ok((exchange, _)) = ExchangeHeader::mut_from_prefix(header) else {
         return;
@@ -71,7 +72,8 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// A write of 4,096 bytes at 8,192, as a kernel of 64 bits and little-endian order leaves it behind.
+    /// A write of 4,096 bytes at 8,192, as a kernel of 64 bits and little-endian order leaves it
+    /// behind.
     #[rustfmt::skip]
     const WRITE: [(usize, &[u8]); 4] = [
         (0, &[0x50, 0x10, 0, 0, 16, 0, 0, 0, 0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]),

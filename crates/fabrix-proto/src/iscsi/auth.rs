@@ -1,11 +1,13 @@
-//! CHAP, one-way and mutual, as pure state: who must know which secret, and whether an answer proves it.
+//! CHAP, one-way and mutual, as pure state: who must know which secret, and whether an answer
+//! proves it.
 //!
-//! Knows algorithms, secrets and challenges. Where challenge bytes come from is the owner's business, for this crate
-//! has no randomness: they come in as arguments, from a generator that nobody can guess, and never twice. A challenge
-//! lives as long as its login, which the machine's clock bounds.
+//! Knows algorithms, secrets and challenges. Where challenge bytes come from is the owner's
+//! business, for this crate has no randomness: they come in as arguments, from a generator that
+//! nobody can guess, and never twice. A challenge lives as long as its login, which the machine's
+//! clock bounds.
 //!
-//! Source: RFC 7143, section 12.1.3 "Challenge Handshake Authentication Protocol (CHAP)"; RFC 1994; the IANA
-//! registry of CHAP algorithms.
+//! Source: RFC 7143, section 12.1.3 "Challenge Handshake Authentication Protocol (CHAP)"; RFC 1994;
+//! the IANA registry of CHAP algorithms.
 
 mod proof;
 
@@ -126,8 +128,8 @@ pub struct Secret(Box<[u8]>);
 
 impl Secret {
     /// # Errors
-    /// [`PolicyError::SecretLength`] below 12 bytes, which RFC 7143 (section 9.2.1) forbids without IPsec, or above
-    /// 255.
+    /// [`PolicyError::SecretLength`] below 12 bytes, which RFC 7143 (section 9.2.1) forbids without
+    /// IPsec, or above 255.
     pub fn new(bytes: &[u8]) -> Result<Self, PolicyError> {
         match bytes.len() {
             SECRET_BYTES_MIN..=SECRET_BYTES_MAX => Ok(Self(bytes.into())),
@@ -162,7 +164,8 @@ impl Credentials {
         }
     }
 
-    /// Whether both prove themselves with one secret: then either could answer in the other's place.
+    /// Whether both prove themselves with one secret: then either could answer in the other's
+    /// place.
     #[must_use]
     pub fn shares_secret(&self, other: &Self) -> bool {
         self.secret == other.secret
@@ -192,8 +195,8 @@ impl Challenge {
 
 /// The last challenges of one shard: makes new ones, and refuses those that came before.
 ///
-/// A generator that repeats itself is broken (one that was not seeded does so after each start); logins are then
-/// refused rather than let in by an answer that somebody has overheard.
+/// A generator that repeats itself is broken (one that was not seeded does so after each start);
+/// logins are then refused rather than let in by an answer that somebody has overheard.
 #[derive(Clone, Debug, Default)]
 pub struct Challenges {
     last: VecDeque<Box<[u8]>>,
@@ -203,8 +206,8 @@ impl Challenges {
     /// A challenge of these random bytes.
     ///
     /// # Errors
-    /// [`PolicyError::ChallengeLength`] outside 16 to 64 bytes; [`PolicyError::ChallengeRepeated`] when they are
-    /// those of one of the last 256, or all the same.
+    /// [`PolicyError::ChallengeLength`] outside 16 to 64 bytes; [`PolicyError::ChallengeRepeated`]
+    /// when they are those of one of the last 256, or all the same.
     pub fn issue(&mut self, identifier: u8, random: &[u8]) -> Result<Challenge, PolicyError> {
         if !(CHALLENGE_BYTES_MIN..=CHALLENGE_BYTES_MAX).contains(&random.len()) {
             return Err(PolicyError::ChallengeLength);
@@ -275,7 +278,8 @@ impl ChapPolicy {
             .find(|algorithm| self.algorithms.contains(algorithm))
     }
 
-    /// Whether the initiator has proved who it is. Name and response are both looked at, whichever is wrong.
+    /// Whether the initiator has proved who it is. Name and response are both looked at, whichever
+    /// is wrong.
     ///
     /// # Errors
     /// What it did wrong; on the wire all of these are the same authentication failure.
@@ -299,8 +303,9 @@ impl ChapPolicy {
     /// Our name and answer to the initiator's challenge.
     ///
     /// # Errors
-    /// [`AuthError::Reflected`] for a challenge that is our own; [`AuthError::ChallengeLength`] for an empty one or
-    /// one above 1024 bytes; [`AuthError::NotMutual`] when there is no secret for this direction.
+    /// [`AuthError::Reflected`] for a challenge that is our own; [`AuthError::ChallengeLength`] for
+    /// an empty one or one above 1024 bytes; [`AuthError::NotMutual`] when there is no secret for
+    /// this direction.
     pub fn prove(
         &self,
         algorithm: Algorithm,

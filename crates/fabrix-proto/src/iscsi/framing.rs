@@ -1,5 +1,5 @@
-//! What both sides of a connection do with PDUs, whatever they mean: how one leaves with its digests, whether a header
-//! is the one that was sent, and the fault that ends a connection.
+//! What both sides of a connection do with PDUs, whatever they mean: how one leaves with its
+//! digests, whether a header is the one that was sent, and the fault that ends a connection.
 //!
 //! Source: RFC 7143, sections 11.1, 11.2 and 13.1.
 

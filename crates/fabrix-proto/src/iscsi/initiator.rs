@@ -1,21 +1,25 @@
-//! The initiator's side of one iSCSI connection: a login, then commands out, data both ways, answers in.
+//! The initiator's side of one iSCSI connection: a login, then commands out, data both ways,
+//! answers in.
 //!
-//! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how much of each task's
-//! data has moved. It touches neither the socket nor the data: it names where data goes (`want`) and where it is taken
-//! from (`Sink`). The owner chooses the slot of a task; the slot is free again with `Completed`, or with the
-//! connection.
+//! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how
+//! much of each task's data has moved. It touches neither the socket nor the data: it names where
+//! data goes (`want`) and where it is taken from (`Sink`). The owner chooses the slot of a task;
+//! the slot is free again with `Completed`, or with the connection.
 //!
-//! The target is not trusted: it can end this connection, and nothing more. It cannot make the machine write outside
-//! the data of a task that reads, send outside the data of a task that writes, answer a task twice, or ask for so many
-//! small pieces, or so many answers to pings, that we would drown in what we owe it.
+//! The target is not trusted: it can end this connection, and nothing more. It cannot make the
+//! machine write outside the data of a task that reads, send outside the data of a task that
+//! writes, answer a task twice, or ask for so many small pieces, or so many answers to pings, that
+//! we would drown in what we owe it.
 //!
-//! StatSN is followed and not insisted on: TCP loses nothing, and at error recovery level 0 a gap could not be
-//! repaired. There is no task management: a task without an answer costs the connection, and the login that follows
-//! has the same ISID, which ends the old session with all its tasks (RFC 7143, section 6.3.5).
+//! StatSN is followed and not insisted on: TCP loses nothing, and at error recovery level 0 a gap
+//! could not be repaired. There is no task management: a task without an answer costs the
+//! connection, and the login that follows has the same ISID, which ends the old session with all
+//! its tasks (RFC 7143, section 6.3.5).
 //!
-//! `initiator/command.rs` sends commands, `initiator/read.rs` is how bytes become PDUs, `initiator/login.rs` the login,
-//! `initiator/data.rs` follows data, `initiator/control.rs` is everything else, `initiator/targets.rs` reads what there
-//! is, `initiator/tasks.rs` is the table. `target.rs` is the mirror.
+//! `initiator/command.rs` sends commands, `initiator/read.rs` is how bytes become PDUs,
+//! `initiator/login.rs` the login, `initiator/data.rs` follows data, `initiator/control.rs` is
+//! everything else, `initiator/targets.rs` reads what there is, `initiator/tasks.rs` is the table.
+//! `target.rs` is the mirror.
 //!
 //! Source: RFC 7143.
 
@@ -67,7 +71,8 @@ pub enum Event {
     LoggedIn,
     /// There will be no session; the connection is over.
     LoginFailed(Box<LoginFailure>),
-    /// A task was answered, and its slot is free. Sense data, if there are any, are in [`Initiator::sense`].
+    /// A task was answered, and its slot is free. Sense data, if there are any, are in
+    /// [`Initiator::sense`].
     Completed {
         /// Which one.
         slot: Slot,
@@ -82,7 +87,8 @@ pub enum Event {
     Text,
     /// The target says something unasked.
     Said(AsyncEvent),
-    /// The target has ended tasks that were not asked to end (event 5): none of them will be answered.
+    /// The target has ended tasks that were not asked to end (event 5): none of them will be
+    /// answered.
     TasksEnded,
     /// The target did not take a PDU of ours, for this reason.
     Rejected(u8),
@@ -97,8 +103,8 @@ pub struct Ending {
     pub delivered: bool,
     /// SCSI status.
     pub status: u8,
-    /// How much data has moved, less what the target says has not; a command that ended well with less than it has is
-    /// the owner's to refuse.
+    /// How much data has moved, less what the target says has not; a command that ended well with
+    /// less than it has is the owner's to refuse.
     pub data_bytes: u32,
     /// `false`: data of this task, or its sense data, did not match their digest.
     pub intact: bool,
@@ -161,7 +167,8 @@ struct Piece {
 type Outcome = Result<Option<Event>, Fault>;
 
 impl Initiator {
-    /// A connection on which no byte has passed; `start` sends the first. At most 4096 slots are used.
+    /// A connection on which no byte has passed; `start` sends the first. At most 4096 slots are
+    /// used.
     #[must_use]
     pub fn new(max_slots: u16, login: LoginConfig, crc32c: Crc32c) -> Self {
         Self {
@@ -336,7 +343,8 @@ const SENSE_BYTES_MAX: usize = 252;
 const SEGMENT_BYTES_MAX: usize = 8192;
 /// Slot numbers beyond this would not leave room for tags that belong to none.
 const MAX_SLOTS: u16 = 4096;
-/// Pings of the target that are answered without a [`Initiator::renew`] in between; honest ones come every few seconds.
+/// Pings of the target that are answered without a [`Initiator::renew`] in between; honest ones
+/// come every few seconds.
 const PINGS_ANSWERED: u8 = 64;
 /// The longest list of targets that is taken, in bytes: some thousands of them.
 const LIST_BYTES_MAX: usize = 512 << 10;

@@ -1,10 +1,11 @@
 //! The keys of a session: what each may be, and how two wishes become one value.
 //!
-//! Pure: a key and a value go in, a reply comes out, and [`Parameters`] hold what is agreed. When a key may come is
-//! the login's business; here stands only whether it has a meaning in a discovery session. The keys are in
-//! `keys/table.rs`, the values in `keys/parameters.rs`.
+//! Pure: a key and a value go in, a reply comes out, and [`Parameters`] hold what is agreed. When a
+//! key may come is the login's business; here stands only whether it has a meaning in a discovery
+//! session. The keys are in `keys/table.rs`, the values in `keys/parameters.rs`.
 //!
-//! Source: RFC 7143, section 13 "Login/Text Operational Text Keys", section 6.2 "Text Mode Negotiation".
+//! Source: RFC 7143, section 13 "Login/Text Operational Text Keys", section 6.2 "Text Mode
+//! Negotiation".
 
 mod parameters;
 mod table;
@@ -83,7 +84,8 @@ impl Negotiation {
         }
     }
 
-    /// What is agreed now. FirstBurstLength is never above MaxBurstLength, whatever was said of them.
+    /// What is agreed now. FirstBurstLength is never above MaxBurstLength, whatever was said of
+    /// them.
     #[must_use]
     pub fn agreed(&self) -> Parameters {
         let agreed = self.agreed;

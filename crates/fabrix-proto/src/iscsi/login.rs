@@ -1,12 +1,13 @@
 //! The target's side of a login: stages, names, authentication and negotiation, request by request.
 //!
-//! It knows what may be said when, and yields the values of a session. It does not decide who may log in: after the
-//! first request it asks ([`Step::Authorize`]), and goes on with what its owner grants. When the initiator has proved
-//! what it must it asks once more ([`Step::Proved`]): only then may an older session be ended for the new one. It
-//! builds the text of a response; the numbers of the PDU are the machine's.
+//! It knows what may be said when, and yields the values of a session. It does not decide who may
+//! log in: after the first request it asks ([`Step::Authorize`]), and goes on with what its owner
+//! grants. When the initiator has proved what it must it asks once more ([`Step::Proved`]): only
+//! then may an older session be ended for the new one. It builds the text of a response; the
+//! numbers of the PDU are the machine's.
 //!
-//! `login/leading.rs` reads who wants in, `login/operational.rs` what both sides agree on, `login/security.rs` follows
-//! the authentication.
+//! `login/leading.rs` reads who wants in, `login/operational.rs` what both sides agree on,
+//! `login/security.rs` follows the authentication.
 //!
 //! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
 
@@ -79,7 +80,8 @@ pub enum Step {
     Respond(Response),
     /// Ask the owner who [`Login::leading`] is, and call [`Login::admit`].
     Authorize,
-    /// The initiator has proved what it must: the owner makes room for its session, and calls [`Login::enter`].
+    /// The initiator has proved what it must: the owner makes room for its session, and calls
+    /// [`Login::enter`].
     Proved,
     /// Send this response: the session begins.
     Complete(Response, Box<Session>),
@@ -228,7 +230,8 @@ impl Login {
         }
     }
 
-    /// Takes the owner's answer to [`Step::Proved`]: the session's number (TSIH), or why there is none.
+    /// Takes the owner's answer to [`Step::Proved`]: the session's number (TSIH), or why there is
+    /// none.
     pub fn enter(&mut self, number: Result<NonZeroU16, LoginStatus>) -> Step {
         let (Some(mut response), Some(leading)) = (self.last.take(), self.leading.clone()) else {
             let sentence = "a login that has proved nothing yet";

@@ -1,10 +1,10 @@
 //! iSCSI: both sides of one connection, as machines without I/O.
 //!
-//! Layout first, meaning second: [`pdu`] says where the bytes of every PDU are; [`text`] reads and writes key=value
-//! pairs; [`keys`] negotiates them; [`auth`] is CHAP; [`serial`] counts commands; [`login`] leads a connection to its
-//! full-feature phase and yields a session's values; [`target`] is the machine, which begins with a login, and
-//! [`initiator`] its mirror. ERL 0, one connection per session. Nothing here knows what a CDB means or sees the user's
-//! data.
+//! Layout first, meaning second: [`pdu`] says where the bytes of every PDU are; [`text`] reads and
+//! writes key=value pairs; [`keys`] negotiates them; [`auth`] is CHAP; [`serial`] counts commands;
+//! [`login`] leads a connection to its full-feature phase and yields a session's values; [`target`]
+//! is the machine, which begins with a login, and [`initiator`] its mirror. ERL 0, one connection
+//! per session. Nothing here knows what a CDB means or sees the user's data.
 //!
 //! Source: RFC 7143, "Internet Small Computer System Interface (iSCSI) Protocol (Consolidated)".
 

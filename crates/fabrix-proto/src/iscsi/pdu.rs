@@ -1,14 +1,15 @@
-//! The PDUs of iSCSI: what every one begins with, the opcodes, additional header segments, and where padding and
-//! digests lie.
+//! The PDUs of iSCSI: what every one begins with, the opcodes, additional header segments, and
+//! where padding and digests lie.
 //!
-//! Layout only, with the small calculations that follow from it. What a PDU may follow, and what is done with it,
-//! stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the layouts of the two directions,
-//! `outcome.rs` what responses can say.
+//! Layout only, with the small calculations that follow from it. What a PDU may follow, and what is
+//! done with it, stands in `login.rs` and `target.rs`; `request.rs` and `response.rs` hold the
+//! layouts of the two directions, `outcome.rs` what responses can say.
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 
-/// Declares the header of one kind of PDU: 48 bytes, big-endian, of which all kinds begin alike. What follows the
-/// opcode is the flags' byte, bytes 2 and 3, and everything behind the lengths; offsets of some fields are asserted.
+/// Declares the header of one kind of PDU: 48 bytes, big-endian, of which all kinds begin alike.
+/// What follows the opcode is the flags' byte, bytes 2 and 3, and everything behind the lengths;
+/// offsets of some fields are asserted.
 macro_rules! header {
     (
         $(#[$about:meta])*
@@ -160,7 +161,8 @@ pub const DATA_SEGMENT_MAX: u32 = (1 << 24) - 1;
 pub struct U24([u8; 3]);
 
 impl U24 {
-    /// The number for the wire; what does not fit is our own mistake, and the largest that does is taken.
+    /// The number for the wire; what does not fit is our own mistake, and the largest that does is
+    /// taken.
     #[must_use]
     pub fn new(value: u32) -> Self {
         debug_assert!(value <= DATA_SEGMENT_MAX);
@@ -293,7 +295,8 @@ impl Digests {
         if self.header { DIGEST_BYTES } else { 0 }
     }
 
-    /// What follows a data segment of `data_bytes`: padding and digest, in bytes. Nothing follows no data.
+    /// What follows a data segment of `data_bytes`: padding and digest, in bytes. Nothing follows
+    /// no data.
     #[must_use]
     pub fn trailer_bytes(self, data_bytes: usize) -> usize {
         let digest = if self.data { DIGEST_BYTES } else { 0 };

@@ -2,8 +2,8 @@
 //!
 //! Knows CmdSN, ExpCmdSN and MaxCmdSN; does not know any PDU.
 //!
-//! Source: RFC 7143, sections 4.2.2.1 "Command Numbering and Acknowledging" and 3.1 (serial number arithmetic of
-//! RFC 1982).
+//! Source: RFC 7143, sections 4.2.2.1 "Command Numbering and Acknowledging" and 3.1 (serial number
+//! arithmetic of RFC 1982).
 
 /// Whether `left` comes before `right`, in serial number arithmetic.
 #[must_use]
@@ -24,8 +24,8 @@ pub enum Place {
 
 /// The commands that the initiator may send: from ExpCmdSN to MaxCmdSN.
 ///
-/// MaxCmdSN grows when a command ends rather than when it arrives, so that the window also bounds the commands in
-/// progress; it never goes back.
+/// MaxCmdSN grows when a command ends rather than when it arrives, so that the window also bounds
+/// the commands in progress; it never goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     exp_cmd_sn: u32,

@@ -1,20 +1,24 @@
 //! The target's side of one iSCSI connection: a login, then commands in, R2T and data out, answers.
 //!
-//! It knows PDUs, the numbers that both sides count, the slots of the commands in progress, and how much of each
-//! write may come. It touches neither the socket nor the user's data: it names where data goes (`want`) and where it
-//! is taken from (`Sink`). What a command means, and who may log in, is the adapter's business.
+//! It knows PDUs, the numbers that both sides count, the slots of the commands in progress, and how
+//! much of each write may come. It touches neither the socket nor the user's data: it names where
+//! data goes (`want`) and where it is taken from (`Sink`). What a command means, and who may log
+//! in, is the adapter's business.
 //!
-//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once, and answers. An
-//! answer given while data that was asked for is still on its way waits until it has arrived: `answer` returns
-//! `false` then, and `Released` follows. `abort` frees a slot without an answer, for task management.
+//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once,
+//! and answers. An answer given while data that was asked for is still on its way waits until it
+//! has arrived: `answer` returns `false` then, and `Released` follows. `abort` frees a slot without
+//! an answer, for task management.
 //!
-//! Every input has one outcome. A PDU that is only unwelcome is answered with Reject, its data skipped. A command
-//! outside the window, and data of a task that is gone, are skipped silently, as the standard says. What makes the
-//! stream behind it doubtful is a violation: Reject, and the end of the connection.
+//! Every input has one outcome. A PDU that is only unwelcome is answered with Reject, its data
+//! skipped. A command outside the window, and data of a task that is gone, are skipped silently, as
+//! the standard says. What makes the stream behind it doubtful is a violation: Reject, and the end
+//! of the connection.
 //!
-//! `target/read.rs` and `target/send.rs` are the two directions of the wire; `target/login.rs` leads the login,
-//! `target/command.rs` takes commands, `target/data.rs` follows their data, `target/answer.rs` is what is said to them,
-//! `target/text.rs` and `target/control.rs` are everything else, `target/tasks.rs` is the table.
+//! `target/read.rs` and `target/send.rs` are the two directions of the wire; `target/login.rs`
+//! leads the login, `target/command.rs` takes commands, `target/data.rs` follows their data,
+//! `target/answer.rs` is what is said to them, `target/text.rs` and `target/control.rs` are
+//! everything else, `target/tasks.rs` is the table.
 //!
 //! Source: RFC 7143.
 
@@ -59,8 +63,9 @@ pub struct TargetLimits {
     pub immediate: u16,
     /// Data of one write, in bytes; a command that has more is answered with INVALID FIELD IN CDB.
     pub max_write_bytes: u32,
-    /// A write whose data came with it is handed out as `Inline` up to this, in bytes: the driver then holds it in one
-    /// piece where it was received. More comes as `Fetch`, into the slot's memory.
+    /// A write whose data came with it is handed out as `Inline` up to this, in bytes: the driver
+    /// then holds it in one piece where it was received. More comes as `Fetch`, into the slot's
+    /// memory.
     pub max_inline_bytes: u32,
     /// What the target wishes in the negotiation.
     pub wishes: Wishes,
@@ -110,7 +115,8 @@ pub enum Transfer {
     Fetch {
         /// How much, in bytes.
         bytes: u32,
-        /// Some of it comes unasked, right behind this event: the slot must have its memory before the driver goes on.
+        /// Some of it comes unasked, right behind this event: the slot must have its memory before
+        /// the driver goes on.
         arriving: bool,
     },
     /// The initiator expects it: `answer` sends it.
@@ -125,8 +131,9 @@ pub enum Transfer {
 pub enum Event {
     /// Somebody wants to log in: `Target::leading` says who, `Target::admit` answers.
     Authorize,
-    /// It has proved what it must. The owner ends an older session of the same initiator and ISID first, and answers
-    /// with `Target::enter`: who proves nothing has no effect on the sessions of others.
+    /// It has proved what it must. The owner ends an older session of the same initiator and ISID
+    /// first, and answers with `Target::enter`: who proves nothing has no effect on the sessions of
+    /// others.
     Proved,
     /// The login has failed; the initiator has been told, and the connection is over.
     LoginFailed(Refusal),
@@ -144,8 +151,8 @@ pub enum Event {
         attribute: TaskAttribute,
         /// How its data moves.
         transfer: Transfer,
-        /// `false`: its immediate data does not match its digest. It must not be executed, and is answered with
-        /// [`SENSE_CRC_ERROR`].
+        /// `false`: its immediate data does not match its digest. It must not be executed, and is
+        /// answered with [`SENSE_CRC_ERROR`].
         intact: bool,
     },
     /// All data of a write is in the slot.
@@ -168,15 +175,16 @@ pub enum Event {
         function: TaskFunction,
         /// The logical unit.
         lun: Lun,
-        /// The task, for ABORT TASK; it is in progress. It may be one that the machine refuses and the adapter never
-        /// saw; `abort` frees that too.
+        /// The task, for ABORT TASK; it is in progress. It may be one that the machine refuses and
+        /// the adapter never saw; `abort` frees that too.
         referenced: Option<Slot>,
     },
     /// The initiator does not answer; the connection is over.
     Silent,
     /// Targets are to be named: `Target::answer_targets`.
     SendTargets(Scope),
-    /// The initiator wants to leave: the adapter ends what is in progress and calls `Target::answer_logout`.
+    /// The initiator wants to leave: the adapter ends what is in progress and calls
+    /// `Target::answer_logout`.
     Logout(LogoutReason),
 }
 
@@ -287,7 +295,8 @@ impl Target {
         self.tasks.in_use()
     }
 
-    /// The commands that the adapter has and their logical units, for task management of more than one.
+    /// The commands that the adapter has and their logical units, for task management of more than
+    /// one.
     pub fn commands(&self) -> impl Iterator<Item = (Slot, Lun)> {
         self.tasks.owned()
     }

@@ -1,7 +1,7 @@
 //! Text: key=value pairs, read and written, with a bound on everything a peer can make long.
 //!
-//! Knows the form of pairs, numbers, lists and binary values; does not know any key. A text that goes on over
-//! several PDUs (the C bit) is gathered in a [`TextBuffer`].
+//! Knows the form of pairs, numbers, lists and binary values; does not know any key. A text that
+//! goes on over several PDUs (the C bit) is gathered in a [`TextBuffer`].
 //!
 //! Source: RFC 7143, section 6.1 "Text Format", section 6.2 "Text Mode Negotiation".
 
@@ -74,7 +74,8 @@ pub struct Pair<'a> {
     pub value: &'a str,
 }
 
-/// The pairs of a whole text, in order. Empty strings between zero bytes are skipped: some initiators pad with them.
+/// The pairs of a whole text, in order. Empty strings between zero bytes are skipped: some
+/// initiators pad with them.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
@@ -151,7 +152,8 @@ impl Default for TextBuffer {
 }
 
 impl TextBuffer {
-    /// A buffer for texts of so many bytes and PDUs; the default takes [`TEXT_BYTES_MAX`] and [`TEXT_PDUS_MAX`].
+    /// A buffer for texts of so many bytes and PDUs; the default takes [`TEXT_BYTES_MAX`] and
+    /// [`TEXT_PDUS_MAX`].
     #[must_use]
     pub const fn with_limits(bytes_max: usize, pdus_max: u8) -> Self {
         Self {
@@ -245,7 +247,8 @@ pub const fn yes_no(value: bool) -> &'static str {
     if value { "Yes" } else { "No" }
 }
 
-/// The entries of a list, in the order of the sender's preference; what is beyond the 32nd is not looked at.
+/// The entries of a list, in the order of the sender's preference; what is beyond the 32nd is not
+/// looked at.
 pub fn list(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').take(LIST_MAX)
 }

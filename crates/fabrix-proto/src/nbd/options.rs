@@ -14,7 +14,8 @@ pub(super) enum Next {
     Option,
     /// Requests.
     Transmission,
-    /// Nothing: the client has left, or has asked for what there is not, in the way that has no answer.
+    /// Nothing: the client has left, or has asked for what there is not, in the way that has no
+    /// answer.
     Over,
 }
 
@@ -81,8 +82,8 @@ pub(super) fn too_long<S: Sink>(number: u32, out: &mut S) {
     refuse(number, reply::ERR_TOO_BIG, "longer than any option", out);
 }
 
-/// The oldest way to begin: a wrong name can only be answered by closing. So can a client that has asked for extended
-/// headers, which may not begin in this way.
+/// The oldest way to begin: a wrong name can only be answered by closing. So can a client that has
+/// asked for extended headers, which may not begin in this way.
 fn choose<S: Sink>(export: &Export, chosen: Chosen, name: &[u8], out: &mut S) -> Next {
     if !export.is_called(name) || chosen.extended {
         return Next::Over;
@@ -133,8 +134,8 @@ fn contexts<S: Sink>(export: &Export, chosen: &mut Chosen, number: u32, data: &[
     say(number, reply::ACK, &[], out);
 }
 
-/// A name, and whether the queries find [`ALLOCATION`]. A list takes the name of a namespace too. Without
-/// queries, a list has everything.
+/// A name, and whether the queries find [`ALLOCATION`]. A list takes the name of a namespace too.
+/// Without queries, a list has everything.
 fn parse_queries(data: &[u8], sets: bool) -> Option<(&[u8], bool)> {
     let mut reader = Reader::new(data);
     let name = parse_string(&mut reader)?;

@@ -1,14 +1,15 @@
-//! The server's side of one connection: negotiation, then requests in any number up to the slots, answered in any
-//! order.
+//! The server's side of one connection: negotiation, then requests in any number up to the slots,
+//! answered in any order.
 //!
-//! NBD gives a server no way to say "not so fast". While the connection is full ([`Server::is_full`]) the owner takes
-//! no further event until it has answered one. A request that cannot be carried out is answered with its error here.
-//! The data that follows a refused request is skipped before. What makes the stream unreadable (a wrong magic, more
-//! data than anybody is allowed) ends the connection.
+//! NBD gives a server no way to say "not so fast". While the connection is full
+//! ([`Server::is_full`]) the owner takes no further event until it has answered one. A request that
+//! cannot be carried out is answered with its error here. The data that follows a refused request
+//! is skipped before. What makes the stream unreadable (a wrong magic, more data than anybody is
+//! allowed) ends the connection.
 //!
-//! How requests arrive is in `server/request.rs`, which of them can be carried out in `server/check.rs`. A request with
-//! more data than the disk's longest transfer is carried out in pieces: `server/pieces.rs`. How requests are answered
-//! is in `server/reply.rs`.
+//! How requests arrive is in `server/request.rs`, which of them can be carried out in
+//! `server/check.rs`. A request with more data than the disk's longest transfer is carried out in
+//! pieces: `server/pieces.rs`. How requests are answered is in `server/reply.rs`.
 //! Source: "The NBD protocol", sections "Newstyle negotiation" and "Transmission".
 
 mod check;
@@ -49,7 +50,8 @@ pub struct Export {
     pub read_only: bool,
     /// The disk gives space back.
     pub trims: bool,
-    /// The disk makes zeroes of long ranges faster than they could be written, where it may give their space back.
+    /// The disk makes zeroes of long ranges faster than they could be written, where it may give
+    /// their space back.
     pub zeroes_fast: bool,
     /// A flush on one connection covers what was written on all of them.
     pub multi_conn: bool,
@@ -139,10 +141,11 @@ pub struct Extent {
 pub enum Event {
     /// Negotiation is over, requests come.
     Ready,
-    /// A request with more data than the disk's longest transfer has come. [`Server::piece`] gives its pieces.
+    /// A request with more data than the disk's longest transfer has come. [`Server::piece`] gives
+    /// its pieces.
     Long,
-    /// A request or a piece of one has begun; a write's data is still to come, and goes into the slot's buffer if it
-    /// has one.
+    /// A request or a piece of one has begun; a write's data is still to come, and goes into the
+    /// slot's buffer if it has one.
     Command {
         /// Where it is in progress, until it is answered.
         slot: Slot,
@@ -150,7 +153,8 @@ pub enum Event {
         command: Command,
         /// First byte.
         offset: u64,
-        /// How many bytes; zero: nothing is to be done. A read or a write has the disk's longest transfer at most.
+        /// How many bytes; zero: nothing is to be done. A read or a write has the disk's longest
+        /// transfer at most.
         bytes: u64,
     },
     /// The data of a write has arrived.
@@ -222,7 +226,8 @@ impl Server {
         }
     }
 
-    /// The same with a client that knows everything already and begins at once: the kernel's. Replies are simple.
+    /// The same with a client that knows everything already and begins at once: the kernel's.
+    /// Replies are simple.
     #[must_use]
     pub fn begun(export: Export, slots: u16) -> Self {
         Self {
@@ -379,8 +384,8 @@ impl Machine for Server {
 pub(super) const HANDSHAKE_FLAGS: u16 = FIXED_NEWSTYLE | NO_ZEROES;
 /// The longest data of an option that is looked at: names have at most 4,096 bytes.
 const OPTION_BYTES_MAX: u32 = 8 << 10;
-/// The longest read or write: what a client may send that has not asked for the block sizes ("Size constraints"). Who
-/// sends more data behind a request or an option is cut off.
+/// The longest read or write: what a client may send that has not asked for the block sizes ("Size
+/// constraints"). Who sends more data behind a request or an option is cut off.
 pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const SKIP_AT_ONCE: usize = 4 << 10;
 

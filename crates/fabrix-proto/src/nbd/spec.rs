@@ -1,4 +1,5 @@
-//! What lies on the wire: magics, numbers, and the structures of fixed length. All integers are big-endian.
+//! What lies on the wire: magics, numbers, and the structures of fixed length. All integers are
+//! big-endian.
 //!
 //! Source: "The NBD protocol", sections "Newstyle negotiation", "Transmission" and "Values".
 

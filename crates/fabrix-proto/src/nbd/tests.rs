@@ -1,4 +1,5 @@
-//! A client's bytes against the server's machine: what is answered, what is refused, what ends the connection.
+//! A client's bytes against the server's machine: what is answered, what is refused, what ends the
+//! connection.
 
 use super::super::spec::{
     Error, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, chunk, command, command_flag, info, option, reply,

@@ -1,7 +1,7 @@
 //! Admin commands: from a submission entry to a typed command and back.
 //!
-//! Only shapes are checked here (reserved bits, alignment); whether a controller supports what is asked, and what
-//! the answer is, stands in `controller`.
+//! Only shapes are checked here (reserved bits, alignment); whether a controller supports what is
+//! asked, and what the answer is, stands in `controller`.
 //! Source: NVM Express Base Specification 2.x, "Admin Command Set".
 
 use zerocopy::little_endian::U32;
@@ -228,7 +228,8 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Get Log Page; `bytes` come back. Lengths past 16 GiB and odd ones are cut down to what NUMD can say.
+    /// Get Log Page; `bytes` come back. Lengths past 16 GiB and odd ones are cut down to what NUMD
+    /// can say.
     #[must_use]
     pub fn get_log_page(log: GetLogPage) -> Self {
         let dwords = u32::try_from((log.bytes / 4).saturating_sub(1)).unwrap_or(u32::MAX);

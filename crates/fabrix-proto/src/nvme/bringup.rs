@@ -1,14 +1,18 @@
-//! Bringing up a controller, from the host's side: connect, enable, identify, and find what there is to use.
+//! Bringing up a controller, from the host's side: connect, enable, identify, and find what there
+//! is to use.
 //!
-//! A pure state machine over the admin queue. [`Bringup::next`] says which command to send or how long to wait;
-//! [`Bringup::answered`] takes each answer. One command is outstanding at a time. It knows neither the transport nor
-//! the clock; a command that is never answered is the caller's to give up ([`Bringup::no_answer`] words the error).
+//! A pure state machine over the admin queue. [`Bringup::next`] says which command to send or how
+//! long to wait; [`Bringup::answered`] takes each answer. One command is outstanding at a time. It
+//! knows neither the transport nor the clock; a command that is never answered is the caller's to
+//! give up ([`Bringup::no_answer`] words the error).
 //!
-//! The order is that of the Linux host, because that is the one every target has seen. What is asked is in
-//! `bringup/command.rs`, what comes of an answer in `bringup/answer.rs`. What the controller says is checked in
-//! `bringup/facts.rs`, the discovery log is read by `bringup/discovery.rs`.
+//! The order is that of the Linux host, because that is the one every target has seen. What is
+//! asked is in `bringup/command.rs`, what comes of an answer in `bringup/answer.rs`. What the
+//! controller says is checked in `bringup/facts.rs`, the discovery log is read by
+//! `bringup/discovery.rs`.
 //!
-//! Source: NVM Express Base Specification 2.x, "Fabrics Controller Initialization", "Connect Command".
+//! Source: NVM Express Base Specification 2.x, "Fabrics Controller Initialization", "Connect
+//! Command".
 
 mod answer;
 mod command;
@@ -64,7 +68,8 @@ pub enum Purpose {
     },
     /// For its discovery log.
     Discovery,
-    /// To have commands timed for so many seconds, and to read what was added up; no I/O queue is used.
+    /// To have commands timed for so many seconds, and to read what was added up; no I/O queue is
+    /// used.
     Timing {
         /// For how long; zero: not any more.
         seconds: u32,
@@ -115,13 +120,15 @@ pub enum Found {
     },
     /// The discovery log.
     Discovery(DiscoveryLog),
-    /// What was added up when the feature had been set; `None`: the controller has no such feature, nothing was set.
+    /// What was added up when the feature had been set; `None`: the controller has no such feature,
+    /// nothing was set.
     Timing(Option<TimingPage>),
     /// An I/O queue, connected.
     Queue {
         /// QID.
         queue_id: u16,
-        /// How many entries it has: one command fewer may be in progress with SQ flow control, as many without.
+        /// How many entries it has: one command fewer may be in progress with SQ flow control, as
+        /// many without.
         entries: u32,
     },
 }
@@ -170,7 +177,8 @@ enum Phase {
     IdentifyNamespace,
     IdentifyDescriptors,
     ReadLog,
-    /// Whether the page is ours must be known before the feature is set: with others it means something else.
+    /// Whether the page is ours must be known before the feature is set: with others it means
+    /// something else.
     ReadTiming {
         is_set: bool,
     },
@@ -205,9 +213,11 @@ impl Bringup {
         }
     }
 
-    /// An I/O queue of a controller that is up: a connection of its own, on which one Connect is sent.
+    /// An I/O queue of a controller that is up: a connection of its own, on which one Connect is
+    /// sent.
     ///
-    /// `config` is the controller's; `queue_id` counts from 1, `entries` is 2 to `max_queue_entries`.
+    /// `config` is the controller's; `queue_id` counts from 1, `entries` is 2 to
+    /// `max_queue_entries`.
     #[must_use]
     pub fn io_queue(
         config: BringupConfig,

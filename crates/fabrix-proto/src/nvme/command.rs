@@ -1,8 +1,10 @@
-//! I/O commands: from a submission entry to a typed command and back. Every zero-based field ends here.
+//! I/O commands: from a submission entry to a typed command and back. Every zero-based field ends
+//! here.
 //!
-//! Parsing checks all that can be checked without the data: reserved bits, the namespace, the range, the limits.
-//! What passes is safe to hand to a disk. It does not see data, except the range list of Dataset Management
-//! (`command/dataset.rs`), and does not know what becomes of a command. The way back is in `command/build.rs`.
+//! Parsing checks all that can be checked without the data: reserved bits, the namespace, the
+//! range, the limits. What passes is safe to hand to a disk. It does not see data, except the range
+//! list of Dataset Management (`command/dataset.rs`), and does not know what becomes of a command.
+//! The way back is in `command/build.rs`.
 //! Source: NVM Command Set Specification 1.x, chapter "Commands".
 
 mod build;
@@ -22,8 +24,9 @@ pub const RANGE_LIST_BYTES: u32 = 4096;
 
 /// Most bytes that a limit may name (MDTS, WZSL): 65536 blocks of 512 bytes.
 ///
-/// A controller names one limit for all its namespaces, in bytes. A host divides it by the block size, and NLB, which
-/// has 16 bits, has to hold the quotient. Linux cuts a larger one short without a word.
+/// A controller names one limit for all its namespaces, in bytes. A host divides it by the block
+/// size, and NLB, which has 16 bits, has to hold the quotient. Linux cuts a larger one short
+/// without a word.
 pub const COMMAND_BYTES_MAX: u32 = (CDW12_BLOCKS + 1) * 512;
 
 /// What the I/O commands of a controller may ask for; the same values stand in its Identify data.
@@ -55,7 +58,8 @@ pub enum Fuse {
 pub enum IoCommand {
     /// Make all that was acknowledged durable.
     Flush,
-    /// Read blocks; with `fua` from the medium, what a volatile cache holds of them made durable first.
+    /// Read blocks; with `fua` from the medium, what a volatile cache holds of them made durable
+    /// first.
     Read {
         /// First block.
         lba: u64,
@@ -124,8 +128,8 @@ impl<'v> IoRequest<'v> {
     /// Reads an I/O command; the namespace is looked up in `view`, so nothing else can be reached.
     ///
     /// # Errors
-    /// The status to answer with: Invalid Command Opcode, Invalid Namespace or Format, Invalid Field, LBA Out of
-    /// Range, Namespace is Write Protected.
+    /// The status to answer with: Invalid Command Opcode, Invalid Namespace or Format, Invalid
+    /// Field, LBA Out of Range, Namespace is Write Protected.
     #[inline(always)]
     pub fn parse(
         entry: &SubmissionEntry,
@@ -157,8 +161,8 @@ impl<'v> IoRequest<'v> {
 
     /// Checks the length of the host's SGL against the command.
     ///
-    /// Reads, writes and compares must fit exactly. A range list may be longer than its ranges: Linux always sends
-    /// 4096 bytes. A command without data must come with none.
+    /// Reads, writes and compares must fit exactly. A range list may be longer than its ranges:
+    /// Linux always sends 4096 bytes. A command without data must come with none.
     ///
     /// # Errors
     /// Data SGL Length Invalid.
@@ -193,8 +197,8 @@ fn is_supported(opcode: Opcode, limits: &IoLimits) -> bool {
     }
 }
 
-/// Refuses reserved flags, data described by anything but one SGL, and metadata. A command without data has
-/// nothing to describe, so its PSDT says nothing.
+/// Refuses reserved flags, data described by anything but one SGL, and metadata. A command without
+/// data has nothing to describe, so its PSDT says nothing.
 fn check_flags(entry: &SubmissionEntry) -> Result<(), Status> {
     let moves_data = entry.direction() != Direction::None;
     let reserved = entry.flags & FLAGS_RESERVED != 0;
@@ -291,7 +295,8 @@ impl IoCommand {
 
     /// What the command does, as far as reservations of others care.
     ///
-    /// Source: NVM Express Base Specification 2.x, "Command Behavior in the Presence of a Reservation".
+    /// Source: NVM Express Base Specification 2.x, "Command Behavior in the Presence of a
+    /// Reservation".
     #[must_use]
     pub const fn access(&self) -> Access {
         match self {

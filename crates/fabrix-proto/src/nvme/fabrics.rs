@@ -1,9 +1,11 @@
-//! Fabrics commands: Connect (`fabrics/connect.rs`), Property Get and Set, Disconnect; their layouts, and the values
-//! they carry.
+//! Fabrics commands: Connect (`fabrics/connect.rs`), Property Get and Set, Disconnect; their
+//! layouts, and the values they carry.
 //!
-//! Parsing gives exact errors: a refused Connect says which byte was wrong. Who may connect is not decided here
-//! (`subsystem`), nor what a property does (`controller`); authentication commands are recognised and not known.
-//! Source: NVM Express Base Specification 2.x, "Fabrics Command Set"; RDMA and TCP add nothing to it.
+//! Parsing gives exact errors: a refused Connect says which byte was wrong. Who may connect is not
+//! decided here (`subsystem`), nor what a property does (`controller`); authentication commands are
+//! recognised and not known.
+//! Source: NVM Express Base Specification 2.x, "Fabrics Command Set"; RDMA and TCP add nothing to
+//! it.
 
 mod connect;
 
@@ -102,8 +104,8 @@ impl FabricsCommand {
     /// Reads a fabrics command.
     ///
     /// # Errors
-    /// The status to answer with: Invalid Field for a size or a record format that does not exist, Invalid Command
-    /// Opcode for a type that we do not know.
+    /// The status to answer with: Invalid Field for a size or a record format that does not exist,
+    /// Invalid Command Opcode for a type that we do not know.
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         if !entry.is_fabrics() {
             return Err(Status::INVALID_OPCODE);

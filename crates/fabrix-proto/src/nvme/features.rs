@@ -1,9 +1,11 @@
-//! The features of a controller: which exist, their defaults, and the values that are nothing but values.
+//! The features of a controller: which exist, their defaults, and the values that are nothing but
+//! values.
 //!
-//! Features that do something (the keep-alive timer, asynchronous events, the number of queues) keep their state
-//! where it acts, in `controller`; this file holds the rest, and the small layouts. Nothing is saved across a reset,
-//! and every answer about saving says so.
-//! Source: NVM Express Base Specification 2.x, "Feature Identifiers (FIDs)"; NVM Command Set Specification 1.x.
+//! Features that do something (the keep-alive timer, asynchronous events, the number of queues)
+//! keep their state where it acts, in `controller`; this file holds the rest, and the small
+//! layouts. Nothing is saved across a reset, and every answer about saving says so.
+//! Source: NVM Express Base Specification 2.x, "Feature Identifiers (FIDs)"; NVM Command Set
+//! Specification 1.x.
 
 use core::mem::offset_of;
 
@@ -123,7 +125,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// The value of a feature that is kept here; `argument` is the command's dword 11, which picks a temperature.
+    /// The value of a feature that is kept here; `argument` is the command's dword 11, which picks
+    /// a temperature.
     ///
     /// # Errors
     /// Invalid Field for features that do not exist.
@@ -144,8 +147,8 @@ impl Kept {
     /// Sets a feature that is kept here.
     ///
     /// # Errors
-    /// Invalid Field for features, power states and bits that do not exist, Feature Not Changeable for error
-    /// recovery.
+    /// Invalid Field for features, power states and bits that do not exist, Feature Not Changeable
+    /// for error recovery.
     pub fn set(&mut self, feature: FeatureId, value: u32) -> Result<(), Status> {
         match feature {
             FeatureId::ARBITRATION if value & 0xF8 == 0 => self.arbitration = value,

@@ -1,11 +1,12 @@
 //! The layout of everything Identify returns, and the lists it returns them in.
 //!
-//! Layout only: `controller` decides what the fields say, the host side reads them. Every offset that a peer
-//! depends on is locked beside its structure. Reserved bytes are private, so that they stay zero. The structures of
-//! a controller are in `identify/controller.rs`, those of a namespace in `identify/namespace.rs`, its identifiers in
-//! `identify/descriptor.rs`; here are the lists, and text of fixed length.
-//! Source: NVM Express Base Specification 2.x, "Identify command"; NVM Command Set Specification 1.x, "Identify
-//! Namespace".
+//! Layout only: `controller` decides what the fields say, the host side reads them. Every offset
+//! that a peer depends on is locked beside its structure. Reserved bytes are private, so that they
+//! stay zero. The structures of a controller are in `identify/controller.rs`, those of a namespace
+//! in `identify/namespace.rs`, its identifiers in `identify/descriptor.rs`; here are the lists, and
+//! text of fixed length.
+//! Source: NVM Express Base Specification 2.x, "Identify command"; NVM Command Set Specification
+//! 1.x, "Identify Namespace".
 
 mod controller;
 mod descriptor;
@@ -70,7 +71,8 @@ impl NamespaceList {
     }
 }
 
-/// The supported combinations of I/O command sets (CNS 1Ch): bit n of a vector is the command set with CSI n.
+/// The supported combinations of I/O command sets (CNS 1Ch): bit n of a vector is the command set
+/// with CSI n.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CommandSetVectors {
@@ -79,8 +81,8 @@ pub struct CommandSetVectors {
 }
 const _: () = assert!(size_of::<CommandSetVectors>() == IDENTIFY_BYTES);
 
-/// Writes `text` into a fixed ASCII field: cut at its end, padded with spaces, and anything that is not printable
-/// ASCII replaced by a question mark.
+/// Writes `text` into a fixed ASCII field: cut at its end, padded with spaces, and anything that is
+/// not printable ASCII replaced by a question mark.
 pub fn fill_ascii(field: &mut [u8], text: &str) {
     field.fill(b' ');
     for (to, from) in field.iter_mut().zip(text.bytes()) {
@@ -92,7 +94,8 @@ pub fn fill_ascii(field: &mut [u8], text: &str) {
     }
 }
 
-/// Reads a fixed ASCII field: without the padding at its end, and nothing when it is not printable ASCII.
+/// Reads a fixed ASCII field: without the padding at its end, and nothing when it is not printable
+/// ASCII.
 #[must_use]
 pub fn ascii(field: &[u8]) -> &str {
     let end = field

@@ -1,10 +1,11 @@
 //! The log pages: their layouts, and how a piece of one is produced without making the whole.
 //!
-//! Reading is random access: a host names an offset and a length, and the answer is written into what the caller
-//! provides through a [`Window`]. Nothing here assumes that a page is read at once, or from its start, or in pieces
-//! of 4096 bytes. What is counted and when an event is cleared is decided in `controller`. Pages that are more than
-//! a list of numbers have a file each.
-//! Source: NVM Express Base Specification 2.x, "Get Log Page command"; "Discovery Log Page" in the same.
+//! Reading is random access: a host names an offset and a length, and the answer is written into
+//! what the caller provides through a [`Window`]. Nothing here assumes that a page is read at once,
+//! or from its start, or in pieces of 4096 bytes. What is counted and when an event is cleared is
+//! decided in `controller`. Pages that are more than a list of numbers have a file each.
+//! Source: NVM Express Base Specification 2.x, "Get Log Page command"; "Discovery Log Page" in the
+//! same.
 
 mod discovery;
 mod effects;
@@ -62,7 +63,8 @@ impl<'p> Window<'p> {
     /// A window of zeroes at `offset` of a page of `page_bytes`.
     ///
     /// # Errors
-    /// Invalid Field when the window starts after the page. One that ends after it reads zeroes there.
+    /// Invalid Field when the window starts after the page. One that ends after it reads zeroes
+    /// there.
     pub fn new(bytes: &'p mut [u8], offset: u64, page_bytes: u64) -> Result<Self, Status> {
         if offset > page_bytes {
             return Err(Status::INVALID_FIELD);
@@ -86,7 +88,8 @@ impl<'p> Window<'p> {
         to[..count].copy_from_slice(&from[..count]);
     }
 
-    /// The records of `record_bytes` each, the first one at `at`, that the window shows any part of.
+    /// The records of `record_bytes` each, the first one at `at`, that the window shows any part
+    /// of.
     #[must_use]
     pub fn records(&self, at: u64, record_bytes: u64) -> core::ops::Range<u64> {
         let end = self.offset.saturating_add(self.bytes.len() as u64);
@@ -123,7 +126,8 @@ pub const LARGE_PAGE_BYTES: u64 = 4096;
 /// Most ids in the Changed Namespace List.
 pub const CHANGED_MAX: usize = 1024;
 
-/// Changed Namespace List (04h), 4096 bytes: the ids, ascending; `None` says that there were too many.
+/// Changed Namespace List (04h), 4096 bytes: the ids, ascending; `None` says that there were too
+/// many.
 pub fn changed_namespaces(window: &mut Window<'_>, changed: Option<&[u32]>) {
     let Some(changed) = changed else {
         return window.put(0, U32::new(u32::MAX).as_bytes());

@@ -1,7 +1,7 @@
 //! NVMe Qualified Names: checking them, and printing names that nobody has checked.
 //!
-//! A [`Nqn`] that exists is safe to compare, store and print. What a peer sent instead of one is printed through
-//! [`Printable`], so that no control character of a stranger reaches a log.
+//! A [`Nqn`] that exists is safe to compare, store and print. What a peer sent instead of one is
+//! printed through [`Printable`], so that no control character of a stranger reaches a log.
 
 use alloc::sync::Arc;
 use core::fmt::{self, Write as _};
@@ -19,8 +19,8 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// A checked name: 1 to 223 bytes of UTF-8 without control characters.
 ///
-/// [`Nqn::is_qualified`] tells whether the name has the standard's form. Hosts must have a name of that form.
-/// Subsystems of other targets need not.
+/// [`Nqn::is_qualified`] tells whether the name has the standard's form. Hosts must have a name of
+/// that form. Subsystems of other targets need not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nqn(Arc<str>);
 
@@ -75,7 +75,8 @@ impl Nqn {
         Ok(Self(text.into()))
     }
 
-    /// The name in a field of the wire: what stands before the first NUL; what follows it is ignored.
+    /// The name in a field of the wire: what stands before the first NUL; what follows it is
+    /// ignored.
     ///
     /// # Errors
     /// [`NqnError`] says what is wrong with it.

@@ -1,11 +1,11 @@
 //! Reservations as NVMe hosts ask for them: four commands, their data, and the report.
 //!
-//! The state is the one in [`scsi::reservation`](crate::scsi::reservation), which serves every protocol; here are the
-//! bytes around it (`report`: what comes back; `build`: what a host sends). A host is its host identifier, so all of
-//! its controllers are one registrant. Over fabrics host identifiers have 128 bits, so only the extended form of the
-//! report exists.
-//! Source: NVM Express Base Specification 2.x, "Reservations", "Reservation Register", "Reservation Acquire",
-//! "Reservation Release", "Reservation Report command".
+//! The state is the one in [`scsi::reservation`](crate::scsi::reservation), which serves every
+//! protocol; here are the bytes around it (`report`: what comes back; `build`: what a host sends).
+//! A host is its host identifier, so all of its controllers are one registrant. Over fabrics host
+//! identifiers have 128 bits, so only the extended form of the report exists.
+//! Source: NVM Express Base Specification 2.x, "Reservations", "Reservation Register", "Reservation
+//! Acquire", "Reservation Release", "Reservation Report command".
 
 mod build;
 mod report;
@@ -33,7 +33,8 @@ pub enum RegisterAction {
 pub enum AcquireAction {
     /// Acquires a reservation that nobody holds.
     Acquire,
-    /// Takes registrations, and the reservation, away from others; with `abort` also their commands.
+    /// Takes registrations, and the reservation, away from others; with `abort` also their
+    /// commands.
     Preempt {
         /// The commands of those hosts end.
         abort: bool,
@@ -49,7 +50,8 @@ pub enum ReservationCommand {
         action: RegisterAction,
         /// IEKEY: whatever key there was.
         ignore_key: bool,
-        /// CPTPL: whether reservations shall outlive the power from now on, where it says something.
+        /// CPTPL: whether reservations shall outlive the power from now on, where it says
+        /// something.
         persist: Option<bool>,
     },
     /// Reservation Acquire.
@@ -69,8 +71,8 @@ impl ReservationCommand {
     /// Reads a reservation command.
     ///
     /// # Errors
-    /// Invalid Field for reserved bits and values, and for IEKEY where it is not allowed; Host Identifier Inconsistent
-    /// Format for a report with identifiers of 64 bits.
+    /// Invalid Field for reserved bits and values, and for IEKEY where it is not allowed; Host
+    /// Identifier Inconsistent Format for a report with identifiers of 64 bits.
     pub(super) fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let cdw10 = entry.cdw10.get();
         let (action, ignore_key) = (cdw10 & CDW10_ACTION, cdw10 & CDW10_IEKEY != 0);
@@ -141,7 +143,8 @@ impl ReservationCommand {
         }
     }
 
-    /// Bytes of data that may come with it: Linux sends two keys with Release, of which one means something.
+    /// Bytes of data that may come with it: Linux sends two keys with Release, of which one means
+    /// something.
     pub(super) const fn data_bytes_most(&self) -> u32 {
         match *self {
             Self::Release(_) => TWO_KEYS_BYTES,
@@ -222,7 +225,8 @@ impl ReservationRequest {
         }
     }
 
-    /// `mine` is the key of who asks. Registering the same key again is no error, and changes nothing.
+    /// `mine` is the key of who asks. Registering the same key again is no error, and changes
+    /// nothing.
     fn register(
         &self,
         action: RegisterAction,

@@ -1,10 +1,11 @@
 //! The layout of what every NVMe queue carries: 64-byte submission entries and 16-byte completions.
 //!
-//! Layout only: what a command means stands in `command.rs` and `fabrics.rs`. Numbers that a peer may extend are
-//! open newtypes with constants: opcodes in `spec/opcode.rs`, status codes in `spec/status.rs`; where data lies is said
-//! by the descriptors of `spec/sgl.rs`. Nothing here checks anything.
-//! Source: NVM Express Base Specification 2.x, "Submission Queue Entry", "Completion Queue Entry"; NVMe over
-//! Fabrics, "Capsules".
+//! Layout only: what a command means stands in `command.rs` and `fabrics.rs`. Numbers that a peer
+//! may extend are open newtypes with constants: opcodes in `spec/opcode.rs`, status codes in
+//! `spec/status.rs`; where data lies is said by the descriptors of `spec/sgl.rs`. Nothing here
+//! checks anything.
+//! Source: NVM Express Base Specification 2.x, "Submission Queue Entry", "Completion Queue Entry";
+//! NVMe over Fabrics, "Capsules".
 
 mod opcode;
 mod sgl;
@@ -70,7 +71,8 @@ const _: () = assert!(
 pub const PSDT_SGL: u8 = 0x40;
 
 impl SubmissionEntry {
-    /// An entry of zeroes with an opcode, the SGL bit every fabrics command carries, and an empty SGL.
+    /// An entry of zeroes with an opcode, the SGL bit every fabrics command carries, and an empty
+    /// SGL.
     #[must_use]
     pub fn new(opcode: u8) -> Self {
         let mut entry = Self::new_zeroed();
@@ -187,7 +189,8 @@ const _: () = assert!(
 );
 
 impl CompletionEntry {
-    /// An answer with `status` and `result`; the transport fills in the command id and the queue head.
+    /// An answer with `status` and `result`; the transport fills in the command id and the queue
+    /// head.
     #[must_use]
     pub const fn new(status: Status, result: u64) -> Self {
         Self {

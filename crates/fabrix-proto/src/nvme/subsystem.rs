@@ -1,9 +1,11 @@
-//! What is exported, as plain data: subsystems, their namespaces, who may see them, and where they listen.
+//! What is exported, as plain data: subsystems, their namespaces, who may see them, and where they
+//! listen.
 //!
-//! An [`Inventory`] is immutable and replaced whole (`subsystem/inventory.rs`). Nothing in it can be resolved by a
-//! peer's word alone: a namespace or a discovery record is reached only through an [`Authorized`] view, which exists
-//! only for a host that the subsystem allows (`subsystem/view.rs`). What can be wrong is in `subsystem/fault.rs`. None
-//! of these files knows a queue, a connection or a disk.
+//! An [`Inventory`] is immutable and replaced whole (`subsystem/inventory.rs`). Nothing in it can
+//! be resolved by a peer's word alone: a namespace or a discovery record is reached only through an
+//! [`Authorized`] view, which exists only for a host that the subsystem allows
+//! (`subsystem/view.rs`). What can be wrong is in `subsystem/fault.rs`. None of these files knows a
+//! queue, a connection or a disk.
 
 mod fault;
 mod inventory;
@@ -46,7 +48,8 @@ pub struct Namespace {
     pub uuid: [u8; 16],
     /// EUI64, where there is one; never zero.
     pub eui64: Option<[u8; 8]>,
-    /// NPWG and NPDG: writes smaller than this cost a read; the physical block in blocks, 1 if nothing is known.
+    /// NPWG and NPDG: writes smaller than this cost a read; the physical block in blocks, 1 if
+    /// nothing is known.
     pub preferred_write_blocks: u32,
     /// NPWA and NPDA: the alignment that belongs to it, 1 if nothing is known.
     pub preferred_alignment_blocks: u32,
@@ -71,7 +74,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A namespace of `blocks` blocks with nothing else known about it: no cache, no deallocation, one block atomic.
+    /// A namespace of `blocks` blocks with nothing else known about it: no cache, no deallocation,
+    /// one block atomic.
     #[must_use]
     pub const fn new(nsid: u32, blocks: u64, block_bytes: u32, uuid: [u8; 16]) -> Self {
         Self {
@@ -185,16 +189,16 @@ pub struct Subsystem {
     pub max_io_queues: u16,
     /// Most entries of one queue, at least 32.
     pub max_queue_entries: u16,
-    /// Disks of any kind may be added while hosts are connected. What hosts read once, at the start, then speaks for
-    /// every kind: there is a volatile cache, and blocks can be deallocated.
+    /// Disks of any kind may be added while hosts are connected. What hosts read once, at the
+    /// start, then speaks for every kind: there is a volatile cache, and blocks can be deallocated.
     pub grows: bool,
 }
 
 /// The highest controller id that is not reserved.
 pub const CNTLID_MAX: u16 = 0xFFEF;
 
-/// NN and MNAN: the highest namespace id, and most namespaces of one subsystem. A constant, because hosts read it once
-/// and ignore namespaces above it that are added later.
+/// NN and MNAN: the highest namespace id, and most namespaces of one subsystem. A constant, because
+/// hosts read it once and ignore namespaces above it that are added later.
 pub const NAMESPACES_MAX: u32 = 1024;
 
 impl Subsystem {

@@ -1,9 +1,10 @@
 //! Where the time of commands goes inside a controller: a feature and a log page of ours.
 //!
-//! Both are vendor specific (C0h). While the feature is on, the controller adds up when commands pass four places, by a
-//! clock of its own; the differences of the sums are how long commands stay between the places, on average. It is off
-//! until a host sets it, for so many seconds, and by itself again after them. The page begins with a signature: a host
-//! that finds another one there must not set the feature, for it means something else.
+//! Both are vendor specific (C0h). While the feature is on, the controller adds up when commands
+//! pass four places, by a clock of its own; the differences of the sums are how long commands stay
+//! between the places, on average. It is off until a host sets it, for so many seconds, and by
+//! itself again after them. The page begins with a signature: a host that finds another one there
+//! must not set the feature, for it means something else.
 //! Source: `docs/design/timing.md`.
 
 use zerocopy::little_endian::{U32, U64};
@@ -65,7 +66,8 @@ impl Passed {
 pub struct TimingPage {
     /// [`SIGNATURE`].
     pub signature: [u8; 16],
-    /// Whose clock it is: the same on two machines only if they are one, started once. Zeroes: not known.
+    /// Whose clock it is: the same on two machines only if they are one, started once. Zeroes: not
+    /// known.
     pub clock: [u8; 16],
     /// For how many more seconds the feature is on.
     pub seconds: U32,

@@ -1,4 +1,5 @@
-//! Additional sense codes (ASC and ASCQ) that are sent or understood here, each with the standard's own name.
+//! Additional sense codes (ASC and ASCQ) that are sent or understood here, each with the standard's
+//! own name.
 //!
 //! Names and numbers only; which one answers what is decided where it happens.
 //! Source: SPC-4, "ASC and ASCQ assignments".

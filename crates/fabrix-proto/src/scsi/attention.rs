@@ -1,7 +1,7 @@
 //! Unit attentions: what an initiator has to be told before its next command is looked at.
 //!
-//! One set per nexus and logical unit. A condition is pending or not, however often it arose, so the set is bounded
-//! by the number of conditions, and a peer that never asks costs nothing.
+//! One set per nexus and logical unit. A condition is pending or not, however often it arose, so
+//! the set is bounded by the number of conditions, and a peer that never asks costs nothing.
 //! Source: SAM-5, "Unit attention conditions".
 
 use super::additional::AdditionalSense;

@@ -1,10 +1,11 @@
-//! What an initiator asks a target before it uses a disk: which logical unit, how large, how it is called, what it can.
+//! What an initiator asks a target before it uses a disk: which logical unit, how large, how it is
+//! called, what it can.
 //!
-//! A pure state machine. [`Bringup::next`] says which command to send or how long to wait; [`Bringup::answered`] takes
-//! each answer. One command is outstanding at a time. It knows neither the transport nor the clock; a command that is
-//! never answered is the caller's to give up. The mirror of `nvme::bringup`; the questions are in
-//! `bringup/question.rs`, what the answers hold is read in `bringup/facts.rs`, and why there is no disk is said in
-//! `bringup/error.rs`.
+//! A pure state machine. [`Bringup::next`] says which command to send or how long to wait;
+//! [`Bringup::answered`] takes each answer. One command is outstanding at a time. It knows neither
+//! the transport nor the clock; a command that is never answered is the caller's to give up. The
+//! mirror of `nvme::bringup`; the questions are in `bringup/question.rs`, what the answers hold is
+//! read in `bringup/facts.rs`, and why there is no disk is said in `bringup/error.rs`.
 //!
 //! A page that a disk does not have is no reason to refuse it: it promises less then.
 //!

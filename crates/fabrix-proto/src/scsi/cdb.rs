@@ -1,8 +1,10 @@
-//! Command descriptor blocks: from bytes to a typed command, with every field checked that can be checked without
-//! the disk. Zero transfer lengths, the 256 blocks of READ(6) and the like end here.
+//! Command descriptor blocks: from bytes to a typed command, with every field checked that can be
+//! checked without the disk. Zero transfer lengths, the 256 blocks of READ(6) and the like end
+//! here.
 //!
-//! It sees neither data nor the disk's size; ranges are checked in [`unit`](super::unit). A bit that means nothing is
-//! refused with a pointer to it, which [`table`] decides; fields whose values are restricted are refused in `parse`.
+//! It sees neither data nor the disk's size; ranges are checked in [`unit`](super::unit). A bit
+//! that means nothing is refused with a pointer to it, which [`table`] decides; fields whose values
+//! are restricted are refused in `parse`.
 //! Source: SPC-4 and SBC-3, the chapters of commands.
 
 pub mod build;
@@ -14,7 +16,8 @@ pub use table::{CommandEntry, Features};
 use super::sense::Sense;
 use crate::scsi::spec::CDB_BYTES_MAX;
 
-/// Blocks that a command is about; `blocks` may be zero, and the end may lie beyond the disk and beyond 64 bits.
+/// Blocks that a command is about; `blocks` may be zero, and the end may lie beyond the disk and
+/// beyond 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// LOGICAL BLOCK ADDRESS.
@@ -174,7 +177,8 @@ pub enum Command {
     PreFetch {
         extent: Extent,
     },
-    /// Always the whole disk is made durable, and before the answer: the extent is only checked, IMMED not needed.
+    /// Always the whole disk is made durable, and before the answer: the extent is only checked,
+    /// IMMED not needed.
     SynchronizeCache {
         extent: Extent,
     },
@@ -182,7 +186,8 @@ pub enum Command {
         lba: u64,
         allocation: u32,
     },
-    /// `long`: the 12-byte command; `lists`: REQ_PLIST, REQ_GLIST and the format, as they stand in the CDB.
+    /// `long`: the 12-byte command; `lists`: REQ_PLIST, REQ_GLIST and the format, as they stand in
+    /// the CDB.
     ReadDefectData {
         long: bool,
         lists: u8,
@@ -251,13 +256,15 @@ pub struct Transfer {
     pub direction: Direction,
     /// How many bytes; for an answer with an allocation length, at most.
     pub bytes: u64,
-    /// The command has no meaning with another number of bytes, so it is refused instead of leaving a residual.
+    /// The command has no meaning with another number of bytes, so it is refused instead of leaving
+    /// a residual.
     pub exact: bool,
 }
 
 impl Transfer {
-    /// Whether the command can be done when the initiator expects to move `expected` bytes. Where it can, and the
-    /// numbers differ, the transport moves the smaller and reports the rest as residual.
+    /// Whether the command can be done when the initiator expects to move `expected` bytes. Where
+    /// it can, and the numbers differ, the transport moves the smaller and reports the rest as
+    /// residual.
     #[must_use]
     pub const fn fits(&self, expected: u64) -> bool {
         !self.exact || expected == self.bytes
@@ -268,7 +275,8 @@ impl Command {
     /// Reads a CDB; bytes that the command does not have are not looked at.
     ///
     /// # Errors
-    /// ILLEGAL REQUEST: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB with a pointer to the field.
+    /// ILLEGAL REQUEST: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB with a pointer to
+    /// the field.
     pub fn parse(cdb: &[u8], features: Features) -> Result<(Self, &'static CommandEntry), Sense> {
         let mut padded = [0; CDB_BYTES_MAX];
         let taken = cdb.len().min(CDB_BYTES_MAX);

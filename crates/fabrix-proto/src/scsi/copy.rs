@@ -1,8 +1,10 @@
-//! EXTENDED COPY with one-byte list identifiers: block to block, between disks named by their designators.
+//! EXTENDED COPY with one-byte list identifiers: block to block, between disks named by their
+//! designators.
 //!
-//! The list is read and checked here; who the disks are and whether they may be reached is the executor's to find,
-//! which then asks [`CopyList::check`] before it moves the first block. A copy is answered when it has ended; what
-//! became of it is remembered, where the list says so, until somebody has asked.
+//! The list is read and checked here; who the disks are and whether they may be reached is the
+//! executor's to find, which then asks [`CopyList::check`] before it moves the first block. A copy
+//! is answered when it has ended; what became of it is remembered, where the list says so, until
+//! somebody has asked.
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY OPERATING PARAMETERS command".
 
 use alloc::vec::Vec;
@@ -56,7 +58,8 @@ impl CopyList {
     /// Checks all segments against the disks that the designators mean.
     ///
     /// # Errors
-    /// COPY ABORTED when one is not there, blocks lie outside, block sizes differ, or the destination is protected.
+    /// COPY ABORTED when one is not there, blocks lie outside, block sizes differ, or the
+    /// destination is protected.
     pub fn check(&self, disks: &[Option<&Disk>]) -> Result<(), Sense> {
         let disk = |index: usize| disks.get(index).copied().flatten().ok_or_else(unreachable);
         for segment in &self.segments {
@@ -157,7 +160,8 @@ impl Designator {
 /// Reads the parameter list of EXTENDED COPY(LID1); an empty one asks for nothing.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR, TOO MANY or UNSUPPORTED descriptors, COPY ABORTED for a disk that is not in the list.
+/// PARAMETER LIST LENGTH ERROR, TOO MANY or UNSUPPORTED descriptors, COPY ABORTED for a disk that
+/// is not in the list.
 pub fn parse(list: &[u8]) -> Result<CopyList, Sense> {
     if list.is_empty() {
         return Ok(CopyList::default());

@@ -1,7 +1,8 @@
-//! Writes the data of an answer into a page that may be too small for it, as allocation lengths want it.
+//! Writes the data of an answer into a page that may be too small for it, as allocation lengths
+//! want it.
 //!
-//! What does not fit is counted and dropped, so that every length inside the data says what there would have been.
-//! Nothing can be written past the page, whatever the initiator asked for.
+//! What does not fit is counted and dropped, so that every length inside the data says what there
+//! would have been. Nothing can be written past the page, whatever the initiator asked for.
 //! Source: SPC-4, "Allocation length".
 
 /// The data of one answer on its way into a page.

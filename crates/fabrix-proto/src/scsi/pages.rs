@@ -1,7 +1,9 @@
-//! What a disk says of itself: the facts as plain values, and below this file the pages written from them.
+//! What a disk says of itself: the facts as plain values, and below this file the pages written
+//! from them.
 //!
-//! Every promise in a page comes from a fact here, and [`unit`](super::unit) refuses by the same fact, so that no
-//! page says more than is done. Nothing here is random or remembered: the same facts give the same bytes.
+//! Every promise in a page comes from a fact here, and [`unit`](super::unit) refuses by the same
+//! fact, so that no page says more than is done. Nothing here is random or remembered: the same
+//! facts give the same bytes.
 
 pub mod capacity;
 pub mod inquiry;
@@ -44,7 +46,8 @@ pub struct Disk {
     pub read_only: bool,
     /// What becomes of deallocated blocks.
     pub deallocate: Deallocate,
-    /// Blocks written whole or not at all; with one or none there is no WRITE ATOMIC, which would promise nothing.
+    /// Blocks written whole or not at all; with one or none there is no WRITE ATOMIC, which would
+    /// promise nothing.
     pub atomic_write_blocks: u32,
     /// Most blocks of a COMPARE AND WRITE; with none the command does not exist.
     pub compare_and_write_blocks: u8,
@@ -106,7 +109,8 @@ pub struct TargetPort {
     pub tag: u16,
 }
 
-/// Which task management functions are supported: bits 15:8 are byte 0 of the report, bits 7:0 byte 1.
+/// Which task management functions are supported: bits 15:8 are byte 0 of the report, bits 7:0 byte
+/// 1.
 ///
 /// Source: SPC-4, "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS parameter data".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +151,8 @@ impl Disk {
         }
     }
 
-    /// Whether the blocks all lie on the disk. None at all may also stand at its end, as libiscsi asks for.
+    /// Whether the blocks all lie on the disk. None at all may also stand at its end, as libiscsi
+    /// asks for.
     #[must_use]
     pub fn contains(&self, extent: Extent) -> bool {
         extent
@@ -184,6 +189,6 @@ impl Disk {
 pub const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// Most block descriptors of one UNMAP.
 pub const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// Most blocks of one WRITE SAME: what the 10-byte command can say. libiscsi takes a larger limit for a promise that as
-/// many blocks can be written and read at once.
+/// Most blocks of one WRITE SAME: what the 10-byte command can say. libiscsi takes a larger limit
+/// for a promise that as many blocks can be written and read at once.
 pub const WRITE_SAME_BLOCKS_MAX: u32 = 0xFFFF;

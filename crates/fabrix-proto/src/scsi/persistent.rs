@@ -1,6 +1,8 @@
-//! The bytes of PERSISTENT RESERVE IN and OUT around the state in [`reservation`](super::reservation).
+//! The bytes of PERSISTENT RESERVE IN and OUT around the state in
+//! [`reservation`](super::reservation).
 //!
-//! Every length that a parameter list gives is compared with the bytes that came, before anything is read by it.
+//! Every length that a parameter list gives is compared with the bytes that came, before anything
+//! is read by it.
 //! Source: SPC-4, "PERSISTENT RESERVE IN command", "PERSISTENT RESERVE OUT command".
 
 use alloc::vec::Vec;
@@ -78,8 +80,8 @@ fn write_full_status(state: &Reservations, out: &mut DataIn<'_>) {
 /// Reads PERSISTENT RESERVE OUT.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB for scope and type, where the action has them; PARAMETER LIST LENGTH ERROR; INVALID FIELD IN
-/// PARAMETER LIST with a pointer.
+/// INVALID FIELD IN CDB for scope and type, where the action has them; PARAMETER LIST LENGTH ERROR;
+/// INVALID FIELD IN PARAMETER LIST with a pointer.
 pub fn parse_out(
     command: &ReserveOut,
     list: &[u8],
@@ -168,7 +170,8 @@ fn other_initiators(list: &[u8]) -> Result<Vec<Initiator>, Sense> {
     Ok(initiators)
 }
 
-/// Source: SPC-4, "Parameter list for the PERSISTENT RESERVE OUT command with REGISTER AND MOVE service action".
+/// Source: SPC-4, "Parameter list for the PERSISTENT RESERVE OUT command with REGISTER AND MOVE
+/// service action".
 fn relocate(
     list: &[u8],
     keys: &[u8; LIST_BYTES],

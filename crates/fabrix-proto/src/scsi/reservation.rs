@@ -1,10 +1,11 @@
-//! Reservations of a disk as a pure state machine: who is registered with which key, who holds what, and who may
-//! therefore do what. One state serves every protocol that reaches the disk.
+//! Reservations of a disk as a pure state machine: who is registered with which key, who holds
+//! what, and who may therefore do what. One state serves every protocol that reaches the disk.
 //!
-//! SCSI's persistent reservations and NVMe's reservations are the same machine with other bytes around it: the types,
-//! the conflicts and the notices correspond one to one. So nothing here knows a CDB or a capsule, and an initiator is
-//! a name. RESERVE and RELEASE of SPC-2 are here too, because they exclude the others. The state is kept by one
-//! owner; a data path keeps a [`Standing`] and asks only the table.
+//! SCSI's persistent reservations and NVMe's reservations are the same machine with other bytes
+//! around it: the types, the conflicts and the notices correspond one to one. So nothing here knows
+//! a CDB or a capsule, and an initiator is a name. RESERVE and RELEASE of SPC-2 are here too,
+//! because they exclude the others. The state is kept by one owner; a data path keeps a
+//! [`Standing`] and asks only the table.
 //! Source: SPC-4, "Reservations"; NVM Express Base Specification 2.x, "Reservations".
 
 mod apply;
@@ -21,7 +22,8 @@ pub const REGISTRANTS_MAX: usize = 256;
 
 /// What a command does, as far as reservations of others care.
 ///
-/// Source: SPC-4 and SBC-3, the tables "Commands that are allowed in the presence of various reservations".
+/// Source: SPC-4 and SBC-3, the tables "Commands that are allowed in the presence of various
+/// reservations".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Allowed whatever is reserved: INQUIRY, REPORT LUNS, READ CAPACITY.
@@ -68,7 +70,8 @@ impl Kind {
         Self::ExclusiveAccessAll,
     ];
 
-    /// NVMe's number of the type (RTYPE): 1 to 6 in order. SCSI's stands in [`persistent`](super::persistent).
+    /// NVMe's number of the type (RTYPE): 1 to 6 in order. SCSI's stands in
+    /// [`persistent`](super::persistent).
     ///
     /// Source: NVM Express Base Specification 2.x, "Reservation Type Encoding".
     #[must_use]
@@ -122,7 +125,8 @@ pub struct Registrant {
     pub port: Option<u16>,
     /// The reservation key, never zero.
     pub key: u64,
-    /// It made the reservation, or got it. With an all-registrants type every registrant holds it, whatever this says.
+    /// It made the reservation, or got it. With an all-registrants type every registrant holds it,
+    /// whatever this says.
     made_reservation: bool,
 }
 
@@ -134,7 +138,8 @@ impl Registrant {
     }
 }
 
-/// What a nexus is towards the reservations of a disk; a data path keeps it until the state changes.
+/// What a nexus is towards the reservations of a disk; a data path keeps it until the state
+/// changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// It has a key.
@@ -170,7 +175,8 @@ impl Standing {
     }
 }
 
-/// Source: SPC-2, "Commands allowed with reservations". Persistent reservations are refused to the holder, too.
+/// Source: SPC-2, "Commands allowed with reservations". Persistent reservations are refused to the
+/// holder, too.
 const fn conflicts_with_legacy(mine: bool, access: Access) -> bool {
     match access {
         Access::Always | Access::Legacy => false,
@@ -240,7 +246,8 @@ pub enum Request {
         /// Who gets it, and through which port.
         to: Nexus,
     },
-    /// Whether all of this shall outlive the power from now on: what NVMe says apart from registering.
+    /// Whether all of this shall outlive the power from now on: what NVMe says apart from
+    /// registering.
     Persist(bool),
     /// RESERVE of SPC-2.
     LegacyReserve,

@@ -1,12 +1,14 @@
 //! Sense data: why a command did not end well, as a value, and as bytes in both formats.
 //!
-//! A [`Sense`] is one current error; deferred errors are not made here, because every write is answered after it was
-//! done. Which format an initiator gets is its own choice (D_SENSE, DESC), so the value knows none.
+//! A [`Sense`] is one current error; deferred errors are not made here, because every write is
+//! answered after it was done. Which format an initiator gets is its own choice (D_SENSE, DESC), so
+//! the value knows none.
 //! Source: SPC-4, "Sense data".
 
 use super::additional::AdditionalSense;
 
-/// Bytes that [`Sense::write`] needs at most: the descriptor format with information and field pointer.
+/// Bytes that [`Sense::write`] needs at most: the descriptor format with information and field
+/// pointer.
 ///
 /// Below 126, which is what an iSER initiator takes beside the length.
 pub const SENSE_BYTES_MAX: usize = 28;
@@ -96,7 +98,8 @@ impl Sense {
         Self::new(SenseKey::ILLEGAL_REQUEST, code)
     }
 
-    /// The CDB's field that begins at `byte`, and at `bit` where it is smaller than a byte, says what cannot be.
+    /// The CDB's field that begins at `byte`, and at `bit` where it is smaller than a byte, says
+    /// what cannot be.
     #[must_use]
     pub const fn field_in_cdb(byte: u16, bit: Option<u8>) -> Self {
         Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).at(true, byte, bit)
@@ -140,7 +143,8 @@ impl Sense {
         }
     }
 
-    /// Source: SPC-4, "Fixed format sense data". The field has four bytes: what does not fit is not VALID.
+    /// Source: SPC-4, "Fixed format sense data". The field has four bytes: what does not fit is not
+    /// VALID.
     fn write_fixed(&self, out: &mut [u8; SENSE_BYTES_MAX]) -> usize {
         out[0] = RESPONSE_FIXED;
         if let Some(information) = self.information.and_then(|i| u32::try_from(i).ok()) {

@@ -1,9 +1,9 @@
-//! The pure part of a logical unit: a command comes in, and an answer, a disk operation or a change of shared state
-//! comes out. Whoever executes knows no SCSI; whoever reads CDBs knows no disk.
+//! The pure part of a logical unit: a command comes in, and an answer, a disk operation or a change
+//! of shared state comes out. Whoever executes knows no SCSI; whoever reads CDBs knows no disk.
 //!
-//! It checks in this order: unit attention, CDB, reservation, range, limits, protection. What it keeps is one
-//! [`Attentions`] per nexus; everything else is shown to it in a [`View`], because disk, mode parameters and
-//! reservations belong to all nexuses and have their own owners.
+//! It checks in this order: unit attention, CDB, reservation, range, limits, protection. What it
+//! keeps is one [`Attentions`] per nexus; everything else is shown to it in a [`View`], because
+//! disk, mode parameters and reservations belong to all nexuses and have their own owners.
 //! Source: SAM-5, "Unit attention conditions"; SPC-4 and SBC-3, the commands.
 
 mod answers;
@@ -92,7 +92,8 @@ impl Answer {
     }
 }
 
-/// What a disk is to do. Extents have been checked; the data of writes have the length that the command says.
+/// What a disk is to do. Extents have been checked; the data of writes have the length that the
+/// command says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOperation {
     /// Read blocks; with `fua` from the medium.
@@ -132,15 +133,16 @@ pub enum DiskOperation {
         /// Answer when they are on the medium.
         fua: bool,
     },
-    /// Write the second half of the data if the blocks hold the first, as one step among all writes.
+    /// Write the second half of the data if the blocks hold the first, as one step among all
+    /// writes.
     CompareAndWrite {
         /// Which.
         extent: Extent,
         /// Answer when they are on the medium.
         fua: bool,
     },
-    /// Write one block of data to all blocks. With `deallocate`, and if it is all zeroes and the disk's deallocated
-    /// blocks read as zeroes, they may be deallocated instead.
+    /// Write one block of data to all blocks. With `deallocate`, and if it is all zeroes and the
+    /// disk's deallocated blocks read as zeroes, they may be deallocated instead.
     WriteSame {
         /// Which.
         extent: Extent,
@@ -171,15 +173,18 @@ pub enum Outcome {
     Answer(Answer),
     /// It needs its parameter list of so many bytes first, then [`View::parameters`].
     Parameters(Command),
-    /// The disk is to do something; [`Failure::answer`] says what a failure means, else the answer is GOOD.
+    /// The disk is to do something; [`Failure::answer`] says what a failure means, else the answer
+    /// is GOOD.
     Disk(DiskOperation),
     /// To be put to [`Reservations::apply`]; [`Answer::reserved`] says what its result means.
     Reserve(Request),
-    /// The mode parameters are to be these. Other nexuses get [`Attention::ModeParametersChanged`]; then GOOD.
+    /// The mode parameters are to be these. Other nexuses get [`Attention::ModeParametersChanged`];
+    /// then GOOD.
     Mode(ModeParameters),
     /// Blocks are to be copied; then GOOD, or [`Failure::CopyAborted`].
     Copy(CopyList),
-    /// The disk is to be asked how its blocks from `lba` on are provisioned; the answer is [`lba_status`].
+    /// The disk is to be asked how its blocks from `lba` on are provisioned; the answer is
+    /// [`lba_status`].
     LbaStatus {
         /// A block of the disk.
         lba: u64,
@@ -301,7 +306,8 @@ impl View<'_> {
         Err(Sense::new(SenseKey::DATA_PROTECT, code))
     }
 
-    /// The sense data of an answer, in the format that the mode parameters say, and how many bytes they are.
+    /// The sense data of an answer, in the format that the mode parameters say, and how many bytes
+    /// they are.
     #[must_use]
     pub fn sense_bytes(&self, answer: &Answer, out: &mut [u8; SENSE_BYTES_MAX]) -> usize {
         match answer.sense {

@@ -1,8 +1,9 @@
 //! One queue as its server sees it: for each tag, whose turn it is.
 //!
-//! A tag is a place for one request. Its command lies with the driver until there is a request; then the request is the
-//! server's until it answers, which gives the command back to the driver. When the device is stopped the driver gives
-//! every command back for good. Nothing here waits, allocates after the start, or sees data.
+//! A tag is a place for one request. Its command lies with the driver until there is a request;
+//! then the request is the server's until it answers, which gives the command back to the driver.
+//! When the device is stopped the driver gives every command back for good. Nothing here waits,
+//! allocates after the start, or sees data.
 
 use alloc::vec::Vec;
 
@@ -31,8 +32,8 @@ enum Turn {
     Over,
 }
 
-/// What goes to the character device: the number of the command, the eight bytes of it that are used (the other eight
-/// would be an address), and what stands beside it.
+/// What goes to the character device: the number of the command, the eight bytes of it that are
+/// used (the other eight would be an address), and what stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// `FETCH_REQ` or `COMMIT_AND_FETCH_REQ`.
@@ -50,13 +51,14 @@ pub enum Came {
     Request,
     /// The driver has given this tag back for good; with the last of them the queue is over.
     Gone,
-    /// The driver has refused the command: an errno. The tag is gone, and its request is answered by nobody.
+    /// The driver has refused the command: an errno. The tag is gone, and its request is answered
+    /// by nobody.
     Refused(i32),
 }
 
 impl Queue {
-    /// A queue of so many tags, none begun. With `places` ([`spec::F_AUTO_BUF_REG`]) the pages of each tag's requests
-    /// are wanted at the place of its number.
+    /// A queue of so many tags, none begun. With `places` ([`spec::F_AUTO_BUF_REG`]) the pages of
+    /// each tag's requests are wanted at the place of its number.
     #[must_use]
     pub fn new(depth: u16, places: bool) -> Self {
         Self {
@@ -95,7 +97,8 @@ impl Queue {
         }
     }
 
-    /// Answers the request of a tag: bytes moved, or a negative errno. None: there is none to answer.
+    /// Answers the request of a tag: bytes moved, or a negative errno. None: there is none to
+    /// answer.
     pub fn answer(&mut self, tag: u16, result: i32) -> Option<Command> {
         self.pass(tag, Turn::Server, Turn::Driver)?;
         Some(self.command(spec::COMMIT_AND_FETCH_REQ, tag, result))
@@ -142,7 +145,8 @@ const RESULT_ABORT: i32 = -19;
 mod tests {
     use super::*;
 
-    /// The driver's side, as far as a server can see it: commands held, requests given out, answers heard.
+    /// The driver's side, as far as a server can see it: commands held, requests given out, answers
+    /// heard.
     struct Driver {
         held: Vec<bool>,
         given: Vec<bool>,

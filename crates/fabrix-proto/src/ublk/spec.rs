@@ -1,6 +1,8 @@
-//! What lies in memory between a server and the driver: commands, facts about a device, descriptions of requests.
+//! What lies in memory between a server and the driver: commands, facts about a device,
+//! descriptions of requests.
 //!
-//! Layout and numbers only. Source: include/uapi/linux/ublk_cmd.h of the Linux kernel, 6.5 and later.
+//! Layout and numbers only. Source: include/uapi/linux/ublk_cmd.h of the Linux kernel, 6.5 and
+//! later.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -64,8 +66,8 @@ pub const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 pub const F_USER_COPY: u64 = 1 << 7;
 /// The size may change.
 pub const F_UPDATE_SIZE: u64 = 1 << 10;
-/// The pages of a request are put into the buffer table of the server's ring before it hears of the request, and taken
-/// out with its answer: see [`place`]. Linux 6.16.
+/// The pages of a request are put into the buffer table of the server's ring before it hears of the
+/// request, and taken out with its answer: see [`place`]. Linux 6.16.
 pub const F_AUTO_BUF_REG: u64 = 1 << 11;
 
 /// Nobody serves it and nobody can use it.
@@ -207,7 +209,8 @@ impl Parameters {
             length: PARAMETER_BYTES,
             types: TYPES,
             attributes: attribute(facts.read_only, ATTR_READ_ONLY)
-                // Without a cache there is nothing to flush, and every write is as good as with FUA.
+                // Without a cache there is nothing to flush, and every write is as good as with
+                // FUA.
                 | attribute(facts.volatile_cache, ATTR_VOLATILE_CACHE | ATTR_FUA),
             logical_shift,
             physical_shift,
@@ -248,7 +251,8 @@ impl Parameters {
     /// Bytes of it, the last four of which the driver does not look at.
     pub const BYTES: usize = 64;
 
-    /// Whether users of a device with these parameters would see no other disk if it were one with `other`.
+    /// Whether users of a device with these parameters would see no other disk if it were one with
+    /// `other`.
     #[must_use]
     pub fn same_disk(&self, other: &Self) -> bool {
         let seen = |one: &Self| {
@@ -283,9 +287,9 @@ pub struct Descriptor {
 }
 const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
-/// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the table the pages of
-/// the tag's next request are for. A request whose pages cannot be put there comes all the same, and says so
-/// ([`Descriptor::is_lent`]).
+/// What stands where a command would have an address, with [`F_AUTO_BUF_REG`]: which place of the
+/// table the pages of the tag's next request are for. A request whose pages cannot be put there
+/// comes all the same, and says so ([`Descriptor::is_lent`]).
 #[must_use]
 pub const fn place(number: u16) -> u32 {
     AUTO_BUF_REG_FALLBACK << 16 | number as u32
@@ -356,7 +360,8 @@ impl Descriptor {
         }
     }
 
-    /// Whether the pages of a read or a write lie in the table where its tag's command has wanted them, if it has.
+    /// Whether the pages of a read or a write lie in the table where its tag's command has wanted
+    /// them, if it has.
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.operation & FLAG_NEED_REG_BUF == 0
@@ -379,8 +384,8 @@ pub fn data_position(tag: u16) -> u64 {
     DATA_START + (u64::from(tag) << TAG_SHIFT)
 }
 
-/// Where the first queue's array of descriptors lies in the character device, and how long its mapping is, for pages
-/// of so many bytes.
+/// Where the first queue's array of descriptors lies in the character device, and how long its
+/// mapping is, for pages of so many bytes.
 #[must_use]
 pub fn descriptors(depth: u16, page_bytes: usize) -> (u64, usize) {
     let bytes = usize::from(depth) * DESCRIPTOR_BYTES;
@@ -513,7 +518,8 @@ mod tests {
         assert_eq!(zeroes(10), Asked::Unknown);
     }
 
-    /// As the kernel's `ublk_sqe_addr_to_auto_buf_reg` takes it apart: the number, then the flags, then zeroes.
+    /// As the kernel's `ublk_sqe_addr_to_auto_buf_reg` takes it apart: the number, then the flags,
+    /// then zeroes.
     #[test]
     fn a_place_says_its_number_and_that_a_request_without_it_is_wanted_too() {
         assert_eq!(place(0).to_le_bytes(), [0, 0, 1, 0]);

@@ -1,4 +1,5 @@
-//! The block device: what a guest asks, what it is told, and the space in which it reads what the disk is.
+//! The block device: what a guest asks, what it is told, and the space in which it reads what the
+//! disk is.
 //!
 //! Source: VIRTIO 1.2, section 5.2 "Block Device". All integers are little-endian.
 
@@ -117,7 +118,8 @@ pub struct Config {
     pub min_io_blocks: U16,
     /// Logical blocks worth asking for at best.
     pub opt_io_blocks: U32,
-    /// 1: writes may stay in a cache until a flush. 0: they are on the medium when they are answered.
+    /// 1: writes may stay in a cache until a flush. 0: they are on the medium when they are
+    /// answered.
     pub writeback: u8,
     unused: u8,
     /// How many queues there are.
@@ -200,7 +202,8 @@ impl Facts {
     }
 }
 
-/// Segments of a request, head and status not counted: what a queue of 128 has room for without indirect tables.
+/// Segments of a request, head and status not counted: what a queue of 128 has room for without
+/// indirect tables.
 const SEGMENTS_MAX: u32 = 126;
 /// A discard, or zeroes, cover 2 GiB at most: whole blocks of any size.
 const ZEROES_SECTORS: u32 = 1 << 22;

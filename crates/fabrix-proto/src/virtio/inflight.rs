@@ -1,11 +1,12 @@
-//! What a queue has in progress, in memory that outlives the process: whoever serves the queue after a death carries it
-//! out again.
+//! What a queue has in progress, in memory that outlives the process: whoever serves the queue
+//! after a death carries it out again.
 //!
-//! Each step is one word, in an order such that a death between any two of them neither loses a request nor answers one
-//! twice. The monitor, and back ends before us, can write this memory too: nothing that is read from it is believed,
-//! and all of it is looked through in as many steps as a queue has entries.
-//! Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split virtqueues. All integers are in the
-//! machine's own order.
+//! Each step is one word, in an order such that a death between any two of them neither loses a
+//! request nor answers one twice. The monitor, and back ends before us, can write this memory too:
+//! nothing that is read from it is believed, and all of it is looked through in as many steps as a
+//! queue has entries.
+//! Source: QEMU, docs/interop/vhost-user.rst, "Inflight I/O tracking", for split virtqueues. All
+//! integers are in the machine's own order.
 
 use core::mem::offset_of;
 
@@ -94,11 +95,12 @@ struct Owner {
 const _: () = assert!(size_of::<Owner>() == 64);
 const MAGIC: [u8; 8] = *b"fabrix:1";
 
-/// By what a disk is told from others: its UUID, its NGUID and its serial number, one behind the other.
+/// By what a disk is told from others: its UUID, its NGUID and its serial number, one behind the
+/// other.
 pub type Disk = [u8; 52];
 
-/// Takes a record over for a disk: what is in progress there is to be carried out on it. A record that says nothing
-/// about a disk is anybody's.
+/// Takes a record over for a disk: what is in progress there is to be carried out on it. A record
+/// that says nothing about a disk is anybody's.
 ///
 /// Errors: it is another disk's, and its requests would destroy this one.
 pub fn own(memory: &impl Memory, shape: Shape, disk: &Disk) -> Result<(), Broken> {
@@ -130,10 +132,12 @@ pub struct QueueRegion {
 }
 
 impl QueueRegion {
-    /// Opens the region at `address`, for a queue whose used ring is filled up to `used`. With it come the heads of
-    /// what is in progress, in the order in which they were taken; None: it is new, and nothing is known.
+    /// Opens the region at `address`, for a queue whose used ring is filled up to `used`. With it
+    /// come the heads of what is in progress, in the order in which they were taken; None: it is
+    /// new, and nothing is known.
     ///
-    /// Errors: it is of another version or size, or of another queue; it does not lie in the memory.
+    /// Errors: it is of another version or size, or of another queue; it does not lie in the
+    /// memory.
     pub fn open(
         memory: &impl Memory,
         address: u64,
@@ -173,7 +177,8 @@ impl QueueRegion {
         store(memory, self.entry(head), IN_PROGRESS)
     }
 
-    /// A request is about to be given back, by the next step of the used ring; [`given`](Self::given) follows it.
+    /// A request is about to be given back, by the next step of the used ring;
+    /// [`given`](Self::given) follows it.
     ///
     /// Errors: the memory is not there.
     pub fn giving(&self, memory: &impl Memory, head: u16) -> Result<(), Broken> {
@@ -200,7 +205,8 @@ impl QueueRegion {
         self.set(memory, offset_of!(Head, version), VERSION)
     }
 
-    /// Who died after a step of the used ring, and before it had noted that, has given back more than it says here.
+    /// Who died after a step of the used ring, and before it had noted that, has given back more
+    /// than it says here.
     fn settle(&self, memory: &impl Memory, used: u16) -> Result<(), Broken> {
         let more = used.wrapping_sub(self.get(memory, offset_of!(Head, used))?);
         if more <= self.entries {
@@ -223,7 +229,8 @@ impl QueueRegion {
         self.set(memory, offset_of!(Head, used), used)
     }
 
-    /// The heads of what is in progress, in the order in which they were taken; what is taken next comes behind them.
+    /// The heads of what is in progress, in the order in which they were taken; what is taken next
+    /// comes behind them.
     fn find(&mut self, memory: &impl Memory) -> Result<Vec<u16>, Broken> {
         let found = self.sorted(memory)?;
         self.counter = found.last().map_or(0, |(last, _)| last.wrapping_add(1));

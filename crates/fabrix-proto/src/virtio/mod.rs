@@ -1,8 +1,9 @@
-//! virtio, as the device of a virtual machine sees it: the split virtqueue over somebody else's memory, the block
-//! device, and vhost-user, by which a machine's monitor hands both over.
+//! virtio, as the device of a virtual machine sees it: the split virtqueue over somebody else's
+//! memory, the block device, and vhost-user, by which a machine's monitor hands both over.
 //!
-//! Nothing here holds memory of a guest: a [`Memory`] copies. The guest may change its memory at any time, so
-//! everything is read once, into our own, and checked there. Source: Virtual I/O Device (VIRTIO) 1.2.
+//! Nothing here holds memory of a guest: a [`Memory`] copies. The guest may change its memory at
+//! any time, so everything is read once, into our own, and checked there. Source: Virtual I/O
+//! Device (VIRTIO) 1.2.
 
 pub mod blk;
 pub mod inflight;
@@ -11,7 +12,8 @@ pub mod queue;
 mod testing;
 pub mod vhost_user;
 
-/// The memory of a guest, by the addresses that the guest uses. Every address and length may be nonsense.
+/// The memory of a guest, by the addresses that the guest uses. Every address and length may be
+/// nonsense.
 pub trait Memory {
     /// Whether all of a range is there.
     fn contains(&self, address: u64, bytes: u64) -> bool;
@@ -22,10 +24,12 @@ pub trait Memory {
     /// Copies in. False: not all of the range is there.
     fn write(&self, address: u64, bytes: &[u8]) -> bool;
 
-    /// Reads two bytes at once, in order with all else that is read and written. None: not there, or not aligned.
+    /// Reads two bytes at once, in order with all else that is read and written. None: not there,
+    /// or not aligned.
     fn load(&self, address: u64) -> Option<u16>;
 
-    /// Writes two bytes at once, in order with all else that is read and written. False: not there, or not aligned.
+    /// Writes two bytes at once, in order with all else that is read and written. False: not there,
+    /// or not aligned.
     fn store(&self, address: u64, value: u16) -> bool;
 }
 
@@ -38,8 +42,9 @@ pub struct Segment {
     pub bytes: u32,
 }
 
-/// Cuts a range of what `segments` hold together, `bytes` from `skip` on, into its pieces: each is told to `piece` with
-/// its address, where in the range it begins, and how long it is. False: the segments are shorter, or a piece said so.
+/// Cuts a range of what `segments` hold together, `bytes` from `skip` on, into its pieces: each is
+/// told to `piece` with its address, where in the range it begins, and how long it is. False: the
+/// segments are shorter, or a piece said so.
 pub fn pieces(
     segments: &[Segment],
     skip: u64,
@@ -72,14 +77,16 @@ pub fn total(segments: &[Segment]) -> u64 {
         .sum()
 }
 
-/// Copies out of what segments hold together, from `skip` on. False: they are shorter, or not in the memory.
+/// Copies out of what segments hold together, from `skip` on. False: they are shorter, or not in
+/// the memory.
 pub fn gather(memory: &impl Memory, segments: &[Segment], skip: u64, out: &mut [u8]) -> bool {
     pieces(segments, skip, out.len(), |address, at, bytes| {
         memory.read(address, &mut out[at..at + bytes])
     })
 }
 
-/// Copies into what segments hold together, from `skip` on. False: they are shorter, or not in the memory.
+/// Copies into what segments hold together, from `skip` on. False: they are shorter, or not in the
+/// memory.
 pub fn scatter(memory: &impl Memory, segments: &[Segment], skip: u64, source: &[u8]) -> bool {
     pieces(segments, skip, source.len(), |address, at, bytes| {
         memory.write(address, &source[at..at + bytes])

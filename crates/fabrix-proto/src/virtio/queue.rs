@@ -156,7 +156,8 @@ impl Queue {
         self.used
     }
 
-    /// Goes on behind so many requests that were taken before, and not given back: [`Queue::take_again`].
+    /// Goes on behind so many requests that were taken before, and not given back:
+    /// [`Queue::take_again`].
     pub fn go_on_behind(&mut self, taken: u16) {
         self.next = self.used.wrapping_add(taken);
     }
@@ -174,8 +175,8 @@ impl Queue {
         self.walk(memory, head, chain)
     }
 
-    /// Takes the next request, if there is one: its head, by which it is given back, and in `chain` what it consists
-    /// of.
+    /// Takes the next request, if there is one: its head, by which it is given back, and in `chain`
+    /// what it consists of.
     ///
     /// Errors: the chain cannot be walked.
     pub fn take(&mut self, memory: &impl Memory, chain: &mut Chain) -> Result<Option<u16>, Broken> {
@@ -247,7 +248,8 @@ impl Queue {
         }
     }
 
-    /// Asks to be kicked for what comes from now on. True: something has come meanwhile, and no kick will say so.
+    /// Asks to be kicked for what comes from now on. True: something has come meanwhile, and no
+    /// kick will say so.
     ///
     /// Errors: the rings are no longer in the guest's memory.
     pub fn ask_for_kick(&mut self, memory: &impl Memory) -> Result<bool, Broken> {

@@ -1,7 +1,9 @@
-//! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues, as a machine.
+//! vhost-user, the back end's side: what a monitor (QEMU) says about its guest's memory and queues,
+//! as a machine.
 //!
-//! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never sees them. It keeps
-//! what was agreed on, refuses what is out of order, and names what its owner has to do, then makes the answer.
+//! A message is a head, a body, and descriptors beside it; the machine counts descriptors and never
+//! sees them. It keeps what was agreed on, refuses what is out of order, and names what its owner
+//! has to do, then makes the answer.
 //! Source: QEMU, docs/interop/vhost-user.rst. All integers are in the machine's own order.
 
 mod queues;
@@ -40,7 +42,8 @@ pub struct Start {
     pub enabled: bool,
 }
 
-/// What the owner of a session has to do; then it sends what [`Session::answer`] or another answer gives.
+/// What the owner of a session has to do; then it sends what [`Session::answer`] or another answer
+/// gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Nothing.
@@ -59,8 +62,8 @@ pub enum Event {
     Call(usize),
     /// Look at [`Session::writeback`] again.
     Writeback,
-    /// The descriptor that came with the message is a socket, where the monitor hears what the back end has to say:
-    /// [`config_changed`].
+    /// The descriptor that came with the message is a socket, where the monitor hears what the back
+    /// end has to say: [`config_changed`].
     Channel,
     /// Make a file of so many zeroes, and send this with it: it is the whole answer.
     NewRecord(u64, Vec<u8>),
@@ -86,7 +89,8 @@ impl Event {
     }
 }
 
-/// What is said at the monitor's other socket when the device's space has changed. No answer is asked for.
+/// What is said at the monitor's other socket when the device's space has changed. No answer is
+/// asked for.
 #[must_use]
 pub fn config_changed() -> [u8; HEAD_BYTES] {
     zerocopy::transmute!(Head {
@@ -304,7 +308,8 @@ impl Session {
         Ok(Event::Memory(regions))
     }
 
-    /// Both ways: offset, bytes and flags, then the bytes. A range that is not there is answered with no bytes at all.
+    /// Both ways: offset, bytes and flags, then the bytes. A range that is not there is answered
+    /// with no bytes at all.
     fn get_config(&self, body: &[u8]) -> Result<Event, Violation> {
         let (offset, bytes) = config_range(body)?;
         if bytes > CONFIG_BYTES_MAX || offset > CONFIG_BYTES_MAX - bytes {

@@ -181,7 +181,8 @@ fn react(wire: &mut Wire, random: &mut Random, open: &mut Vec<Slot>) {
     }
 }
 
-/// What the target expects next, out of a ping that is not sent; nothing when the connection is over.
+/// What the target expects next, out of a ping that is not sent; nothing when the connection is
+/// over.
 fn exp_cmd_sn(wire: &mut Wire) -> Option<u32> {
     let before = wire.sent.len();
     wire.with(|target, out| target.ping(out));

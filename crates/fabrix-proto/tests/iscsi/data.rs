@@ -1,4 +1,5 @@
-//! Commands and their data: immediate, unsolicited and solicited; Data-In, residuals, answers before their time.
+//! Commands and their data: immediate, unsolicited and solicited; Data-In, residuals, answers
+//! before their time.
 
 use crate::wire::*;
 use fabrix_proto::iscsi::pdu::{Lun, TaskAttribute};

@@ -97,7 +97,8 @@ fn data_that_is_not_the_next_piece_ends_the_connection() {
     }
 }
 
-/// RFC 7143, section 7.9: what a wrong DataSN says is missing was damaged, so the command fails and nothing else does.
+/// RFC 7143, section 7.9: what a wrong DataSN says is missing was damaged, so the command fails and
+/// nothing else does.
 #[test]
 fn data_with_a_wrong_number_fail_their_command_and_leave_the_connection() {
     for numbers in [[0, 0], [1, 0], [27, 28], [u32::MAX, 0]] {

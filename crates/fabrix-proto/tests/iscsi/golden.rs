@@ -1,4 +1,5 @@
-//! The bytes on the wire, one PDU of each kind that a target sends, written out by hand from RFC 7143.
+//! The bytes on the wire, one PDU of each kind that a target sends, written out by hand from RFC
+//! 7143.
 
 use crate::wire::*;
 use fabrix_proto::iscsi::pdu::{AsyncEvent, TaskManagementOutcome};

@@ -7,7 +7,8 @@ use fabrix_proto::{Machine, Slot, Want};
 use crate::host::*;
 use crate::wire::{Wire, pattern};
 
-/// A target that keeps a disk of bytes: slot N of every write is kept as what the next read of slot N gives.
+/// A target that keeps a disk of bytes: slot N of every write is kept as what the next read of slot
+/// N gives.
 struct Pair {
     host: Host,
     target: Wire,

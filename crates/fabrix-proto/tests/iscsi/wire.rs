@@ -1,6 +1,6 @@
-//! A wire in memory for the iSCSI target: what a stream driver does, without sockets, in one place. PDUs are built byte
-//! by byte in `wire/pdu.rs`, so that the tests do not trust the layouts they test; `wire/session.rs` has the sessions
-//! that most tests begin with.
+//! A wire in memory for the iSCSI target: what a stream driver does, without sockets, in one place.
+//! PDUs are built byte by byte in `wire/pdu.rs`, so that the tests do not trust the layouts they
+//! test; `wire/session.rs` has the sessions that most tests begin with.
 
 mod pdu;
 mod session;

@@ -1,4 +1,5 @@
-//! What the tests of the controller share: a subsystem, an enabled controller, and a page to read into.
+//! What the tests of the controller share: a subsystem, an enabled controller, and a page to read
+//! into.
 
 #![allow(
     dead_code,

@@ -1,4 +1,5 @@
-//! Admin commands as such: which there are, what they move, and that none of them, however wrong, does harm.
+//! Admin commands as such: which there are, what they move, and that none of them, however wrong,
+//! does harm.
 
 use fabrix_proto::nvme::admin::{AdminCommand, GetLogPage, Identify};
 use fabrix_proto::nvme::controller::{Outcome, Surroundings};

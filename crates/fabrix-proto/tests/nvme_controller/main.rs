@@ -1,4 +1,5 @@
-//! The life of a controller: properties as Linux uses them, keep-alive by a virtual clock, events, features, abort.
+//! The life of a controller: properties as Linux uses them, keep-alive by a virtual clock, events,
+//! features, abort.
 
 #![allow(
     clippy::unwrap_used,

@@ -9,7 +9,8 @@ use super::{
     A_KEY, B_KEY, change_key, cluster, persistently, preempt, register, release, reserve, told,
 };
 
-/// Pacemaker's fence_scsi: every node registers, one reserves type 5, the fencer preempts and aborts the victim.
+/// Pacemaker's fence_scsi: every node registers, one reserves type 5, the fencer preempts and
+/// aborts the victim.
 #[test]
 fn fence_scsi() {
     let (mut state, [a, b, c, _]) = cluster(Kind::WriteExclusiveRegistrants);
@@ -36,7 +37,8 @@ fn fence_scsi() {
     );
 }
 
-/// Windows: registration with APTPL, reservation type 5, and every few seconds the defender registers again.
+/// Windows: registration with APTPL, reservation type 5, and every few seconds the defender
+/// registers again.
 #[test]
 fn a_windows_cluster_takes_over_from_an_owner_that_is_silent() {
     let (mut state, owner, challenger) = (Reservations::new(), nexus("a"), nexus("b"));
@@ -119,7 +121,8 @@ fn persistent_reservations_survive_the_loss_of_a_nexus_and_a_reset() {
     assert_eq!(state, before);
 }
 
-/// Whatever is asked in whatever order: at most one holder, no key zero, and what is stored is read back.
+/// Whatever is asked in whatever order: at most one holder, no key zero, and what is stored is read
+/// back.
 #[test]
 fn random_histories_keep_the_invariants() {
     let mut numbers = Numbers(0x1CEB00DA);

@@ -1,4 +1,5 @@
-//! Reservations: the table of conflicts as a table, the sequences that clusters use, and the stored form.
+//! Reservations: the table of conflicts as a table, the sequences that clusters use, and the stored
+//! form.
 
 #![allow(
     clippy::unwrap_used,

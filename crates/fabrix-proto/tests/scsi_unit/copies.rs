@@ -34,7 +34,8 @@ fn copied(bench: &mut Bench, list: &[u8]) -> CopyList {
     }
 }
 
-/// CVE-2020-28374: a copy reaches only disks that the executor found by name among those of the initiator.
+/// CVE-2020-28374: a copy reaches only disks that the executor found by name among those of the
+/// initiator.
 #[test]
 fn extended_copy_names_its_disks_and_is_checked_against_them() {
     let mut bench = Bench::new();

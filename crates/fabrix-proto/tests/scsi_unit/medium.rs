@@ -8,7 +8,8 @@ use fabrix_proto::scsi::unit::{DiskOperation, Outcome};
 use super::OUT_OF_RANGE;
 use super::scsi_common::{BLOCKS, Bench, GOOD, Numbers, cdb10, cdb16, disk, nexus, sense};
 
-/// Commands with an address and a length, in CDBs of 16 bytes, and how many blocks each takes at least.
+/// Commands with an address and a length, in CDBs of 16 bytes, and how many blocks each takes at
+/// least.
 const SIXTEEN: [(u8, u8); 8] = [
     (0x88, 0),
     (0x8A, 0),
@@ -96,7 +97,8 @@ fn lengths_above_the_block_limits_are_pointed_at() {
     assert!(matches!(unlimited, DiskOperation::Verify { .. }));
 }
 
-/// Each limit of the Block Limits page, asked for by every command that has it, with no more bits than its length has.
+/// Each limit of the Block Limits page, asked for by every command that has it, with no more bits
+/// than its length has.
 #[test]
 fn the_longest_of_everything_that_is_announced_is_carried_out_to_the_last_block() {
     for block_bytes in [512, 4096] {
@@ -323,7 +325,8 @@ fn unmap_lengths_that_reach_past_the_list() {
     );
 }
 
-/// Arbitrary commands and lists: no panic, data within the page, and every operation within the disk.
+/// Arbitrary commands and lists: no panic, data within the page, and every operation within the
+/// disk.
 #[test]
 fn arbitrary_commands_and_lists_never_leave_the_disk() {
     let mut numbers = Numbers(0x0DDBA11);

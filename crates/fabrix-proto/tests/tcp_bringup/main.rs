@@ -1,5 +1,5 @@
-//! Bringing up controllers that behave, and those that do not: each error is a sentence and a kind. Here is the
-//! controller, which answers whatever its fields say.
+//! Bringing up controllers that behave, and those that do not: each error is a sentence and a kind.
+//! Here is the controller, which answers whatever its fields say.
 
 mod discovery;
 mod errors;

@@ -1,4 +1,5 @@
-//! Commands and their answers: one at a time in a slot, each answered once, under ids that do not come again soon.
+//! Commands and their answers: one at a time in a slot, each answered once, under ids that do not
+//! come again soon.
 
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};

@@ -1,4 +1,5 @@
-//! The data of commands, in both directions: where it may lie, how much there may be, and in which pieces.
+//! The data of commands, in both directions: where it may lie, how much there may be, and in which
+//! pieces.
 
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};

@@ -1,4 +1,5 @@
-//! The host's side against controllers that err or mean harm: each costs the connection, never more.
+//! The host's side against controllers that err or mean harm: each costs the connection, never
+//! more.
 
 mod commands;
 mod data;

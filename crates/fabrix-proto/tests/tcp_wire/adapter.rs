@@ -1,4 +1,5 @@
-//! What the tests of the controller's side share: doing what an adapter does, and holding a refusal to its rules.
+//! What the tests of the controller's side share: doing what an adapter does, and holding a refusal
+//! to its rules.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A wire in memory for the NVMe/TCP machines: what a stream driver does, without sockets, in one place, so that the
-//! tests speak of PDUs and events only.
+//! A wire in memory for the NVMe/TCP machines: what a stream driver does, without sockets, in one
+//! place, so that the tests speak of PDUs and events only.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(unreachable_pub, reason = "a module of several test binaries")]
@@ -378,7 +378,8 @@ pub fn response(command_id: u16, status: Status, digests: Digests) -> Vec<u8> {
     )
 }
 
-/// A host and a target, joined; the target's adapter is a disk that every command begins at the start of.
+/// A host and a target, joined; the target's adapter is a disk that every command begins at the
+/// start of.
 pub struct Pair {
     pub host: Side<Host>,
     pub target: Side<Target>,
@@ -386,7 +387,8 @@ pub struct Pair {
     pub disk: Vec<u8>,
     /// How many bytes travel at once; 0 is as many as there are.
     pub chunk: usize,
-    /// What the target's adapter was told, without slots: which is free depends on when answers leave.
+    /// What the target's adapter was told, without slots: which is free depends on when answers
+    /// leave.
     pub log: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The end that asks, counts, and measures latency at depth 1 and of an open loop. It starts the other one, and takes
-//! answers by their length alone.
+//! The end that asks, counts, and measures latency at depth 1 and of an open loop. It starts the
+//! other one, and takes answers by their length alone.
 
 use std::collections::VecDeque;
 use std::env;

@@ -8,8 +8,9 @@
 //! JSON; latency is measured at depth 1. Only the quotient of a real benchmark and this, run in
 //! turns, means something.
 //!
-//! With `-` in place of SECONDS it says `ready` when the target's memory is written, and then measures once for each
-//! line that it reads, which says for how many seconds; in between both ends sleep.
+//! With `-` in place of SECONDS it says `ready` when the target's memory is written, and then
+//! measures once for each line that it reads, which says for how many seconds; in between both ends
+//! sleep.
 //!
 //! With `OFFERED` it is an open loop instead: so many requests a second at random moments, DEPTH of
 //! them in flight at most, and latency counts from when a request was due.
@@ -195,7 +196,8 @@ impl Random {
         usize::try_from(self.next()).expect("32 bits") % limit
     }
 
-    /// A time whose mean is that of `mean_s` seconds: the distance of two moments that know nothing of each other.
+    /// A time whose mean is that of `mean_s` seconds: the distance of two moments that know nothing
+    /// of each other.
     fn exponential(&mut self, mean_s: f64) -> Duration {
         let even = (f64::from(self.next()) + 1.0) / (f64::from(u32::MAX) + 1.0);
         Duration::from_secs_f64(-even.ln() * mean_s)

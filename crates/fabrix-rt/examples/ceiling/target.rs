@@ -1,5 +1,5 @@
-//! The end that answers: a process of its own, with one socket and the memory that is read and written. It believes
-//! whatever it receives.
+//! The end that answers: a process of its own, with one socket and the memory that is read and
+//! written. It believes whatever it receives.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

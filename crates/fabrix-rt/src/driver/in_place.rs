@@ -1,7 +1,8 @@
 //! Operations of files that are run in one system call, on the shard's own thread.
 //!
-//! For whoever has nothing better (epoll), and for files that live in memory: those never wait for a device, and the
-//! kernel, which does not know that of them, would hand each operation to a thread of its own.
+//! For whoever has nothing better (epoll), and for files that live in memory: those never wait for
+//! a device, and the kernel, which does not know that of them, would hand each operation to a
+//! thread of its own.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -47,7 +47,8 @@ pub trait Driver {
         until: Until,
     ) -> Nanos;
 
-    /// Makes room for so many registered buffers, once; they are put there by drivers of the kernel's.
+    /// Makes room for so many registered buffers, once; they are put there by drivers of the
+    /// kernel's.
     ///
     /// Errors: `Unsupported`: this one has no such table; what the kernel says.
     fn make_table(&mut self, places: u16) -> io::Result<()> {

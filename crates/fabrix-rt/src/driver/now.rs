@@ -1,8 +1,8 @@
-//! Operations of sockets, and of devices that hand out messages, that are tried at once: done in one system call, or
-//! given back because they would wait.
+//! Operations of sockets, and of devices that hand out messages, that are tried at once: done in
+//! one system call, or given back because they would wait.
 //!
-//! Sockets stay in blocking mode and every call says that it must not wait; only listeners, and sockets while they
-//! connect, are switched.
+//! Sockets stay in blocking mode and every call says that it must not wait; only listeners, and
+//! sockets while they connect, are switched.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -110,7 +110,8 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
     connected
 }
 
-/// Sends what one call may send; what was sent stays sent. Would wait: the socket has no room for all of that.
+/// Sends what one call may send; what was sent stays sent. Would wait: the socket has no room for
+/// all of that.
 fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
     let asked = gather.bytes_at_once();
     if asked == 0 {

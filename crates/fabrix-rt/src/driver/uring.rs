@@ -28,7 +28,8 @@ pub(crate) struct UringDriver<E: Form> {
     bell: Arc<Bell>,
     /// Did not fit: goes first in the next turn.
     again: Vec<Submission>,
-    /// Sent in part: goes on in the next turn, behind what is new, so that the short comes before the rest of the long.
+    /// Sent in part: goes on in the next turn, behind what is new, so that the short comes before
+    /// the rest of the long.
     rest: Vec<Submission>,
     /// Of files in memory: run in place, some in each turn.
     copies: VecDeque<Submission>,
@@ -168,8 +169,8 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// A receive tried by hand is a system call: there the clock is read every time, and who waits for a moment is not
-    /// called late.
+    /// A receive tried by hand is a system call: there the clock is read every time, and who waits
+    /// for a moment is not called late.
     fn looks_per_clock(&self) -> u32 {
         match self.warm.len() {
             0 => LOOKS_PER_CLOCK,
@@ -210,8 +211,8 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// Begins everything: by hand what a spinning shard does faster so, the rest in the ring, submitting in between
-    /// when it is full.
+    /// Begins everything: by hand what a spinning shard does faster so, the rest in the ring,
+    /// submitting in between when it is full.
     fn queue(
         &mut self,
         submissions: &mut Vec<Submission>,
@@ -286,7 +287,8 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// Takes the completions, of files no more than a bite. Short sends go on; everything else is an ending.
+    /// Takes the completions, of files no more than a bite. Short sends go on; everything else is
+    /// an ending.
     fn reap(&mut self, endings: &mut Vec<Ending>) {
         let mut room = BITE;
         while room > 0
@@ -351,16 +353,17 @@ fn send_so_far(op: Op) -> Settled {
     }
 }
 
-/// So many operations of files are handed over in one call, and so many endings of them handed back in one turn. What
-/// they cause begins before the next ones are looked at: else a disk, the shard and whoever waits for its answers would
-/// work one after the other, all of a batch each.
+/// So many operations of files are handed over in one call, and so many endings of them handed back
+/// in one turn. What they cause begins before the next ones are looked at: else a disk, the shard
+/// and whoever waits for its answers would work one after the other, all of a batch each.
 const BITE: usize = 4;
-/// The most of the same when it is run in place, half of what waits if that is fewer. A turn, with its send, costs more
-/// beside a copy than beside a wait for a device.
+/// The most of the same when it is run in place, half of what waits if that is fewer. A turn, with
+/// its send, costs more beside a copy than beside a wait for a device.
 const COPIES: usize = 12;
 /// And no more of them when so much was copied: others of the shard wait meanwhile.
 const COPIED_BYTES: usize = 512 << 10;
-/// So many operations of sockets are begun by hand in a turn: more are cheaper together, in one call.
+/// So many operations of sockets are begun by hand in a turn: more are cheaper together, in one
+/// call.
 const FEW: usize = 4;
 /// Reading the clock costs as much as several looks into memory.
 const LOOKS_PER_CLOCK: u32 = 16;

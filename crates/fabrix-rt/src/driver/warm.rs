@@ -1,8 +1,9 @@
 //! Receives of connections that were active just now, tried by hand while the shard spins.
 //!
-//! A receive in the ring costs a poll request, a wake-up and a second entry into the kernel before its bytes are here;
-//! where the peer answers within microseconds that is a tenth of the whole round trip. So while the shard spins anyway,
-//! a few receives stay here and are tried directly; before it sleeps they go into the ring.
+//! A receive in the ring costs a poll request, a wake-up and a second entry into the kernel before
+//! its bytes are here; where the peer answers within microseconds that is a tenth of the whole
+//! round trip. So while the shard spins anyway, a few receives stay here and are tried directly;
+//! before it sleeps they go into the ring.
 
 use super::now::{ended, receive};
 use super::{Ending, Submission};
@@ -18,14 +19,17 @@ struct Held {
     tries: u32,
 }
 
-/// More connections than this are served better by the ring, which looks at all of them in one call.
+/// More connections than this are served better by the ring, which looks at all of them in one
+/// call.
 pub(super) const MOST: usize = 2;
-/// A connection that was silent for so many tries, about a millisecond, is not warm any more. That is longer than it is
-/// between two of a few thousand requests a second, and an idle connection costs its shard no more.
+/// A connection that was silent for so many tries, about a millisecond, is not warm any more. That
+/// is longer than it is between two of a few thousand requests a second, and an idle connection
+/// costs its shard no more.
 const TRIES_MOST: u32 = 4096;
 
 impl Warm {
-    /// None so far. All memory is taken here: the first time may come long after a connection is ready.
+    /// None so far. All memory is taken here: the first time may come long after a connection is
+    /// ready.
     pub(super) fn new() -> Self {
         Self {
             held: Vec::with_capacity(MOST),

@@ -1,9 +1,10 @@
 //! Where a send that goes in several calls is cut: where a unit ends.
 //!
-//! A unit is what its receiver works on as a whole, a PDU. What a call leaves of one comes a moment later, and a
-//! receiver that keeps up has to put its beginning aside meanwhile. Some do less in a turn from then on: SPDK 24.09
-//! goes back to its poller for every 33 KB that it reads, as long as that ends inside of a unit, and took a quarter
-//! fewer writes of 4 KiB from us than from its own host.
+//! A unit is what its receiver works on as a whole, a PDU. What a call leaves of one comes a moment
+//! later, and a receiver that keeps up has to put its beginning aside meanwhile. Some do less in a
+//! turn from then on: SPDK 24.09 goes back to its poller for every 33 KB that it reads, as long as
+//! that ends inside of a unit, and took a quarter fewer writes of 4 KiB from us than from its own
+//! host.
 //!
 //! Knows positions only.
 
@@ -36,7 +37,8 @@ impl Units {
         }
     }
 
-    /// Where a call had better end that sends from a byte to another at most: there, or up to an eighth before it.
+    /// Where a call had better end that sends from a byte to another at most: there, or up to an
+    /// eighth before it.
     pub(super) fn end_within(&self, from: usize, most: usize) -> usize {
         let index = self.ends.partition_point(|end| *end <= most);
         let least = most - (most - from) / 8;

@@ -27,7 +27,8 @@ pub struct ShardConfig {
     pub entries: u32,
     /// Messages that may wait from other shards.
     pub mailbox: usize,
-    /// Entries of the ring are twice as long, which [`Op::Exchange`](crate::Op::Exchange) needs and nothing else does.
+    /// Entries of the ring are twice as long, which [`Op::Exchange`](crate::Op::Exchange) needs and
+    /// nothing else does.
     pub exchanges: bool,
 }
 

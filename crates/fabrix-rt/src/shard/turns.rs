@@ -1,7 +1,8 @@
 //! How much one task of a shard may send before the others have their turn.
 //!
-//! Knows whose operations ended and who sends how much; does not know what is sent. What is sent holds the processor
-//! until the kernel has copied it, and with it everybody who waits for a few bytes.
+//! Knows whose operations ended and who sends how much; does not know what is sent. What is sent
+//! holds the processor until the kernel has copied it, and with it everybody who waits for a few
+//! bytes.
 
 use std::time::Duration;
 
@@ -57,9 +58,11 @@ const LATELY: Duration = Duration::from_millis(1);
 const SHORT_BYTES: usize = 16 << 10;
 /// What one call sends while somebody else sends little.
 const BESIDE_SHORT_BYTES: usize = (128 << 10) + AROUND_BYTES;
-/// What one call sends while everybody sends much: less would cost 7 % of what two hosts read in blocks of 128 KiB.
+/// What one call sends while everybody sends much: less would cost 7 % of what two hosts read in
+/// blocks of 128 KiB.
 const SHARED_BYTES: usize = (256 << 10) + AROUND_BYTES;
-/// What stands around one or two blocks of 128 KiB: else a call would leave the last bytes of a block to the next.
+/// What stands around one or two blocks of 128 KiB: else a call would leave the last bytes of a
+/// block to the next.
 const AROUND_BYTES: usize = 1 << 10;
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Slabs are mapped when needed, up to a limit, and cut into chunks of one size class; a free chunk
 //! waits in its class's list, whose memory was taken with the slab, so taking and dropping never
-//! allocate. A chunk in somebody's hands is one pointer, because requests carry it from hand to hand.
+//! allocate. A chunk in somebody's hands is one pointer, because requests carry it from hand to
+//! hand.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -28,8 +29,8 @@ struct Tables {
     used_bytes: usize,
 }
 
-/// Where a chunk lies, and how much of it was asked for. Who holds it holds this: the list of free chunks, or the
-/// [`Chunk`]s of those who have taken it.
+/// Where a chunk lies, and how much of it was asked for. Who holds it holds this: the list of free
+/// chunks, or the [`Chunk`]s of those who have taken it.
 struct Place {
     start: NonNull<u8>,
     class: usize,
@@ -141,8 +142,8 @@ impl Chunk {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the chunk is mapped and initialised (the kernel's zeroes at first) as long as the
-        // arena lives, which `Place::arena` sees to. Nobody writes it while two hold it (`bytes_mut`
-        // and `target` insist on being alone), and nobody else while one does.
+        // arena lives, which `Place::arena` sees to. Nobody writes it while two hold it
+        // (`bytes_mut` and `target` insist on being alone), and nobody else while one does.
         // WHY UNSAFE: the memory is mapped by hand to be page-aligned and counted without atomics.
         unsafe { slice::from_raw_parts(self.place.start.as_ptr(), self.len()) }
     }
@@ -204,7 +205,8 @@ impl Drop for Chunk {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: nobody looks at the field after `drop`.
-        // WHY UNSAFE: the last holder gives its place back, which ends in the list of free chunks and not here.
+        // WHY UNSAFE: the last holder gives its place back, which ends in the list of free chunks
+        // and not here.
         let place = unsafe { ManuallyDrop::take(&mut self.place) };
         if Rc::strong_count(&place) == 1 {
             give_back(place);
@@ -233,7 +235,8 @@ const CHUNK_MIN_BYTES: usize = 4 << 10;
 const CHUNK_MAX_BYTES: usize = 4 << 20;
 const CLASSES: usize = 11;
 const SLAB_BYTES: usize = 2 << 20;
-/// Smaller chunks are what idle connections hold, who fill little of them: what they do not touch is to cost nothing.
+/// Smaller chunks are what idle connections hold, who fill little of them: what they do not touch
+/// is to cost nothing.
 const HUGE_FROM_BYTES: usize = 64 << 10;
 const _: () = assert!(CHUNK_MIN_BYTES << (CLASSES - 1) == CHUNK_MAX_BYTES);
 

@@ -1,5 +1,5 @@
-//! What a driver that lives in this process shares with the kernel: commands to a control device, and pages of a
-//! character device.
+//! What a driver that lives in this process shares with the kernel: commands to a control device,
+//! and pages of a character device.
 //!
 //! Source: include/uapi/linux/ublk_cmd.h and include/uapi/linux/io_uring.h of the Linux kernel.
 
@@ -19,8 +19,8 @@ impl ControlRing {
         Ok(Self(IoUring::builder().build(ENTRIES)?))
     }
 
-    /// Says one command about a device, and waits for its end. `bytes` are read or written, as the command wants.
-    /// `InvalidInput`: it is no command whose memory is these bytes.
+    /// Says one command about a device, and waits for its end. `bytes` are read or written, as the
+    /// command wants. `InvalidInput`: it is no command whose memory is these bytes.
     pub(crate) fn ask(
         &mut self,
         control: BorrowedFd<'_>,
@@ -36,9 +36,9 @@ impl ControlRing {
         let entry = opcode::UringCmd80::new(types::Fd(control.as_raw_fd()), opcode)
             .cmd(command)
             .build();
-        // SAFETY: the driver reads or writes at most `length` bytes from `address`, which are the caller's and
-        // borrowed until the completion has come: this function does not return before. The commands whose memory is
-        // something else have numbers past the last known one.
+        // SAFETY: the driver reads or writes at most `length` bytes from `address`, which are the
+        // caller's and borrowed until the completion has come: this function does not return
+        // before. The commands whose memory is something else have numbers past the last known one.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.0.submission().push(&entry) };
         pushed.expect("one command at a time");
@@ -50,7 +50,8 @@ impl ControlRing {
             }
             match entered {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    // Whether the kernel has seen the command is not known, so nobody may have its memory back.
+                    // Whether the kernel has seen the command is not known, so nobody may have its
+                    // memory back.
                     panic!("io_uring_enter refuses a control ring: {error}");
                 }
                 _ => {}
@@ -113,8 +114,9 @@ impl Pages {
             out.len(),
             self.bytes
         );
-        // SAFETY: the range was checked; `out` is Rust's memory and so lies outside every mapping. No reference into
-        // the mapping exists, so what the kernel writes meanwhile can make the copy old and nothing worse.
+        // SAFETY: the range was checked; `out` is Rust's memory and so lies outside every mapping.
+        // No reference into the mapping exists, so what the kernel writes meanwhile can make the
+        // copy old and nothing worse.
         // WHY UNSAFE: a slice of memory that the kernel writes must not be formed.
         unsafe {
             let from = self.start.add(offset);

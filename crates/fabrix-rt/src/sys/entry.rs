@@ -1,5 +1,5 @@
-//! The two forms of a ring's entries: 64 bytes for what nearly every shard asks, 128 for commands of drivers that say
-//! more.
+//! The two forms of a ring's entries: 64 bytes for what nearly every shard asks, 128 for commands
+//! of drivers that say more.
 
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -15,7 +15,8 @@ pub(crate) type Long = squeue::Entry128;
 
 /// Which entries a ring has.
 pub(crate) trait Form: squeue::EntryMarker {
-    /// The entry that gives an exchange to FUSE. Err: it has no room for that, or the exchange is a simulator's.
+    /// The entry that gives an exchange to FUSE. Err: it has no room for that, or the exchange is a
+    /// simulator's.
     fn exchange(exchange: &Exchange) -> Result<Self, i32>;
 }
 
@@ -34,8 +35,9 @@ impl Form for Long {
             return Ok(command.build());
         };
         let mut entry = command.addr(Some(parts.as_ptr() as u64)).build();
-        // SAFETY: an entry is the kernel's `struct io_uring_sqe` and 64 bytes more, all plain numbers without padding;
-        // its `len` is the four bytes from the 24th on, aligned as the entry is to eight.
+        // SAFETY: an entry is the kernel's `struct io_uring_sqe` and 64 bytes more, all plain
+        // numbers without padding; its `len` is the four bytes from the 24th on, aligned as the
+        // entry is to eight.
         // WHY UNSAFE: the crate sets no length for commands of drivers.
         unsafe {
             let length = ptr::from_mut(&mut entry).cast::<u32>().add(LENGTH_AT / 4);

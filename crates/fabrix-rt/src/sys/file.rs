@@ -39,8 +39,8 @@ pub(crate) fn allocate(
     Ok(())
 }
 
-/// Whether the file system of a file keeps its files in memory. One that does not say is taken for another; that of a
-/// device is the one that has its name, and /dev lies in memory.
+/// Whether the file system of a file keeps its files in memory. One that does not say is taken for
+/// another; that of a device is the one that has its name, and /dev lies in memory.
 pub(crate) fn is_in_memory(file: BorrowedFd<'_>) -> bool {
     // SAFETY: a statfs is plain numbers; zero is valid for all of them.
     // WHY UNSAFE: it has private padding, so it cannot be written as a literal.
@@ -102,7 +102,8 @@ pub(crate) fn event() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// A new file of so many zeroes that lies in memory, has no name, and keeps its length whoever has it.
+/// A new file of so many zeroes that lies in memory, has no name, and keeps its length whoever has
+/// it.
 pub(crate) fn in_memory(bytes: u64) -> io::Result<File> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a literal that ends in a zero; the kernel only reads it.

@@ -41,7 +41,8 @@ pub(crate) struct Wire {
 impl Wire {
     /// Room for `bytes` copied ones and `parts` parts; never more.
     pub(crate) fn new(bytes: usize, parts: usize) -> Self {
-        // Not zeroed, which fills pages that an idle connection never needs: what is read was pushed before.
+        // Not zeroed, which fills pages that an idle connection never needs: what is read was
+        // pushed before.
         let area = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
         // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them and means
         // "none".
@@ -134,7 +135,8 @@ impl Wire {
         self.last_is_bytes = false;
     }
 
-    /// Adds pages of a disk, which are kept until `clear`. What one disk lends in turn is kept by its first loan.
+    /// Adds pages of a disk, which are kept until `clear`. What one disk lends in turn is kept by
+    /// its first loan.
     #[inline(always)]
     pub(crate) fn push_lent(&mut self, lent: Lent) {
         let bytes = lent.len();
@@ -183,8 +185,8 @@ impl Wire {
         }
     }
 
-    /// The header of the next so many bytes, which one call is to send, which may be later. It is valid as long as this
-    /// Wire neither moves nor changes.
+    /// The header of the next so many bytes, which one call is to send, which may be later. It is
+    /// valid as long as this Wire neither moves nor changes.
     pub(crate) fn header(&mut self, bytes: usize) -> *const libc::msghdr {
         let end = self.cut(bytes);
         let next = &mut self.iovecs[self.first_unsent..end];
@@ -227,7 +229,8 @@ impl Wire {
         }
     }
 
-    /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves nor changes.
+    /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves
+    /// nor changes.
     pub(crate) fn parts_to_send(&mut self) -> (*const libc::iovec, u32) {
         self.mend();
         let unsent = &self.iovecs[self.first_unsent..];
@@ -311,8 +314,8 @@ fn lent_at(lent: &Lent, start: usize, bytes: usize) -> NonNull<u8> {
 impl Drop for Wire {
     fn drop(&mut self) {
         let area = ptr::slice_from_raw_parts_mut(self.area.as_ptr().cast(), self.area_bytes);
-        // SAFETY: `area` was leaked by `new` with exactly this length, and no iovec is used any more; this is the only
-        // place that frees it.
+        // SAFETY: `area` was leaked by `new` with exactly this length, and no iovec is used any
+        // more; this is the only place that frees it.
         // WHY UNSAFE: the box could not be kept as a box while iovecs point into it.
         drop(unsafe { Box::<[MaybeUninit<u8>]>::from_raw(area) });
     }

@@ -82,7 +82,8 @@ pub(crate) fn configure(device: BorrowedFd<'_>, config: &Config) -> io::Result<(
 /// What a device is; `ENXIO` when no file is under it.
 pub(crate) fn status(device: BorrowedFd<'_>) -> io::Result<Info> {
     let mut info = Info::empty();
-    // SAFETY: the kernel writes one `loop_info64`, which is what this is, and every pattern of bits is one.
+    // SAFETY: the kernel writes one `loop_info64`, which is what this is, and every pattern of bits
+    // is one.
     // WHY UNSAFE: std has no ioctl.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) })?;
     Ok(info)

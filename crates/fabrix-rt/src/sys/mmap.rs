@@ -172,7 +172,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Words of zeroes that all threads change at once, in memory that is given when it is first written.
+/// Words of zeroes that all threads change at once, in memory that is given when it is first
+/// written.
 #[derive(Debug)]
 pub(crate) struct Words(Mapping);
 
@@ -187,8 +188,9 @@ impl Words {
     pub(crate) fn get(&self, index: usize) -> &AtomicU64 {
         let offset = index.saturating_mul(size_of::<AtomicU64>());
         let word = self.0.pointer(offset, size_of::<AtomicU64>());
-        // SAFETY: the range was checked, a mapping starts at a page, and nobody else can reach this one: every
-        // access to it is this atomic one, and the reference lives no longer than the mapping.
+        // SAFETY: the range was checked, a mapping starts at a page, and nobody else can reach this
+        // one: every access to it is this atomic one, and the reference lives no longer than the
+        // mapping.
         // WHY UNSAFE: memory of the kernel's has no type.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }

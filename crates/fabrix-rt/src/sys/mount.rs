@@ -13,7 +13,8 @@ pub(crate) fn mount(
     flags: libc::c_ulong,
     options: &CStr,
 ) -> io::Result<()> {
-    // SAFETY: four strings that end with a zero and live through the call; the kernel reads them only.
+    // SAFETY: four strings that end with a zero and live through the call; the kernel reads them
+    // only.
     // WHY UNSAFE: std does not mount.
     check(unsafe {
         libc::mount(

@@ -27,7 +27,8 @@ pub(crate) fn duplicate(file: BorrowedFd<'_>, standard: RawFd) -> io::Result<()>
     Ok(())
 }
 
-/// The calling thread carries the machine's own I/O: its memory is never taken by waiting for that I/O.
+/// The calling thread carries the machine's own I/O: its memory is never taken by waiting for that
+/// I/O.
 pub(crate) fn io_flusher() -> io::Result<()> {
     // SAFETY: takes numbers and touches no memory.
     // WHY UNSAFE: std has no prctl.
@@ -35,17 +36,19 @@ pub(crate) fn io_flusher() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until a thread has ended, however it has ended: `JoinHandle::join` itself panics for a thread that the kernel
-/// has ended.
+/// Waits until a thread has ended, however it has ended: `JoinHandle::join` itself panics for a
+/// thread that the kernel has ended.
 pub(crate) fn join(thread: JoinHandle<()>) {
     let id = thread.into_pthread_t();
-    // SAFETY: the id comes from a handle that no longer exists, so nobody else joins or detaches the thread.
+    // SAFETY: the id comes from a handle that no longer exists, so nobody else joins or detaches
+    // the thread.
     // WHY UNSAFE: std expects a result of every thread that it joins.
     let joined = unsafe { libc::pthread_join(id, std::ptr::null_mut()) };
     assert_eq!(joined, 0, "a thread is joined once, by another thread");
 }
 
-/// Ends the calling thread as the kernel does when it fails within one of its calls: nothing is unwound.
+/// Ends the calling thread as the kernel does when it fails within one of its calls: nothing is
+/// unwound.
 #[cfg(test)]
 pub(crate) fn vanish() {
     // SAFETY: takes a number; what the thread owns is never used again and never freed.
@@ -72,8 +75,8 @@ pub(crate) fn limit_core(bytes: libc::rlim_t) {
     debug_assert!(set.is_ok(), "no more than the hard limit is asked for");
 }
 
-/// Ends both directions of every socket of this process, whatever holds it: peers see their connections end, and
-/// nobody listens any more. The descriptors stay open.
+/// Ends both directions of every socket of this process, whatever holds it: peers see their
+/// connections end, and nobody listens any more. The descriptors stay open.
 pub(crate) fn shut_down_sockets() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;

@@ -1,7 +1,8 @@
 //! Memory that another process has too: a range of its file, mapped.
 //!
-//! No Rust reference into it ever exists: the other process may change every byte at any time, so all access is copies
-//! and single atomic words, and what a copy reads is taken for nothing but bytes.
+//! No Rust reference into it ever exists: the other process may change every byte at any time, so
+//! all access is copies and single atomic words, and what a copy reads is taken for nothing but
+//! bytes.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::mmap::Mapping;
 
-/// A range of a file, mapped for reading and writing. The pages before its start belong to it and are not looked at.
+/// A range of a file, mapped for reading and writing. The pages before its start belong to it and
+/// are not looked at.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
     start: NonNull<u8>,
@@ -19,16 +21,19 @@ pub(crate) struct SharedMapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping is only memory; all access goes through raw copies and atomics, which any thread may make.
-// WHY UNSAFE: a raw pointer is not Send by itself, and the thread that maps is not the one that copies.
+// SAFETY: the mapping is only memory; all access goes through raw copies and atomics, which any
+// thread may make.
+// WHY UNSAFE: a raw pointer is not Send by itself, and the thread that maps is not the one that
+// copies.
 unsafe impl Send for SharedMapping {}
 // SAFETY: as for Send; no `&u8` or `&mut u8` into the memory is ever formed.
 // WHY UNSAFE: as for Send.
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Maps `bytes` of a file from `skip_bytes` behind `offset`, which is a multiple of the file's pages. All of it
-    /// lies inside the file, says the caller; what is cut off later cannot be reached without dying.
+    /// Maps `bytes` of a file from `skip_bytes` behind `offset`, which is a multiple of the file's
+    /// pages. All of it lies inside the file, says the caller; what is cut off later cannot be
+    /// reached without dying.
     pub(crate) fn new(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -90,21 +95,25 @@ impl SharedMapping {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
-    /// Copies in what lies in memory of our own that others may write too. Panics unless both ranges lie inside.
+    /// Copies in what lies in memory of our own that others may write too. Panics unless both
+    /// ranges lie inside.
     pub(crate) fn write_mapping(&self, offset: usize, source: (&Mapping, usize), bytes: usize) {
         let to = self.pointer(offset, bytes);
         let from = source.0.pointer(source.1, bytes);
-        // SAFETY: both ranges were checked, and two mappings do not overlap: neither is at a fixed address.
+        // SAFETY: both ranges were checked, and two mappings do not overlap: neither is at a fixed
+        // address.
         // WHY UNSAFE: slices of memory that others write must not be formed.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) }
     }
 
-    /// Reads a word, in order with everything before and behind. Panics unless it is inside and aligned.
+    /// Reads a word, in order with everything before and behind. Panics unless it is inside and
+    /// aligned.
     pub(crate) fn load(&self, offset: usize) -> u16 {
         self.word(offset).load(Ordering::SeqCst)
     }
 
-    /// Writes a word, in order with everything before and behind. Panics unless it is inside and aligned.
+    /// Writes a word, in order with everything before and behind. Panics unless it is inside and
+    /// aligned.
     pub(crate) fn store(&self, offset: usize, value: u16) {
         self.word(offset).store(value, Ordering::SeqCst);
     }
@@ -115,8 +124,8 @@ impl SharedMapping {
             word.as_ptr().addr().is_multiple_of(2),
             "a word at {offset} is not aligned"
         );
-        // SAFETY: the word lies inside and is aligned; it is reached by this atomic and by raw copies only, and the
-        // reference lives no longer than the mapping.
+        // SAFETY: the word lies inside and is aligned; it is reached by this atomic and by raw
+        // copies only, and the reference lives no longer than the mapping.
         // WHY UNSAFE: memory of the kernel's has no type.
         unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }
     }

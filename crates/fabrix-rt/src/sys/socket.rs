@@ -157,8 +157,8 @@ pub(crate) fn inherit(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for bytes, and for descriptors that the other end of a Unix socket hands over beside them: at most
-/// [`DESCRIPTORS_MAX`], appended to `descriptors`. Result: bytes, 0 at the end.
+/// Waits for bytes, and for descriptors that the other end of a Unix socket hands over beside them:
+/// at most [`DESCRIPTORS_MAX`], appended to `descriptors`. Result: bytes, 0 at the end.
 ///
 /// Errors: `InvalidData` when there were more descriptors; what recvmsg says.
 pub(crate) fn receive_with_descriptors(
@@ -178,7 +178,8 @@ pub(crate) fn receive_with_descriptors(
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the header, its part and its control bytes live through the call and are as long as they say.
+    // SAFETY: the header, its part and its control bytes live through the call and are as long as
+    // they say.
     // WHY UNSAFE: std does not receive descriptors.
     let received = check_bytes(unsafe {
         libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC)
@@ -229,8 +230,8 @@ pub(crate) fn send_with_descriptors(
         // WHY UNSAFE: C's macros.
         let (space, length) = unsafe { (libc::CMSG_SPACE(data_bytes), libc::CMSG_LEN(data_bytes)) };
         header.msg_controllen = space as _;
-        // SAFETY: there is room for a message of this length in the control bytes, aligned as C wants it; a borrowed
-        // descriptor is a number in memory.
+        // SAFETY: there is room for a message of this length in the control bytes, aligned as C
+        // wants it; a borrowed descriptor is a number in memory.
         // WHY UNSAFE: C's macros over raw memory.
         unsafe {
             let message = libc::CMSG_FIRSTHDR(&raw const header);
@@ -245,7 +246,8 @@ pub(crate) fn send_with_descriptors(
             );
         }
     }
-    // SAFETY: the header, its part and its control bytes live through the call and are as long as they say.
+    // SAFETY: the header, its part and its control bytes live through the call and are as long as
+    // they say.
     // WHY UNSAFE: std does not send descriptors.
     check_bytes(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })
 }
@@ -262,8 +264,8 @@ fn own_rights(message: &libc::cmsghdr, descriptors: &mut Vec<OwnedFd>) {
     // WHY UNSAFE: as above.
     let numbers = unsafe { libc::CMSG_DATA(message) }.cast::<libc::c_int>();
     for index in 0..count {
-        // SAFETY: as many numbers follow as the message is long; each is a descriptor just given to us, owned by
-        // nobody else.
+        // SAFETY: as many numbers follow as the message is long; each is a descriptor just given to
+        // us, owned by nobody else.
         // WHY UNSAFE: as above, and ownership of a number cannot be checked.
         descriptors.push(unsafe { OwnedFd::from_raw_fd(numbers.add(index).read_unaligned()) });
     }

@@ -27,7 +27,8 @@ impl Settings {
 /// How this one behaves.
 pub(crate) fn settings(terminal: BorrowedFd<'_>) -> io::Result<Settings> {
     // SAFETY: a termios is plain numbers; zero is valid for all of them.
-    // WHY UNSAFE: it has fields that differ between C libraries, so it cannot be written as a literal.
+    // WHY UNSAFE: it has fields that differ between C libraries, so it cannot be written as a
+    // literal.
     let mut found: libc::termios = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one termios, which lives through the call.
     // WHY UNSAFE: std knows no terminals.

@@ -171,8 +171,8 @@ impl<E: Form> Ring<E> {
         self.cancel_where(waits)
     }
 
-    /// Makes an empty table of registered buffers. It is filled by drivers of the kernel's alone, with memory that is
-    /// theirs: nothing here ever puts an address of ours into it.
+    /// Makes an empty table of registered buffers. It is filled by drivers of the kernel's alone,
+    /// with memory that is theirs: nothing here ever puts an address of ours into it.
     pub(crate) fn make_table(&mut self, places: u16) -> io::Result<()> {
         let submitter = self.ring.submitter();
         submitter.register_buffers_sparse(places.into())
@@ -252,10 +252,10 @@ impl<E: Form> Ring<E> {
     fn push_entry(&mut self, entry: &E) {
         // SAFETY: what the entry points to is owned by the table until its completion was reaped:
         // buffers and lists by their Op, socket addresses and the wake-up's count in boxes beside
-        // it, descriptors by handles that keep them open. `describe` has checked every range. Registered memory is
-        // the kernel's own, and named by a number: it has no address (see `make_table`). FUSE touches the memory of an
-        // exchange while a command that names it is in the table, and which one a command names is what the kernel
-        // itself has written there.
+        // it, descriptors by handles that keep them open. `describe` has checked every range.
+        // Registered memory is the kernel's own, and named by a number: it has no address (see
+        // `make_table`). FUSE touches the memory of an exchange while a command that names it is in
+        // the table, and which one a command names is what the kernel itself has written there.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the caller has seen room");
@@ -427,8 +427,9 @@ fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32
             let (parts, count) = gather.wire().parts_to_send();
             opcode::Writev::new(types::Fd(file.as_raw_fd()), parts, count).build()
         }
-        // The area of a command may hold an address for the driver to write to: in ublk's it lies in the second half,
-        // and other drivers take nothing so short. Beside the area there is room for another one.
+        // The area of a command may hold an address for the driver to write to: in ublk's it lies
+        // in the second half, and other drivers take nothing so short. Beside the area there is
+        // room for another one.
         Op::DeviceCommand {
             file,
             opcode,
@@ -494,7 +495,8 @@ fn index_of(name: u64) -> u32 {
 /// No operation's name: generations stay below this.
 const CANCEL: u64 = u64::MAX;
 const GENERATION_MAX: u32 = u32::MAX >> 1;
-/// Processes have no memory below: programs are loaded far above, and what the kernel chooses lies above those.
+/// Processes have no memory below: programs are loaded far above, and what the kernel chooses lies
+/// above those.
 const NUMBERS_END: u32 = 128 << 10;
 /// Every operation may complete before we look, and sends complete as they are submitted.
 const COMPLETIONS_PER_ENTRY: u32 = 8;

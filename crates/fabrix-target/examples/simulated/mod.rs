@@ -1,6 +1,7 @@
-//! Shards of a target whose drivers are simulated: each driver plays a host that reads 4 KiB blocks, from memory and
-//! without a system call. Real hosts connect over loopback first, as hosts do; then the driver that finds such a
-//! connection on its shard takes it over: DEPTH commands arrive in one receive, and every answer brings one more.
+//! Shards of a target whose drivers are simulated: each driver plays a host that reads 4 KiB
+//! blocks, from memory and without a system call. Real hosts connect over loopback first, as hosts
+//! do; then the driver that finds such a connection on its shard takes it over: DEPTH commands
+//! arrive in one receive, and every answer brings one more.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -91,7 +92,8 @@ impl Connected {
         }
     }
 
-    /// Lets the drivers play the hosts: each has DEPTH commands in flight until so many are answered.
+    /// Lets the drivers play the hosts: each has DEPTH commands in flight until so many are
+    /// answered.
     pub(crate) fn play(&self, play: &Play, depth: usize, commands: usize) {
         let io_queues = self.hosts.iter().enumerate().skip(1);
         let loads = io_queues.map(|(queue, io)| Arc::new(Load::new(io, queue, depth, commands)));
@@ -176,8 +178,8 @@ impl Load {
     }
 }
 
-/// Tries every operation by hand until there is a load for a connection of its shard; from then on it is the other end
-/// of that one.
+/// Tries every operation by hand until there is a load for a connection of its shard; from then on
+/// it is the other end of that one.
 struct ByHand {
     play: Arc<Play>,
     waiting: Vec<Submission>,
@@ -188,7 +190,8 @@ struct ByHand {
 struct Simulated {
     task: TaskId,
     load: Arc<Load>,
-    /// Bytes of capsules that have been sent and not received, and where in the ring of capsules they begin.
+    /// Bytes of capsules that have been sent and not received, and where in the ring of capsules
+    /// they begin.
     unread: usize,
     at: usize,
     answered_bytes: usize,
@@ -229,7 +232,8 @@ impl ByHand {
             }
         }
         if endings.is_empty() {
-            // Between two tries of a host that is being connected: what is counted would drown in tries otherwise.
+            // Between two tries of a host that is being connected: what is counted would drown in
+            // tries otherwise.
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -311,7 +315,8 @@ impl Simulated {
                 bytes,
                 ..
             } => {
-                // To the end of the ring at most: what comes round again comes with the next receive.
+                // To the end of the ring at most: what comes round again comes with the next
+                // receive.
                 let bytes = bytes.min(self.unread).min(load.capsules.len() - self.at);
                 let capsules = &load.capsules[self.at..self.at + bytes];
                 buf.bytes_mut()[start..start + bytes].copy_from_slice(capsules);

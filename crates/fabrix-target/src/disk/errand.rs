@@ -1,10 +1,11 @@
-//! A change at a disk that may take more than one turn: it waits for its turn, for the medium, and for the commands of
-//! others to be quiet. The owner asks again until it is over.
+//! A change at a disk that may take more than one turn: it waits for its turn, for the medium, and
+//! for the commands of others to be quiet. The owner asks again until it is over.
 //!
-//! Others are reached by messages: a [`Stop`] goes to each connection whose commands are to end, and is held there
-//! until they have. A shard that has ended holds nothing any more. Nobody waits for a lock.
-//! Source: SPC-4, "Preempting", "PREEMPT AND ABORT"; SAM-5, "Aborting commands"; NVM Express Base Specification 2.x,
-//! "Preempting a Reservation or Registration".
+//! Others are reached by messages: a [`Stop`] goes to each connection whose commands are to end,
+//! and is held there until they have. A shard that has ended holds nothing any more. Nobody waits
+//! for a lock.
+//! Source: SPC-4, "Preempting", "PREEMPT AND ABORT"; SAM-5, "Aborting commands"; NVM Express Base
+//! Specification 2.x, "Preempting a Reservation or Registration".
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -64,7 +65,8 @@ pub(crate) enum Trouble {
 }
 
 impl Errand {
-    /// Changes reservations, and ends the commands of those from whom they were taken, if that was asked for.
+    /// Changes reservations, and ends the commands of those from whom they were taken, if that was
+    /// asked for.
     pub(crate) fn reserve(disk: &Arc<DiskState>, me: &Member, asked: Asked) -> Self {
         Self {
             nexus: Some(me.nexus.clone()),
@@ -112,7 +114,8 @@ impl Errand {
                         };
                         place.tell(stop).is_err()
                     });
-                    // Exclusive access also says that what others did before they let go is seen here.
+                    // Exclusive access also says that what others did before they let go is seen
+                    // here.
                     let quiet = untold.is_empty() && Arc::get_mut(hold).is_some();
                     return quiet.then_some(Ok(()));
                 }

@@ -22,12 +22,14 @@ pub trait Keeper: Send + Sync {
     /// Where that is, for a sentence about it.
     fn place(&self, disk: &Identity) -> String;
 
-    /// Stores this for a disk, in the place of what was stored before: all of it or nothing, whatever happens. It is
-    /// called on a shard, so it must not block; `receipt` is given back when the bytes are on the medium.
+    /// Stores this for a disk, in the place of what was stored before: all of it or nothing,
+    /// whatever happens. It is called on a shard, so it must not block; `receipt` is given back
+    /// when the bytes are on the medium.
     fn store(&self, disk: &Identity, bytes: Vec<u8>, receipt: Receipt);
 }
 
-/// Says that a change of reservations was stored: only then it holds. Dropped without a word, it was not.
+/// Says that a change of reservations was stored: only then it holds. Dropped without a word, it
+/// was not.
 pub struct Receipt {
     state: Arc<DiskState>,
     change: Option<(Reservations, Change)>,

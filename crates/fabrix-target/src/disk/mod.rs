@@ -1,10 +1,11 @@
-//! What connections of all protocols, on whatever shard, share about one disk: who reserved it, its mode parameters,
-//! and who uses it.
+//! What connections of all protocols, on whatever shard, share about one disk: who reserved it, its
+//! mode parameters, and who uses it.
 //!
-//! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has seen the present
-//! version, in its [`Seat`], needs no lock. Changes that take time (stored before they hold, or the commands of others
-//! ended before the answer) are an [`Errand`]. Where reservations are stored is a [`Keeper`]'s. A disk that has not
-//! ended what nobody waits for has a [`Barrier`] before it. No protocol is known here.
+//! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has
+//! seen the present version, in its [`Seat`], needs no lock. Changes that take time (stored before
+//! they hold, or the commands of others ended before the answer) are an [`Errand`]. Where
+//! reservations are stored is a [`Keeper`]'s. A disk that has not ended what nobody waits for has a
+//! [`Barrier`] before it. No protocol is known here.
 
 mod barrier;
 mod errand;
@@ -127,7 +128,8 @@ impl Seat {
         }
     }
 
-    /// Brings the view up to date. Every command passes here: without a change it is one comparison.
+    /// Brings the view up to date. Every command passes here: without a change it is one
+    /// comparison.
     #[inline(always)]
     pub(crate) fn refresh(&mut self, me: &Member) {
         if self.state.version.load(Ordering::Acquire) != self.version {
@@ -168,8 +170,8 @@ impl DiskState {
     /// The state of a disk: what was stored, or none.
     ///
     /// # Errors
-    /// What was stored cannot be believed; a sentence without the name of the namespace. The disk must not be served:
-    /// whoever was fenced from it would write again.
+    /// What was stored cannot be believed; a sentence without the name of the namespace. The disk
+    /// must not be served: whoever was fenced from it would write again.
     pub(crate) fn new(
         device: &dyn Device,
         keeper: Option<&Arc<dyn Keeper>>,
@@ -330,7 +332,8 @@ impl Inner {
         }
     }
 
-    /// Makes a change hold, and tells those who have to know. Gives those whose commands are to end.
+    /// Makes a change hold, and tells those who have to know. Gives those whose commands are to
+    /// end.
     fn commit(&mut self, next: Reservations, change: &Change) -> Vec<Place> {
         self.reservations = next;
         for (registrant, notice) in &change.notices {
@@ -338,7 +341,8 @@ impl Inner {
             for (member, attentions) in concerned.filter(|(it, _)| registrant.is(&it.nexus)) {
                 attentions.add((*notice).into());
                 if member.role == Role::Controller {
-                    // One whose mailbox is full finds it with its host's next command, a keep-alive at the latest.
+                    // One whose mailbox is full finds it with its host's next command, a keep-alive
+                    // at the latest.
                     let _found_later = member.place.tell(Told::Noticed);
                 }
             }

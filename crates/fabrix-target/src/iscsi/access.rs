@@ -1,7 +1,7 @@
 //! Who may log in, and what is proved: names, and CHAP in one direction or both.
 //!
-//! Knows configuration and the kernel's random bytes; how a proof goes is `proto`'s. A name is not a proof: anybody can
-//! say one. It keeps apart who is honest, and CHAP keeps out who is not.
+//! Knows configuration and the kernel's random bytes; how a proof goes is `proto`'s. A name is not
+//! a proof: anybody can say one. It keeps apart who is honest, and CHAP keeps out who is not.
 
 use fabrix_proto::iscsi::auth::{
     Algorithm, Challenges, ChapPolicy, Credentials, PolicyError, Secret,
@@ -54,7 +54,8 @@ impl Initiators {
     }
 }
 
-/// What an initiator proves, and what is proved to an initiator that asks (mutual CHAP). Secrets are never printed.
+/// What an initiator proves, and what is proved to an initiator that asks (mutual CHAP). Secrets
+/// are never printed.
 #[derive(Clone, Debug)]
 pub struct Chap {
     initiator: Credentials,
@@ -65,7 +66,8 @@ impl Chap {
     /// From a name and a secret for each direction; secrets have 12 to 255 bytes.
     ///
     /// # Errors
-    /// A secret or a name has another length; or both secrets are the same: then one side could answer for the other.
+    /// A secret or a name has another length; or both secrets are the same: then one side could
+    /// answer for the other.
     pub fn new(
         initiator: (&str, &[u8]),
         target: Option<(&str, &[u8])>,

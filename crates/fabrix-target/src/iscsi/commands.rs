@@ -1,8 +1,8 @@
-//! What becomes of a command: an answer at once, a job for its disk, a change of the state that all share, or first of
-//! all its data.
+//! What becomes of a command: an answer at once, a job for its disk, a change of the state that all
+//! share, or first of all its data.
 //!
-//! A part of `session`. What a CDB means is `proto`'s logical unit's to say; whether the data that is announced fits,
-//! and where it lies, is found here.
+//! A part of `session`. What a CDB means is `proto`'s logical unit's to say; whether the data that
+//! is announced fits, and where it lies, is found here.
 
 use fabrix_block::Allocation;
 use fabrix_proto::Slot;
@@ -137,7 +137,8 @@ impl Session {
         }
     }
 
-    /// Asks the disk which of its blocks hold something; runs that it tells in parts are told as one.
+    /// Asks the disk which of its blocks hold something; runs that it tells in parts are told as
+    /// one.
     fn lba_status(
         &mut self,
         desk: &mut Desk<'_>,
@@ -268,7 +269,8 @@ impl Session {
         }
     }
 
-    /// Whether reservations still allow what was allowed when the command came: its data may have taken long.
+    /// Whether reservations still allow what was allowed when the command came: its data may have
+    /// taken long.
     fn may_still(&mut self, job: &Job) -> bool {
         match self.units.find(job.name) {
             Some(at) => !self.is_reserved(at, job.access()),

@@ -1,7 +1,8 @@
 //! One connection of an initiator, from accept to the last byte; it is a session of its own.
 //!
-//! Knows the life of a connection: a login (`login`), then a session with commands or a discovery session, then ending
-//! (`ending`). What commands do is in `session`. An unknown peer has a deadline, a small buffer, and no disk.
+//! Knows the life of a connection: a login (`login`), then a session with commands or a discovery
+//! session, then ending (`ending`). What commands do is in `session`. An unknown peer has a
+//! deadline, a small buffer, and no disk.
 
 mod ending;
 mod login;
@@ -92,7 +93,8 @@ impl Connection {
         connection.flush(shard);
     }
 
-    /// Takes events until none is left, the peer does not read its answers, or others should have their turn.
+    /// Takes events until none is left, the peer does not read its answers, or others should have
+    /// their turn.
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {

@@ -1,9 +1,10 @@
-//! EXTENDED COPY: who the disks of a list are, whether they may be reached, and what became of copies.
+//! EXTENDED COPY: who the disks of a list are, whether they may be reached, and what became of
+//! copies.
 //!
-//! Disks are looked for among those that this session sees, and nowhere else; what the initiator might not read or
-//! write itself is not copied for it either (CVE-2020-28374), and that is asked again before each piece: who is fenced
-//! meanwhile writes no more. A copy is remembered until somebody has asked what became of it, and no longer than its
-//! session.
+//! Disks are looked for among those that this session sees, and nowhere else; what the initiator
+//! might not read or write itself is not copied for it either (CVE-2020-28374), and that is asked
+//! again before each piece: who is fenced meanwhile writes no more. A copy is remembered until
+//! somebody has asked what became of it, and no longer than its session.
 //!
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
 
@@ -113,8 +114,9 @@ impl Session {
         })
     }
 
-    /// Whether a job may make its next request: of a copy the initiator must still be allowed to read its source and
-    /// to write its destination, whoever reserved or protected them since it began.
+    /// Whether a job may make its next request: of a copy the initiator must still be allowed to
+    /// read its source and to write its destination, whoever reserved or protected them since it
+    /// began.
     pub(super) fn may_go_on(&mut self, job: &Job) -> bool {
         let Some((source, destination)) = job.copying().and_then(Copying::disks) else {
             return true;
@@ -131,7 +133,8 @@ impl Session {
             && !self.seats[to].mode.write_protect
     }
 
-    /// The copies at work that still have something to do with a disk, whichever logical unit was asked for them.
+    /// The copies at work that still have something to do with a disk, whichever logical unit was
+    /// asked for them.
     pub(super) fn copies_at(&self, disk: UnitName) -> impl Iterator<Item = Slot> {
         (0..).zip(&self.work).filter_map(move |(slot, work)| {
             let copying = work.job()?.copying()?;

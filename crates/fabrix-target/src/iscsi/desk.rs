@@ -21,8 +21,8 @@ impl Desk<'_> {
         free
     }
 
-    /// Makes room for a write's data and asks the initiator for what does not come by itself; false: there is no memory
-    /// for it.
+    /// Makes room for a write's data and asks the initiator for what does not come by itself;
+    /// false: there is no memory for it.
     pub(super) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
         let has_room = self.make_room(slot, bytes);
         if has_room {

@@ -23,8 +23,8 @@ enum Taken {
 }
 
 impl Session {
-    /// Goes on with a job until its disk takes its time, or it has ended. A job of many requests whose disk answers
-    /// each of them at once pauses, so that others have their turn.
+    /// Goes on with a job until its disk takes its time, or it has ended. A job of many requests
+    /// whose disk answers each of them at once pauses, so that others have their turn.
     pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Data) {
         let in_place = matches!(data, Data::InPlace);
         if !job.prepare(desk, data) {

@@ -1,8 +1,9 @@
 //! A command at work: which request of a disk comes next, and what its ending means.
 //!
-//! A [`Job`] is asked for its next request and told how it ended; who hands requests over and waits is `execute`. What
-//! must be one step among all writes (COMPARE AND WRITE, ORWRITE) goes through the gate that all protocols share. What
-//! endings mean stands in `outcome`, what EXTENDED COPY does in `copying`.
+//! A [`Job`] is asked for its next request and told how it ended; who hands requests over and waits
+//! is `execute`. What must be one step among all writes (COMPARE AND WRITE, ORWRITE) goes through
+//! the gate that all protocols share. What endings mean stands in `outcome`, what EXTENDED COPY
+//! does in `copying`.
 
 pub(super) mod copying;
 mod outcome;
@@ -21,7 +22,8 @@ use copying::Copying;
 
 /// A command at work.
 pub(super) struct Job {
-    /// Where its logical unit stood in the session's list when it began: good enough to choose a format of sense.
+    /// Where its logical unit stood in the session's list when it began: good enough to choose a
+    /// format of sense.
     pub(super) at: usize,
     pub(super) name: UnitName,
     block_bytes: u32,
@@ -136,7 +138,8 @@ impl Job {
         }
     }
 
-    /// The initiator has only so much data: as many whole blocks are written. False when that is none.
+    /// The initiator has only so much data: as many whole blocks are written. False when that is
+    /// none.
     pub(super) fn limit_to(&mut self, bytes: u32) -> bool {
         let blocks = bytes / self.block_bytes;
         let Task::Disk(operation) = &mut self.task else {

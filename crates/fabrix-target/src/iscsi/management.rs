@@ -1,14 +1,17 @@
-//! Commands that end early, of this session and of others, and the answer to who asked for it when all are quiet.
+//! Commands that end early, of this session and of others, and the answer to who asked for it when
+//! all are quiet.
 //!
-//! A command that is at its disk ends there first: nothing is cancelled while the kernel owns a buffer. One that the
-//! disk does not end in time is abandoned: it ends without the disk, which gets no new request before it has ended this
-//! one (`disk::Barrier`). So who waits is answered within a bounded time, and what it is told is true: nothing of an
-//! aborted command is seen to happen after the answer. Who loses a command because of another initiator is told so
-//! (TASK ABORTED: the Control mode page says TAS), and by a unit attention what happened. A cold reset is for
-//! initiators as if the target had been switched off and on: when all commands are quiet, all sessions end.
+//! A command that is at its disk ends there first: nothing is cancelled while the kernel owns a
+//! buffer. One that the disk does not end in time is abandoned: it ends without the disk, which
+//! gets no new request before it has ended this one (`disk::Barrier`). So who waits is answered
+//! within a bounded time, and what it is told is true: nothing of an aborted command is seen to
+//! happen after the answer. Who loses a command because of another initiator is told so (TASK
+//! ABORTED: the Control mode page says TAS), and by a unit attention what happened. A cold reset is
+//! for initiators as if the target had been switched off and on: when all commands are quiet, all
+//! sessions end.
 //!
-//! Source: RFC 7143, section 11.5 "Task Management Function Request"; SAM-5, "Task management functions" and "Aborting
-//! commands".
+//! Source: RFC 7143, section 11.5 "Task Management Function Request"; SAM-5, "Task management
+//! functions" and "Aborting commands".
 
 use std::sync::Arc;
 
@@ -42,7 +45,8 @@ pub(super) struct Managing {
 enum Who {
     /// The initiator, for an answer.
     Initiator(ManagementId),
-    /// The same, after a cold reset: all other sessions end first, those that have not been told yet in the list.
+    /// The same, after a cold reset: all other sessions end first, those that have not been told
+    /// yet in the list.
     ColdReset(ManagementId, Option<Vec<Place>>),
     /// Another connection: it sees when this is dropped.
     Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
@@ -123,8 +127,9 @@ impl Session {
         self.begin_managing(desk, Who::Other(stop), doomed, Vec::new());
     }
 
-    /// Copies that other logical units were asked for have commands of ours at this one: those end with the others, and
-    /// the copies with them. Their initiator is told so, because nobody has aborted what it sent.
+    /// Copies that other logical units were asked for have commands of ours at this one: those end
+    /// with the others, and the copies with them. Their initiator is told so, because nobody has
+    /// aborted what it sent.
     fn doom_copies(&self, unit: usize, doomed: &mut Vec<Doomed>) {
         let copies = self.copies_at(self.units.list[unit].name());
         for slot in copies {
@@ -147,7 +152,8 @@ impl Session {
             work.at_disk().is_some()
         };
         let slots = doomed.iter().map(|(slot, _)| *slot);
-        // Others do not wait for what an initiator may never send: it may be a dead one that is being fenced.
+        // Others do not wait for what an initiator may never send: it may be a dead one that is
+        // being fenced.
         let waits_for = match who {
             Who::Initiator(_) | Who::ColdReset(..) => slots.collect(),
             Who::Other(_) | Who::Connection => slots.filter(at_disk).collect(),

@@ -1,9 +1,10 @@
 //! iSCSI for disks: one task per connection, which is one session.
 //!
-//! [`Connection`] logs in and lives, a `session` has commands in progress (`waiting`: those that wait for a disk), and
-//! `commands` says what becomes of each. A `job` is what disks do for a command, `execute` hands its requests to them,
-//! `copy` finds the disks of EXTENDED COPY, `management` ends commands early, `access` says who may log in. What
-//! initiators are told of disks stands in `units`, and which sessions there are in `sessions`. What bytes and commands
+//! [`Connection`] logs in and lives, a `session` has commands in progress (`waiting`: those that
+//! wait for a disk), and `commands` says what becomes of each. A `job` is what disks do for a
+//! command, `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY,
+//! `management` ends commands early, `access` says who may log in. What initiators are told of
+//! disks stands in `units`, and which sessions there are in `sessions`. What bytes and commands
 //! mean is `proto`'s.
 
 mod access;

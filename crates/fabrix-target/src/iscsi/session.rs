@@ -1,7 +1,8 @@
-//! A session's commands: which one waits for what, in a table with an entry per slot of the connection.
+//! A session's commands: which one waits for what, in a table with an entry per slot of the
+//! connection.
 //!
-//! What becomes of a command is in `commands`; what a job asks of its disk is in `job`. Nothing is allocated for a read
-//! or a write: its state is its slot's entry, made with the session.
+//! What becomes of a command is in `commands`; what a job asks of its disk is in `job`. Nothing is
+//! allocated for a read or a write: its state is its slot's entry, made with the session.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ pub(super) enum Work {
     AtDisk(Job),
     /// A change of reservations, of a command that moved so much.
     Changing(UnitName, Box<Errand>, u32),
-    /// This disk, and then to be answered so, or to be forgotten; a sense format is that of the logical unit there.
+    /// This disk, and then to be answered so, or to be forgotten; a sense format is that of the
+    /// logical unit there.
     Aborted(UnitName, Option<(usize, Answer)>),
 }
 
@@ -117,7 +119,8 @@ impl Session {
         }
     }
 
-    /// The session sees other logical units from now on. What it has begun goes on, and finds out at its disk.
+    /// The session sees other logical units from now on. What it has begun goes on, and finds out
+    /// at its disk.
     pub(super) fn serve(&mut self, units: Arc<Units>) {
         let mut old: Vec<_> = std::mem::take(&mut self.seats)
             .into_iter()
@@ -301,7 +304,8 @@ impl Session {
     }
 }
 
-/// The number of a logical unit, where it is one of ours: in the peripheral or flat space addressing method.
+/// The number of a logical unit, where it is one of ours: in the peripheral or flat space
+/// addressing method.
 ///
 /// Source: SAM-5, "Logical unit numbers".
 pub(super) fn number(lun: Lun) -> Option<u16> {
@@ -311,5 +315,6 @@ pub(super) fn number(lun: Lun) -> Option<u16> {
     fits.then(|| u16::from_be_bytes([high & 0x3F, low]))
 }
 
-/// Data-in that is not blocks is at most this long: READ FULL STATUS of 256 registrants with the longest names.
+/// Data-in that is not blocks is at most this long: READ FULL STATUS of 256 registrants with the
+/// longest names.
 const PAGE_BYTES: usize = 72 << 10;

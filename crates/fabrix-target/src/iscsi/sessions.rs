@@ -1,7 +1,9 @@
-//! Which sessions there are: the one thing that iSCSI connections of all shards share about each other.
+//! Which sessions there are: the one thing that iSCSI connections of all shards share about each
+//! other.
 //!
-//! Knows names, numbers and where connections live; touched when a session begins or ends, never for an I/O. A session
-//! of the same initiator, ISID and target takes the place of an older one, which ends first.
+//! Knows names, numbers and where connections live; touched when a session begins or ends, never
+//! for an I/O. A session of the same initiator, ISID and target takes the place of an older one,
+//! which ends first.
 //!
 //! Source: RFC 7143, section 6.3.5 "Session Reinstatement, Closure, and Timeout".
 
@@ -52,7 +54,8 @@ impl Sessions {
         self.lock().list.len()
     }
 
-    /// Takes a session in, unless an older one with the same identity is still there. Discovery sessions replace none.
+    /// Takes a session in, unless an older one with the same identity is still there. Discovery
+    /// sessions replace none.
     pub(super) fn enter(&self, leading: &Leading, place: Place) -> Entering {
         let mut inner = self.lock();
         let older =

@@ -1,7 +1,7 @@
 //! Disks as logical units: what initiators are told of them.
 //!
-//! A [`Units`] is a snapshot, immutable and replaced whole. What connections share about each disk, and change, is in
-//! [`disk`](crate::disk).
+//! A [`Units`] is a snapshot, immutable and replaced whole. What connections share about each disk,
+//! and change, is in [`disk`](crate::disk).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Commands of a session that wait for a disk: for room at it, for the turn of others, or for its answer longer than
-//! anybody waits with them.
+//! Commands of a session that wait for a disk: for room at it, for the turn of others, or for its
+//! answer longer than anybody waits with them.
 //!
 //! A part of `session`.
 
@@ -40,8 +40,9 @@ impl Session {
         self.paused.push_back(slot);
     }
 
-    /// Tries once more what disks had no room for. One that still has none is not asked for the next command too, and
-    /// other disks are: a disk that does not answer holds its own commands only. All keep their order.
+    /// Tries once more what disks had no room for. One that still has none is not asked for the
+    /// next command too, and other disks are: a disk that does not answer holds its own commands
+    /// only. All keep their order.
     pub(super) fn retry(&mut self, desk: &mut Desk<'_>) {
         let mut full = None;
         for _ in 0..self.stalled.len() {
@@ -69,7 +70,8 @@ impl Session {
         }
     }
 
-    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
+    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the
+    /// others.
     pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
@@ -80,8 +82,8 @@ impl Session {
         }
     }
 
-    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
-    /// What is at a disk comes before all that others ask of it from now on.
+    /// The connection is over: what the disks had no room for is not tried again, and what pauses
+    /// does not go on. What is at a disk comes before all that others ask of it from now on.
     pub(super) fn give_up(&mut self) {
         self.stalled.clear();
         self.paused.clear();
@@ -96,7 +98,8 @@ impl Session {
         Some(&self.units.list[at].state)
     }
 
-    /// The command of a slot ends before its disk has ended its request. Gives the answer that was waiting, if any.
+    /// The command of a slot ends before its disk has ended its request. Gives the answer that was
+    /// waiting, if any.
     pub(super) fn abandon_request(
         &mut self,
         local: &Local,

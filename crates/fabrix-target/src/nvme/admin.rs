@@ -1,8 +1,8 @@
 //! An admin queue: the controller of `proto`, its held requests, and the data its commands move.
 //!
-//! Knows which admin command waits for data; what commands mean is in `fabrix_proto::nvme::controller`, and what the
-//! queue hears of disks in `disks`. Stopping the I/O queues is the connection's part: this file only says that it is
-//! time.
+//! Knows which admin command waits for data; what commands mean is in
+//! `fabrix_proto::nvme::controller`, and what the queue hears of disks in `disks`. Stopping the I/O
+//! queues is the connection's part: this file only says that it is time.
 
 mod disks;
 
@@ -29,8 +29,9 @@ use crate::desk::Data;
 use crate::disk::{DiskState, Errand, Member, Seat};
 use crate::registry::Traffic;
 
-/// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of a write, no R2T and
-/// no waiting for it. It needs no more memory than R2Ts do, which are sent as soon as a write comes.
+/// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of
+/// a write, no R2T and no waiting for it. It needs no more memory than R2Ts do, which are sent as
+/// soon as a write comes.
 pub(crate) const IN_CAPSULE_BYTES: u32 = 128 << 10;
 
 /// What a command of the admin queue means for the rest of the controller.
@@ -280,8 +281,9 @@ impl Admin {
                 desk.answer(held, Status::ABORT_REQUESTED);
                 desk.answer(slot, Status::SUCCESS);
             }
-            // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile cache has not been
-            // told to flush was not promised: the standard leaves that to the host's own flushes.
+            // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile
+            // cache has not been told to flush was not promised: the standard leaves that to the
+            // host's own flushes.
             Outcome::Quiesce(why @ (Quiesce::Reset | Quiesce::Shutdown)) => {
                 desk.answer(slot, Status::SUCCESS);
                 self.quiescing = true;
@@ -337,7 +339,8 @@ impl Admin {
         self.has_ending_queues = true;
     }
 
-    /// Whether something that was begun is not over: a command's data, or an I/O queue that is ending.
+    /// Whether something that was begun is not over: a command's data, or an I/O queue that is
+    /// ending.
     pub(crate) fn is_busy(&self) -> bool {
         !self.fetching.is_empty() || !self.persisting.is_empty() || self.has_ending_queues
     }

@@ -1,8 +1,9 @@
 //! One connection of a host, from accept to the last byte.
 //!
-//! Knows the life of a connection: unknown until its Connect command (`connect`), then an admin or an I/O queue, then
-//! ending (`ending`); `news` is what connections tell each other meanwhile. What commands mean is in `admin` and `io`.
-//! An unknown peer has a deadline, a small buffer, and no disk.
+//! Knows the life of a connection: unknown until its Connect command (`connect`), then an admin or
+//! an I/O queue, then ending (`ending`); `news` is what connections tell each other meanwhile. What
+//! commands mean is in `admin` and `io`. An unknown peer has a deadline, a small buffer, and no
+//! disk.
 
 mod connect;
 mod ending;
@@ -106,7 +107,8 @@ impl Connection {
         connection.flush(shard);
     }
 
-    /// Takes events until none is left, the peer does not read its answers, or others should have their turn.
+    /// Takes events until none is left, the peer does not read its answers, or others should have
+    /// their turn.
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
@@ -224,7 +226,8 @@ impl Connection {
         }
     }
 
-    /// The deadline of a connection that is not ending has passed: the keep-alive's, or a stranger's.
+    /// The deadline of a connection that is not ending has passed: the keep-alive's, or a
+    /// stranger's.
     fn overdue(&mut self, shard: &mut Shard) {
         match &mut self.role {
             Role::Admin(admin) => match admin.expired(Nanos(shard.now().0)) {

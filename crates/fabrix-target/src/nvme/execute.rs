@@ -1,7 +1,8 @@
 //! One command of an I/O queue, from its submission entry to its answer.
 //!
-//! The second half of `io`: what each command asks of the disk, and what its ending means. The table of slots, and
-//! the order in which things happen to it, is in `io`; fused pairs are in `fused`.
+//! The second half of `io`: what each command asks of the disk, and what its ending means. The
+//! table of slots, and the order in which things happen to it, is in `io`; fused pairs are in
+//! `fused`.
 
 use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
@@ -360,7 +361,8 @@ impl IoQueue {
                 let status = compared(status, &loan, &data.bytes(desk)[..bytes]);
                 desk.answer(slot, nvme_status(status));
             }
-            // The disk takes its time, and the receive buffer does not: keep what is to be compared.
+            // The disk takes its time, and the receive buffer does not: keep what is to be
+            // compared.
             Taken::Pending => {
                 let expected = data.keep(desk);
                 self.took(
@@ -379,8 +381,9 @@ impl IoQueue {
         }
     }
 
-    /// Reads piece after piece, and drops what was read. What is left waits when the disk has no room for the next
-    /// piece, and when it has answered so many at once that others should have their turn.
+    /// Reads piece after piece, and drops what was read. What is left waits when the disk has no
+    /// room for the next piece, and when it has answered so many at once that others should have
+    /// their turn.
     fn verify(
         &mut self,
         desk: &mut Desk<'_>,
@@ -432,7 +435,8 @@ impl IoQueue {
             return desk.answer(slot, status);
         }
         if !deallocate {
-            // The other attributes are hints about access; there is nothing that we could do with them.
+            // The other attributes are hints about access; there is nothing that we could do with
+            // them.
             return desk.answer(slot, Status::SUCCESS);
         }
         match data.keep(desk) {
@@ -444,7 +448,8 @@ impl IoQueue {
         }
     }
 
-    /// Deallocates range after range until one is not done at once, or others should have their turn.
+    /// Deallocates range after range until one is not done at once, or others should have their
+    /// turn.
     pub(crate) fn next_range(
         &mut self,
         desk: &mut Desk<'_>,

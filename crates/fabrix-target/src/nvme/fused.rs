@@ -1,10 +1,10 @@
 //! Compare and Write: two commands that follow each other in the queue and succeed or fail as one.
 //!
-//! Knows the order of the halves and waits for the data of both; what makes the pair atomic towards everybody else
-//! on the disk is `Operation::CompareAndWrite` of `block`.
+//! Knows the order of the halves and waits for the data of both; what makes the pair atomic towards
+//! everybody else on the disk is `Operation::CompareAndWrite` of `block`.
 //!
-//! Source: NVM Express Base Specification 2.x, "Fused Operations"; NVM Command Set Specification, "Compare and
-//! Write".
+//! Source: NVM Express Base Specification 2.x, "Fused Operations"; NVM Command Set Specification,
+//! "Compare and Write".
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::Slot;

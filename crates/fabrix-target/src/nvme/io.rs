@@ -1,8 +1,9 @@
 //! An I/O queue: which command waits for what, in a table with an entry per slot of the connection.
 //!
-//! NVMe commands become block requests and block statuses become NVMe statuses in `execute`; fused pairs are put
-//! together in `fused`. Touches disks through `block`, the connection through `transport`. Nothing is allocated for
-//! a command: its state is its slot's entry, made with the connection.
+//! NVMe commands become block requests and block statuses become NVMe statuses in `execute`; fused
+//! pairs are put together in `fused`. Touches disks through `block`, the connection through
+//! `transport`. Nothing is allocated for a command: its state is its slot's entry, made with the
+//! connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
 pub(crate) struct Wanted {
     pub(crate) command_id: u16,
     pub(crate) nsid: u32,
-    /// With which version the namespace was added: the disk of another one under this id is not meant.
+    /// With which version the namespace was added: the disk of another one under this id is not
+    /// meant.
     pub(crate) added: u64,
     pub(crate) block_bytes: u32,
     pub(crate) command: IoCommand,
@@ -57,7 +59,8 @@ pub(crate) enum Work {
     Fetching(Wanted),
     /// The disk, which had no room for the request; the data, if any, is kept here.
     Stalled(Wanted, Option<Buf>),
-    /// The turn of others: its disk answers at once. Here are the ranges that are left, if it has ranges.
+    /// The turn of others: its disk answers at once. Here are the ranges that are left, if it has
+    /// ranges.
     Paused(Wanted, Option<Ranges>),
     /// The disk's cache, before a read that must come from the medium.
     FlushingToRead(Wanted),
@@ -169,7 +172,8 @@ impl IoQueue {
         }
     }
 
-    /// The queue sees what is exported now. What it has begun goes on, and finds out when it next goes to its disk.
+    /// The queue sees what is exported now. What it has begun goes on, and finds out when it next
+    /// goes to its disk.
     ///
     /// # Errors
     /// Its host may not be here any more.

@@ -1,8 +1,8 @@
 //! NVMe over TCP for disks: one task per connection.
 //!
-//! [`Connection`] is born unknown, and its Connect command makes it an admin queue (`admin`) or an I/O queue (`io`).
-//! `waiting` has commands that wait for a disk, and `reserve` is what reservations do to them. The two files where the
-//! protocol meets disks are `io` and `status`.
+//! [`Connection`] is born unknown, and its Connect command makes it an admin queue (`admin`) or an
+//! I/O queue (`io`). `waiting` has commands that wait for a disk, and `reserve` is what
+//! reservations do to them. The two files where the protocol meets disks are `io` and `status`.
 
 mod admin;
 mod connection;

@@ -1,5 +1,5 @@
-//! Reservations at an I/O queue: commands that change or report them, commands that they forbid, and commands that end
-//! because another host took the registration away.
+//! Reservations at an I/O queue: commands that change or report them, commands that they forbid,
+//! and commands that end because another host took the registration away.
 //!
 //! Source: NVM Express Base Specification 2.x, "Reservations".
 
@@ -172,8 +172,8 @@ impl IoQueue {
         true
     }
 
-    /// Ends commands that their disk has not ended in time. It gets no new request before it has ended theirs, so
-    /// nothing of them is seen to happen after the answer to who preempted them.
+    /// Ends commands that their disk has not ended in time. It gets no new request before it has
+    /// ended theirs, so nothing of them is seen to happen after the answer to who preempted them.
     fn end_overdue(&mut self, desk: &mut Desk<'_>) {
         let now = desk.shard.now();
         let overdue = self.stopping.iter().filter(|it| it.until <= now);

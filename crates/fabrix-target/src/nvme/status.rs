@@ -8,8 +8,9 @@ use crate::export::Unreached;
 
 /// What a host is told about how a request of a disk ended.
 ///
-/// Do Not Retry is set where the same command would fail the same way. Source: NVM Express Base Specification 2.x,
-/// "Status Codes"; NVM Command Set Specification, "Command Specific and Media Errors".
+/// Do Not Retry is set where the same command would fail the same way. Source: NVM Express Base
+/// Specification 2.x, "Status Codes"; NVM Command Set Specification, "Command Specific and Media
+/// Errors".
 pub(crate) const fn nvme_status(status: DiskStatus) -> Status {
     match status {
         DiskStatus::Ok => Status::SUCCESS,
@@ -18,7 +19,8 @@ pub(crate) const fn nvme_status(status: DiskStatus) -> Status {
         DiskStatus::ReadOnly => Status::NAMESPACE_WRITE_PROTECTED,
         DiskStatus::MediaRead => Status::UNRECOVERED_READ_ERROR,
         DiskStatus::MediaWrite => Status::WRITE_FAULT,
-        // The disk is degraded until it is opened again: a later flush cannot make good what this one lost.
+        // The disk is degraded until it is opened again: a later flush cannot make good what this
+        // one lost.
         DiskStatus::Degraded => Status::WRITE_FAULT.no_retry(),
         DiskStatus::NoSpace => Status::CAPACITY_EXCEEDED.no_retry(),
         DiskStatus::CompareFailed => Status::COMPARE_FAILURE,

@@ -1,6 +1,7 @@
 //! What hosts are told about the exported disks: the inventory of `proto`, made from devices.
 //!
-//! Knows geometry on one side and namespaces on the other; this is where a disk's promises become NVMe's fields.
+//! Knows geometry on one side and namespaces on the other; this is where a disk's promises become
+//! NVMe's fields.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,8 +36,9 @@ pub struct SubsystemConfig {
     pub max_io_queues: u16,
     /// Entries per queue at most.
     pub max_queue_entries: u16,
-    /// Whether disks of any kind may be added while hosts are connected: what hosts read only once then speaks for
-    /// every kind. Without it a host that was told of no volatile cache has to go when a disk with one is added.
+    /// Whether disks of any kind may be added while hosts are connected: what hosts read only once
+    /// then speaks for every kind. Without it a host that was told of no volatile cache has to go
+    /// when a disk with one is added.
     pub grows: bool,
     /// Data of one command at most, in bytes.
     pub max_transfer_bytes: u32,
@@ -55,7 +57,8 @@ pub(crate) struct Offer {
     pub(crate) initiators: Initiators,
 }
 
-/// Everything that is exported at one moment, and what hosts are told of it; immutable, and replaced whole.
+/// Everything that is exported at one moment, and what hosts are told of it; immutable, and
+/// replaced whole.
 pub(crate) struct Snapshot {
     pub(crate) offer: Offer,
     pub(crate) inventory: Arc<Inventory>,
@@ -66,15 +69,16 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// What an initiator of this name, in lower case, sees; nothing if it may not be here. Logins, SendTargets and
-    /// sessions ask this and nothing else.
+    /// What an initiator of this name, in lower case, sees; nothing if it may not be here. Logins,
+    /// SendTargets and sessions ask this and nothing else.
     pub(crate) fn view(&self, initiator: &str) -> Option<Arc<Units>> {
         let admitted = self.offer.initiators.admit(initiator);
         admitted.then(|| Arc::clone(&self.units))
     }
 }
 
-/// The subsystem and what it exports now. Shards keep snapshots of their own and look here when they are told to.
+/// The subsystem and what it exports now. Shards keep snapshots of their own and look here when
+/// they are told to.
 pub(crate) struct Subsystems {
     pub(crate) config: SubsystemConfig,
     /// Name of the iSCSI target.
@@ -128,7 +132,8 @@ impl Subsystems {
         Arc::clone(&self.lock())
     }
 
-    /// Exports something else from now on. What a discovery log shows has a generation of its own, which hosts compare.
+    /// Exports something else from now on. What a discovery log shows has a generation of its own,
+    /// which hosts compare.
     ///
     /// # Errors
     /// A sentence that names what is wrong; then everything stays as it is.
@@ -211,7 +216,8 @@ fn listener(index: usize, portal: Portal) -> Listener {
 /// A disk's geometry and promises in the fields of Identify Namespace.
 fn namespace(nsid: u32, device: &dyn Device, config: &SubsystemConfig) -> Namespace {
     let (geometry, identity) = (device.geometry(), device.identity());
-    // Fields that hold up to 65536 blocks; a disk with larger ideas is told about as far as they reach.
+    // Fields that hold up to 65536 blocks; a disk with larger ideas is told about as far as they
+    // reach.
     let blocks = |bytes: u32| (bytes / geometry.block_bytes).clamp(1, 1 << 16);
     let physical = blocks(geometry.physical_block_bytes);
     Namespace {

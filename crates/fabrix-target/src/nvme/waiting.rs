@@ -1,5 +1,5 @@
-//! Commands of an I/O queue that wait for a disk: for room at it, for the turn of others, or for its answer longer than
-//! anybody waits with them.
+//! Commands of an I/O queue that wait for a disk: for room at it, for the turn of others, or for
+//! its answer longer than anybody waits with them.
 //!
 //! A part of `io`.
 
@@ -37,8 +37,9 @@ impl IoQueue {
         self.paused.push_back(slot);
     }
 
-    /// Tries once more what disks had no room for. One that still has none is not asked for the next command too, and
-    /// other disks are: a disk that does not answer holds its own commands only. All keep their order.
+    /// Tries once more what disks had no room for. One that still has none is not asked for the
+    /// next command too, and other disks are: a disk that does not answer holds its own commands
+    /// only. All keep their order.
     pub(crate) fn retry(&mut self, desk: &mut Desk<'_>) {
         let mut full = None;
         for _ in 0..self.stalled.len() {
@@ -68,7 +69,8 @@ impl IoQueue {
         }
     }
 
-    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the others.
+    /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the
+    /// others.
     pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
@@ -84,8 +86,8 @@ impl IoQueue {
         }
     }
 
-    /// The connection is over: what the disks had no room for is not tried again, and what pauses does not go on.
-    /// What is at a disk comes before all that others ask of it from now on.
+    /// The connection is over: what the disks had no room for is not tried again, and what pauses
+    /// does not go on. What is at a disk comes before all that others ask of it from now on.
     pub(crate) fn give_up(&mut self, local: &Local) {
         self.stalled.clear();
         self.paused.clear();
@@ -104,7 +106,8 @@ impl IoQueue {
         seat.map(|(nsid, seat)| (*nsid, &seat.state))
     }
 
-    /// The command of a slot ends before its disk has ended its request, if it has one. Gives what it waited for.
+    /// The command of a slot ends before its disk has ended its request, if it has one. Gives what
+    /// it waited for.
     pub(super) fn abandon_request(
         &mut self,
         local: &Local,

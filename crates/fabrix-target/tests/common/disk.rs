@@ -1,5 +1,5 @@
-//! A disk over a RAM disk that does as a test says: answers with a status, keeps requests until told, has no room,
-//! gives buffers full of somebody else's data.
+//! A disk over a RAM disk that does as a test says: answers with a status, keeps requests until
+//! told, has no room, gives buffers full of somebody else's data.
 
 use std::any::Any;
 use std::cell::RefCell;

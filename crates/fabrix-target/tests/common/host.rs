@@ -1,5 +1,5 @@
-//! A host on a blocking socket that does what a test says, right or wrong, and checks of every answer what the
-//! Linux host checks.
+//! A host on a blocking socket that does what a test says, right or wrong, and checks of every
+//! answer what the Linux host checks.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

@@ -1,5 +1,5 @@
-//! What the tests of the target share: a target on shards of its own, a host that can send any bytes, and disks that
-//! do as they are told.
+//! What the tests of the target share: a target on shards of its own, a host that can send any
+//! bytes, and disks that do as they are told.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -176,7 +176,8 @@ impl Stage {
             .expect("the shard turns, it does not hang")
     }
 
-    /// Stops a shard until what is given back is dropped: what comes meanwhile it finds all together.
+    /// Stops a shard until what is given back is dropped: what comes meanwhile it finds all
+    /// together.
     pub fn stop(&self, shard: usize) -> Sender<()> {
         let (wake, asleep) = channel::<()>();
         let (tell, told) = channel();

@@ -1,5 +1,5 @@
-//! NVMe/TCP as bytes, written from the standard's tables and not from our own code: what the target says is held
-//! against this.
+//! NVMe/TCP as bytes, written from the standard's tables and not from our own code: what the target
+//! says is held against this.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6.
 
@@ -60,7 +60,8 @@ impl Pdu {
     }
 }
 
-/// A PDU to be sent: the common header, the rest of the header, the data, with the digests that were agreed.
+/// A PDU to be sent: the common header, the rest of the header, the data, with the digests that
+/// were agreed.
 pub fn pdu(kind: u8, flags: u8, rest: &[u8], data: &[u8], digests: Digests) -> Vec<u8> {
     let header_bytes = 8 + rest.len();
     let mut flags = flags;

@@ -1,5 +1,5 @@
-//! What a stranger, or an initiator gone wrong, can send: each costs its own connection at most, and who comes next is
-//! served.
+//! What a stranger, or an initiator gone wrong, can send: each costs its own connection at most,
+//! and who comes next is served.
 
 use std::time::{Duration, Instant};
 
@@ -207,7 +207,8 @@ fn more_commands_than_the_window_has_room_for_are_ignored(engine: Engine) {
     let stage = Stage::new(engine);
     let mut initiator = session(&stage, 1, false);
     let first = *initiator.cmd_sn();
-    // Writes whose data does not come stay in progress; every one that is taken is answered with R2T.
+    // Writes whose data does not come stay in progress; every one that is taken is answered with
+    // R2T.
     for _ in 0..1000 {
         initiator.begin(WRITE | FINAL, &rw(0x2A, 0, 8), 4096, &[]);
     }
@@ -238,7 +239,8 @@ fn more_commands_than_the_window_has_room_for_are_ignored(engine: Engine) {
 fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine) {
     let stage = Stage::new(engine);
     let mut witness = session(&stage, 77, false);
-    // TTT (none: the one that was given), DataSN, offset, bytes, F; whether the connection survives it.
+    // TTT (none: the one that was given), DataSN, offset, bytes, F; whether the connection survives
+    // it.
     let cases: [(Option<u32>, u32, u32, usize, u8, bool); 9] = [
         (None, 0, 512, 512, 0, false),
         (None, 0, u32::MAX, 512, 0, false),
@@ -249,7 +251,8 @@ fn data_of_wrong_tags_offsets_and_lengths_end_their_session_only(engine: Engine)
         // Data of a transfer that is not there is read over.
         (Some(0x1234_5678), 0, 0, 512, FINAL, true),
         (Some(0), 0, 0, 512, FINAL, true),
-        // Another DataSN says that data before it were lost: the command fails, and its session goes on.
+        // Another DataSN says that data before it were lost: the command fails, and its session
+        // goes on.
         (None, 7, 0, 4096, FINAL, true),
     ];
     for (at, (ttt, data_sn, offset, bytes, flags, survives)) in cases.into_iter().enumerate() {

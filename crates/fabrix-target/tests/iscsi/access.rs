@@ -157,7 +157,8 @@ fn chap_cannot_be_skipped(engine: Engine) {
         );
         assert!(initiator.is_closed());
     }
-    // Offered both, the target takes the one that proves something; saying nothing more does not help.
+    // Offered both, the target takes the one that proves something; saying nothing more does not
+    // help.
     let mut initiator = Initiator::dial(portal(&stage));
     let both = [&*name, &target, "AuthMethod=None,CHAP"];
     let said = initiator.login_step(STRAIGHT, &both);
@@ -180,7 +181,8 @@ fn discovery_obeys_chap(engine: Engine) {
     assert!(known.send_targets().starts_with(&target()));
 }
 
-/// A name and an ISID are no secret: whoever says them must not be able to throw out whose they are.
+/// A name and an ISID are no secret: whoever says them must not be able to throw out whose they
+/// are.
 fn cve_2026_31476_who_proves_nothing_ends_nobodys_session(engine: Engine) {
     let stage = guarded(engine);
     let keys = [&*name(1), &*target()];
@@ -308,7 +310,8 @@ fn cve_2025_38501_half_logins_of_one_address_leave_room_for_others(engine: Engin
         good(&session.command(&[0; 6], 0));
     }
     io.write(1, 0, &[1; 512]);
-    // Their time is over without a word of theirs: there is room again while they still hold their ends.
+    // Their time is over without a word of theirs: there is room again while they still hold their
+    // ends.
     stage.until("the flood is over", |stage| {
         stage.target.connections() == 11
     });

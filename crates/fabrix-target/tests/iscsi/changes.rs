@@ -1,4 +1,5 @@
-//! Exports that change while initiators are logged in: each session is told once, by a unit attention.
+//! Exports that change while initiators are logged in: each session is told once, by a unit
+//! attention.
 
 use fabrix_rt::Engine;
 use fabrix_target::Export;

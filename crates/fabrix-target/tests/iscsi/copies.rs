@@ -1,4 +1,5 @@
-//! EXTENDED COPY by one initiator. What reservations of others do to it stands in the tests about reservations.
+//! EXTENDED COPY by one initiator. What reservations of others do to it stands in the tests about
+//! reservations.
 
 use fabrix_block::exclusive::Exclusive;
 use fabrix_rt::Engine;

@@ -1,4 +1,5 @@
-//! What tests about EXTENDED COPY share: its lists by the standard's tables, and two disks to copy between.
+//! What tests about EXTENDED COPY share: its lists by the standard's tables, and two disks to copy
+//! between.
 //!
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY STATUS(LID1) command".
 

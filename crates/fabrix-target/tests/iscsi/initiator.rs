@@ -66,7 +66,8 @@ impl Initiator {
         }
     }
 
-    /// A normal session in one login request; `last` tells initiators apart. Unsolicited data are allowed.
+    /// A normal session in one login request; `last` tells initiators apart. Unsolicited data are
+    /// allowed.
     pub(crate) fn log_in(address: SocketAddr, last: u8, digests: bool) -> Self {
         let mut initiator = Self::dial(address);
         let name = format!("InitiatorName=iqn.2026-01.example:initiator{last}");
@@ -224,7 +225,8 @@ impl Initiator {
         self.end(&[])
     }
 
-    /// A command with data: so much with it, so much unasked behind it, and the rest when it is asked for.
+    /// A command with data: so much with it, so much unasked behind it, and the rest when it is
+    /// asked for.
     pub(crate) fn write(
         &mut self,
         cdb: &[u8],

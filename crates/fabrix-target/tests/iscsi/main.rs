@@ -1,5 +1,5 @@
-//! The target as initiators see it: every test starts one on shards of its own and speaks to it over sockets, once
-//! over io_uring and once over epoll.
+//! The target as initiators see it: every test starts one on shards of its own and speaks to it
+//! over sockets, once over io_uring and once over epoll.
 
 mod abuse;
 mod access;

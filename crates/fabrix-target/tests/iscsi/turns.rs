@@ -1,4 +1,5 @@
-//! No command keeps a shard for itself, however long it is, although its disk answers at once; and none rests.
+//! No command keeps a shard for itself, however long it is, although its disk answers at once; and
+//! none rests.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ on_both_engines!(
     what_waits_for_room_does_not_wait_for_what_pauses,
 );
 
-/// Half a million requests, whose disk answers at once. A rest of a millisecond between two turns would make it longer
-/// than anybody waits.
+/// Half a million requests, whose disk answers at once. A rest of a millisecond between two turns
+/// would make it longer than anybody waits.
 fn a_long_verify_goes_on_in_the_next_turn(engine: Engine) {
     let stage = Stage::set(engine, Plan::of(ram("long", 512, 64 << 30)));
     let mut initiator = session(&stage, 1, false);
@@ -30,7 +31,8 @@ fn a_long_verify_goes_on_in_the_next_turn(engine: Engine) {
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// WRITE SAME of zeroes, more of them than a RAM disk zeroes at once: what comes right behind it is answered first.
+/// WRITE SAME of zeroes, more of them than a RAM disk zeroes at once: what comes right behind it is
+/// answered first.
 fn a_long_write_of_zeroes_lets_others_have_their_turn(engine: Engine) {
     let plan = Plan {
         shards: 1,
@@ -48,7 +50,8 @@ fn a_long_write_of_zeroes_lets_others_have_their_turn(engine: Engine) {
     }
 }
 
-/// UNMAP of many ranges, WRITE SAME of a pattern, VERIFY: another session's command gets to the disk in between.
+/// UNMAP of many ranges, WRITE SAME of a pattern, VERIFY: another session's command gets to the
+/// disk in between.
 fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     let disk = TestDisk::new(32 << 20);
     let plan = Plan {
@@ -82,7 +85,8 @@ fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     }
 }
 
-/// A command whose disk had no room goes on when it has, although others of its session take many turns.
+/// A command whose disk had no room goes on when it has, although others of its session take many
+/// turns.
 fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     let disk = TestDisk::new(64 << 30);
     let plan = Plan {

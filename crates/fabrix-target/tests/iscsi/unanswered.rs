@@ -141,7 +141,8 @@ fn nothing_new_overtakes_a_write_that_was_aborted(engine: Engine) {
     disk.when(Kind::Write, Do::Obey);
     write(&mut initiator, 2);
     the_other_unit_goes_on(&mut initiator);
-    // Nobody sees the blocks before the disk has ended the old write: they would change by themselves.
+    // Nobody sees the blocks before the disk has ended the old write: they would change by
+    // themselves.
     other.begin(FINAL | READ, &rw(0x28, 0, 1), 512, &[]);
     the_other_unit_goes_on(&mut other);
     let read = host.submit(SubmissionEntry::read(1, 0, 1), Data::Expect(512));

@@ -1,5 +1,6 @@
-//! The limits that a controller announces, asked for to the last block as Linux asks: a limit in bytes becomes a count
-//! of blocks, and the low bits of that count are what its field holds. Every block is read back.
+//! The limits that a controller announces, asked for to the last block as Linux asks: a limit in
+//! bytes becomes a count of blocks, and the low bits of that count are what its field holds. Every
+//! block is read back.
 
 use fabrix_proto::nvme::admin::Identify;
 use fabrix_proto::nvme::command::{DatasetRange, Fuse};

@@ -1,5 +1,5 @@
-//! Discovery, admin queue and I/O queues as Linux brings them up, and what each structure must say for Linux to go
-//! on. Offsets are the standard's, spelled out here once more.
+//! Discovery, admin queue and I/O queues as Linux brings them up, and what each structure must say
+//! for Linux to go on. Offsets are the standard's, spelled out here once more.
 
 use fabrix_proto::nvme::admin::{GetLogPage, Identify};
 use fabrix_proto::nvme::fabrics::{Connect, Property};

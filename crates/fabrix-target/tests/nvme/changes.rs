@@ -1,5 +1,5 @@
-//! Exports that change while hosts are connected: what hosts are told and when, what they find then, and what becomes
-//! of the commands that were under way.
+//! Exports that change while hosts are connected: what hosts are told and when, what they find
+//! then, and what becomes of the commands that were under way.
 
 mod doors;
 mod shards;
@@ -236,8 +236,8 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// Hosts read once whether there is a volatile cache; who was told that there is none would lose what it does not
-/// flush.
+/// Hosts read once whether there is a volatile cache; who was told that there is none would lose
+/// what it does not flush.
 fn a_host_that_was_told_of_no_cache_is_not_shown_one(engine: Engine) {
     let stage = Stage::new(engine);
     let (mut told, _) = watching(&stage);

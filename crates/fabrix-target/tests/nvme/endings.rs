@@ -1,5 +1,5 @@
-//! How connections, controllers and the target end: nothing that a disk still works on is forgotten, and what was
-//! begun is answered where there is still somebody to answer.
+//! How connections, controllers and the target end: nothing that a disk still works on is
+//! forgotten, and what was begun is answered where there is still somebody to answer.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -62,7 +62,8 @@ fn a_dropped_connection_stays_until_the_disk_has_answered(engine: Engine) {
     stage.serves_a_fresh_host();
 }
 
-/// SPDK's host forgets its event requests, uses their ids again, and takes an answer to one for a fault.
+/// SPDK's host forgets its event requests, uses their ids again, and takes an answer to one for a
+/// fault.
 fn event_requests_end_unanswered_when_the_host_forgets_them_or_shuts_down(engine: Engine) {
     let stage = Stage::new(engine);
     let mut admin = stage.admin();

@@ -1,4 +1,5 @@
-//! Disks that fail, take their time or have no room: each command is told the truth, and its connection stays.
+//! Disks that fail, take their time or have no room: each command is told the truth, and its
+//! connection stays.
 
 use std::time::Duration;
 

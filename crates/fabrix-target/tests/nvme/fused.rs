@@ -1,4 +1,5 @@
-//! Compare and Write: two commands that follow each other and succeed or fail as one, as VMFS locks its files.
+//! Compare and Write: two commands that follow each other and succeed or fail as one, as VMFS locks
+//! its files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,7 +203,8 @@ fn too_many_blocks_are_refused(engine: Engine) {
     assert_eq!(io.finish(second).status, Status::ABORTED_MISSING_FUSED);
 }
 
-/// Two connections on two shards count up the same block, each over its own queue, while a third writes elsewhere.
+/// Two connections on two shards count up the same block, each over its own queue, while a third
+/// writes elsewhere.
 fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
     const ROUNDS: u64 = 200;
     let stage = Stage::new(engine);

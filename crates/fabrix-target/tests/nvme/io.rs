@@ -1,4 +1,5 @@
-//! I/O commands of all sizes and ways of travelling, on several namespaces, with digests and without.
+//! I/O commands of all sizes and ways of travelling, on several namespaces, with digests and
+//! without.
 
 use fabrix_proto::nvme::command::DatasetRange;
 use fabrix_proto::nvme::fabrics::Connect;

@@ -1,5 +1,5 @@
-//! A reply never contains another request's data: all buffers are filled with a secret first, then everything that
-//! can go wrong does, and every byte that comes back is looked at.
+//! A reply never contains another request's data: all buffers are filled with a secret first, then
+//! everything that can go wrong does, and every byte that comes back is looked at.
 
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::nvme::admin::{GetLogPage, Identify};

@@ -1,5 +1,5 @@
-//! Connections that end in the middle: whatever the last byte was, nothing stays behind; and bytes that come in
-//! pieces mean the same as bytes that come at once.
+//! Connections that end in the middle: whatever the last byte was, nothing stays behind; and bytes
+//! that come in pieces mean the same as bytes that come at once.
 
 use std::net::Shutdown;
 
@@ -21,7 +21,8 @@ on_both_engines!(
     bytes_in_pieces_mean_the_same,
 );
 
-/// What an I/O queue says in a short and complete life: Connect, a write in the capsule, one by R2T, a read.
+/// What an I/O queue says in a short and complete life: Connect, a write in the capsule, one by
+/// R2T, a read.
 fn io_session(controller: u16, digests: Digests) -> Vec<u8> {
     let (connect, data) = Connect {
         queue_id: 1,

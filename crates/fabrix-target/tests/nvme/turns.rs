@@ -1,5 +1,5 @@
-//! Nobody keeps a shard for itself: not a connection with very many commands, not a command that is very long, although
-//! the disk answers at once.
+//! Nobody keeps a shard for itself: not a connection with very many commands, not a command that is
+//! very long, although the disk answers at once.
 
 use std::io::Read;
 
@@ -21,8 +21,8 @@ on_both_engines!(
     a_long_list_of_ranges_lets_others_have_their_turn,
 );
 
-/// Thousands of commands of one connection lie in its receive buffer when another's only command comes: it is not
-/// the last to reach the disk.
+/// Thousands of commands of one connection lie in its receive buffer when another's only command
+/// comes: it is not the last to reach the disk.
 fn one_connection_does_not_keep_the_turn_for_itself(engine: Engine) {
     const COMMANDS: usize = 2000;
     let disk = TestDisk::new(1 << 20);
@@ -61,7 +61,8 @@ fn one_connection_does_not_keep_the_turn_for_itself(engine: Engine) {
     }
 }
 
-/// A disk that answers at once would keep its shard from everybody else for as long as the command takes.
+/// A disk that answers at once would keep its shard from everybody else for as long as the command
+/// takes.
 fn a_long_verify_lets_others_have_their_turn(engine: Engine) {
     let stage = Stage::set(engine, Plan::of(ram("long", 512, 32 << 20)));
     let (_admin, mut io) = stage.admin_and_io();
@@ -95,7 +96,8 @@ fn a_long_write_zeroes_lets_others_have_their_turn(engine: Engine) {
     );
 }
 
-/// Another connection's command gets to the disk between the ranges, whether they are many or large.
+/// Another connection's command gets to the disk between the ranges, whether they are many or
+/// large.
 fn a_long_list_of_ranges_lets_others_have_their_turn(engine: Engine) {
     let disk = TestDisk::new(1 << 30);
     let plan = Plan {

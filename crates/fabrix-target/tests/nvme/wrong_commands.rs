@@ -1,5 +1,5 @@
-//! Commands that are wrong, on a transport that is not: each is answered with the status that says why, and the
-//! connection goes on.
+//! Commands that are wrong, on a transport that is not: each is answered with the status that says
+//! why, and the connection goes on.
 
 mod connects;
 

@@ -1,5 +1,5 @@
-//! PDUs that break the rules of the transport: each ends its connection with the reason that the standard has for
-//! it, and costs nobody else anything.
+//! PDUs that break the rules of the transport: each ends its connection with the reason that the
+//! standard has for it, and costs nobody else anything.
 
 use std::time::Duration;
 

@@ -169,8 +169,8 @@ fn a_pair_of_a_preempted_host_ends_as_one(engine: Engine) {
     assert_eq!(victim.may(), (true, false));
 }
 
-/// What a function of task management, asked by one session, does to the write of another that is at the disk, and how
-/// the disk is let go.
+/// What a function of task management, asked by one session, does to the write of another that is
+/// at the disk, and how the disk is let go.
 fn managed_by_another(engine: Engine, function: u8) -> (Arc<TestDisk>, Stage, Scsi, Scsi) {
     let (disk, stage) = stage(engine);
     let (mut one, mut two) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));
@@ -261,8 +261,8 @@ fn impatient_stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     (disk, Stage::set(engine, plan))
 }
 
-/// Who fences reads the disk only after it has ended what was at it: the write of who was fenced is not seen to happen
-/// later.
+/// Who fences reads the disk only after it has ended what was at it: the write of who was fenced is
+/// not seen to happen later.
 fn the_fenced_write_is_not_seen_to_happen(disk: &TestDisk, host: &mut NvmeHost, written: u8) {
     let entry = SubmissionEntry::read(1, 0, 1);
     let read = host.io.submit(entry, Data::Expect(512));

@@ -1,4 +1,5 @@
-//! What others do to an EXTENDED COPY at work: it is asked of one logical unit, and others read and write for it.
+//! What others do to an EXTENDED COPY at work: it is asked of one logical unit, and others read and
+//! write for it.
 
 use std::sync::Arc;
 
@@ -57,8 +58,8 @@ impl Scene {
         }
     }
 
-    /// Begins a copy of two pieces, asked of the logical unit `asked`, and waits until the first piece of it has a
-    /// request at the disk that waits, a read or a write.
+    /// Begins a copy of two pieces, asked of the logical unit `asked`, and waits until the first
+    /// piece of it has a request at the disk that waits, a read or a write.
     fn copy(&mut self, kept: Requests, asked: u8) {
         let [waiting, ready] = self.names.each_ref();
         let disks = match kept {
@@ -88,7 +89,8 @@ impl Scene {
         assert_eq!(copy_status(&mut self.copier.0, 9), Some((2, 0, bytes)));
     }
 
-    /// The other initiator's request is not answered while a piece is at the disk, however often it asks something.
+    /// The other initiator's request is not answered while a piece is at the disk, however often it
+    /// asks something.
     fn other_waits(&mut self) {
         for _ in 0..100 {
             let inquiry = self.other.0.command(&[0x12, 0, 0, 0, 36, 0], 36);

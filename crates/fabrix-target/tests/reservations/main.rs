@@ -1,5 +1,6 @@
-//! Reservations of one disk by NVMe hosts and by iSCSI initiators: what one protocol takes, the other heeds. Every test
-//! runs once over io_uring and once over epoll, with connections on both shards.
+//! Reservations of one disk by NVMe hosts and by iSCSI initiators: what one protocol takes, the
+//! other heeds. Every test runs once over io_uring and once over epoll, with connections on both
+//! shards.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! What NVMe hosts are told of reservations that others change: the event, the log page, and the mask.
+//! What NVMe hosts are told of reservations that others change: the event, the log page, and the
+//! mask.
 
 use fabrix_proto::nvme::features::FeatureId;
 use fabrix_proto::nvme::reservation::AcquireAction;

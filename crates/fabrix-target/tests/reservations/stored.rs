@@ -1,4 +1,5 @@
-//! Reservations that outlive the target: answered when they are stored, and there again at the next start.
+//! Reservations that outlive the target: answered when they are stored, and there again at the next
+//! start.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
-//! What arrives on a stream: received into the receive buffer or straight into a slot's, and handed to the machine as
-//! it wants it. Digests over payload are made here, where its bytes are moved anyway.
+//! What arrives on a stream: received into the receive buffer or straight into a slot's, and handed
+//! to the machine as it wants it. Digests over payload are made here, where its bytes are moved
+//! anyway.
 
 use fabrix_proto::{Machine, Slot, Want};
 use fabrix_rt::{Completion, Loan, Op, Shard, Token, errno};
@@ -13,8 +14,8 @@ use crate::slot::Held;
 const DIRECT_BYTES: usize = 16 << 10;
 /// Payload of at least this length is probably followed by more of the same kind.
 const LONG_BYTES: u32 = 64 << 10;
-/// Behind long payload so little is received, which holds the next header: the payload behind that header then goes
-/// straight into its slot's buffer as well.
+/// Behind long payload so little is received, which holds the next header: the payload behind that
+/// header then goes straight into its slot's buffer as well.
 pub(super) const NEXT_HEADER_BYTES: usize = 256;
 /// Bytes of a digest after payload.
 const DIGEST_BYTES: usize = 4;
@@ -120,8 +121,8 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise whether its digest
-    /// is right.
+    /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise
+    /// whether its digest is right.
     fn place(&mut self, slot: Slot, offset: usize, bytes: usize, digest: bool) -> Option<bool> {
         let fill = Self::fill(bytes);
         let trailer = fill + if digest { DIGEST_BYTES } else { 0 };
@@ -160,13 +161,14 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// How many bytes fill a payload up to the machine's unit: they follow it, and its digest covers them.
+    /// How many bytes fill a payload up to the machine's unit: they follow it, and its digest
+    /// covers them.
     fn fill(bytes: usize) -> usize {
         bytes.next_multiple_of(M::PAYLOAD_UNIT as usize) - bytes
     }
 
-    /// Awaited payload stays in the receive buffer if all of it is there: whoever asked for it copies it from there to
-    /// its place, and so once. Otherwise it goes into its buffer.
+    /// Awaited payload stays in the receive buffer if all of it is there: whoever asked for it
+    /// copies it from there to its place, and so once. Otherwise it goes into its buffer.
     fn settle(&mut self, slot: Slot, offset: usize, bytes: usize, trailer: usize) {
         let held = &mut self.slots[usize::from(slot.0)];
         let Held::Awaited(_, all) = *held else {

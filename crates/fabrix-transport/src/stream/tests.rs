@@ -1,5 +1,5 @@
-//! Where a stream receives to and how much it sends at once: drivers that play the kernel, and remember what they were
-//! asked for.
+//! Where a stream receives to and how much it sends at once: drivers that play the kernel, and
+//! remember what they were asked for.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

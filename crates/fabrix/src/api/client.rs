@@ -1,7 +1,7 @@
 //! Asks on the control socket of a running `serve`, or of an attachment.
 //!
-//! One request, one answer, one connection: as much HTTP/1.0 as that needs. What it talks to is our own server, and
-//! whatever else it meets at the path gets it a sentence.
+//! One request, one answer, one connection: as much HTTP/1.0 as that needs. What it talks to is our
+//! own server, and whatever else it meets at the path gets it a sentence.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

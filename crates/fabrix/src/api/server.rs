@@ -1,7 +1,8 @@
 //! Answers on the control socket, on a thread of its own that no I/O waits for.
 //!
-//! Knows HTTP through `axum` and turns each request into one call of [`Served`]. The socket belongs to the user who
-//! started `serve`: that user, and root, may change everything, and nobody else gets an answer.
+//! Knows HTTP through `axum` and turns each request into one call of [`Served`]. The socket belongs
+//! to the user who started `serve`: that user, and root, may change everything, and nobody else
+//! gets an answer.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -92,8 +93,9 @@ impl Drop for Server {
     }
 }
 
-/// Lets in who acts as our user, or as root, and closes all others. The socket's file keeps them out too; a folder that
-/// is shared, a mode that somebody has changed and an inherited descriptor do not open what only its owner may change.
+/// Lets in who acts as our user, or as root, and closes all others. The socket's file keeps them
+/// out too; a folder that is shared, a mode that somebody has changed and an inherited descriptor
+/// do not open what only its owner may change.
 struct Owners {
     listener: tokio::net::UnixListener,
     uid: u32,
@@ -129,10 +131,11 @@ pub(crate) fn socket_path(text: &str) -> PathBuf {
 /// The longest path of a socket: `sun_path` of unix(7), without its end.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Listens at a path that only its owner may open. A socket that nobody answers any more is replaced.
+/// Listens at a path that only its owner may open. A socket that nobody answers any more is
+/// replaced.
 ///
-/// The socket is made in a folder of its own that nobody else may enter and is moved to its place when its permissions
-/// stand: there is no moment in which others could open it.
+/// The socket is made in a folder of its own that nobody else may enter and is moved to its place
+/// when its permissions stand: there is no moment in which others could open it.
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
         let in_use = "somebody answers there already";
@@ -281,7 +284,8 @@ async fn allow(State(served): State<Arc<Served>>, body: Body<Hosts>) -> Answer {
     change(served, move |served| served.allow(&hosts.allow)).await
 }
 
-/// Carries out a change where it may block, for it opens disks and waits for shards, and shows what is served then.
+/// Carries out a change where it may block, for it opens disks and waits for shards, and shows what
+/// is served then.
 async fn change(
     served: Arc<Served>,
     change: impl FnOnce(&Served) -> Result<(), Failure> + Send + 'static,

@@ -1,5 +1,5 @@
-//! The words for disks that are attached to this machine: `attach`, what looks after them, and StarNVMeoF_Ctrl's words
-//! for the same.
+//! The words for disks that are attached to this machine: `attach`, what looks after them, and
+//! StarNVMeoF_Ctrl's words for the same.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -40,9 +40,9 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
     #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over FUSE, a file over
-    /// FUSE, a Unix socket for programs that speak NBD, or one for virtual machines; kernel: hand it to the kernel's
-    /// NVMe/TCP host, as `nvme connect` does (root)
+    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over
+    /// FUSE, a file over FUSE, a Unix socket for programs that speak NBD, or one for virtual
+    /// machines; kernel: hand it to the kernel's NVMe/TCP host, as `nvme connect` does (root)
     #[arg(
         long = "as",
         value_enum,
@@ -57,11 +57,12 @@ pub(crate) struct AttachArgs {
     /// Where the socket is to be, of `--as nbd-socket` or `--as vhost-user`
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Speak NBD over TCP here, on an address of loopback: nbd://ADDR[:PORT] [default port: 10809]. NBD has no
-    /// authentication and no encryption here
+    /// Speak NBD over TCP here, on an address of loopback: nbd://ADDR[:PORT] [default port: 10809].
+    /// NBD has no authentication and no encryption here
     #[arg(long, value_name = "nbd://ADDR[:PORT]", conflicts_with = "socket")]
     pub(crate) listen: Option<String>,
-    /// Let everybody who reaches an address of --listen that is not loopback read the disk, and write it
+    /// Let everybody who reaches an address of --listen that is not loopback read the disk, and
+    /// write it
     #[arg(long, value_name = "any", value_parser = ["any"], requires = "listen")]
     pub(crate) allow: Option<String>,
     /// Refuse every write
@@ -70,7 +71,8 @@ pub(crate) struct AttachArgs {
     /// Attach it at every start too: writes NAME.toml to /etc/fabrix/attach.d
     #[arg(long)]
     pub(crate) persist: bool,
-    /// Attach every disk that --persist has declared and that is not attached, or the one called --name
+    /// Attach every disk that --persist has declared and that is not attached, or the one called
+    /// --name
     #[arg(long, visible_alias = "all", conflicts_with_all = ["uri", "persist", "foreground"])]
     pub(crate) declared: bool,
     /// Print the systemd unit that attaches a declared disk at every start
@@ -88,8 +90,8 @@ pub(crate) struct AttachArgs {
     /// Stay in the foreground until the disk is detached
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// How lines of the log look, on standard error with --foreground, else in NAME.log [default: journald where the
-    /// journal reads it, else text]
+    /// How lines of the log look, on standard error with --foreground, else in NAME.log [default:
+    /// journald where the journal reads it, else text]
     #[arg(
         long,
         value_enum,

@@ -37,7 +37,8 @@ pub(crate) enum CtlVerb {
     Listener(ListenerVerb),
     /// Say who may connect from now on; connected hosts that may no more have to go
     Allow {
-        /// Host NQNs, names of iSCSI initiators, or `any`, which speaks for those of which no name is said
+        /// Host NQNs, names of iSCSI initiators, or `any`, which speaks for those of which no name
+        /// is said
         #[arg(required = true, value_name = "HOSTNQN|IQN")]
         hosts: Vec<String>,
     },
@@ -61,8 +62,8 @@ pub(crate) enum NamespaceVerb {
         #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
     },
-    /// Make a file so large, or see how large a file or block device has become. A smaller size cuts the file, and what
-    /// lies behind its new end is gone: that needs --shrink
+    /// Make a file so large, or see how large a file or block device has become. A smaller size
+    /// cuts the file, and what lies behind its new end is gone: that needs --shrink
     Resize {
         /// Its namespace id
         #[arg(value_parser = parse_nsid, value_name = "NSID")]

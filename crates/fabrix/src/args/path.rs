@@ -1,5 +1,5 @@
-//! The words for the path to a disk, wherever they are used: processors and the kernel's interface, and how remote
-//! disks are reached.
+//! The words for the path to a disk, wherever they are used: processors and the kernel's interface,
+//! and how remote disks are reached.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,10 +22,11 @@ pub(crate) struct EngineArgs {
     /// How to talk to the kernel
     #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
     pub(crate) engine: Engine,
-    /// Whether a loop looks for the next event before it sleeps. auto: up to 50 us while events follow each other
-    /// closely, and up to 1 ms while 8 or more requests are out to files or targets that end them in rounds shorter
-    /// than half of that, so an idle loop costs nothing and a busy one answers at once. never: least energy, and some
-    /// 10 us more per request at depth 1. always: no wake-up is ever waited for, and each loop takes a whole processor
+    /// Whether a loop looks for the next event before it sleeps. auto: up to 50 us while events
+    /// follow each other closely, and up to 1 ms while 8 or more requests are out to files or
+    /// targets that end them in rounds shorter than half of that, so an idle loop costs nothing and
+    /// a busy one answers at once. never: least energy, and some 10 us more per request at depth 1.
+    /// always: no wake-up is ever waited for, and each loop takes a whole processor
     #[arg(long, value_parser = parse_spin, default_value = "auto", value_name = "auto|never|always")]
     pub(crate) spin: SpinPolicy,
 }
@@ -50,7 +51,8 @@ pub(crate) struct RemoteArgs {
     /// This host's NQN [default: /etc/nvme/hostnqn, or one made from the host's id]
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
-    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one made from this machine's]
+    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one made
+    /// from this machine's]
     #[arg(short = 'I', long, value_name = "UUID", value_parser = parse_uuid)]
     pub(crate) hostid: Option<HostId>,
     /// Address of this machine that connections come from
@@ -62,15 +64,18 @@ pub(crate) struct RemoteArgs {
     /// How long either side may be silent; 0: nobody asks. In iSCSI our pings
     #[arg(short = 'k', long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub(crate) keep_alive_tmo: Duration,
-    /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to 5 s]
+    /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to
+    /// 5 s]
     #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_pause)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) reconnect_delay: Option<Duration>,
-    /// Give up this long after the connection was lost: everything fails from then on. 0: at once; -1: never
+    /// Give up this long after the connection was lost: everything fails from then on. 0: at once;
+    /// -1: never
     #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_limit)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) ctrl_loss_tmo: Limit,
-    /// Fail I/O this long after the connection was lost, until there is another one. 0: at once; -1: never
+    /// Fail I/O this long after the connection was lost, until there is another one. 0: at once;
+    /// -1: never
     #[arg(
         long,
         alias = "fast_io_fail_tmo",

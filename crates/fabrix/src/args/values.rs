@@ -1,5 +1,5 @@
-//! Single words of the command line and what they are: names, sizes, times, processors. Each is checked by itself, and
-//! says what would be right where it is wrong.
+//! Single words of the command line and what they are: names, sizes, times, processors. Each is
+//! checked by itself, and says what would be right where it is wrong.
 
 use std::time::Duration;
 
@@ -68,7 +68,8 @@ pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
     Ok(Limit(Some(time)))
 }
 
-/// The pause between two tries to connect. Without a pause the host would connect without end, as fast as it can.
+/// The pause between two tries to connect. Without a pause the host would connect without end, as
+/// fast as it can.
 pub(super) fn parse_pause(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         time if time < Duration::from_millis(1) => Err("1ms at least".to_owned()),
@@ -142,7 +143,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
 }
 
-/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h; a point is allowed.
+/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h; a point is
+/// allowed.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

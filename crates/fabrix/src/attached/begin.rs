@@ -1,5 +1,5 @@
-//! Begins the first front end that can be had. Each is tried on a shard of its own, because one that fails may leave
-//! something on its shard.
+//! Begins the first front end that can be had. Each is tried on a shard of its own, because one
+//! that fails may leave something on its shard.
 //!
 //! Knows that front ends fail; what they are is `front`, and which are tried `choose`.
 
@@ -26,8 +26,8 @@ pub(super) struct Begun {
     pub(super) shards: Shards,
 }
 
-/// Begins the first of the candidates that can be had, and says why it is not a better one. `telling` gives each what
-/// hears its end.
+/// Begins the first of the candidates that can be had, and says why it is not a better one.
+/// `telling` gives each what hears its end.
 ///
 /// # Errors
 /// None of them can be had: why not, for each.

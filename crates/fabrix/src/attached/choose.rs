@@ -1,4 +1,5 @@
-//! Which front ends a disk may get: the one that was asked for, if it can be had here, or all that can, best first.
+//! Which front ends a disk may get: the one that was asked for, if it can be had here, or all that
+//! can, best first.
 //!
 //! Looks at this machine and at who asks; begins nothing.
 
@@ -100,14 +101,15 @@ fn best_first(engine: Engine) -> Vec<Candidate> {
     all
 }
 
-/// Whether devices of ublk can be had here, and seen: each is new, so /dev must be the kernel's own. In most containers
-/// it is a copy.
+/// Whether devices of ublk can be had here, and seen: each is new, so /dev must be the kernel's
+/// own. In most containers it is a copy.
 fn ublk_is_here(engine: Engine) -> bool {
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     process::is_root() && ublk::available(engine).is_ok() && shows_new_devices(&mounts())
 }
 
-/// Whether devices that the kernel makes appear in /dev. `mounts`: /proc/self/mountinfo, see proc_pid_mountinfo(5).
+/// Whether devices that the kernel makes appear in /dev. `mounts`: /proc/self/mountinfo, see
+/// proc_pid_mountinfo(5).
 fn shows_new_devices(mounts: &str) -> bool {
     let over_dev = |line: &&str| line.split(' ').nth(4) == Some("/dev");
     // The last one covers those before.

@@ -1,7 +1,8 @@
-//! Disks that are to be attached at every start: a folder with one file for each, `NAME.toml`, in the long words of
-//! `fabrix attach`.
+//! Disks that are to be attached at every start: a folder with one file for each, `NAME.toml`, in
+//! the long words of `fabrix attach`.
 //!
-//! Knows files and words; does not know disks. A file is its owner's alone, because an address may hold a secret.
+//! Knows files and words; does not know disks. A file is its owner's alone, because an address may
+//! hold a secret.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -38,8 +39,8 @@ const NOT_KEPT: [&str; 8] = [
 const URI: &str = "uri";
 
 impl Declared {
-    /// The folder of this user: `attach.d` in $FABRIX_CONFIG_DIR, /etc/fabrix for root, $XDG_CONFIG_HOME/fabrix,
-    /// ~/.config/fabrix.
+    /// The folder of this user: `attach.d` in $FABRIX_CONFIG_DIR, /etc/fabrix for root,
+    /// $XDG_CONFIG_HOME/fabrix, ~/.config/fabrix.
     pub(crate) fn open() -> Result<Self, Failure> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
         let own =

@@ -1,6 +1,8 @@
-//! The ways a disk can look on this machine: a block device, a file, a socket. Begins them and ends them.
+//! The ways a disk can look on this machine: a block device, a file, a socket. Begins them and ends
+//! them.
 //!
-//! Everything here runs on a control thread and may wait for the kernel; the shard that answers the kernel is another.
+//! Everything here runs on a control thread and may wait for the kernel; the shard that answers the
+//! kernel is another.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -37,7 +39,8 @@ pub(crate) enum Front {
     Loop {
         file: FuseFile,
         device: LoopDevice,
-        /// The file, not opened: to look at its size. It keeps the mount, so it has to go when the device is gone.
+        /// The file, not opened: to look at its size. It keeps the mount, so it has to go when the
+        /// device is gone.
         look: Mutex<Option<File>>,
     },
     /// A file.
@@ -56,7 +59,8 @@ impl Front {
     /// Begins, on the shard of `remote`.
     ///
     /// # Errors
-    /// There is no such front end here, or the block device that the kernel has made has not the disk's size.
+    /// There is no such front end here, or the block device that the kernel has made has not the
+    /// disk's size.
     pub(crate) fn begin(
         kind: FrontEnd,
         claim: &Claim,
@@ -65,7 +69,8 @@ impl Front {
         tell: Tell,
     ) -> Result<Self, Failure> {
         let front = Self::make(kind, claim, (args, left), (remote, disk), tell)?;
-        // The size of a device that is taken over was compared before it was; its users would lose it here.
+        // The size of a device that is taken over was compared before it was; its users would lose
+        // it here.
         if left.is_none()
             && let Err(failure) = front.has_size_of(&**disk)
         {
@@ -123,7 +128,8 @@ impl Front {
             return Ok(Self::File { file, place });
         }
         let made = begin_loop(&claim.name, &place, disk);
-        // The loop device holds what it needs of it; so nothing is left to see, or to clear away, when we die.
+        // The loop device holds what it needs of it; so nothing is left to see, or to clear away,
+        // when we die.
         let _stays_in_sight = mounts::unmount(&place, Unmount::Lazily);
         let (device, look) = made?;
         let look = Mutex::new(Some(look));
@@ -231,8 +237,8 @@ impl Front {
             }
             Self::File { file, .. } => Ok(file.resized(Arc::clone(disk))?),
             Self::Nbd { peers, device } => {
-                // First who answers, then who asks; a disk that has become smaller the same: what is behind its end
-                // fails either way.
+                // First who answers, then who asks; a disk that has become smaller the same: what
+                // is behind its end fails either way.
                 peers.resized(Arc::clone(disk))?;
                 let taken = device.resize(disk.geometry().bytes());
                 taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
@@ -244,7 +250,8 @@ impl Front {
         }
     }
 
-    /// Ends: politely only when nobody uses it, by force in any case. What tells that it is over comes later.
+    /// Ends: politely only when nobody uses it, by force in any case. What tells that it is over
+    /// comes later.
     pub(crate) fn end(&self, force: bool) -> Result<(), Failure> {
         match self {
             Self::Ublk(device) => {
@@ -309,7 +316,8 @@ impl Front {
 }
 
 impl Front {
-    /// It is over without our having ended it: somebody else has stopped the device. What is left of it goes too.
+    /// It is over without our having ended it: somebody else has stopped the device. What is left
+    /// of it goes too.
     pub(crate) fn over(&self) {
         if let Self::Ublk(device) = self {
             let _gone_already = device.detach_by_force();
@@ -387,7 +395,8 @@ fn mounted_at(device: &Path) -> Vec<String> {
     table.lines().filter_map(source).collect()
 }
 
-/// What a dead process has left: a device whose users wait, a loop device over nothing, a mount of nothing.
+/// What a dead process has left: a device whose users wait, a loop device over nothing, a mount of
+/// nothing.
 pub(crate) fn clear_away(record: &Record, place: &Path) {
     if record.front_end == FRONT_END {
         let _somebody_else_did = ublk::clear_away(&record.device, ublk::mark(&record.name));

@@ -1,6 +1,7 @@
 //! The process that keeps one disk attached: from opening it to the last answer.
 //!
-//! The main thread waits; a shard of its own moves data; the control socket answers on a third thread.
+//! The main thread waits; a shard of its own moves data; the control socket answers on a third
+//! thread.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -58,8 +59,9 @@ pub(crate) enum News {
 /// How often `--wait` tries to reach the target.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached, once. With a `caller`,
-/// the process that waits for that, it goes to the background then, and gives up when the caller goes before.
+/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached,
+/// once. With a `caller`, the process that waits for that, it goes to the background then, and
+/// gives up when the caller goes before.
 pub(crate) fn hold(
     args: &AttachArgs,
     caller: Option<u32>,
@@ -107,7 +109,8 @@ pub(crate) fn hold(
         tell: Mutex::new(tell),
     });
     let kept = keep((args, caller), &held, &claim, &told, ready);
-    // What is over needs no shard any more; what has failed on the way is let go with everything that waits for it.
+    // What is over needs no shard any more; what has failed on the way is let go with everything
+    // that waits for it.
     if kept.is_err() {
         let _already_over = held.front.end(true);
     }
@@ -229,7 +232,8 @@ fn record(
     }
 }
 
-/// What the target calls what it exports there: as its disk says, which may have been found by discovery.
+/// What the target calls what it exports there: as its disk says, which may have been found by
+/// discovery.
 fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
     let remote = |text: &str| match Spec::parse(text).ok()?.disk {
         Disk::Remote(remote) => remote.nqn,
@@ -321,8 +325,8 @@ impl Held {
         })
     }
 
-    /// Takes it away: see [`Front::end`]. By force it is over at once, whoever still holds the device: what he asks of
-    /// it from then on fails.
+    /// Takes it away: see [`Front::end`]. By force it is over at once, whoever still holds the
+    /// device: what he asks of it from then on fails.
     pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
         self.front.end(force)?;
         if force {
@@ -332,7 +336,8 @@ impl Held {
         Ok(())
     }
 
-    /// Takes over the size that the disk has now; `told_by` is the path that said that it has changed, if one did.
+    /// Takes over the size that the disk has now; `told_by` is the path that said that it has
+    /// changed, if one did.
     pub(crate) fn resize(&self, told_by: Option<SocketAddr>) -> Result<(), Failure> {
         let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));

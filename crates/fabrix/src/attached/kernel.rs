@@ -1,7 +1,9 @@
-//! `--as kernel`: the kernel's own NVMe/TCP host reaches the disk, and we only ask it to, as `nvme connect` does.
+//! `--as kernel`: the kernel's own NVMe/TCP host reaches the disk, and we only ask it to, as `nvme
+//! connect` does.
 //!
-//! No process of ours stays: a record says which controller is ours, and the kernel's files say how it is. What the
-//! disk is, and whether it can be had, our own host finds out first, because it says why not.
+//! No process of ours stays: a record says which controller is ours, and the kernel's files say how
+//! it is. What the disk is, and whether it can be had, our own host finds out first, because it
+//! says why not.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -167,8 +169,9 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
     words
 }
 
-/// Asks for a controller on a thread of its own, which has no ring. The kernel interrupts whoever had one, some time
-/// after it was closed; then its host gives a connection up halfway, complains, and makes another.
+/// Asks for a controller on a thread of its own, which has no ring. The kernel interrupts whoever
+/// had one, some time after it was closed; then its host gives a connection up halfway, complains,
+/// and makes another.
 fn connect_undisturbed(words: &str) -> Result<String, Failure> {
     let asked = thread::scope(|scope| scope.spawn(|| connect(words)).join());
     asked.unwrap_or_else(|_| {

@@ -91,7 +91,8 @@ pub(super) fn begin_file(
     Ok(begin(device)?)
 }
 
-/// Puts the file at `place` under a loop device. Gives the file besides, not opened: to look at its size.
+/// Puts the file at `place` under a loop device. Gives the file besides, not opened: to look at its
+/// size.
 pub(super) fn begin_loop(
     name: &str,
     place: &Path,
@@ -146,8 +147,8 @@ fn is_empty(error: &io::Error) -> bool {
     error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
 }
 
-/// Whether what is under a loop device was left there by the dead process of an attachment. A file that nobody answers
-/// for has no name any more; it is of no use to anybody, whosever it was.
+/// Whether what is under a loop device was left there by the dead process of an attachment. A file
+/// that nobody answers for has no name any more; it is of no use to anybody, whosever it was.
 pub(super) fn is_left(device: &LoopDevice, name: &str) -> bool {
     let gone = [ErrorKind::NotConnected, ErrorKind::ConnectionAborted];
     match device.name() {

@@ -1,6 +1,7 @@
 //! A disk as /dev/nbdN: sockets between this process and the kernel's NBD client.
 //!
-//! The other ends of the sockets are the kernel's alone, so our death is theirs: what is on its way fails at once.
+//! The other ends of the sockets are the kernel's alone, so our death is theirs: what is on its way
+//! fails at once.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -63,8 +64,9 @@ pub(super) fn refused(error: &std::io::Error) -> Failure {
     ))
 }
 
-/// When the driver gives up a connection that owes it an answer. It must not before us, because it never takes such a
-/// connection up again, and asks the same on another; so long behind, because a request may live through two outages.
+/// When the driver gives up a connection that owes it an answer. It must not before us, because it
+/// never takes such a connection up again, and asks the same on another; so long behind, because a
+/// request may live through two outages.
 fn timeout(longest: Duration) -> Duration {
     longest.saturating_mul(2).clamp(TIMEOUT_LEAST, TIMEOUT_MOST)
 }

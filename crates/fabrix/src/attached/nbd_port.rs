@@ -10,8 +10,8 @@ use fabrix_rt::net;
 use crate::failure::{Failure, Kind};
 use crate::served::socket_address;
 
-/// Listens on an address as `--listen` gives it, and says where that is: port 0 lets the system choose. Anything but
-/// loopback is opened only to who has said so.
+/// Listens on an address as `--listen` gives it, and says where that is: port 0 lets the system
+/// choose. Anything but loopback is opened only to who has said so.
 pub(super) fn listen(text: &str, anybody: bool) -> Result<(OwnedFd, PathBuf), Failure> {
     let wrong = |why: &str| {
         Failure::usage(format!(

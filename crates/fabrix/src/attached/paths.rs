@@ -1,5 +1,6 @@
-//! The connections of an attached disk, as their sessions tell of them: which there are, how they are, how often they
-//! had to be made again; and what they say keeps the disk from being used although it is connected.
+//! The connections of an attached disk, as their sessions tell of them: which there are, how they
+//! are, how often they had to be made again; and what they say keeps the disk from being used
+//! although it is connected.
 //!
 //! Told on the shard's thread, seldom; asked by the control socket.
 
@@ -94,7 +95,8 @@ impl Paths {
         }
     }
 
-    /// How the disk is as a whole: `attached` while every connection is there, and the disk behind each.
+    /// How the disk is as a whole: `attached` while every connection is there, and the disk behind
+    /// each.
     pub(crate) fn state(&self) -> &'static str {
         let known = self.known();
         let is = |state| known.iter().any(|path| path.state == state);
@@ -108,14 +110,15 @@ impl Paths {
         }
     }
 
-    /// What has become of the disk over there, as the first path says that cannot use it as it is now.
+    /// What has become of the disk over there, as the first path says that cannot use it as it is
+    /// now.
     pub(crate) fn fault(&self) -> Option<String> {
         self.known().iter().find_map(|path| path.fault.clone())
     }
 
-    /// The disk was looked at: because the path to `address` said that it has changed there, or, without an address, as
-    /// a whole. It can be used as it is now, or why it cannot; a path stands by that until it is looked at again or
-    /// connects again.
+    /// The disk was looked at: because the path to `address` said that it has changed there, or,
+    /// without an address, as a whole. It can be used as it is now, or why it cannot; a path stands
+    /// by that until it is looked at again or connects again.
     pub(crate) fn set_fault(&self, address: Option<SocketAddr>, fault: Option<&str>) {
         for path in self.known().iter_mut() {
             if address.is_none_or(|address| address == path.address) {

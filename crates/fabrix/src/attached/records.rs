@@ -1,7 +1,9 @@
-//! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` with its number, that its process holds
-//! locked as long as it lives, `NAME.sock` where it answers, `NAME.log` with what it says.
+//! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` with its number,
+//! that its process holds locked as long as it lives, `NAME.sock` where it answers, `NAME.log` with
+//! what it says.
 //!
-//! A record whose lock is free is stale: its process has died. Knows files; of disks it knows their identities.
+//! A record whose lock is free is stale: its process has died. Knows files; of disks it knows their
+//! identities.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -148,8 +150,9 @@ impl Records {
         })
     }
 
-    /// Refuses the disk `uri`, to be attached as `name`, where it is attached under another name already, unless both
-    /// are only read. Each device has a cache of its own: two of them on one disk ruin what is on it.
+    /// Refuses the disk `uri`, to be attached as `name`, where it is attached under another name
+    /// already, unless both are only read. Each device has a cache of its own: two of them on one
+    /// disk ruin what is on it.
     pub(crate) fn refuse_twice(
         &self,
         name: &str,
@@ -175,7 +178,8 @@ impl Records {
         }
     }
 
-    /// Takes a name, or the first that is free. What a dead process has left under it is cleared away first.
+    /// Takes a name, or the first that is free. What a dead process has left under it is cleared
+    /// away first.
     pub(crate) fn claim(&self, name: Option<&str>) -> Result<Claim, Failure> {
         let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let everything = self.lock_file("lock").map_err(cannot)?;
@@ -274,7 +278,8 @@ fn is_taken(lock: &File) -> bool {
     matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Takes a lock for good. Whoever looks whether it is free has it for a moment, which is waited for.
+/// Takes a lock for good. Whoever looks whether it is free has it for a moment, which is waited
+/// for.
 fn take(lock: &File) -> Result<(), TryLockError> {
     for _ in 0..LOOKS_MAX {
         match lock.try_lock() {
@@ -309,7 +314,8 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be waiting at it.
+    /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be
+    /// waiting at it.
     fn drop(&mut self) {
         if self.keeps {
             return;

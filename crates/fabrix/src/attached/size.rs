@@ -1,6 +1,7 @@
 //! The size of a block device, as the kernel shows it to everybody who opens the device.
 //!
-//! Reads the kernel's files. Opens no device: its disk may be slow, and it may be somebody's by now.
+//! Reads the kernel's files. Opens no device: its disk may be slow, and it may be somebody's by
+//! now.
 
 use std::fmt::Display;
 use std::fs;

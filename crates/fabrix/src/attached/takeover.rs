@@ -1,5 +1,5 @@
-//! A ublk device outlives the process that served it: which record such a device belongs to, and whether the disk that
-//! is to be attached now is the one that its users wait for.
+//! A ublk device outlives the process that served it: which record such a device belongs to, and
+//! whether the disk that is to be attached now is the one that its users wait for.
 
 use fabrix_attach::ublk::{self, Left};
 use fabrix_block::spec::without_secrets;
@@ -8,11 +8,12 @@ use super::records::{Found, Record, Records};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::Failure;
 
-/// What is to be taken over: the record of the name that was given; without a name that of the same disk.
+/// What is to be taken over: the record of the name that was given; without a name that of the same
+/// disk.
 ///
 /// # Errors
-/// The name belongs to a device whose users wait for another disk: attached under that name, this one would be taken
-/// for theirs.
+/// The name belongs to a device whose users wait for another disk: attached under that name, this
+/// one would be taken for theirs.
 pub(crate) fn find(records: &Records, args: &AttachArgs) -> Result<Option<Record>, Failure> {
     let waits = |found: &Found| !found.alive && waits(&found.record);
     let mut left = records.all()?.into_iter().filter(waits);

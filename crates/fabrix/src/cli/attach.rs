@@ -1,7 +1,7 @@
 //! `fabrix attach`: a disk as a disk of this machine, kept by a process of its own.
 //!
-//! That process is this program again, told by its standard input what to attach: others see the words of a process,
-//! and an address may hold a secret.
+//! That process is this program again, told by its standard input what to attach: others see the
+//! words of a process, and an address may hold a secret.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -156,8 +156,8 @@ fn in_unit(word: &str) -> String {
     }
 }
 
-/// Starts this program again as a process that stays, tells it the words of an `attach`, and waits until the disk is
-/// attached.
+/// Starts this program again as a process that stays, tells it the words of an `attach`, and waits
+/// until the disk is attached.
 pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
     let cannot = |error| {
         Failure::io(format!(

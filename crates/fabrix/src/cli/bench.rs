@@ -1,6 +1,7 @@
 //! `fabrix bench`: one job on one disk in fio's words, a file of fio's jobs, or a profile.
 //!
-//! Here is who does what; `plain` runs jobs, `session` is what the profiles share, the profiles are `crate::profiles`.
+//! Here is who does what; `plain` runs jobs, `session` is what the profiles share, the profiles are
+//! `crate::profiles`.
 
 pub(crate) mod args;
 mod compare;

@@ -1,7 +1,8 @@
-//! `fabrix demo`: a RAM disk measured as it is and through our target and our host over loopback, as one report.
+//! `fabrix demo`: a RAM disk measured as it is and through our target and our host over loopback,
+//! as one report.
 //!
-//! The workloads are those of a published comparison of NVMe-oF targets: 4k and 64k, sequential and random, read,
-//! write and half of each, and 8k random with 70 % writes.
+//! The workloads are those of a published comparison of NVMe-oF targets: 4k and 64k, sequential and
+//! random, read, write and half of each, and 8k random with 70 % writes.
 
 use std::process::ExitCode;
 use std::sync::Arc;

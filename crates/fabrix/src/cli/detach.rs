@@ -1,4 +1,5 @@
-//! `fabrix detach` and `fabrix resize`: asks the process of an attachment, and clears up after one that has died.
+//! `fabrix detach` and `fabrix resize`: asks the process of an attachment, and clears up after one
+//! that has died.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

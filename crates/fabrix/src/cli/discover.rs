@@ -1,4 +1,5 @@
-//! `fabrix discover`: a target's discovery log, or the list of an iSCSI target, as a table or as data.
+//! `fabrix discover`: a target's discovery log, or the list of an iSCSI target, as a table or as
+//! data.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -106,7 +107,8 @@ fn tell_unreadable_portals(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks at the port of discovery, and then at the port of subsystems, where most targets answer too.
+/// Asks at the port of discovery, and then at the port of subsystems, where most targets answer
+/// too.
 fn discover_at_usual_ports(place: &Address, options: &Options) -> Result<DiscoveryLog, Failure> {
     let first = Address {
         port: DISCOVERY_PORT,

@@ -134,7 +134,8 @@ fn open_files() -> Finding {
 }
 
 fn locked_memory() -> Finding {
-    // Before 5.12 rings counted against this limit; what shards need since then is granted with any value.
+    // Before 5.12 rings counted against this limit; what shards need since then is granted with any
+    // value.
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text
         .lines()
@@ -170,8 +171,8 @@ fn socket_buffers() -> Finding {
     }
 }
 
-/// BBR sends by a timer what others send at once, and setting a timer leaves a virtual machine. Connections of this
-/// machine to itself do without (`rt::net`).
+/// BBR sends by a timer what others send at once, and setting a timer leaves a virtual machine.
+/// Connections of this machine to itself do without (`rt::net`).
 fn congestion_control() -> Finding {
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! One file per subcommand: each takes its arguments, composes the crates below, and prints through `terminal`.
+//! One file per subcommand: each takes its arguments, composes the crates below, and prints through
+//! `terminal`.
 
 pub(crate) mod attach;
 pub(crate) mod bench;

@@ -1,7 +1,7 @@
 //! What happens in a target as lines of the log, few enough to be read.
 //!
-//! What may come often is said with a limit: what peers cause by reason and address, what disks do by disk, operation
-//! and status. Everything else is always said.
+//! What may come often is said with a limit: what peers cause by reason and address, what disks do
+//! by disk, operation and status. Everything else is always said.
 
 use std::time::Duration;
 

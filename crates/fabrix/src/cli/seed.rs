@@ -1,5 +1,5 @@
-//! `discovery`, `insert` and `remove`: the words of StarNVMeoF_Ctrl, for scripts that know them. `list` is ours as
-//! well.
+//! `discovery`, `insert` and `remove`: the words of StarNVMeoF_Ctrl, for scripts that know them.
+//! `list` is ours as well.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -27,7 +27,8 @@ use crate::state::State;
 
 /// Connections of all hosts together.
 const MAX_CONNECTIONS: usize = 16_384;
-/// Of those that have not said who they are, so many of one address: eight hosts of 128 processors at once.
+/// Of those that have not said who they are, so many of one address: eight hosts of 128 processors
+/// at once.
 const MAX_STRANGERS: usize = 1024;
 /// What one command may move; a disk that takes less lowers it.
 const MAX_TRANSFER_BYTES: u32 = 1 << 20;
@@ -162,7 +163,8 @@ enum End {
 
 /// Waits for the command, and after a signal no longer than connections are waited for.
 ///
-/// A terminal sends SIGINT to the command too, and a second one would end it at once: only SIGTERM is handed on.
+/// A terminal sends SIGINT to the command too, and a second one would end it at once: only SIGTERM
+/// is handed on.
 fn wait_for(process: u32, told: &Receiver<End>) -> Result<ExitCode, Failure> {
     let mut end = told.recv().ok();
     if let Some(End::Asked(signal)) = end {

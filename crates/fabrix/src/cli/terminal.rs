@@ -1,6 +1,7 @@
 //! What the program says: data to stdout, sentences to stderr.
 //!
-//! Whoever reads may go away at any time (`fabrix bench ... | head`): that ends nothing. Knows no subcommand.
+//! Whoever reads may go away at any time (`fabrix bench ... | head`): that ends nothing. Knows no
+//! subcommand.
 
 use std::fmt;
 use std::io::{ErrorKind, Write, stdout};

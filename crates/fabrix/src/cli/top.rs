@@ -1,7 +1,7 @@
 //! `fabrix top`: what attached disks and exports do, as a table that is drawn again and again.
 //!
-//! Asks the control sockets and subtracts. On a terminal it has a screen of its own, which goes however it ends; else
-//! one table, or one line of JSON, follows the other.
+//! Asks the control sockets and subtracts. On a terminal it has a screen of its own, which goes
+//! however it ends; else one table, or one line of JSON, follows the other.
 
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
@@ -190,7 +190,8 @@ fn line([name, place, state]: [&str; 3], numbers: &[String; 9]) -> String {
     format!("{name:<12} {place:<24} {state:<12}{numbers}\n")
 }
 
-/// A screen of our own on the terminal, and keys that come one by one; both are given back at the end.
+/// A screen of our own on the terminal, and keys that come one by one; both are given back at the
+/// end.
 struct Screen {
     _keys: KeyByKey,
 }

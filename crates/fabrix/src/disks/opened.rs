@@ -1,7 +1,8 @@
-//! The disks that this process has open, by their identities: one disk under two URIs is found here, wherever two disks
-//! meet, and told apart from two disks that only look alike.
+//! The disks that this process has open, by their identities: one disk under two URIs is found
+//! here, wherever two disks meet, and told apart from two disks that only look alike.
 //!
-//! Local files have locks besides, which hold between processes. A remote disk is known by its identity alone.
+//! Local files have locks besides, which hold between processes. A remote disk is known by its
+//! identity alone.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -37,7 +38,8 @@ pub(crate) enum Name {
 }
 
 impl Opened {
-    /// Notes that the disk `text` of these names is open. `shared`: those that say so, too, may be the same disk.
+    /// Notes that the disk `text` of these names is open. `shared`: those that say so, too, may be
+    /// the same disk.
     ///
     /// # Errors
     /// The same disk is open already.
@@ -91,8 +93,9 @@ pub(super) fn names(identity: &Identity) -> Vec<Name> {
     vec![Name::Uuid(identity.uuid), Name::Nguid(identity.nguid)]
 }
 
-/// The names that the kernel knows of a block device. It may be another way to a disk that is open, too: a path of the
-/// kernel's own hosts and initiators. Partitions have none, because the names are those of the whole disk.
+/// The names that the kernel knows of a block device. It may be another way to a disk that is open,
+/// too: a path of the kernel's own hosts and initiators. Partitions have none, because the names
+/// are those of the whole disk.
 pub(super) fn kernel_names(path: &Path) -> Vec<Name> {
     let Ok(metadata) = fs::metadata(path) else {
         return Vec::new();

@@ -152,7 +152,8 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year, month, left + 1)
 }
 
-/// Whether standard error is the journal's socket, which `JOURNAL_STREAM` names by device and inode.
+/// Whether standard error is the journal's socket, which `JOURNAL_STREAM` names by device and
+/// inode.
 ///
 /// Source: systemd.exec(5), "Environment Variables Set or Propagated by the Service Manager".
 fn is_journal() -> bool {

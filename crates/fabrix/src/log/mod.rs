@@ -1,9 +1,9 @@
 //! The log: what an operator should know, as lines on standard error with a time and a level.
 //!
-//! Until [`begin`] a sentence is for the person at the terminal: `fabrix: SENTENCE`. From then on it is a line of the
-//! log, in one of three formats (`format`), and a thread of its own writes it: whoever has something to say, a shard
-//! above all, never waits for the reader of standard error. What may happen often is said once and then counted
-//! (`tallies`). Knows no subcommand.
+//! Until [`begin`] a sentence is for the person at the terminal: `fabrix: SENTENCE`. From then on
+//! it is a line of the log, in one of three formats (`format`), and a thread of its own writes it:
+//! whoever has something to say, a shard above all, never waits for the reader of standard error.
+//! What may happen often is said once and then counted (`tallies`). Knows no subcommand.
 
 mod format;
 mod tallies;
@@ -53,8 +53,9 @@ impl Line {
     }
 }
 
-/// From now on lines have a time and a level. Without a `format` they have the one that fits standard error: the
-/// journal's if it goes there. Called again after standard error was redirected.
+/// From now on lines have a time and a level. Without a `format` they have the one that fits
+/// standard error: the journal's if it goes there. Called again after standard error was
+/// redirected.
 pub(crate) fn begin(format: Option<LogFormat>) {
     let log = LOG.get_or_init(Log::default);
     let mut state = log.lock();
@@ -89,8 +90,8 @@ pub(crate) fn tell(line: Line) {
     }
 }
 
-/// Says a line that may come often. What `key` and `limit` allow is said at once; the rest is counted, and the count
-/// is said when the period of the limit is over.
+/// Says a line that may come often. What `key` and `limit` allow is said at once; the rest is
+/// counted, and the count is said when the period of the limit is over.
 pub(crate) fn tell_often(key: &str, limit: Limit, line: impl FnOnce() -> Line) {
     let Some(log) = LOG.get() else {
         return tell(line());
@@ -103,8 +104,8 @@ pub(crate) fn tell_often(key: &str, limit: Limit, line: impl FnOnce() -> Line) {
     }
 }
 
-/// Says what is still to be said, counts included. Waits for the writer, though not for ever: a reader of standard
-/// error that does not read must not keep the program from its end.
+/// Says what is still to be said, counts included. Waits for the writer, though not for ever: a
+/// reader of standard error that does not read must not keep the program from its end.
 pub(crate) fn finish() {
     let Some(log) = LOG.get() else {
         return;

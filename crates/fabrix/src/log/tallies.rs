@@ -1,7 +1,8 @@
 //! What may happen often: the first times are said, the rest is counted, and the counts are said.
 //!
-//! Pure bookkeeping over keys and times. A key is what makes two lines alike: a kind and an address, for instance.
-//! Keys may come from peers, so there are only so many of them at a time; what finds no place is counted together.
+//! Pure bookkeeping over keys and times. A key is what makes two lines alike: a kind and an
+//! address, for instance. Keys may come from peers, so there are only so many of them at a time;
+//! what finds no place is counted together.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

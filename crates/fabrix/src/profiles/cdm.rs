@@ -1,6 +1,6 @@
-//! The eight numbers of CrystalDiskMark: its tests, its order (all reads, then all writes, then the mix), one run that
-//! does not count and then so many that do, of which the best is the score. The median stands beside it, because a
-//! best of many hides how they spread.
+//! The eight numbers of CrystalDiskMark: its tests, its order (all reads, then all writes, then the
+//! mix), one run that does not count and then so many that do, of which the best is the score. The
+//! median stands beside it, because a best of many hides how they spread.
 
 mod card;
 
@@ -37,7 +37,8 @@ const fn test(random: bool, kib: u32, queues: u32, threads: u32) -> Test {
     }
 }
 
-/// The tests of a preset, in their order. Source: CrystalDiskMark's settings dialogue, versions 8 and 9.
+/// The tests of a preset, in their order. Source: CrystalDiskMark's settings dialogue, versions 8
+/// and 9.
 fn tests(preset: CdmPreset) -> Vec<Test> {
     let (seq1m_q8, seq1m_q1) = (test(false, 1024, 8, 1), test(false, 1024, 1, 1));
     let (rnd_q32, rnd_q1) = (test(true, 4, 32, 1), test(true, 4, 1, 1));

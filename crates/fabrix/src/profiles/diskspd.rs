@@ -1,4 +1,5 @@
-//! DiskSpd's words on disks: its flags, its text and its XML; and a published set of its workloads (`set`).
+//! DiskSpd's words on disks: its flags, its text and its XML; and a published set of its workloads
+//! (`set`).
 
 mod flags;
 mod output;

@@ -1,8 +1,9 @@
 //! fio's job files: sections of keys, a job each, as the jobs of our own generator.
 //!
-//! Pure: text in, jobs out. fio's own rules for sizes hold here (`4k` is 4096 and `4Ki` is 4000 unless `kb_base=1000`
-//! says otherwise), as do its defaults. A key that is not supported is an error that names it, because a job that runs
-//! without it would measure something else. Source: fio's documentation, "Job file format" and "Job file parameters".
+//! Pure: text in, jobs out. fio's own rules for sizes hold here (`4k` is 4096 and `4Ki` is 4000
+//! unless `kb_base=1000` says otherwise), as do its defaults. A key that is not supported is an
+//! error that names it, because a job that runs without it would measure something else. Source:
+//! fio's documentation, "Job file format" and "Job file parameters".
 
 mod keys;
 mod numbers;
@@ -24,8 +25,8 @@ pub(crate) struct Listed {
     pub(crate) logs: Logs,
 }
 
-/// Which readings over time a job writes to files, and what their names begin with: `write_bw_log`, `write_iops_log`,
-/// `write_lat_log`.
+/// Which readings over time a job writes to files, and what their names begin with: `write_bw_log`,
+/// `write_iops_log`, `write_lat_log`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Logs {
     pub(crate) bw: Option<String>,
@@ -91,8 +92,8 @@ impl Listed {
     }
 }
 
-/// Reads a file of jobs: stages, one after another, and the jobs of each, side by side. `variable` gives the value of
-/// an environment variable for `${NAME}`.
+/// Reads a file of jobs: stages, one after another, and the jobs of each, side by side. `variable`
+/// gives the value of an environment variable for `${NAME}`.
 ///
 /// Errors: a sentence with the line and the key.
 pub(crate) fn parse(

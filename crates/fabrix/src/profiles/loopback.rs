@@ -1,7 +1,8 @@
-//! A disk served by a target in this process and reached again over loopback: the whole path on one machine.
+//! A disk served by a target in this process and reached again over loopback: the whole path on one
+//! machine.
 //!
-//! Target on the first processor where there are several; the load has the others. Whose processor time is whose can be
-//! told apart here, because both ends are ours.
+//! Target on the first processor where there are several; the load has the others. Whose processor
+//! time is whose can be told apart here, because both ends are ours.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    /// Serves a disk on a port that the kernel chooses, and connects to it with the words for remote disks.
+    /// Serves a disk on a port that the kernel chooses, and connects to it with the words for
+    /// remote disks.
     pub(crate) fn serve(
         disk: &Arc<dyn Device>,
         transport: Transport,

@@ -1,5 +1,6 @@
-//! Known measurements, a module each: the method of a publication, its workloads, its table, and its own figures as
-//! data. They ask `cli::bench::session` to measure and know no format of reports.
+//! Known measurements, a module each: the method of a publication, its workloads, its table, and
+//! its own figures as data. They ask `cli::bench::session` to measure and know no format of
+//! reports.
 
 pub(crate) mod cdm;
 pub(crate) mod diskspd;

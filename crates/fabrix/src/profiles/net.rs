@@ -1,7 +1,9 @@
-//! The wire alone, so that a disk's figures can be divided by what the network can do: streams like iperf3's, and
-//! requests shaped like block I/O (72 bytes out; 24 bytes and the data back, as a read over NVMe/TCP).
+//! The wire alone, so that a disk's figures can be divided by what the network can do: streams like
+//! iperf3's, and requests shaped like block I/O (72 bytes out; 24 bytes and the data back, as a
+//! read over NVMe/TCP).
 //!
-//! Plain blocking sockets and threads: what an ordinary program gets from this network. `server` is the other end.
+//! Plain blocking sockets and threads: what an ordinary program gets from this network. `server` is
+//! the other end.
 
 mod client;
 mod server;
@@ -88,7 +90,8 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
     Ok(trouble.map_or(ExitCode::SUCCESS, |trouble| trouble.report()))
 }
 
-/// The host of a word and its port: a host, HOST:PORT, or a disk's address, of which the host is taken.
+/// The host of a word and its port: a host, HOST:PORT, or a disk's address, of which the host is
+/// taken.
 fn address(word: &str) -> Result<String, String> {
     let host = match word.contains("://") {
         true => match Spec::parse(word).map_err(|error| error.to_string())?.disk {

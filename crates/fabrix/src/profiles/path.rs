@@ -1,5 +1,6 @@
-//! Where the time goes: the same load on a disk that costs nothing, on the disk, and through each layer that a remote
-//! disk adds. Each layer's cost is the difference to the one before it. Then one request's time by hop (`hops`).
+//! Where the time goes: the same load on a disk that costs nothing, on the disk, and through each
+//! layer that a remote disk adds. Each layer's cost is the difference to the one before it. Then
+//! one request's time by hop (`hops`).
 
 mod hops;
 mod joined;
@@ -34,7 +35,8 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
     session.leave_cores_to_targets();
     let runtime = args.runtime;
     let layers = layers(&session, args)?;
-    // The last one reaches the disk itself; those that only stand for a part of the way may be smaller.
+    // The last one reaches the disk itself; those that only stand for a part of the way may be
+    // smaller.
     let asked = layers.last().map(|disk| disk.check_size(args.step.size));
     asked.transpose()?;
     session.plan(
@@ -121,7 +123,8 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
     session.finish(report)
 }
 
-/// The disk whose target is asked where the time of requests goes: the one named, or ours over loopback.
+/// The disk whose target is asked where the time of requests goes: the one named, or ours over
+/// loopback.
 fn way(session: &Session, uri: &str, layers: &[Disk]) -> Result<Option<Way>, Failure> {
     if let Some((address, options)) = session.nvme(uri)? {
         return Ok(Some(Way {

@@ -1,4 +1,5 @@
-//! Published tables as data: what others measured on other machines, to be shown beside ours and never mixed with it.
+//! Published tables as data: what others measured on other machines, to be shown beside ours and
+//! never mixed with it.
 //!
 //! One CSV file each below `published/`, in the order and with the words of the publication.
 
@@ -88,8 +89,8 @@ impl Published {
         table
     }
 
-    /// Adds the columns of this table to a measured one; where there are IOPS, MB/s say nothing more. `name` gives the
-    /// name that a measured row has here.
+    /// Adds the columns of this table to a measured one; where there are IOPS, MB/s say nothing
+    /// more. `name` gives the name that a measured row has here.
     pub(crate) fn beside(&self, measured: &mut Table, name: impl Fn(&str) -> String) {
         let columns = self.table().columns;
         let iops = columns
@@ -118,7 +119,8 @@ impl Published {
         }
     }
 
-    /// Puts this table beside the measured one that has its rows, and behind all of them as it was published.
+    /// Puts this table beside the measured one that has its rows, and behind all of them as it was
+    /// published.
     pub(crate) fn join(&self, tables: &mut Vec<Table>) {
         let measured = tables.iter_mut().find(|table| table.name == self.rows_of);
         if let Some(measured) = measured {

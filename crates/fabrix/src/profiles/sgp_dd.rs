@@ -1,7 +1,9 @@
-//! sgp_dd's words on disks: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes, `if=URI of=URI` copies; `thr`
-//! commands of `bs * bpt` bytes are in flight and share one position, and the last one is as long as what is left.
+//! sgp_dd's words on disks: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes, `if=URI
+//! of=URI` copies; `thr` commands of `bs * bpt` bytes are in flight and share one position, and the
+//! last one is as long as what is left.
 //!
-//! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the lines that are printed.
+//! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the lines that
+//! are printed.
 
 use std::process::ExitCode;
 
@@ -107,7 +109,8 @@ impl Words {
                         .ok_or("thr: there are at most 1024 threads")?
                 }
                 "time" => found.timed = number(key, value, 0)? > 0,
-                // What reaches a disk here is direct anyway; fio's words for a buffered file stand in its URI.
+                // What reaches a disk here is direct anyway; fio's words for a buffered file stand
+                // in its URI.
                 "dio" | "verbose" | "coe" => {
                     number(key, value, 0)?;
                 }
@@ -140,8 +143,8 @@ impl Words {
         Ok(self)
     }
 
-    /// The jobs on disks that have room for so many bytes, and where each writes a copy: the commands of full length,
-    /// and what is left.
+    /// The jobs on disks that have room for so many bytes, and where each writes a copy: the
+    /// commands of full length, and what is left.
     fn jobs(&self, room_bytes: u64) -> Result<Vec<(Job, u64)>, String> {
         let too_much = || "that is more than can be counted".to_owned();
         let bytes = |blocks: u64| self.block_bytes.checked_mul(blocks).ok_or_else(too_much);

@@ -1,6 +1,6 @@
-//! The comparison of a disk as it is, over loopback and over the network, after StarWind's article on its NVMe-oF
-//! initiator: first the search for the best numjobs x iodepth with 4k random reads, then 13 workloads with that
-//! setting, then the same with one request at a time for the latencies.
+//! The comparison of a disk as it is, over loopback and over the network, after StarWind's article
+//! on its NVMe-oF initiator: first the search for the best numjobs x iodepth with 4k random reads,
+//! then 13 workloads with that setting, then the same with one request at a time for the latencies.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -117,7 +117,8 @@ fn notes(runtime: Duration, reading: Reading) -> Vec<String> {
     ]
 }
 
-/// The search: its table and its picture, and the setting that is good enough with the least in flight.
+/// The search: its table and its picture, and the setting that is good enough with the least in
+/// flight.
 fn search(
     session: &mut Session,
     disk: &Disk,
@@ -205,7 +206,8 @@ struct Point {
     mean_us: f64,
 }
 
-/// The setting that is good enough with the least in flight, and of those the one with the fewest threads.
+/// The setting that is good enough with the least in flight, and of those the one with the fewest
+/// threads.
 fn knee(found: &[Point]) -> Option<&Point> {
     let best = found.iter().map(|point| point.iops).fold(0.0, f64::max);
     let enough = found.iter().filter(|point| point.iops >= best * ENOUGH);

@@ -1,9 +1,11 @@
-//! The sweep of command sizes after A. Nezhinsky's report on stgt with a null backing store: 1 KiB to 1 MiB, 10
-//! threads and 2, reads and writes, with the processors of both ends; then what the report measured besides (`more`).
+//! The sweep of command sizes after A. Nezhinsky's report on stgt with a null backing store: 1 KiB
+//! to 1 MiB, 10 threads and 2, reads and writes, with the processors of both ends; then what the
+//! report measured besides (`more`).
 //!
-//! sgp_dd's threads have one command in flight each and share one position: here that is one job of that depth. Disks
-//! of this machine are served within this process and reached over loopback, over NVMe/TCP and then over iSCSI, so that
-//! the target's processor is seen; without a disk, the pieces are two that forget what they are told.
+//! sgp_dd's threads have one command in flight each and share one position: here that is one job of
+//! that depth. Disks of this machine are served within this process and reached over loopback, over
+//! NVMe/TCP and then over iSCSI, so that the target's processor is seen; without a disk, the pieces
+//! are two that forget what they are told.
 
 mod more;
 
@@ -116,7 +118,8 @@ fn is_made_here(uri: &str) -> bool {
     Spec::parse(uri).is_ok_and(|spec| made(&spec.disk))
 }
 
-/// The ways to the disks: as they are when one of them is remote, otherwise over loopback with either protocol.
+/// The ways to the disks: as they are when one of them is remote, otherwise over loopback with
+/// either protocol.
 fn stages(session: &Session, direct: &[Disk], local: bool) -> Result<Vec<Stage>, Failure> {
     if !local {
         return Ok(vec![Stage {
@@ -140,7 +143,8 @@ fn stages(session: &Session, direct: &[Disk], local: bool) -> Result<Vec<Stage>,
     ways.into_iter().map(stage).collect()
 }
 
-/// What is asked of the disk: the sizes that were named, or powers of two that it takes in one request.
+/// What is asked of the disk: the sizes that were named, or powers of two that it takes in one
+/// request.
 fn plan(args: &StgtArgs, disk: &Disk) -> Result<Plan, Failure> {
     let geometry = disk.device.geometry();
     let (least, most) = (geometry.block_bytes, geometry.max_transfer_bytes);

@@ -1,5 +1,5 @@
-//! Native against fabric after Zetavault's article: random reads and writes of 1K, 4K, 16K and 64K with 1, 2 and 4
-//! workers of depth 32 each, so often, averaged.
+//! Native against fabric after Zetavault's article: random reads and writes of 1K, 4K, 16K and 64K
+//! with 1, 2 and 4 workers of depth 32 each, so often, averaged.
 
 use std::process::ExitCode;
 use std::time::Duration;

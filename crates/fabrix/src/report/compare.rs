@@ -1,7 +1,8 @@
 //! Two files of results beside each other, by the names of their jobs.
 //!
-//! Pure: entries come in, a table and a verdict go out. A difference within the spread of the repeats is noise; where
-//! a file has no repeats, nothing is known of its noise, and the table says so.
+//! Pure: entries come in, a table and a verdict go out. A difference within the spread of the
+//! repeats is noise; where a file has no repeats, nothing is known of its noise, and the table says
+//! so.
 
 mod entries;
 
@@ -9,8 +10,8 @@ pub(crate) use entries::{Entry, entries};
 
 use super::sheet::{Cell, Shown, Table};
 
-/// The table of two files, and the sentences about everything that became worse by more than `most_percent` and more
-/// than the noise.
+/// The table of two files, and the sentences about everything that became worse by more than
+/// `most_percent` and more than the noise.
 ///
 /// Errors: a sentence when no job of one file is in the other.
 pub(crate) fn compare(
@@ -52,7 +53,8 @@ pub(crate) fn compare(
     Ok((table, worse))
 }
 
-/// The job of B that is compared with one of A: the same on the same disk, or else the only one of that name in both.
+/// The job of B that is compared with one of A: the same on the same disk, or else the only one of
+/// that name in both.
 fn partner<'a>(a: &Entry, before: &[Entry], after: &'a [Entry]) -> Option<&'a Entry> {
     let same = |b: &&Entry| (&b.name, &b.disk) == (&a.name, &a.disk);
     let only = |all: &[Entry]| all.iter().filter(|one| one.name == a.name).count() == 1;
@@ -87,7 +89,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// A sentence when B is worse than is allowed: slower, or as fast where the rate was given and later.
+    /// A sentence when B is worse than is allowed: slower, or as fast where the rate was given and
+    /// later.
     fn worse(&self, most: f64) -> Option<String> {
         let name = &self.a.name;
         if self.b.failed && !self.a.failed {

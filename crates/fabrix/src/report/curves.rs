@@ -1,7 +1,9 @@
-//! Lines over an axis as SVG: a value against a depth, a latency against a percentile, a rate against time.
+//! Lines over an axis as SVG: a value against a depth, a latency against a percentile, a rate
+//! against time.
 //!
-//! Places are percentages of whatever width there is; the lines themselves stand in a drawing that stretches with it,
-//! and keep their thickness. The values of the upright axis stand in a margin of their own, wide enough on a telephone.
+//! Places are percentages of whatever width there is; the lines themselves stand in a drawing that
+//! stretches with it, and keep their thickness. The values of the upright axis stand in a margin of
+//! their own, wide enough on a telephone.
 
 use std::fmt::Write;
 
@@ -324,7 +326,8 @@ const MARGIN: f64 = 13.0;
 const EDGE: f64 = 2.5;
 /// More values than this do not fit side by side on a telephone.
 const TICKS_ACROSS: usize = 6;
-/// Names on the axis below are so far from each other, in percent of the width: none touches another on a telephone.
+/// Names on the axis below are so far from each other, in percent of the width: none touches
+/// another on a telephone.
 const NAME_APART: f64 = 14.0;
 /// More points than this are a line and no dots.
 const DOTS_MAX: usize = 40;

@@ -1,7 +1,7 @@
 //! Figures as SVG: inside a page, and as files of their own.
 //!
-//! Bars are `svg`, lines are `curves`, fields are `heat`. A figure inside a page takes its colours from the page; as a
-//! file it carries them with it, light and dark.
+//! Bars are `svg`, lines are `curves`, fields are `heat`. A figure inside a page takes its colours
+//! from the page; as a file it carries them with it, light and dark.
 
 use super::number::{grouped, short};
 use super::scale::Scale;

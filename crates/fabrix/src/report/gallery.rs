@@ -1,5 +1,6 @@
-//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask pages` looks at them
-//! in a browser. The figures are made up, and shaped as those of the profiles are.
+//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask
+//! pages` looks at them in a browser. The figures are made up, and shaped as those of the profiles
+//! are.
 
 use fabrix_bench::Counted;
 use fabrix_bench::series::{Moved, Point};
@@ -10,7 +11,8 @@ use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table
 use super::{figure, page, views};
 use crate::profiles::{path, published};
 
-/// Every kind of table and figure, each with as many rows, series and letters as a profile gives it.
+/// Every kind of table and figure, each with as many rows, series and letters as a profile gives
+/// it.
 fn all() -> Report {
     let runs: Vec<Run> = [
         "ram:1G",
@@ -50,7 +52,8 @@ fn all() -> Report {
     }
 }
 
-/// What is at the edge of what can be drawn: long names, nothing measured, values far apart, many series.
+/// What is at the edge of what can be drawn: long names, nothing measured, values far apart, many
+/// series.
 fn edges() -> Report {
     let long =
         "nvme+tcp://192.0.2.10:4420/nqn.2026-01.io.fabrix:a-rather-long-name-of-a-subsystem/1"

@@ -1,5 +1,5 @@
-//! A field of values as SVG: one shade each, from almost the paper's to the full colour, with the number in it, and a
-//! scale of the shades below.
+//! A field of values as SVG: one shade each, from almost the paper's to the full colour, with the
+//! number in it, and a scale of the shades below.
 
 use std::fmt::Write;
 
@@ -162,8 +162,8 @@ const LINE: u32 = 14;
 /// What the scale takes below.
 const SCALE: u32 = 30;
 const SHADES: u32 = 8;
-/// Above this shade black is hard to read on light paper, and white on dark paper: there the number changes sides. The
-/// colours of `chart.css` are chosen so that it is the same shade on both.
+/// Above this shade black is hard to read on light paper, and white on dark paper: there the number
+/// changes sides. The colours of `chart.css` are chosen so that it is the same shade on both.
 const OVER: f64 = 0.713;
 /// The width of a picture on a telephone and of a letter on an axis, in pixels.
 const NARROW: f64 = 318.0;

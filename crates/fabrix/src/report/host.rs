@@ -106,7 +106,8 @@ const STEAL_MOST: f64 = 0.01;
 
 /// Steal and total of the first line of /proc/stat.
 ///
-/// Source: proc_stat(5), the fields of "cpu": the eighth is steal; guest time is part of user time already.
+/// Source: proc_stat(5), the fields of "cpu": the eighth is steal; guest time is part of user time
+/// already.
 fn stolen(stat: &str) -> (u64, u64) {
     let line = stat.lines().next().unwrap_or_default();
     let fields: Vec<u64> = line

@@ -1,7 +1,8 @@
-//! The demonstration's page: charts, the table, the machine and the command, in one file that needs no other.
+//! The demonstration's page: charts, the table, the machine and the command, in one file that needs
+//! no other.
 //!
-//! No script, no font, no image from anywhere; the browser's preference decides between light and dark. What
-//! the page says is in `page`, what it looks like in `report.css`.
+//! No script, no font, no image from anywhere; the browser's preference decides between light and
+//! dark. What the page says is in `page`, what it looks like in `report.css`.
 
 use fabrix_bench::Counted;
 use fabrix_bench::matrix::{Matrix, Row};

@@ -1,9 +1,9 @@
 //! Runs and reports as JSON; the keys of a job are fio's.
 //!
-//! `jobs` has one entry, all jobs together, as fio with `group_reporting`; each job alone stands under
-//! `per_job`. What we do not measure (`slat_ns`, short and dropped requests) is there and zero, because
-//! programs that read fio's output expect it. What fio does not have (`verify`, `errors`, `cpu`) has keys of
-//! its own. `schema` changes when a key changes its meaning.
+//! `jobs` has one entry, all jobs together, as fio with `group_reporting`; each job alone stands
+//! under `per_job`. What we do not measure (`slat_ns`, short and dropped requests) is there and
+//! zero, because programs that read fio's output expect it. What fio does not have (`verify`,
+//! `errors`, `cpu`) has keys of its own. `schema` changes when a key changes its meaning.
 
 use fabrix_bench::arrivals::Pacing;
 use fabrix_bench::job::Job;

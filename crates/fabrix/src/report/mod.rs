@@ -1,7 +1,7 @@
 //! Results written down: pure functions from the benchmark's values to text, JSON, CSV and HTML.
 //!
-//! Nothing here measures, reads a clock or touches a file; the caller brings the [`Context`] and stores what it
-//! gets. The JSON of a run has fio's keys, so that what reads fio's reads ours.
+//! Nothing here measures, reads a clock or touches a file; the caller brings the [`Context`] and
+//! stores what it gets. The JSON of a run has fio's keys, so that what reads fio's reads ours.
 
 pub(crate) mod compare;
 pub(crate) mod figure;

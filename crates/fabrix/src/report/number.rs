@@ -1,5 +1,5 @@
-//! Numbers as people read them: few digits, thousands apart, units said elsewhere. One place, so that the
-//! terminal and the page say the same.
+//! Numbers as people read them: few digits, thousands apart, units said elsewhere. One place, so
+//! that the terminal and the page say the same.
 
 /// A count with thousands apart: `451,234`. Fractions are rounded; what is not a number is a dash.
 pub(super) fn grouped(value: f64) -> String {
@@ -73,8 +73,8 @@ pub(super) fn moment(timestamp: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that the day that
-/// comes and goes is the last of its year.
+/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that the
+/// day that comes and goes is the last of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let era = days / 146_097;

@@ -1,6 +1,8 @@
-//! A report as one page: figures, tables, notes, the machine and the command, in one file that needs no other.
+//! A report as one page: figures, tables, notes, the machine and the command, in one file that
+//! needs no other.
 //!
-//! No script, no font, no image from anywhere; the browser's preference decides between light and dark.
+//! No script, no font, no image from anywhere; the browser's preference decides between light and
+//! dark.
 
 use super::sheet::{Cell, Column, Figure, Report, Table};
 use super::svg::escape;

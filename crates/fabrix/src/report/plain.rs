@@ -61,7 +61,8 @@ pub(super) fn is_words(table: &Table, at: usize) -> bool {
     cells.any(|cell| matches!(cell, Cell::Text(_)))
 }
 
-/// The line of groups over the head, if there are any; widens columns that are narrower than their group's name.
+/// The line of groups over the head, if there are any; widens columns that are narrower than their
+/// group's name.
 fn banner(table: &Table, widths: &mut [usize]) -> String {
     let groups = table.groups();
     if groups.iter().all(|(group, _)| group.is_empty()) {

@@ -1,7 +1,7 @@
 //! Small fixed results for the tests of the renderers, and the comparison with what they once gave.
 //!
-//! `GOLDEN=write cargo test -p fabrix report` writes the expected files anew; look at the difference before
-//! believing it.
+//! `GOLDEN=write cargo test -p fabrix report` writes the expected files anew; look at the
+//! difference before believing it.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! What a profile leaves: tables, figures, the runs behind them, and what has to be said about them.
+//! What a profile leaves: tables, figures, the runs behind them, and what has to be said about
+//! them.
 //!
-//! Plain values that every writer reads: text, JSON, CSV and the page. A profile fills them and knows no format.
+//! Plain values that every writer reads: text, JSON, CSV and the page. A profile fills them and
+//! knows no format.
 
 use fabrix_bench::Results;
 use fabrix_bench::spread::Spread;
@@ -69,7 +71,8 @@ impl Run {
         self.spread(|repeat| repeat.mean_us).median
     }
 
-    /// A percentile of the latency of the middle repeat, reads and writes together, in microseconds.
+    /// A percentile of the latency of the middle repeat, reads and writes together, in
+    /// microseconds.
     pub(crate) fn percentile_us(&self, percent: f64) -> Option<f64> {
         let latency = &self.results.aggregate.total.latency;
         latency.percentile_ns(percent).map(|ns| ns as f64 / 1e3)
@@ -116,7 +119,8 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// The name where there is no line of groups above it: with the group, and with the mark of what is not ours.
+    /// The name where there is no line of groups above it: with the group, and with the mark of
+    /// what is not ours.
     pub(crate) fn whole_name(&self) -> String {
         let mark = if self.published && !self.group.starts_with(PUBLISHED) {
             PUBLISHED

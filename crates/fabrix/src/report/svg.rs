@@ -1,8 +1,8 @@
 //! Horizontal charts as inline SVG, written by hand.
 //!
-//! Lengths across are percentages of whatever width the page gives, lengths down and type are pixels: a chart
-//! is as wide as its column, and its words stay readable on a telephone. Colours are classes; the page's style
-//! sheet gives them, so one drawing serves light and dark.
+//! Lengths across are percentages of whatever width the page gives, lengths down and type are
+//! pixels: a chart is as wide as its column, and its words stay readable on a telephone. Colours
+//! are classes; the page's style sheet gives them, so one drawing serves light and dark.
 
 use std::fmt::Write;
 
@@ -80,8 +80,8 @@ pub(super) fn begin(label: &str, height: u32) -> String {
 pub(super) const NOTHING: &str =
     "<text class=\"empty\" x=\"0\" y=\"14\">nothing was measured</text>\n</svg>\n";
 
-/// A scale, and the part of the width that it takes: behind the longest bar there is room for the longest label, on a
-/// telephone too.
+/// A scale, and the part of the width that it takes: behind the longest bar there is room for the
+/// longest label, on a telephone too.
 struct Plot<'a> {
     scale: &'a Scale,
     part: f64,
@@ -201,7 +201,8 @@ fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
     svg.write_fmt(text).expect("a String takes everything");
 }
 
-/// Text as it may stand between tags and in attributes. Control characters, which no page may have, vanish.
+/// Text as it may stand between tags and in attributes. Control characters, which no page may have,
+/// vanish.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,5 @@
-//! One run as text for a terminal, in the order fio prints it: rates first, then latencies, then the rest.
+//! One run as text for a terminal, in the order fio prints it: rates first, then latencies, then
+//! the rest.
 
 use std::fmt::Write;
 

@@ -1,8 +1,10 @@
-//! Tables and figures that every profile can use: the figures of runs side by side, their latencies, their course.
+//! Tables and figures that every profile can use: the figures of runs side by side, their
+//! latencies, their course.
 
 use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
 
-/// The report of runs about which there is nothing more to show: what each reached, the slow ones, the course.
+/// The report of runs about which there is nothing more to show: what each reached, the slow ones,
+/// the course.
 pub(crate) fn sheet(runs: Vec<Run>) -> Report {
     Report {
         tables: vec![overview(&runs)],

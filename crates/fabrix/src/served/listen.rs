@@ -1,4 +1,5 @@
-//! The text of a listening address: `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`, and `,announce=ADDR[:PORT]`.
+//! The text of a listening address: `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`, and
+//! `,announce=ADDR[:PORT]`.
 //!
 //! Names and interfaces are looked up here; whether there can be a socket is the target's to say.
 
@@ -14,7 +15,8 @@ use crate::failure::Failure;
 pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     parse(text).map_err(|why| {
         let shown = without_secrets(text);
-        // What is wrong is said in words of the text, which are not to be repeated where a secret may be among them.
+        // What is wrong is said in words of the text, which are not to be repeated where a secret
+        // may be among them.
         let why = match shown == text {
             true => why.as_str(),
             false => {
@@ -27,7 +29,8 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     })
 }
 
-/// Refuses addresses of which none serves disks: connections to NVMe's discovery port reach nothing else.
+/// Refuses addresses of which none serves disks: connections to NVMe's discovery port reach nothing
+/// else.
 pub(crate) fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {
     if listens.iter().any(serves_disks) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Opens disks for exporting, and puts in front of them what that needs; counts what they do, if somebody may ask.
+//! Opens disks for exporting, and puts in front of them what that needs; counts what they do, if
+//! somebody may ask.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

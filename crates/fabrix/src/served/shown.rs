@@ -1,5 +1,5 @@
-//! What users are shown of what is served: addresses as others reach them, commands that connect, and everything as
-//! text and as JSON. It changes nothing.
+//! What users are shown of what is served: addresses as others reach them, commands that connect,
+//! and everything as text and as JSON. It changes nothing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -32,7 +32,8 @@ impl Served {
         ours.map(|listen| listen.portal).collect()
     }
 
-    /// The URI by which others reach a namespace: our own, where hosts are listened for, or that of initiators.
+    /// The URI by which others reach a namespace: our own, where hosts are listened for, or that of
+    /// initiators.
     fn uri(&self, nsid: u32) -> String {
         self.uri_at(nsid, announced)
     }

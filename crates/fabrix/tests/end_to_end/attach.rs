@@ -1,4 +1,5 @@
-//! Disks attached to this machine as sockets, which every machine has; and the words for all of them.
+//! Disks attached to this machine as sockets, which every machine has; and the words for all of
+//! them.
 
 use std::fs;
 use std::io::{Read, Write};

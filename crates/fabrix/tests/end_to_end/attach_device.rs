@@ -1,5 +1,6 @@
-//! Disks attached as block devices, and as files over FUSE, where the machine has them: what they hold, and what
-//! becomes of them and of their users when the target, the disk or the process behind them goes.
+//! Disks attached as block devices, and as files over FUSE, where the machine has them: what they
+//! hold, and what becomes of them and of their users when the target, the disk or the process
+//! behind them goes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -59,8 +60,8 @@ pub(super) fn writable(device: &Path) -> File {
     opened.expect("the device opens")
 }
 
-/// A program that uses a disk. One that waits for it cannot be killed, so it is let go in a test that fails: what is
-/// attached goes behind it, and takes what it waits for away.
+/// A program that uses a disk. One that waits for it cannot be killed, so it is let go in a test
+/// that fails: what is attached goes behind it, and takes what it waits for away.
 pub(super) struct User(Option<Running>);
 
 impl User {

@@ -1,8 +1,8 @@
-//! Disks over FUSE whose requests come over io_uring, where the kernel can: what they hold, and what becomes of their
-//! users when the disk or the process behind them goes.
+//! Disks over FUSE whose requests come over io_uring, where the kernel can: what they hold, and
+//! what becomes of their users when the disk or the process behind them goes.
 //!
-//! The kernel's switch for it is the machine's, and mostly off: a test sets it, keeps others from it meanwhile, and
-//! puts it back.
+//! The kernel's switch for it is the machine's, and mostly off: a test sets it, keeps others from
+//! it meanwhile, and puts it back.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

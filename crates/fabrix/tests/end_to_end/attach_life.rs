@@ -1,5 +1,5 @@
-//! An attached disk over its life: where it connects from, what becomes of it when its target goes, grows or comes
-//! back, and how it returns at the next start.
+//! An attached disk over its life: where it connects from, what becomes of it when its target goes,
+//! grows or comes back, and how it returns at the next start.
 
 use std::fs;
 use std::net::TcpListener;
@@ -286,7 +286,8 @@ fn the_unit_of_systemd_is_one_that_systemd_takes_and_never_takes_away_what_it_di
     let program = env!("CARGO_BIN_EXE_fabrix");
     let start = format!("ExecStart={program} attach --declared --name %i\n");
     assert!(unit.exits(0).stdout.contains(&start), "{unit}");
-    // Where the disk is there already, nothing is started, and systemd would stop that nothing at once.
+    // Where the disk is there already, nothing is started, and systemd would stop that nothing at
+    // once.
     assert!(!unit.stdout.contains("\nExecStop="), "{unit}");
     let name = "the_unit_of_systemd_is_one_that_systemd_takes";
     if !has_programs(name, &["systemd-analyze"]) {

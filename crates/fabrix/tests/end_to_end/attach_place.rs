@@ -1,5 +1,5 @@
-//! What tests of attached disks have in common: a folder of attachments, what the machine lacks, and as much NBD as it
-//! takes to read a block.
+//! What tests of attached disks have in common: a folder of attachments, what the machine lacks,
+//! and as much NBD as it takes to read a block.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -94,8 +94,8 @@ impl Drop for Place {
     }
 }
 
-/// Whether block devices can be made here; says why not. Where root tests and the kernel has what it takes, a failure
-/// to make one is no reason.
+/// Whether block devices can be made here; says why not. Where root tests and the kernel has what
+/// it takes, a failure to make one is no reason.
 pub(super) fn has_block_devices(test: &str) -> bool {
     has(test, &["/dev/fuse", "/dev/loop-control"], may_mount())
 }

@@ -1,5 +1,5 @@
-//! Other programs on attached disks: those that speak NBD on its socket, and fio on a file system under which the
-//! target is killed. What the machine does not have is skipped.
+//! Other programs on attached disks: those that speak NBD on its socket, and fio on a file system
+//! under which the target is killed. What the machine does not have is skipped.
 
 use std::fs;
 use std::path::Path;

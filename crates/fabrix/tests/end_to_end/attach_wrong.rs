@@ -1,4 +1,5 @@
-//! What `attach` and `detach` cannot do: a sentence and an exit code for each, and nothing is left behind.
+//! What `attach` and `detach` cannot do: a sentence and an exit code for each, and nothing is left
+//! behind.
 
 use std::fs;
 use std::io::Write;

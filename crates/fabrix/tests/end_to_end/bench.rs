@@ -1,4 +1,5 @@
-//! The benchmark: what it measures, what it leaves behind, and what it says of words that it does not know.
+//! The benchmark: what it measures, what it leaves behind, and what it says of words that it does
+//! not know.
 
 use super::harness::{Running, bench, fabrix, figure, path_in, scratch};
 
@@ -81,7 +82,8 @@ fn a_requests_time_is_split_by_hop_and_adds_up() {
         (2900.0..=together).contains(&disk),
         "3 ms are the disk's: {hops:#}"
     );
-    // Only the first request, which brings the connection up, is not among those that the benchmark saw.
+    // Only the first request, which brings the connection up, is not among those that the benchmark
+    // saw.
     assert!(together > seen * 0.9, "{hops:#}");
     assert!(
         mean("target queue") + mean("wire out") < together - disk + 1.0,

@@ -94,7 +94,8 @@ fn every_listener_is_in_the_discovery_log() {
     );
 }
 
-/// Listens for hosts and initiators everywhere, by IPv4 and by IPv6. Nothing where there is no IPv6.
+/// Listens for hosts and initiators everywhere, by IPv4 and by IPv6. Nothing where there is no
+/// IPv6.
 fn serve_everywhere(options: &str) -> Option<Serve> {
     let listens = [
         "nvme+tcp://0.0.0.0:0",
@@ -446,8 +447,8 @@ fn a_read_only_disk_is_read_and_not_written() {
     }
 }
 
-/// A port before `target` that spoils what it says: wherever these words stand, the byte at an offset from their start
-/// becomes another.
+/// A port before `target` that spoils what it says: wherever these words stand, the byte at an
+/// offset from their start becomes another.
 fn spoiling(target: String, how: (&'static str, usize, u8)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");

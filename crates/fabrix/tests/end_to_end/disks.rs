@@ -1,5 +1,5 @@
-//! Every kind of disk, served and measured with verification: block sizes, request sizes, digests, queues, jobs,
-//! shards; each with both engines on both sides.
+//! Every kind of disk, served and measured with verification: block sizes, request sizes, digests,
+//! queues, jobs, shards; each with both engines on both sides.
 
 use super::harness::{
     Serve, bench, engines, fabrix, figure, path_in, processors, scratch, skipped,
@@ -67,7 +67,8 @@ fn a_file_gives_back_what_was_written_with_and_without_the_page_cache() {
             let disk = format!("file:{path},size=16M{option}");
             match Serve::try_start(&[&disk]) {
                 Ok(serve) => drop(serve.stop()),
-                // A file system may have no direct I/O; then the sentence says what to do, and that works.
+                // A file system may have no direct I/O; then the sentence says what to do, and that
+                // works.
                 Err(ended) => {
                     ended.exits(2).says(&[&path, "direct=off"]);
                     skipped(&disk, "the file system has no direct I/O");
@@ -119,7 +120,8 @@ fn small_and_large_requests_give_back_what_was_written() {
     }
 }
 
-/// More than a connection keeps to send by reference: it says no to some, and uses again what was answered only.
+/// More than a connection keeps to send by reference: it says no to some, and uses again what was
+/// answered only.
 #[test]
 fn more_large_writes_at_once_than_are_staged_give_back_what_was_written() {
     let load = ["--bs", "256k", "--iodepth", "64", "--size", "32M"];

@@ -1,4 +1,5 @@
-//! Disks that fail, are slow, or lose what was written: what the person sees and what the script gets.
+//! Disks that fail, are slow, or lose what was written: what the person sees and what the script
+//! gets.
 
 use super::harness::{Serve, bench, engines, fabrix, figure};
 
@@ -112,9 +113,9 @@ fn a_disk_that_forgets_what_was_written_gives_exit_code_5() {
     }
 }
 
-/// An array whose two members are one and the same disk, which one of them hides behind another name: every
-/// other chunk overwrites its neighbour. Which of
-/// the first two was overwritten depends on where the running time ended.
+/// An array whose two members are one and the same disk, which one of them hides behind another
+/// name: every other chunk overwrites its neighbour. Which of the first two was overwritten depends
+/// on where the running time ended.
 #[test]
 fn blocks_at_the_wrong_place_give_exit_code_5_and_the_first_is_named() {
     let serve = Serve::start(&["ram:64k"]);

@@ -1,6 +1,7 @@
 //! Runs the program and waits for what it says, never longer than [`BOUND`].
 //!
-//! Knows processes, pipes and files; knows of the program only that `serve -o json` tells its exports in one line.
+//! Knows processes, pipes and files; knows of the program only that `serve -o json` tells its
+//! exports in one line.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 
 /// Nothing in these tests takes longer, unless something hangs.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
-/// The NQN of targets whose test has none of its own: it stays when a target starts again on another port.
+/// The NQN of targets whose test has none of its own: it stays when a target starts again on
+/// another port.
 pub(crate) const NQN: &str = "nqn.2026-01.io.fabrix:disks";
 /// The same for iSCSI.
 pub(crate) const IQN: &str = "iqn.2026-01.io.fabrix:disks";
@@ -219,7 +221,8 @@ impl Heard {
         heard
     }
 
-    /// Waits until the text is as wanted; false when the pipe ended, or the time is over, without that.
+    /// Waits until the text is as wanted; false when the pipe ended, or the time is over, without
+    /// that.
     fn until(&self, wanted: impl Fn(&str) -> bool) -> bool {
         let said = self.0.0.lock().expect("nobody panics with it");
         let missing = |said: &mut Said| !said.ended && !wanted(&said.text);
@@ -264,8 +267,8 @@ impl Serve {
         Self::try_start(args).unwrap_or_else(|ended| panic!("does not serve:\n{ended}"))
     }
 
-    /// The same on a port where a target was killed just now. The kernel tears the rings of a killed process down
-    /// a moment after the process is gone, and the port is free only then.
+    /// The same on a port where a target was killed just now. The kernel tears the rings of a
+    /// killed process down a moment after the process is gone, and the port is free only then.
     #[track_caller]
     pub(crate) fn start_again(args: &[&str], port: u16) -> Self {
         Self::start_again_on(args, &format!("nvme+tcp://127.0.0.1:{port}"))

@@ -1,4 +1,5 @@
-//! iSCSI from the other side: disks behind `iscsi://` are measured, verified, served again, and survive their target.
+//! iSCSI from the other side: disks behind `iscsi://` are measured, verified, served again, and
+//! survive their target.
 
 use super::harness::{
     Running, Serve, bench, engines, fabrix, figure, path_in, scratch, wait_until_written,

@@ -1,4 +1,5 @@
-//! How serving begins and ends: `--run`, signals, idle and under load; readers that go away; `doctor`.
+//! How serving begins and ends: `--run`, signals, idle and under load; readers that go away;
+//! `doctor`.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The program as its users meet it: the real binary, real sockets on loopback, real files.
 //!
-//! Every test starts what it needs on ports that the system chooses and ends it again; nothing needs a
-//! privilege, and what a machine lacks is said with a line that begins with SKIPPED. One program with a module per
-//! topic, so that it is linked once.
+//! Every test starts what it needs on ports that the system chooses and ends it again; nothing
+//! needs a privilege, and what a machine lacks is said with a line that begins with SKIPPED. One
+//! program with a module per topic, so that it is linked once.
 
 mod attach;
 mod attach_device;

@@ -1,5 +1,5 @@
-//! The target dies under verified load: the host waits for it, connects again, and nothing is lost; or it does not
-//! come back, and requests fail in time.
+//! The target dies under verified load: the host waits for it, connects again, and nothing is lost;
+//! or it does not come back, and requests fail in time.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What the program prints to be pasted works when it is pasted: into a shell, into this program, into others.
+//! What the program prints to be pasted works when it is pasted: into a shell, into this program,
+//! into others.
 
 use std::process::Command;
 

@@ -1,12 +1,14 @@
-//! The profiles from their first word to their last: each ends in its table and its report, on memory and on a file;
-//! when it is interrupted, when its target dies, and when its disk is somebody's.
+//! The profiles from their first word to their last: each ends in its table and its report, on
+//! memory and on a file; when it is interrupted, when its target dies, and when its disk is
+//! somebody's.
 
 use super::harness::{Ended, Running, Serve, fabrix, path_in, scratch, wait_until_filled};
 
 /// As short as it gets, for the profiles that take such words.
 const SHORT: [&str; 6] = ["--runtime", "0.01", "--ramp", "0", "--size", "1M"];
 
-/// Runs a profile on memory and on a file; it has to say these parts, and to leave a report with these charts.
+/// Runs a profile on memory and on a file; it has to say these parts, and to leave a report with
+/// these charts.
 #[track_caller]
 fn ends_in(profile: &[&str], disks: [&str; 2], rest: &[&str], parts: &[&str], charts: &[&str]) {
     let folder = scratch();

@@ -1,4 +1,5 @@
-//! A remote disk is a disk: C serves a file, B serves what C serves, A uses what B serves, and C's file has it.
+//! A remote disk is a disk: C serves a file, B serves what C serves, A uses what B serves, and C's
+//! file has it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -176,7 +177,8 @@ fn a_target_whose_disk_cannot_be_reached_does_not_start() {
     ended.exits(3).says(&[&gone, "nothing listens there"]);
 }
 
-/// Whether every 4 KiB of the written region begins as `--verify` begins a block: its mark and its own offset.
+/// Whether every 4 KiB of the written region begins as `--verify` begins a block: its mark and its
+/// own offset.
 fn is_stamped_throughout(path: &str) -> bool {
     let mut bytes = vec![0; usize::try_from(SIZE).expect("a megabyte")];
     let file = File::open(path).expect("it was served");

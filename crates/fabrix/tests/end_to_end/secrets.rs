@@ -1,4 +1,5 @@
-//! Secrets are shown nowhere: not in messages, lists, answers and files, and not to other processes.
+//! Secrets are shown nowhere: not in messages, lists, answers and files, and not to other
+//! processes.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};

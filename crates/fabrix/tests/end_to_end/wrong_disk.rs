@@ -1,5 +1,5 @@
-//! Disks that the user cannot have, and jobs that make no sense: the exit code, a sentence that names the thing and
-//! what to do, and nothing that was changed.
+//! Disks that the user cannot have, and jobs that make no sense: the exit code, a sentence that
+//! names the thing and what to do, and nothing that was changed.
 
 use std::fs;
 

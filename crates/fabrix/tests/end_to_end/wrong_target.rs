@@ -1,5 +1,5 @@
-//! Targets that cannot be had, from both ends: addresses that cannot be listened on, and others that do not answer,
-//! do not know what is asked for, or are no targets.
+//! Targets that cannot be had, from both ends: addresses that cannot be listened on, and others
+//! that do not answer, do not know what is asked for, or are no targets.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

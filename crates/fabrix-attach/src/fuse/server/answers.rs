@@ -1,4 +1,5 @@
-//! How the kernel is answered: heads and bodies by value, what was read by reference, from where the disk has it.
+//! How the kernel is answered: heads and bodies by value, what was read by reference, from where
+//! the disk has it.
 //!
 //! The second part of `server`.
 

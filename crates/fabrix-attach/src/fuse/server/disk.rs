@@ -53,8 +53,8 @@ impl Server {
         message
     }
 
-    /// Goes on with a call until the disk takes its time, or it has ended. Gives the message back when its data is
-    /// needed no more.
+    /// Goes on with a call until the disk takes its time, or it has ended. Gives the message back
+    /// when its data is needed no more.
     fn run(
         &mut self,
         shard: &mut Shard,

@@ -1,8 +1,9 @@
-//! Requests that come over io_uring: each in an exchange, which is memory of ours that the kernel knows.
+//! Requests that come over io_uring: each in an exchange, which is memory of ours that the kernel
+//! knows.
 //!
-//! The kernel has a queue for each processor, and begins when every queue has a place for a request; until then, and
-//! for good when it refuses one, requests come by reading, as some always do. What is asked in an exchange is carried
-//! out as what is read.
+//! The kernel has a queue for each processor, and begins when every queue has a place for a
+//! request; until then, and for good when it refuses one, requests come by reading, as some always
+//! do. What is asked in an exchange is carried out as what is read.
 //!
 //! The fourth part of `server`.
 
@@ -48,8 +49,8 @@ impl Exchanges {
         self.places.len()
     }
 
-    /// Makes them all, for a kernel of these flags whose requests are no longer than `transfer_bytes`. Without memory
-    /// for a place in each queue there are none.
+    /// Makes them all, for a kernel of these flags whose requests are no longer than
+    /// `transfer_bytes`. Without memory for a place in each queue there are none.
     pub(super) fn make(
         &mut self,
         shard: &mut Shard,
@@ -200,8 +201,8 @@ impl Server {
         let error = std::io::Error::from_raw_os_error(error);
         self.exchanges
             .is_not(format!("the kernel does not take it: {error}"));
-        // Nobody's request goes anywhere before all queues have a place or FUSE itself has refused one, and this may
-        // have been refused on the way to it.
+        // Nobody's request goes anywhere before all queues have a place or FUSE itself has refused
+        // one, and this may have been refused on the way to it.
         exchange.begin_anew(NO_QUEUE);
         self.exchange(shard, place, exchange);
     }
@@ -232,7 +233,8 @@ impl Server {
         });
     }
 
-    /// Answers the request in a place: `fill` puts the body into the payload, and tells its length or an errno.
+    /// Answers the request in a place: `fill` puts the body into the payload, and tells its length
+    /// or an errno.
     pub(super) fn end_exchange(
         &mut self,
         shard: &mut Shard,
@@ -252,7 +254,8 @@ impl Server {
     }
 }
 
-/// The number of no queue. A place for it is refused by FUSE itself, and that tells it that there will be no others.
+/// The number of no queue. A place for it is refused by FUSE itself, and that tells it that there
+/// will be no others.
 const NO_QUEUE: u16 = u16::MAX;
 
 #[cfg(test)]

@@ -33,7 +33,8 @@ pub(super) fn plan(
                 return Ok(None);
             }
             let first = offset / block;
-            // What begins or ends within a block may be more than one transfer: then less comes back, as read(2) may.
+            // What begins or ends within a block may be more than one transfer: then less comes
+            // back, as read(2) may.
             let most = (u64::from(transfer_bytes) / block).max(1);
             let blocks = (end.div_ceil(block) - first).min(most);
             let end = end.min((first + blocks) * block);

@@ -1,4 +1,5 @@
-//! A kernel of our own, which asks over io_uring: exchanges wait in a table, messages come and go by hand.
+//! A kernel of our own, which asks over io_uring: exchanges wait in a table, messages come and go
+//! by hand.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

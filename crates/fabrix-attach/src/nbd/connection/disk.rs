@@ -172,8 +172,8 @@ impl Connection {
         }
     }
 
-    /// Asks the disk again for all that it was too busy for, from the slot on that is behind the last one asked for: a
-    /// request of many pieces gives the others their turn.
+    /// Asks the disk again for all that it was too busy for, from the slot on that is behind the
+    /// last one asked for: a request of many pieces gives the others their turn.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
         for _ in 0..SLOTS {
             if self.stalled == 0 {

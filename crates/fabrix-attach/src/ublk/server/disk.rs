@@ -1,8 +1,9 @@
 //! What concerns the disk: a request of the kernel goes there, waits while it is busy, and ends.
 //!
-//! Where the driver lends the pages of a request to the shard's ring, and the disk takes what is lent, the kernel moves
-//! the data between the two. Else a write's data is copied from the character device before the disk sees it, a read's
-//! data to it before the answer: copies of memory by the kernel, nothing that waits.
+//! Where the driver lends the pages of a request to the shard's ring, and the disk takes what is
+//! lent, the kernel moves the data between the two. Else a write's data is copied from the
+//! character device before the disk sees it, a read's data to it before the answer: copies of
+//! memory by the kernel, nothing that waits.
 //!
 //! The second part of `server`.
 
@@ -96,8 +97,8 @@ impl Server {
         }
     }
 
-    /// The disk has done its part of a call. One that it could not do with the pages of the request is asked of it
-    /// again, with a copy.
+    /// The disk has done its part of a call. One that it could not do with the pages of the request
+    /// is asked of it again, with a copy.
     fn ended(&mut self, shard: &mut Shard, tag: u16, mut call: Call, status: Status, loan: Loan) {
         if call.lent && status == Status::Unsupported {
             call.lent = false;

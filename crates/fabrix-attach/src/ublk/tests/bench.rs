@@ -1,5 +1,6 @@
-//! A driver of our own: commands wait in a table, descriptions and data lie in a sparse file where the kernel has them
-//! in its character device. Pages that are lent are nowhere: nobody here can look at them.
+//! A driver of our own: commands wait in a table, descriptions and data lie in a sparse file where
+//! the kernel has them in its character device. Pages that are lent are nowhere: nobody here can
+//! look at them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

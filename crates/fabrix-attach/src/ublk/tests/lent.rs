@@ -1,5 +1,5 @@
-//! Pages that the driver lends to the shard's ring: which disks get them, and what becomes of the requests whose pages
-//! they are.
+//! Pages that the driver lends to the shard's ring: which disks get them, and what becomes of the
+//! requests whose pages they are.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,8 @@ use crate::Told;
 use crate::testing::Asked;
 use crate::ublk::server::Order;
 
-/// What the driver says of a request whose pages it could not put into the table (UBLK_IO_F_NEED_REG_BUF).
+/// What the driver says of a request whose pages it could not put into the table
+/// (UBLK_IO_F_NEED_REG_BUF).
 const NOT_LENT: u32 = 1 << 17;
 
 fn lending() -> (Bench, Asked) {
@@ -157,8 +158,8 @@ fn a_busy_disk_is_asked_again_for_the_same_pages() {
     assert_eq!(bench.kernel.borrow().answers.last(), Some(&(2, 4096)));
 }
 
-/// The kernel does not let go of a request before the disk has let go of its pages; and were it answered before, the
-/// disk would find the next request's pages in their place.
+/// The kernel does not let go of a request before the disk has let go of its pages; and were it
+/// answered before, the disk would find the next request's pages in their place.
 #[test]
 fn by_force_a_request_whose_pages_the_disk_has_is_answered_when_it_has_let_go_of_them() {
     let (mut bench, asked) = lending();

@@ -103,7 +103,8 @@ fn by_force_everything_fails_at_once_and_the_end_waits_for_the_disk_alone() {
         Some(-errno::EIO),
         "and so does what comes"
     );
-    // What the disk had no room for is not brought to it any more, though it has room now and the timer goes off.
+    // What the disk had no room for is not brought to it any more, though it has room now and the
+    // timer goes off.
     let at_disk = asked.take();
     let until = Instant::now() + Duration::from_millis(20);
     while Instant::now() < until {

@@ -126,7 +126,8 @@ impl Ring {
                     self.keep(slot, call);
                     return Ok(());
                 }
-                // A write's data is copied again then: the guest has not been told anything about it.
+                // A write's data is copied again then: the guest has not been told anything about
+                // it.
                 Submit::Busy(_) => {
                     self.stall(shard, slot, call);
                     return Ok(());
@@ -229,7 +230,8 @@ impl Ring {
     }
 }
 
-/// Copies what a disk gave into a guest's memory. None: the disk gave nothing; false: the memory is not there.
+/// Copies what a disk gave into a guest's memory. None: the disk gave nothing; false: the memory is
+/// not there.
 fn deliver(
     memory: &GuestMemory,
     segments: &[Segment],

@@ -1,4 +1,5 @@
-//! Comparisons of a channel, one at a time and alone: a read, and a write if it found what was expected.
+//! Comparisons of a channel, one at a time and alone: a read, and a write if it found what was
+//! expected.
 //!
 //! A part of `channel`. The gate is closed from the first phase of a comparison to its last.
 

@@ -1,6 +1,6 @@
-//! What follows when the kernel has ended an operation of a job: more of the same, another way, a flush, or an answer
-//! to the caller. What the result means is judged in `outcome`; what a lost flush means for the whole disk is said
-//! here.
+//! What follows when the kernel has ended an operation of a job: more of the same, another way, a
+//! flush, or an answer to the caller. What the result means is judged in `outcome`; what a lost
+//! flush means for the whole disk is said here.
 
 use fabrix_rt::{Buf, Completion, Loan, Shard};
 
@@ -42,7 +42,8 @@ impl FileTask {
             job.step = Step::Sync;
             return self.advance(shard, slot, None);
         }
-        // Another shard may have seen a flush fail meanwhile, and with it the report of a write of ours.
+        // Another shard may have seen a flush fail meanwhile, and with it the report of a write of
+        // ours.
         let status = if job.durable && self.state.is_degraded() {
             Status::Degraded
         } else {

@@ -1,4 +1,5 @@
-//! What the kernel's answers become: a kernel that answers as the test says, under a file that is only opened.
+//! What the kernel's answers become: a kernel that answers as the test says, under a file that is
+//! only opened.
 
 use std::sync::Arc;
 

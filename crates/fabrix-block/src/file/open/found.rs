@@ -1,5 +1,5 @@
-//! What stands at a path, and what the kernel says of it: of the file itself and, where it tells that only there, in
-//! /sys. A fact that is not there has a safe default.
+//! What stands at a path, and what the kernel says of it: of the file itself and, where it tells
+//! that only there, in /sys. A fact that is not there has a safe default.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -55,8 +55,9 @@ impl Found {
                 .is_some_and(|cache| cache == "write through")
     }
 
-    /// A file's holes read as zeroes, and where there are no holes zeroes are written. A block device that cannot
-    /// zero by itself would have to be written in full: then it does not deallocate.
+    /// A file's holes read as zeroes, and where there are no holes zeroes are written. A block
+    /// device that cannot zero by itself would have to be written in full: then it does not
+    /// deallocate.
     pub(super) fn deallocate(&self) -> Deallocate {
         let zeroes_itself = self
             .text("write_zeroes_max_bytes")

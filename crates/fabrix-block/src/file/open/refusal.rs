@@ -1,4 +1,5 @@
-//! Why a file is not opened: the kernel's error numbers as sentences that name the path and what to do.
+//! Why a file is not opened: the kernel's error numbers as sentences that name the path and what to
+//! do.
 
 use std::io;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::options::unescape;
 
-/// Whether a word is the bare name of a file or a block device that is there. A colon ends the kind of a disk, so a
-/// name with one needs `./` before it.
+/// Whether a word is the bare name of a file or a block device that is there. A colon ends the kind
+/// of a disk, so a name with one needs `./` before it.
 pub(super) fn is_file_name(word: &str) -> bool {
     !word.contains(':') && unescape(word).is_ok_and(|name| is_file(&name))
 }
@@ -32,7 +32,8 @@ pub(super) fn unknown(word: &str, kinds: &str) -> String {
     }
 }
 
-/// How a text is written that is the name of a file as a whole, commas and parentheses included. Empty for others.
+/// How a text is written that is the name of a file as a whole, commas and parentheses included.
+/// Empty for others.
 pub(super) fn with_escapes(text: &str) -> String {
     if !text.contains([',', '(', ')', '\\']) || !is_file(text) {
         return String::new();
@@ -60,8 +61,8 @@ fn nearest(word: &str) -> Option<&'static str> {
     (away <= 2 && away * 2 <= kind.len()).then_some(kind)
 }
 
-/// How many letters have to be put in, left out or changed to make one word of another. The same letters in another
-/// order are one slip.
+/// How many letters have to be put in, left out or changed to make one word of another. The same
+/// letters in another order are one slip.
 fn distance(word: &str, other: &str) -> usize {
     let sorted = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();

@@ -52,8 +52,8 @@ pub(super) fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec,
     })
 }
 
-/// `USER%SECRET@`, as libiscsi writes it, or `USER%@FILE@`, where a protocol has it; what is left begins with the
-/// machine.
+/// `USER%SECRET@`, as libiscsi writes it, or `USER%@FILE@`, where a protocol has it; what is left
+/// begins with the machine.
 fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a str), String> {
     let Some((account, rest)) = split_account(address) else {
         return Ok((None, address));
@@ -120,7 +120,8 @@ fn refuse_empty_secret(remote: &Remote) -> Result<(), String> {
     Ok(())
 }
 
-/// What nobody understands in an address with a secret may be the rest of the secret: it must not be said again.
+/// What nobody understands in an address with a secret may be the rest of the secret: it must not
+/// be said again.
 fn refuse_rest_of_secret(remote: &Remote, path: &str) -> Result<(), String> {
     let has_account = remote
         .account

@@ -1,4 +1,5 @@
-//! Whether the controller is still there: keep-alives that it answers, and commands that it does not leave unanswered.
+//! Whether the controller is still there: keep-alives that it answers, and commands that it does
+//! not leave unanswered.
 //!
 //! A part of `session`.
 
@@ -17,8 +18,8 @@ use crate::{ConnectError, ConnectErrorKind};
 
 #[derive(Default)]
 pub(super) struct KeepAlive {
-    /// When the last one was sent, or the controller came up. With traffic-based keep-alive, also when a command was
-    /// answered, at the earliest.
+    /// When the last one was sent, or the controller came up. With traffic-based keep-alive, also
+    /// when a command was answered, at the earliest.
     sent_at: Nanos,
     is_answered: bool,
     /// The answers to requests until the last look, and when that was.
@@ -47,7 +48,8 @@ impl Session {
     pub(super) fn arm_tick(&mut self, shard: &mut Shard) {
         let timeout = self.plan.options.io_timeout;
         let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
-        // Answers are counted twice in a period: so a controller hears from us at least once in each.
+        // Answers are counted twice in a period: so a controller hears from us at least once in
+        // each.
         let parts = if self.is_renewed_by_traffic() { 2 } else { 1 };
         let period = self.keep_alive_period().map(|period| period / parts);
         if let Some(period) = period.into_iter().chain(looks).min() {
@@ -61,7 +63,8 @@ impl Session {
         facts.is_some_and(|facts| facts.controller.traffic_keep_alive)
     }
 
-    /// Requests that were answered since the last look have renewed the controller's timer, if it is such a one.
+    /// Requests that were answered since the last look have renewed the controller's timer, if it
+    /// is such a one.
     fn count_traffic(&mut self, now: Nanos) {
         let answers: u64 = self.queues.iter().map(Queue::answers).sum();
         let (before, looked_at) = std::mem::replace(&mut self.keep_alive.seen, (answers, now));

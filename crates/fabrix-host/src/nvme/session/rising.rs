@@ -1,4 +1,5 @@
-//! How a session comes up: a connection for each queue, the admin queue first, and a bring-up on each.
+//! How a session comes up: a connection for each queue, the admin queue first, and a bring-up on
+//! each.
 //!
 //! A part of `session`.
 

@@ -1,7 +1,7 @@
 //! The initiator's half of CHAP: what it proves to a target, and what it wants proved.
 //!
-//! The mirror of [`ChapPolicy`](super::ChapPolicy), with the same rules: no secret for both directions, and no answer
-//! to a challenge of our own.
+//! The mirror of [`ChapPolicy`](super::ChapPolicy), with the same rules: no secret for both
+//! directions, and no answer to a challenge of our own.
 //!
 //! Source: RFC 7143, sections 9.2.1 and 12.1.3.
 
@@ -19,8 +19,8 @@ pub struct ChapProof {
 impl ChapProof {
     /// The algorithms that are offered, in this order.
     ///
-    /// SHA-256 stands last, because stgt takes its number for SHA1: a target that has only this one gets it all the
-    /// same, and stgt chooses MD5.
+    /// SHA-256 stands last, because stgt takes its number for SHA1: a target that has only this one
+    /// gets it all the same, and stgt chooses MD5.
     pub const OFFER: [Algorithm; 4] = [
         Algorithm::Sha3,
         Algorithm::Sha1,
@@ -60,8 +60,8 @@ impl ChapProof {
     /// Our name and answer to the target's challenge.
     ///
     /// # Errors
-    /// [`AuthError::Reflected`] for a challenge that is our own; [`AuthError::ChallengeLength`] for an empty one or
-    /// one above 1024 bytes.
+    /// [`AuthError::Reflected`] for a challenge that is our own; [`AuthError::ChallengeLength`] for
+    /// an empty one or one above 1024 bytes.
     pub fn answer(
         &self,
         algorithm: Algorithm,
@@ -81,7 +81,8 @@ impl ChapProof {
         Ok((&self.initiator.name, response))
     }
 
-    /// Whether the target has proved who it is. Name and response are both looked at, whichever is wrong.
+    /// Whether the target has proved who it is. Name and response are both looked at, whichever is
+    /// wrong.
     ///
     /// # Errors
     /// What it did wrong; [`AuthError::NotMutual`] when it has nothing to prove.

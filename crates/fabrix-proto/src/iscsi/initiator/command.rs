@@ -16,8 +16,9 @@ use crate::{Sink, Slot};
 impl Initiator {
     /// Sends a command and keeps it in `slot`, which must be free.
     ///
-    /// `false`, and nothing sent: the session has not begun or is over, the slot is in use or does not exist, or the
-    /// target takes no command now; [`Event::WindowOpened`] follows then, or an ending of another task.
+    /// `false`, and nothing sent: the session has not begun or is over, the slot is in use or does
+    /// not exist, or the target takes no command now; [`Event::WindowOpened`] follows then, or an
+    /// ending of another task.
     pub fn command<S: Sink>(
         &mut self,
         slot: Slot,

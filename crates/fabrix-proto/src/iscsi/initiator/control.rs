@@ -1,4 +1,5 @@
-//! Everything that is not a command or its data: answers, pings, text, logout, and what a target says unasked.
+//! Everything that is not a command or its data: answers, pings, text, logout, and what a target
+//! says unasked.
 //!
 //! Source: RFC 7143, sections 11.4, 11.9 to 11.11, 11.13 to 11.15, 11.17 to 11.19.
 
@@ -31,12 +32,14 @@ impl Initiator {
         true
     }
 
-    /// Answers pings of the target again, [`PINGS_ANSWERED`] of them: to be called every few seconds.
+    /// Answers pings of the target again, [`PINGS_ANSWERED`] of them: to be called every few
+    /// seconds.
     pub fn renew(&mut self) {
         self.pings_left = PINGS_ANSWERED;
     }
 
-    /// Asks which targets there are: [`Event::Text`] follows. `false`: there is no session, or no room for a request.
+    /// Asks which targets there are: [`Event::Text`] follows. `false`: there is no session, or no
+    /// room for a request.
     pub fn send_targets<S: Sink>(&mut self, out: &mut S) -> bool {
         if !self.is_ready() || crate::iscsi::serial::precedes(self.max_cmd_sn, self.cmd_sn) {
             return false;
@@ -213,7 +216,8 @@ impl Initiator {
         Ok(Some(Event::LoggedOut))
     }
 
-    /// What a target says unasked; events that change nothing for us (0, 4 and those of vendors) are heard, no more.
+    /// What a target says unasked; events that change nothing for us (0, 4 and those of vendors)
+    /// are heard, no more.
     fn async_message(&mut self) -> Option<Event> {
         let header: AsyncMessage = self.header_as();
         self.acknowledge();
@@ -236,7 +240,8 @@ impl Initiator {
         Some(Event::Said(said))
     }
 
-    /// A command whose data arrived damaged is answered for itself; whatever else is rejected is missing for good.
+    /// A command whose data arrived damaged is answered for itself; whatever else is rejected is
+    /// missing for good.
     fn reject(&mut self) -> Option<Event> {
         let header: Reject = self.header_as();
         self.acknowledge();

@@ -1,7 +1,9 @@
-//! Data of one connection, on the initiator's side: Data-Out in one direction, Data-In in the other.
+//! Data of one connection, on the initiator's side: Data-Out in one direction, Data-In in the
+//! other.
 //!
-//! The rule that everything here serves: the target gets no byte of a write twice or from outside it, and puts none
-//! outside a read. What an R2T asks for is handed out at once, so an R2T is outstanding only in the socket.
+//! The rule that everything here serves: the target gets no byte of a write twice or from outside
+//! it, and puts none outside a read. What an R2T asks for is handed out at once, so an R2T is
+//! outstanding only in the socket.
 //!
 //! Source: RFC 7143, sections 4.2.4, 11.7 and 11.8.
 
@@ -218,8 +220,9 @@ pub(super) fn residual(flags: u8, count: U32) -> u32 {
     }
 }
 
-/// How many R2Ts a command of so many bytes can need, of a target that asks for at least as much as the smallest
-/// MaxBurstLength there is: without this bound, R2Ts for a byte each would make us send fifty times the data.
+/// How many R2Ts a command of so many bytes can need, of a target that asks for at least as much as
+/// the smallest MaxBurstLength there is: without this bound, R2Ts for a byte each would make us
+/// send fifty times the data.
 const fn most_r2ts(bytes: u32) -> u32 {
     bytes / BYTES_MIN + 2
 }

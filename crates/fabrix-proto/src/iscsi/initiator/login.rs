@@ -1,7 +1,9 @@
-//! The initiator's side of a login: stage by stage, request by request, until there is a session or a reason why not.
+//! The initiator's side of a login: stage by stage, request by request, until there is a session or
+//! a reason why not.
 //!
-//! It knows what is to be said when, and checks every answer against what was said; the numbers of the PDUs are the
-//! machine's. `login/offer.rs` is the negotiation, `login/security.rs` the authentication.
+//! It knows what is to be said when, and checks every answer against what was said; the numbers of
+//! the PDUs are the machine's. `login/offer.rs` is the negotiation, `login/security.rs` the
+//! authentication.
 //!
 //! Source: RFC 7143, section 6.3 "Login Phase", sections 11.12 and 11.13.
 
@@ -30,7 +32,8 @@ pub struct LoginConfig {
     pub initiator: Box<str>,
     /// The target's name; none asks for a discovery session.
     pub target: Option<Box<str>>,
-    /// ISID: tells this session from others of the same initiator. The same one again ends the session before.
+    /// ISID: tells this session from others of the same initiator. The same one again ends the
+    /// session before.
     pub isid: [u8; 6],
     /// What is proved to a target that asks for it, and what it must prove.
     pub auth: Option<Box<ChapProof>>,
@@ -377,7 +380,8 @@ fn refusal(status: LoginStatus, segment: &[u8]) -> LoginFailure {
 
 /// The version of the protocol: there is one.
 const VERSION: u8 = 0;
-/// A login of CHAP has five responses; text that goes on, or a target that takes its time, adds some.
+/// A login of CHAP has five responses; text that goes on, or a target that takes its time, adds
+/// some.
 const RESPONSES_MAX: u8 = 32;
 const CSG_SHIFT: u8 = 2;
 const STAGE_MASK: u8 = 3;

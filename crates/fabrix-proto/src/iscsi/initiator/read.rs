@@ -62,8 +62,8 @@ impl Initiator {
         })
     }
 
-    /// MaxCmdSN only ever grows, and both numbers are ignored where they contradict each other. True when a command
-    /// that was refused may come again.
+    /// MaxCmdSN only ever grows, and both numbers are ignored where they contradict each other.
+    /// True when a command that was refused may come again.
     ///
     /// Source: RFC 7143, section 4.2.2.1.
     pub(super) fn take_numbers(&mut self) -> bool {

@@ -1,7 +1,7 @@
 //! The tasks in progress, by slot, and the tags that name them.
 //!
-//! A tag is a slot and a generation, so that what comes late for the task before it is nobody's. Tags above all slots
-//! belong to requests that are no tasks.
+//! A tag is a slot and a generation, so that what comes late for the task before it is nobody's.
+//! Tags above all slots belong to requests that are no tasks.
 
 use alloc::boxed::Box;
 

@@ -1,6 +1,7 @@
 //! What a session has agreed on, and what a target wishes of it.
 //!
-//! Values with the standard's names in their comments; how the one becomes the other stands in `keys.rs`.
+//! Values with the standard's names in their comments; how the one becomes the other stands in
+//! `keys.rs`.
 
 #[cfg(doc)]
 use super::R2TS_MAX;

@@ -13,14 +13,16 @@ use crate::iscsi::text::pairs;
 /// Who wants what: the names and the identity of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leading {
-    /// InitiatorName, in lower case; checked: at most 223 graphic ASCII bytes after `iqn.`, `eui.` or `naa.`.
+    /// InitiatorName, in lower case; checked: at most 223 graphic ASCII bytes after `iqn.`, `eui.`
+    /// or `naa.`.
     pub initiator: Box<str>,
     /// TargetName, the same; a discovery session need not have one.
     pub target: Option<Box<str>>,
     /// SessionType is Discovery.
     pub discovery: bool,
-    /// ISID: with the initiator's name and the portal group, what tells one session from another. A new login with
-    /// that of a living session replaces it, and the owner ends the old one before it admits the new one.
+    /// ISID: with the initiator's name and the portal group, what tells one session from another. A
+    /// new login with that of a living session replaces it, and the owner ends the old one before
+    /// it admits the new one.
     pub isid: [u8; 6],
     /// CID.
     pub cid: u16,
@@ -72,8 +74,9 @@ fn known(text: &str) -> Result<Box<str>, Refusal> {
     name(text).ok_or_else(|| Refusal::initiator_error("a name that is no iSCSI name"))
 }
 
-/// A name of an initiator or a target as it is compared: in lower case. `None` where `text` is no such name: it does
-/// not begin with `iqn.`, `eui.` or `naa.`, is longer than 223 bytes, or has something that could not be printed.
+/// A name of an initiator or a target as it is compared: in lower case. `None` where `text` is no
+/// such name: it does not begin with `iqn.`, `eui.` or `naa.`, is longer than 223 bytes, or has
+/// something that could not be printed.
 ///
 /// Source: RFC 7143, section 4.2.7 "Names".
 #[must_use]

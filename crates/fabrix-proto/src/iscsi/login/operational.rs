@@ -1,7 +1,7 @@
 //! The keys of a request, one by one: which may come when, and what both sides agree on.
 //!
-//! Keys of the authentication are only collected here; what they say is for `security`. How a value is agreed on is in
-//! `keys`.
+//! Keys of the authentication are only collected here; what they say is for `security`. How a value
+//! is agreed on is in `keys`.
 //!
 //! Source: RFC 7143, section 6.2 "Text Mode Negotiation", section 13.
 
@@ -11,7 +11,8 @@ use crate::iscsi::keys::{Key, Purpose, Reply};
 use crate::iscsi::text::{Pair, TextWriter, pairs};
 
 impl Login {
-    /// What the target says of itself: its portal group at first, its segment size once the stage is there.
+    /// What the target says of itself: its portal group at first, its segment size once the stage
+    /// is there.
     pub(super) fn declare(&mut self, stage: Stage, portal_group_tag: u16, out: &mut TextWriter) {
         let discovery = self.leading.as_ref().is_some_and(|it| it.discovery);
         if self.responses == 0 && !discovery {

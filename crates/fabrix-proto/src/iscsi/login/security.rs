@@ -1,7 +1,7 @@
 //! The security stage of a login: which method, which algorithm, whose proof.
 //!
-//! It knows the order of the keys; what proves what is in `auth.rs`. Whatever goes wrong here is one status on the
-//! wire, so that nobody learns which part was wrong.
+//! It knows the order of the keys; what proves what is in `auth.rs`. Whatever goes wrong here is
+//! one status on the wire, so that nobody learns which part was wrong.
 //!
 //! Source: RFC 7143, section 12.1.3.
 

@@ -1,6 +1,7 @@
 //! What an initiator sends: the layout of every request's header.
 //!
-//! Layout only; fields that all kinds share are checked through [`BasicHeader`](super::BasicHeader).
+//! Layout only; fields that all kinds share are checked through
+//! [`BasicHeader`](super::BasicHeader).
 //!
 //! Source: RFC 7143, section 11 "iSCSI PDU Formats".
 

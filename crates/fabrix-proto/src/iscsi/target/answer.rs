@@ -12,9 +12,11 @@ use crate::iscsi::pdu::{
 };
 use crate::{Sink, Slot};
 
-/// The most sense data that is sent, in bytes: more than any of ours has, and little enough to lie in every slot.
+/// The most sense data that is sent, in bytes: more than any of ours has, and little enough to lie
+/// in every slot.
 pub const SENSE_BYTES_MAX: usize = 96;
-/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. What a command gets whose data was damaged.
+/// Fixed format sense: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR. What a command gets whose data
+/// was damaged.
 ///
 /// Source: RFC 7143, section 11.4.7.2.
 pub const SENSE_CRC_ERROR: [u8; 18] = fixed_sense(0x0B, 0x47, 0x05);
@@ -39,8 +41,8 @@ const fn fixed_sense(key: u8, code: u8, qualifier: u8) -> [u8; 18] {
 pub struct Answer {
     /// The SCSI status.
     pub status: u8,
-    /// How much data the command moves, in bytes, however much the initiator expects: the residual is the
-    /// difference. Of a read, this much of the slot is sent, as far as it is expected.
+    /// How much data the command moves, in bytes, however much the initiator expects: the residual
+    /// is the difference. Of a read, this much of the slot is sent, as far as it is expected.
     pub moved: u32,
     sense: [u8; SENSE_BYTES_MAX],
     sense_bytes: u8,
@@ -64,7 +66,8 @@ impl Answer {
         }
     }
 
-    /// CHECK CONDITION with sense, of which at most [`SENSE_BYTES_MAX`] bytes are sent; no data moved.
+    /// CHECK CONDITION with sense, of which at most [`SENSE_BYTES_MAX`] bytes are sent; no data
+    /// moved.
     #[must_use]
     pub fn check_condition(sense: &[u8]) -> Self {
         let mut answer = Self::status(0x02, 0);
@@ -111,9 +114,10 @@ impl Residual {
 impl Target {
     /// Answers a command: data of a read out of the slot, from its start, then the status.
     ///
-    /// The slot is free, and the answer is in `out`, when this returns `true`. `false`: data that was asked for is
-    /// still arriving; the machine keeps the answer and the slot, and `Event::Released` says when it is over. The
-    /// slot keeps its memory until then. A slot that is not the adapter's to answer gives `false` and nothing else.
+    /// The slot is free, and the answer is in `out`, when this returns `true`. `false`: data that
+    /// was asked for is still arriving; the machine keeps the answer and the slot, and
+    /// `Event::Released` says when it is over. The slot keeps its memory until then. A slot that is
+    /// not the adapter's to answer gives `false` and nothing else.
     pub fn answer<S: Sink>(&mut self, slot: Slot, answer: &Answer, out: &mut S) -> bool {
         let arriving = self.is_arriving(slot);
         let Some(task) = self.tasks.get(slot) else {
@@ -132,8 +136,9 @@ impl Target {
         true
     }
 
-    /// Lets a command go without an answer, as task management asks. `true`: the slot is free. `false`: a piece of its
-    /// data is just arriving; the slot keeps its memory until `Event::Released`. Data that comes later is read over.
+    /// Lets a command go without an answer, as task management asks. `true`: the slot is free.
+    /// `false`: a piece of its data is just arriving; the slot keeps its memory until
+    /// `Event::Released`. Data that comes later is read over.
     pub fn abort(&mut self, slot: Slot) -> bool {
         if self.is_arriving(slot) {
             if let Some(task) = self.tasks.get(slot) {

@@ -1,7 +1,8 @@
 //! SCSI Command: what it announces, and whether the announcement keeps to what was agreed.
 //!
-//! It knows flags and lengths, nothing about any CDB. A command of good form that we cannot carry out (data in both
-//! directions, a CDB of more than 16 bytes, a write too large) takes a slot and is answered by the machine.
+//! It knows flags and lengths, nothing about any CDB. A command of good form that we cannot carry
+//! out (data in both directions, a CDB of more than 16 bytes, a write too large) takes a slot and
+//! is answered by the machine.
 //!
 //! Source: RFC 7143, section 11.3 "SCSI Command", section 4.2.5 "Data Transfer".
 

@@ -1,5 +1,5 @@
-//! Everything of the full-feature phase that is not a command or its data: pings, task management, logout, and what
-//! the target says unasked.
+//! Everything of the full-feature phase that is not a command or its data: pings, task management,
+//! logout, and what the target says unasked.
 //!
 //! Source: RFC 7143, sections 11.5, 11.6, 11.9, 11.14, 11.15, 11.18 and 11.19.
 
@@ -69,8 +69,8 @@ impl Target {
         Ok(None)
     }
 
-    /// A ping is answered with its own data, as far as the initiator takes it; the answer to one of ours has been
-    /// heard, and that was all.
+    /// A ping is answered with its own data, as far as the initiator takes it; the answer to one of
+    /// ours has been heard, and that was all.
     fn nop_out<S: Sink>(&mut self, basic: &BasicHeader, data: &[u8], out: &mut S) {
         self.leave(basic);
         if basic.itt.get() == NO_TAG {

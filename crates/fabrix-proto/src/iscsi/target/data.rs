@@ -1,10 +1,12 @@
 //! Data of one connection: R2T and Data-Out in one direction, Data-In in the other.
 //!
-//! The rule that everything here serves: a byte of a write is accepted only if it was asked for or announced, once,
-//! and in order. R2Ts of one command are fulfilled in their order (DataSequenceInOrder is Yes). Data for a task that
-//! is gone is read over: it may have been aborted while its data was on the way.
+//! The rule that everything here serves: a byte of a write is accepted only if it was asked for or
+//! announced, once, and in order. R2Ts of one command are fulfilled in their order
+//! (DataSequenceInOrder is Yes). Data for a task that is gone is read over: it may have been
+//! aborted while its data was on the way.
 //!
-//! Source: RFC 7143, sections 11.7 "SCSI Data-Out and SCSI Data-In" and 11.8 "Ready To Transfer (R2T)".
+//! Source: RFC 7143, sections 11.7 "SCSI Data-Out and SCSI Data-In" and 11.8 "Ready To Transfer
+//! (R2T)".
 
 use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
@@ -19,10 +21,11 @@ use crate::iscsi::pdu::{
 use crate::{Breach, Sink, Slot};
 
 impl Target {
-    /// Asks the initiator for a write's data; `Event::Fetched` follows when all of it is in the slot.
+    /// Asks the initiator for a write's data; `Event::Fetched` follows when all of it is in the
+    /// slot.
     ///
-    /// Once for a command whose transfer is `Fetch`. What comes unasked is waited for first; where all of it does,
-    /// `Fetched` may come before this is called, and this asks for nothing.
+    /// Once for a command whose transfer is `Fetch`. What comes unasked is waited for first; where
+    /// all of it does, `Fetched` may come before this is called, and this asks for nothing.
     pub fn fetch<S: Sink>(&mut self, slot: Slot, out: &mut S) {
         let Some(task) = self.tasks.get(slot) else {
             debug_assert!(false, "{slot:?} has no data to fetch");
@@ -91,7 +94,8 @@ impl Target {
         }
         let end = sequence_end(task, ttt)?;
         let piece = check_piece(task, &header, slot, end)?;
-        // Data are missing, so they were damaged: the command fails when the rest has come, the connection goes on.
+        // Data are missing, so they were damaged: the command fails when the rest has come, the
+        // connection goes on.
         // Source: RFC 7143, section 7.9 (a data PDU with an out-of-order DataSN at a target).
         let data_sn = header.data_sn.get();
         task.intact &= data_sn == task.data_sn;
@@ -108,8 +112,8 @@ impl Target {
         Ok(None)
     }
 
-    /// A piece of a write's data is in the slot, or was read over: the next R2T, the adapter's turn, or the answer
-    /// that waited.
+    /// A piece of a write's data is in the slot, or was read over: the next R2T, the adapter's
+    /// turn, or the answer that waited.
     pub(super) fn piece_arrived<S: Sink>(
         &mut self,
         piece: Piece,
@@ -160,8 +164,8 @@ impl Target {
         Some(Event::Released { slot })
     }
 
-    /// A read's data, in PDUs as long as the initiator takes and sequences as long as was agreed. True when the last
-    /// one bears the status.
+    /// A read's data, in PDUs as long as the initiator takes and sequences as long as was agreed.
+    /// True when the last one bears the status.
     pub(super) fn send_data<S: Sink>(
         &mut self,
         slot: Slot,

@@ -1,7 +1,7 @@
 //! The login phase of a connection: requests in, responses out, the owner asked twice.
 //!
-//! It knows the PDUs of the login; what is said in them is `iscsi::login`'s business. Everything that goes wrong here
-//! ends with a Login Response that says so, and the end of the connection.
+//! It knows the PDUs of the login; what is said in them is `iscsi::login`'s business. Everything
+//! that goes wrong here ends with a Login Response that says so, and the end of the connection.
 //!
 //! Source: RFC 7143, sections 6.3, 11.12 and 11.13.
 
@@ -34,8 +34,8 @@ impl Target {
         self.take_step(step, out)
     }
 
-    /// Answers [`Event::Proved`]: the session begins with this number (TSIH), unique among all sessions of the target,
-    /// or there is no room for it.
+    /// Answers [`Event::Proved`]: the session begins with this number (TSIH), unique among all
+    /// sessions of the target, or there is no room for it.
     ///
     /// Yields `LoggedIn` or `LoginFailed`; nothing when the login is over meanwhile.
     pub fn enter<S: Sink>(

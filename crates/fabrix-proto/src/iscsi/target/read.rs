@@ -1,6 +1,8 @@
-//! How bytes become PDUs: header, additional headers, their digest, and what is read by whom after them.
+//! How bytes become PDUs: header, additional headers, their digest, and what is read by whom after
+//! them.
 //!
-//! It knows lengths, digests and the place of a request in the window; what a request means stands beside it.
+//! It knows lengths, digests and the place of a request in the window; what a request means stands
+//! beside it.
 //!
 //! Source: RFC 7143, sections 11.2 and 4.2.2.1.
 
@@ -100,7 +102,8 @@ impl Target {
 
     /// Whether a request may be taken by its CmdSN; it has its place in the window then.
     ///
-    /// Immediate requests have no place, and their CmdSN is not looked at: Linux sends pings with an old one.
+    /// Immediate requests have no place, and their CmdSN is not looked at: Linux sends pings with
+    /// an old one.
     pub(super) fn enters(&mut self, basic: &BasicHeader) -> Result<bool, Fault> {
         if basic.is_immediate() {
             return Ok(true);

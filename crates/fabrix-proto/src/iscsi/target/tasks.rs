@@ -1,7 +1,8 @@
 //! The tasks in progress of one connection.
 //!
-//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free, which Initiator Task
-//! Tags are taken, and how much of each task's data was asked for and has arrived. It does not know PDUs.
+//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free,
+//! which Initiator Task Tags are taken, and how much of each task's data was asked for and has
+//! arrived. It does not know PDUs.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -147,9 +148,10 @@ impl Task {
 
 /// All tasks in progress of one connection.
 ///
-/// Every command is looked for here by its Initiator Task Tag, to know that the tag is not in use. Tags with the same
-/// low bits form a chain of slots. Initiators count their tags, or number them by slots of their own, so chains are
-/// short; of one that chooses tags of one chain, a search takes as long as there are slots.
+/// Every command is looked for here by its Initiator Task Tag, to know that the tag is not in use.
+/// Tags with the same low bits form a chain of slots. Initiators count their tags, or number them
+/// by slots of their own, so chains are short; of one that chooses tags of one chain, a search
+/// takes as long as there are slots.
 pub(super) struct TaskTable {
     tasks: Box<[Task]>,
     /// The first slot of each chain, or `END`.
@@ -200,7 +202,8 @@ impl TaskTable {
         Some(Slot(index))
     }
 
-    /// The task in a slot; `None` for a free slot, or one beyond the table (the number may be a peer's).
+    /// The task in a slot; `None` for a free slot, or one beyond the table (the number may be a
+    /// peer's).
     pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Task> {
         self.tasks
             .get_mut(usize::from(slot.0))

@@ -1,9 +1,10 @@
 //! Text of the full-feature phase: SendTargets, and the few keys that may change after the login.
 //!
-//! One exchange at a time: a new first request forgets the old one. What is said may be longer than a PDU; it goes
-//! out in pieces, one for each request that quotes our tag.
+//! One exchange at a time: a new first request forgets the old one. What is said may be longer than
+//! a PDU; it goes out in pieces, one for each request that quotes our tag.
 //!
-//! Source: RFC 7143, sections 11.10 "Text Request", 11.11 "Text Response"; appendix C "SendTargets Operation".
+//! Source: RFC 7143, sections 11.10 "Text Request", 11.11 "Text Response"; appendix C "SendTargets
+//! Operation".
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -133,7 +134,8 @@ impl Target {
         Ok(Some(Event::SendTargets(scope)))
     }
 
-    /// What SendTargets asks for: all, or a name, in a discovery session; a name, or this one, in a normal one.
+    /// What SendTargets asks for: all, or a name, in a discovery session; a name, or this one, in a
+    /// normal one.
     fn scope(&self, key: Key, value: &str) -> Option<Scope> {
         match (key, value) {
             (Key::SendTargets, "All") if self.is_discovery() => Some(Scope::All),
@@ -158,7 +160,8 @@ impl Target {
         }
     }
 
-    /// Answers [`Event::SendTargets`]: targets, and the addresses of each as TargetAddress says them.
+    /// Answers [`Event::SendTargets`]: targets, and the addresses of each as TargetAddress says
+    /// them.
     pub fn answer_targets<'a, S: Sink>(
         &mut self,
         targets: impl IntoIterator<Item = (&'a str, &'a [&'a str])>,

@@ -1,6 +1,7 @@
 //! What a connection waits for, and until when.
 //!
-//! Time comes in as an argument of [`Target::tick`]; between two ticks it is only noted that something was heard.
+//! Time comes in as an argument of [`Target::tick`]; between two ticks it is only noted that
+//! something was heard.
 //!
 //! Source: RFC 7143, section 11.19 "NOP-In"; the login's limit is our own.
 
@@ -77,8 +78,8 @@ impl Target {
         self.timers.deadline
     }
 
-    /// Looks at the clock: ends a login that takes too long, pings an initiator that is silent, and ends the
-    /// connection of one that does not answer. `LoginFailed` is yielded for both ends.
+    /// Looks at the clock: ends a login that takes too long, pings an initiator that is silent, and
+    /// ends the connection of one that does not answer. `LoginFailed` is yielded for both ends.
     pub fn tick<S: Sink>(&mut self, now: Nanos, out: &mut S) -> Option<Event> {
         if self.is_closed() {
             return None;
@@ -102,8 +103,8 @@ impl Target {
         }
     }
 
-    /// Why a login ends whose time is over. An initiator that waits for us is not told that the error is its own: it
-    /// would not try again.
+    /// Why a login ends whose time is over. An initiator that waits for us is not told that the
+    /// error is its own: it would not try again.
     fn overdue_login(&self) -> Refusal {
         match &self.phase {
             Phase::Login(login) if login.awaits_admission() || login.awaits_number() => {

@@ -7,7 +7,8 @@ use core::fmt::Write;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The bytes of a binary value, at least one and at most `bytes_max`; `None` when it has not the form.
+/// The bytes of a binary value, at least one and at most `bytes_max`; `None` when it has not the
+/// form.
 #[must_use]
 pub fn decode(value: &str, bytes_max: usize) -> Option<Vec<u8>> {
     let digits = value.get(2..)?.as_bytes();
@@ -52,7 +53,8 @@ fn hex_digit(digit: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Groups of four digits, the last one padded with `=`; the bits that padding leaves over must be zero.
+/// Groups of four digits, the last one padded with `=`; the bits that padding leaves over must be
+/// zero.
 fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(4) {
         return None;

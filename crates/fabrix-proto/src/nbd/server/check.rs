@@ -61,7 +61,8 @@ impl Server {
         Ok(command)
     }
 
-    /// Zeroes are wanted fast or not at all: they are fast where the disk may give their space back.
+    /// Zeroes are wanted fast or not at all: they are fast where the disk may give their space
+    /// back.
     fn check_speed(&self, flags: u16, command: Command) -> Result<(), Error> {
         let is_fast = match command {
             Command::WriteZeroes { may_trim, .. } => may_trim && self.export.zeroes_fast,

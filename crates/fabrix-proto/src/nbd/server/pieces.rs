@@ -1,12 +1,13 @@
-//! Requests in progress: what is in the slots, and how a request with more data than the disk's longest transfer is
-//! divided.
+//! Requests in progress: what is in the slots, and how a request with more data than the disk's
+//! longest transfer is divided.
 //!
-//! A client that has not asked for the block sizes may send requests of 32 MiB ("Size constraints"). A long request
-//! becomes pieces of the disk's longest transfer, and each piece has a slot like a request. The pieces of a write begin
-//! one after the other, as its data arrives. The pieces of a read are sent as chunks in any order, where the client has
-//! agreed to chunks. A simple reply has one run of data, and so has a read with `NBD_CMD_FLAG_DF`: the pieces of those
-//! are read one by one, and the connection does nothing else meanwhile. So no connection ever holds more than
-//! [`BYTES_MAX`] and one piece.
+//! A client that has not asked for the block sizes may send requests of 32 MiB ("Size
+//! constraints"). A long request becomes pieces of the disk's longest transfer, and each piece has
+//! a slot like a request. The pieces of a write begin one after the other, as its data arrives. The
+//! pieces of a read are sent as chunks in any order, where the client has agreed to chunks. A
+//! simple reply has one run of data, and so has a read with `NBD_CMD_FLAG_DF`: the pieces of those
+//! are read one by one, and the connection does nothing else meanwhile. So no connection ever holds
+//! more than [`BYTES_MAX`] and one piece.
 
 use super::reply::Origin;
 use super::request::Asked;
@@ -81,8 +82,9 @@ impl Server {
         self.slots.len() - self.free.len()
     }
 
-    /// Begins the next piece of a long request ([`Event::Long`]), if there is one and it need not wait for the data of
-    /// the piece before. The owner asks before it takes a further event, and not while the connection is full.
+    /// Begins the next piece of a long request ([`Event::Long`]), if there is one and it need not
+    /// wait for the data of the piece before. The owner asks before it takes a further event, and
+    /// not while the connection is full.
     pub fn piece(&mut self) -> Option<Event> {
         if matches!(self.state, State::Data(_) | State::Over) {
             return None;
@@ -191,6 +193,6 @@ impl Server {
     }
 }
 
-/// What the reads and writes in the slots of a connection may have together before it takes no more: as many as 128 of
-/// 64 KiB.
+/// What the reads and writes in the slots of a connection may have together before it takes no
+/// more: as many as 128 of 64 KiB.
 const BYTES_MAX: u64 = 8 << 20;

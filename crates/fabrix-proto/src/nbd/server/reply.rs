@@ -1,8 +1,8 @@
-//! How requests are answered: simply, or in chunks where the client wants those. With extended headers there are chunks
-//! only.
+//! How requests are answered: simply, or in chunks where the client wants those. With extended
+//! headers there are chunks only.
 //!
-//! Source: "The NBD protocol", sections "Simple reply message", "Structured reply chunk message" and "Extended reply
-//! chunk message".
+//! Source: "The NBD protocol", sections "Simple reply message", "Structured reply chunk message"
+//! and "Extended reply chunk message".
 
 use super::pieces::{Answer, Piece, Progress};
 use super::{Extent, Server, State};
@@ -63,8 +63,9 @@ impl Server {
         }
     }
 
-    /// What a request for the block status is answered with: at least one extent, from the first byte that was asked
-    /// for, and no more than were asked for; [`EXTENTS_MAX`] at most. The slot is free then.
+    /// What a request for the block status is answered with: at least one extent, from the first
+    /// byte that was asked for, and no more than were asked for; [`EXTENTS_MAX`] at most. The slot
+    /// is free then.
     pub fn tell_extents<S: Sink>(&mut self, slot: Slot, extents: &[Extent], out: &mut S) {
         let Some(Piece { request, .. }) = self.end_piece(slot) else {
             return;
@@ -194,7 +195,8 @@ fn put_narrow(extents: &[Extent], into: &mut [u8]) -> usize {
     8 * extents.len()
 }
 
-/// How many extents there are, and the extents with lengths of 64 bits. Gives how many bytes they take.
+/// How many extents there are, and the extents with lengths of 64 bits. Gives how many bytes they
+/// take.
 fn put_wide(extents: &[Extent], into: &mut [u8]) -> usize {
     let count = u32::try_from(extents.len()).unwrap_or(u32::MAX);
     into[..4].copy_from_slice(&count.to_be_bytes());

@@ -1,4 +1,5 @@
-//! How requests arrive: compact ones of 28 bytes, or extended ones of 32 where the client has agreed to those.
+//! How requests arrive: compact ones of 28 bytes, or extended ones of 32 where the client has
+//! agreed to those.
 //!
 //! Source: "The NBD protocol", section "Request message".
 
@@ -53,7 +54,8 @@ impl Server {
         Ok(None)
     }
 
-    /// The client has sent all of a request's data before it reads an answer, so the answer waits for the end of it.
+    /// The client has sent all of a request's data before it reads an answer, so the answer waits
+    /// for the end of it.
     pub(super) fn skip_data<S: Sink>(
         &mut self,
         left: u32,
@@ -117,8 +119,8 @@ fn check_magic(found: u32, expected: u32, bytes: &[u8]) -> Result<(), Violation>
     Err(violation.found(found.into()).with_header(bytes))
 }
 
-/// Whether a request of this kind is answered in chunks once that was agreed upon. Without extended headers all others
-/// are answered simply.
+/// Whether a request of this kind is answered in chunks once that was agreed upon. Without extended
+/// headers all others are answered simply.
 fn has_chunks(kind: u16) -> bool {
     matches!(kind, command::READ | command::BLOCK_STATUS)
 }

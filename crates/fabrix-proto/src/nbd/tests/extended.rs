@@ -79,7 +79,8 @@ fn begun(machine: &mut Server, bytes: &[u8], wire: &mut Wire) -> (Slot, Command,
     (slot, command, offset, bytes)
 }
 
-/// A request, with its data, that is answered with an error at once. A flush behind it is understood.
+/// A request, with its data, that is answered with an error at once. A flush behind it is
+/// understood.
 fn check_error(export: Export, request: &[u8], offset: u64, error: Error) {
     let (mut machine, mut wire) = ready_extended(export);
     assert_eq!(feed(&mut machine, request, &mut wire), Ok(vec![]));

@@ -1,7 +1,7 @@
 //! What comes of the answers of a bring-up: what was learned, and which phase is next.
 //!
-//! The controller is not trusted: an answer that contradicts an earlier one, or holds less than it must, ends the
-//! bring-up with a sentence.
+//! The controller is not trusted: an answer that contradicts an earlier one, or holds less than it
+//! must, ends the bring-up with a sentence.
 
 use alloc::format;
 
@@ -151,7 +151,8 @@ impl Bringup {
         Phase::NumberOfQueues
     }
 
-    /// The wanted namespace is in the first list, or first in the list that begins there, or nowhere.
+    /// The wanted namespace is in the first list, or first in the list that begins there, or
+    /// nowhere.
     fn take_list(&mut self, list: &NamespaceList, above: u32) -> Result<Phase, BringupError> {
         let max_nsid = self
             .controller

@@ -91,7 +91,8 @@ impl Bringup {
         }
     }
 
-    /// CC: enabled, entries of 64 and 16 bytes, the smallest pages, and the command sets the controller has.
+    /// CC: enabled, entries of 64 and 16 bytes, the smallest pages, and the command sets the
+    /// controller has.
     fn configuration(&self) -> u64 {
         let command_sets = if self.capabilities.several_command_sets {
             6

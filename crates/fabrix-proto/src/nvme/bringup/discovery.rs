@@ -1,7 +1,8 @@
-//! Reading a discovery log: how much there is, all records, and whether it stayed the same meanwhile.
+//! Reading a discovery log: how much there is, all records, and whether it stayed the same
+//! meanwhile.
 //!
-//! The log may change between two commands, so its generation is read before and after; it may also never end, so
-//! records and attempts are bounded.
+//! The log may change between two commands, so its generation is read before and after; it may also
+//! never end, so records and attempts are bounded.
 //!
 //! Source: NVM Express Base Specification 2.x, "Discovery Log Page (Log Page Identifier 70h)".
 
@@ -42,9 +43,11 @@ pub struct DiscoveredRecord {
     pub controller_id: u16,
     /// ASQSZ: entries of the admin queue at most.
     pub admin_queue_entries: u16,
-    /// TREQ bits 1:0: whether a secure channel is not specified (0), required (1) or not required (2).
+    /// TREQ bits 1:0: whether a secure channel is not specified (0), required (1) or not required
+    /// (2).
     pub secure_channel: u8,
-    /// SECTYPE of TCP: no security (0), TLS 1.2 (1), TLS 1.3 (2); other transports have other meanings.
+    /// SECTYPE of TCP: no security (0), TLS 1.2 (1), TLS 1.3 (2); other transports have other
+    /// meanings.
     pub security: u8,
 }
 

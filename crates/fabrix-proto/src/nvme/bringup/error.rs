@@ -1,4 +1,5 @@
-//! Why a controller could not be brought up: one sentence for the user, one kind for whoever decides what is next.
+//! Why a controller could not be brought up: one sentence for the user, one kind for whoever
+//! decides what is next.
 //!
 //! Source: NVM Express Base Specification 2.x, "Connect Command", status codes.
 
@@ -21,7 +22,8 @@ pub enum BringupErrorKind {
     Unsupported,
     /// The controller did not become ready, or did not answer, in time.
     Timeout,
-    /// The controller answered something that makes no sense, or with an error that bring-up cannot explain.
+    /// The controller answered something that makes no sense, or with an error that bring-up cannot
+    /// explain.
     Broken,
 }
 
@@ -118,7 +120,8 @@ impl BringupError {
         self.status
     }
 
-    /// Whether a new connection may fare better: the trouble is not of a lasting kind, nor was that said (DNR).
+    /// Whether a new connection may fare better: the trouble is not of a lasting kind, nor was that
+    /// said (DNR).
     #[must_use]
     pub fn is_worth_a_retry(&self) -> bool {
         let lasting = matches!(
@@ -140,7 +143,8 @@ impl fmt::Display for BringupError {
 
 impl core::error::Error for BringupError {}
 
-/// Which parameter a Connect Invalid Parameters points at: bit 16 is set for an offset in the data (IATTR).
+/// Which parameter a Connect Invalid Parameters points at: bit 16 is set for an offset in the data
+/// (IATTR).
 fn wrong_parameter(dword0: u32) -> (BringupErrorKind, &'static str) {
     match (dword0 >> 16 & 1, dword0 & 0xFFFF) {
         (1, 256..512) => (

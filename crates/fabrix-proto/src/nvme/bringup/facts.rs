@@ -1,10 +1,12 @@
-//! What a host learns about a controller and a namespace while it brings them up, checked and as plain numbers.
+//! What a host learns about a controller and a namespace while it brings them up, checked and as
+//! plain numbers.
 //!
-//! Everything read here was said by a controller that may be wrong: a value that would lead to a wrong size, a shift
-//! too far or an unbounded loop is refused with a sentence, one that is only unusual is moved into bounds.
+//! Everything read here was said by a controller that may be wrong: a value that would lead to a
+//! wrong size, a shift too far or an unbounded loop is refused with a sentence, one that is only
+//! unusual is moved into bounds.
 //!
-//! Source: NVM Express Base Specification 2.x, "Identify Controller data structure"; NVM Command Set Specification
-//! 1.x, "Identify Namespace data structure".
+//! Source: NVM Express Base Specification 2.x, "Identify Controller data structure"; NVM Command
+//! Set Specification 1.x, "Identify Namespace data structure".
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -73,10 +75,11 @@ pub struct ControllerFacts {
     pub capabilities: Capabilities,
     /// Data of one command at most, in bytes (MDTS); `u32::MAX` when the controller names no limit.
     pub max_data_bytes: u32,
-    /// Blocks' bytes of one Write Zeroes at most (WZSL); `u32::MAX` when the controller names no limit.
-    pub max_write_zeroes_bytes: u32,
-    /// Blocks of a Dataset Management of one range at most (DMRSL, DMSL); `u32::MAX` when the controller names no
+    /// Blocks' bytes of one Write Zeroes at most (WZSL); `u32::MAX` when the controller names no
     /// limit.
+    pub max_write_zeroes_bytes: u32,
+    /// Blocks of a Dataset Management of one range at most (DMRSL, DMSL); `u32::MAX` when the
+    /// controller names no limit.
     pub max_dataset_blocks: u32,
     /// In-capsule data of one I/O command at most, in bytes (IOCCSZ less the entry).
     pub in_capsule_bytes: u32,

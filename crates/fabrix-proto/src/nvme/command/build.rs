@@ -59,7 +59,8 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Dataset Management over `ranges` (1 to 256) [`DatasetRange`](super::DatasetRange)s sent as data.
+    /// Dataset Management over `ranges` (1 to 256) [`DatasetRange`](super::DatasetRange)s sent as
+    /// data.
     #[must_use]
     pub fn dataset_management(nsid: u32, ranges: u16, deallocate: bool) -> Self {
         debug_assert!(

@@ -1,4 +1,5 @@
-//! The range list of Dataset Management: its layout, and the check of all ranges before the first is used.
+//! The range list of Dataset Management: its layout, and the check of all ranges before the first
+//! is used.
 
 use core::mem::offset_of;
 
@@ -43,11 +44,12 @@ impl DatasetRange {
 
 /// The ranges of a Dataset Management command as `(lba, blocks)`, empty ones left out.
 ///
-/// `data` may be longer than `count` ranges; what follows them is not looked at. Every range is checked before the
-/// first is returned, so that a refused command has done nothing.
+/// `data` may be longer than `count` ranges; what follows them is not looked at. Every range is
+/// checked before the first is returned, so that a refused command has done nothing.
 ///
 /// # Errors
-/// Data SGL Length Invalid when `data` is too short, LBA Out of Range when a range leaves the namespace.
+/// Data SGL Length Invalid when `data` is too short, LBA Out of Range when a range leaves the
+/// namespace.
 pub fn ranges<'d>(
     data: &'d [u8],
     count: u16,

@@ -1,4 +1,5 @@
-//! Which command of the admin queue is whose: each goes to the file that knows its subject, or is answered here.
+//! Which command of the admin queue is whose: each goes to the file that knows its subject, or is
+//! answered here.
 
 use super::properties::Change;
 use super::{Controller, Kept, Kind, Outcome, Quiesce, Surroundings, Timestamp};
@@ -87,7 +88,8 @@ impl Controller {
         }
     }
 
-    /// A discovery controller has few commands; events only while a keep-alive holds the association.
+    /// A discovery controller has few commands; events only while a keep-alive holds the
+    /// association.
     fn knows(&self, command: &AdminCommand) -> bool {
         match (self.kind, command) {
             (Kind::Io, _) => true,
@@ -113,7 +115,8 @@ impl Controller {
             .ok_or(Status::INTERNAL_ERROR)
     }
 
-    /// Only what is held here can be aborted; an I/O command runs to its end, and the answer says so.
+    /// Only what is held here can be aborted; an I/O command runs to its end, and the answer says
+    /// so.
     fn abort(&mut self, queue_id: u16, command_id: u16) -> Outcome {
         let held = if queue_id == 0 {
             self.events.take(command_id)

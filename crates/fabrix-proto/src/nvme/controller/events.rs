@@ -1,7 +1,9 @@
-//! Asynchronous events: the requests that wait, the events that wait for them, and the changed namespaces.
+//! Asynchronous events: the requests that wait, the events that wait for them, and the changed
+//! namespaces.
 //!
-//! Each kind of event is told once and then masked until the host has read its log page; what happens meanwhile is
-//! told once more. Everything is bounded: four requests, two kinds, 1024 changed namespaces, 64 notifications.
+//! Each kind of event is told once and then masked until the host has read its log page; what
+//! happens meanwhile is told once more. Everything is bounded: four requests, two kinds, 1024
+//! changed namespaces, 64 notifications.
 //! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command".
 
 use alloc::collections::VecDeque;
@@ -24,9 +26,11 @@ const HEALTH_WARNINGS: u32 = 0xFF;
 const NAMESPACE_CHANGED: u32 = 0x0004_0002;
 /// Dword 0: a notice (type 2), discovery log page changed (F0h), log page 70h.
 const DISCOVERY_CHANGED: u32 = 0x0070_F002;
-/// Dword 0: an event of the I/O command set (type 6), reservation log page available (00h), log page 80h.
+/// Dword 0: an event of the I/O command set (type 6), reservation log page available (00h), log
+/// page 80h.
 const RESERVATION_NOTICE: u32 = 0x0080_0006;
-/// Reservation notifications that wait to be read; of more, the oldest are lost, which their count shows.
+/// Reservation notifications that wait to be read; of more, the oldest are lost, which their count
+/// shows.
 const NOTIFICATIONS_MAX: usize = 64;
 
 /// One kind of event.
@@ -42,7 +46,8 @@ struct Event {
 #[derive(Debug)]
 pub(super) struct Events {
     event: Event,
-    /// Nobody enables it: notices that are not wanted are masked by namespace, before they come here.
+    /// Nobody enables it: notices that are not wanted are masked by namespace, before they come
+    /// here.
     reservation: Event,
     notifications: VecDeque<NotificationPage>,
     notification_count: u64,
@@ -163,8 +168,8 @@ impl Events {
         self.reservation.pending = true;
     }
 
-    /// The oldest reservation notification that was not read, and how many more there are; an empty page if there is
-    /// none.
+    /// The oldest reservation notification that was not read, and how many more there are; an empty
+    /// page if there is none.
     pub(super) fn notification(&self) -> NotificationPage {
         let more = self.notifications.len().saturating_sub(1);
         let oldest = self.notifications.front().copied();

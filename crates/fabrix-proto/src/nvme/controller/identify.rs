@@ -1,7 +1,8 @@
 //! What Identify answers: the structures of `nvme::identify`, filled with the truth.
 //!
-//! Nothing is advertised that is not done: a volatile cache only if a disk has one, deallocation only if a disk can,
-//! commands only if they are enabled. It reads the view and the limits and changes nothing.
+//! Nothing is advertised that is not done: a volatile cache only if a disk has one, deallocation
+//! only if a disk can, commands only if they are enabled. It reads the view and the limits and
+//! changes nothing.
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -180,7 +181,8 @@ impl Controller {
     }
 }
 
-/// The namespace of an Identify: `None` for an id that is valid and not in use, whose structure is all zeroes.
+/// The namespace of an Identify: `None` for an id that is valid and not in use, whose structure is
+/// all zeroes.
 fn named(view: &Authorized, nsid: u32) -> Result<Option<&Namespace>, Status> {
     if !(1..=NAMESPACES_MAX).contains(&nsid) {
         return Err(Status::INVALID_NAMESPACE);
@@ -278,7 +280,8 @@ fn fill_descriptors(page: &mut [u8], namespace: &Namespace) {
     let _ = Descriptor::Csi(CSI_NVM).write(rest);
 }
 
-/// A count of blocks as a zero-based field; an inventory has checked that it fits, and zero stays zero.
+/// A count of blocks as a zero-based field; an inventory has checked that it fits, and zero stays
+/// zero.
 fn blocks(count: u32) -> U16 {
     U16::new(u16::try_from(count.saturating_sub(1)).unwrap_or(u16::MAX))
 }
@@ -287,7 +290,8 @@ fn zero_based(count: usize) -> u8 {
     u8::try_from(count.saturating_sub(1)).unwrap_or(u8::MAX)
 }
 
-/// log2 of `bytes` in pages of 4096, rounded down, and at least 1 because zero would mean unlimited.
+/// log2 of `bytes` in pages of 4096, rounded down, and at least 1 because zero would mean
+/// unlimited.
 fn page_exponent(bytes: u32) -> u8 {
     let exponent = (bytes / 4096).checked_ilog2().unwrap_or(0).max(1);
     u8::try_from(exponent).unwrap_or(u8::MAX)

@@ -1,8 +1,9 @@
-//! The keep-alive timer: a timeout in milliseconds and the last sign of life. It has no clock; it is asked.
+//! The keep-alive timer: a timeout in milliseconds and the last sign of life. It has no clock; it
+//! is asked.
 //!
-//! Every command counts as a sign of life (traffic-based keep-alive, CTRATT bit 6): those of the admin queue when they
-//! come, those of I/O queues when the timer is asked, because they may come to other threads. A discovery controller
-//! whose host asked for no timer has one of two minutes.
+//! Every command counts as a sign of life (traffic-based keep-alive, CTRATT bit 6): those of the
+//! admin queue when they come, those of I/O queues when the timer is asked, because they may come
+//! to other threads. A discovery controller whose host asked for no timer has one of two minutes.
 //! Source: NVM Express Base Specification 2.x, "Keep Alive".
 
 use super::Kind;

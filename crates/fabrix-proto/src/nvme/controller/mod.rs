@@ -1,16 +1,19 @@
 //! The target side of one association: a controller as a pure value.
 //!
-//! It answers every command of the admin queue: properties, Identify, features, log pages, events, keep-alive,
-//! abort. It knows the state of its controller and nothing of the transport: slots come in with commands and go out
-//! with answers. What exists is asked from an [`Authorized`] view each time, so that a replaced inventory shows at
-//! once. It moves no data, has no clock, and neither executes I/O commands nor keeps I/O queues.
+//! It answers every command of the admin queue: properties, Identify, features, log pages, events,
+//! keep-alive, abort. It knows the state of its controller and nothing of the transport: slots come
+//! in with commands and go out with answers. What exists is asked from an [`Authorized`] view each
+//! time, so that a replaced inventory shows at once. It moves no data, has no clock, and neither
+//! executes I/O commands nor keeps I/O queues.
 //!
-//! The caller's part: check [`Controller::transfer_bytes`] against the host's SGL, call [`Controller::execute`] when
-//! the data are there, then [`Controller::poll_event`] until it is empty; call [`Controller::check_keep_alive`] at
-//! [`Controller::deadline`]; on [`Outcome::Quiesce`] stop the I/O queues and call [`Controller::quiesced`].
+//! The caller's part: check [`Controller::transfer_bytes`] against the host's SGL, call
+//! [`Controller::execute`] when the data are there, then [`Controller::poll_event`] until it is
+//! empty; call [`Controller::check_keep_alive`] at [`Controller::deadline`]; on
+//! [`Outcome::Quiesce`] stop the I/O queues and call [`Controller::quiesced`].
 //!
-//! The version is 1.4: 2.0 requires log pages and ready modes that are not here, and what it adds for hosts (the
-//! structures independent of a command set, the limits of CNS 06h) is answered to those who ask all the same.
+//! The version is 1.4: 2.0 requires log pages and ready modes that are not here, and what it adds
+//! for hosts (the structures independent of a command set, the limits of CNS 06h) is answered to
+//! those who ask all the same.
 //! Source: NVM Express Base Specification 2.x; NVMe over Fabrics, "Controller Initialization".
 
 mod command;
@@ -54,11 +57,13 @@ pub enum Kind {
 /// What is decided when the target starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerLimits {
-    /// The limits of I/O commands; `max_transfer_bytes` holds for admin data too and is at least 8192.
+    /// The limits of I/O commands; `max_transfer_bytes` holds for admin data too and is at least
+    /// 8192.
     pub io: IoLimits,
     /// Most bytes of data in an I/O command capsule (IOCCSZ).
     pub in_capsule_bytes: u32,
-    /// Longest time commands of a lost association may still change the disk (CQT); zero if nobody knows.
+    /// Longest time commands of a lost association may still change the disk (CQT); zero if nobody
+    /// knows.
     pub quiesce_ms: u16,
 }
 
@@ -69,8 +74,8 @@ pub struct Surroundings<'a> {
     pub view: &'a Authorized,
     /// What the health log shows.
     pub health: &'a HealthCounters,
-    /// Whether reservations of the namespace that the command names outlive the power (PTPL); none if there is no such
-    /// namespace. Looked at by the Reservation Persistence feature alone.
+    /// Whether reservations of the namespace that the command names outlive the power (PTPL); none
+    /// if there is no such namespace. Looked at by the Reservation Persistence feature alone.
     pub persistence: Option<bool>,
     /// What the timing page shows.
     pub timing: &'a TimingPage,
@@ -104,23 +109,24 @@ pub enum Outcome {
     /// An Asynchronous Event Request: keep the slot until [`Controller::poll_event`] or
     /// [`Controller::release_held`] names it.
     Held,
-    /// Abort found its command, a held event request: answer that slot with [`Status::ABORT_REQUESTED`], and this
-    /// command with success and result zero.
+    /// Abort found its command, a held event request: answer that slot with
+    /// [`Status::ABORT_REQUESTED`], and this command with success and result zero.
     Aborted {
         /// The slot of the aborted command.
         held: Slot,
     },
-    /// Answer it with success and result zero. Then stop the I/O queues, wait until no disk works for them, answer
-    /// the slots of [`Controller::release_held`] with [`Status::ABORT_REQUESTED`], and call
-    /// [`Controller::quiesced`]: the host polls CSTS until then.
+    /// Answer it with success and result zero. Then stop the I/O queues, wait until no disk works
+    /// for them, answer the slots of [`Controller::release_held`] with [`Status::ABORT_REQUESTED`],
+    /// and call [`Controller::quiesced`]: the host polls CSTS until then.
     Quiesce(Quiesce),
-    /// Answer it with success, and time the commands of all I/O queues for so long; zero: not any more.
+    /// Answer it with success, and time the commands of all I/O queues for so long; zero: not any
+    /// more.
     Time {
         /// For how many seconds.
         seconds: u32,
     },
-    /// Make reservations of this namespace (FFFFFFFFh: of all that can) outlive the power, or not; answer it with
-    /// success when that is on the medium.
+    /// Make reservations of this namespace (FFFFFFFFh: of all that can) outlive the power, or not;
+    /// answer it with success when that is on the medium.
     Persist {
         /// Which namespace.
         nsid: u32,
@@ -178,7 +184,8 @@ pub struct Controller {
 /// Entries of a discovery controller's admin queue, at most.
 pub const DISCOVERY_QUEUE_ENTRIES: u16 = 128;
 
-/// How many entries a queue may have (MQES + 1) for hosts with this view: what [`Connect::parse`] wants to know.
+/// How many entries a queue may have (MQES + 1) for hosts with this view: what [`Connect::parse`]
+/// wants to know.
 #[must_use]
 pub fn max_queue_entries(view: &Authorized) -> u16 {
     view.subsystem()
@@ -188,8 +195,8 @@ pub fn max_queue_entries(view: &Authorized) -> u16 {
 }
 
 impl Controller {
-    /// The controller that an admin queue's `connect` makes; `view` is what it was authorized for, and decides
-    /// whether this is a discovery controller.
+    /// The controller that an admin queue's `connect` makes; `view` is what it was authorized for,
+    /// and decides whether this is a discovery controller.
     #[must_use]
     pub fn new(
         view: &Authorized,
@@ -260,7 +267,8 @@ impl Controller {
     /// Bytes of data that an admin queue's command moves, to be compared with the host's SGL.
     ///
     /// # Errors
-    /// The status to answer with: the command is unknown or malformed, or wants more than MDTS allows.
+    /// The status to answer with: the command is unknown or malformed, or wants more than MDTS
+    /// allows.
     pub fn transfer_bytes(&self, entry: &SubmissionEntry) -> Result<u32, Status> {
         if entry.is_fabrics() {
             let connect = entry.fabrics_type() == FabricsType::CONNECT;
@@ -297,7 +305,8 @@ impl Controller {
         outcome.unwrap_or_else(Outcome::failed)
     }
 
-    /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is complete.
+    /// All I/O queues are stopped and no disk works for them any more: the reset or shutdown is
+    /// complete.
     pub fn quiesced(&mut self) {
         self.properties.quiesced();
     }
@@ -312,14 +321,14 @@ impl Controller {
         }
     }
 
-    /// Commands have come on I/O queues: the host lives. To be said before [`check_keep_alive`](Self::check_keep_alive)
-    /// is asked.
+    /// Commands have come on I/O queues: the host lives. To be said before
+    /// [`check_keep_alive`](Self::check_keep_alive) is asked.
     pub const fn io_commands_came(&mut self, now: Nanos) {
         self.keep_alive.renew(now);
     }
 
-    /// Whether the host was silent for too long. Once it is true the controller is in fatal status (CSTS.CFS) and
-    /// answers nothing but errors: end the association, quiescing the disks first.
+    /// Whether the host was silent for too long. Once it is true the controller is in fatal status
+    /// (CSTS.CFS) and answers nothing but errors: end the association, quiescing the disks first.
     pub fn check_keep_alive(&mut self, now: Nanos) -> bool {
         if self.keep_alive.is_expired(now) {
             self.properties.fail();
@@ -345,8 +354,8 @@ impl Controller {
         self.events.discovery_changed();
     }
 
-    /// The next event to be told: answer the slot with success and this dword 0. Call until it is `None`, after
-    /// every command and every change.
+    /// The next event to be told: answer the slot with success and this dword 0. Call until it is
+    /// `None`, after every command and every change.
     pub fn poll_event(&mut self) -> Option<(Slot, u32)> {
         if self.properties.takes_commands() {
             self.events.poll()
@@ -355,14 +364,15 @@ impl Controller {
         }
     }
 
-    /// Takes back the held event request whose command id has come with another command: its host has forgotten it, and
-    /// the transport sends no answer to it. Call before the other command is executed.
+    /// Takes back the held event request whose command id has come with another command: its host
+    /// has forgotten it, and the transport sends no answer to it. Call before the other command is
+    /// executed.
     pub fn forgotten(&mut self, command_id: u16) -> Option<Slot> {
         self.events.take(command_id)
     }
 
-    /// Takes back one held event request, to be answered with [`Status::ABORT_REQUESTED`]; call until it is `None`
-    /// when the I/O queues were stopped.
+    /// Takes back one held event request, to be answered with [`Status::ABORT_REQUESTED`]; call
+    /// until it is `None` when the I/O queues were stopped.
     pub fn release_held(&mut self) -> Option<Slot> {
         self.events.release()
     }

@@ -1,8 +1,10 @@
 //! The properties of a controller: capabilities, configuration, status; enable, reset and shutdown.
 //!
-//! A small state: what the host wrote to CC, and how far we have followed. It decides whether commands are taken,
-//! and tells its owner when I/O queues must stop; stopping them is not its business.
-//! Source: NVM Express Base Specification 2.x, "Property Definition", "Controller Initialization", "Shutdown".
+//! A small state: what the host wrote to CC, and how far we have followed. It decides whether
+//! commands are taken, and tells its owner when I/O queues must stop; stopping them is not its
+//! business.
+//! Source: NVM Express Base Specification 2.x, "Property Definition", "Controller Initialization",
+//! "Shutdown".
 
 use super::Kind;
 use crate::nvme::fabrics::Property;
@@ -11,7 +13,8 @@ use crate::nvme::spec::Status;
 /// VS: 1.4.
 pub const VERSION: u32 = 0x0001_0400;
 
-/// How long a host waits for CSTS.RDY to follow CC.EN (CAP.TO): as long as a slow disk may need to quiesce.
+/// How long a host waits for CSTS.RDY to follow CC.EN (CAP.TO): as long as a slow disk may need to
+/// quiesce.
 pub const READY_TIMEOUT_MS: u32 = 15_000;
 
 /// What a write to a property asks of the controller's owner.
@@ -107,7 +110,8 @@ impl Properties {
         }
     }
 
-    /// CAP: queue size, contiguous queues, the ready timeout, the NVM command set, pages of 4096 bytes.
+    /// CAP: queue size, contiguous queues, the ready timeout, the NVM command set, pages of 4096
+    /// bytes.
     fn capabilities(&self) -> u64 {
         let max_entries = u64::from(self.max_queue_entries.saturating_sub(1));
         max_entries | CAP_CQR | u64::from(READY_TIMEOUT_MS / 500) << CAP_TO_SHIFT | CAP_CSS_NVM
@@ -159,8 +163,8 @@ impl Properties {
         };
     }
 
-    /// The entry sizes the standard knows (a discovery controller has no I/O queues, so it need not be told), pages
-    /// of 4096 bytes, round robin, the NVM command set.
+    /// The entry sizes the standard knows (a discovery controller has no I/O queues, so it need not
+    /// be told), pages of 4096 bytes, round robin, the NVM command set.
     const fn is_acceptable(&self) -> bool {
         let sizes = self.configuration & CC_ENTRY_SIZES;
         let sizes_fit =

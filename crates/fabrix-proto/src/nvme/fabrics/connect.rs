@@ -192,13 +192,15 @@ pub struct Connect {
     pub queue_id: u16,
     /// Entries of the queue, at least 2.
     pub queue_entries: u32,
-    /// KATO in milliseconds, as the host gave it; zero is no keep-alive. Means something on the admin queue only.
+    /// KATO in milliseconds, as the host gave it; zero is no keep-alive. Means something on the
+    /// admin queue only.
     pub keep_alive_ms: u32,
     /// The host asks for no flow control of the submission queue.
     pub disable_sq_flow_control: bool,
     /// HOSTID, never zero.
     pub host_id: [u8; 16],
-    /// CNTLID: on an I/O queue, which controller; on the admin queue one of [`CNTLID_DYNAMIC`], [`CNTLID_STATIC`].
+    /// CNTLID: on an I/O queue, which controller; on the admin queue one of [`CNTLID_DYNAMIC`],
+    /// [`CNTLID_STATIC`].
     pub controller_id: u16,
     /// SUBNQN.
     pub subsystem: Nqn,
@@ -209,7 +211,8 @@ pub struct Connect {
 impl Connect {
     /// Reads Connect and its data. `max_queue_entries` is the most a queue may have (MQES + 1).
     ///
-    /// Both models of controller allocation are taken on the admin queue; the answer's controller id is ours.
+    /// Both models of controller allocation are taken on the admin queue; the answer's controller
+    /// id is ours.
     ///
     /// # Errors
     /// What to answer with: the format (180h), or which byte is wrong (182h).
@@ -255,8 +258,8 @@ impl Connect {
         Ok(connect)
     }
 
-    /// A host without an id or without a qualified name cannot be told from others: in reservations, in the list of
-    /// hosts that are allowed.
+    /// A host without an id or without a qualified name cannot be told from others: in
+    /// reservations, in the list of hosts that are allowed.
     fn check_host(&self) -> Result<(), ConnectRefusal> {
         if self.host_id == [0; 16] {
             return Err(ConnectRefusal::data(IPO_HOST_ID, "the host id is zero"));
@@ -295,7 +298,8 @@ impl Connect {
         CompletionEntry::new(Status::SUCCESS, u64::from(controller_id))
     }
 
-    /// The command and its data, as a host sends them; the transport puts in the SGL and the command id.
+    /// The command and its data, as a host sends them; the transport puts in the SGL and the
+    /// command id.
     #[must_use]
     pub fn to_wire(&self) -> (SubmissionEntry, ConnectData) {
         let mut command = ConnectCommand::new_zeroed();

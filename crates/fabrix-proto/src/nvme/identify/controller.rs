@@ -9,7 +9,8 @@ use super::IDENTIFY_BYTES;
 
 /// Identify Controller (CNS 01h), 4096 bytes.
 ///
-/// Source: NVM Express Base Specification 2.x, "Identify Controller Data Structure, I/O Command Set Independent".
+/// Source: NVM Express Base Specification 2.x, "Identify Controller Data Structure, I/O Command Set
+/// Independent".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct IdentifyController {
@@ -228,9 +229,11 @@ pub const SGLS_OFFSET: u32 = 1 << 20;
 /// OFCS bit 0: Disconnect.
 pub const OFCS_DISCONNECT: u16 = 1 << 0;
 
-/// Identify Controller of the NVM command set (CNS 06h, CSI 0), 4096 bytes: limits that MDTS does not set.
+/// Identify Controller of the NVM command set (CNS 06h, CSI 0), 4096 bytes: limits that MDTS does
+/// not set.
 ///
-/// Source: NVM Command Set Specification 1.x, "Identify Controller Data Structure, NVM Command Set Specific".
+/// Source: NVM Command Set Specification 1.x, "Identify Controller Data Structure, NVM Command Set
+/// Specific".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct IdentifyNvmController {

@@ -1,4 +1,5 @@
-//! Namespace identification descriptors: each identifier with its kind and its length, one behind the other.
+//! Namespace identification descriptors: each identifier with its kind and its length, one behind
+//! the other.
 
 use crate::codec::{Reader, Truncated};
 
@@ -24,7 +25,8 @@ const NIDT_CSI: u8 = 4;
 const DESCRIPTOR_HEADER_BYTES: usize = 4;
 
 impl Descriptor {
-    /// Writes the descriptor at the start of `page` and returns the rest; all of `page` when it does not fit.
+    /// Writes the descriptor at the start of `page` and returns the rest; all of `page` when it
+    /// does not fit.
     #[must_use]
     pub fn write<'p>(&self, page: &'p mut [u8]) -> &'p mut [u8] {
         let (kind, id): (u8, &[u8]) = match self {

@@ -52,7 +52,8 @@ pub struct IdentifyNamespace {
     pub reservations: u8,
     /// FPI.
     pub format_progress: u8,
-    /// DLFEAT: what reads of deallocated blocks return (bits 2:0), deallocation by Write Zeroes (bit 3).
+    /// DLFEAT: what reads of deallocated blocks return (bits 2:0), deallocation by Write Zeroes
+    /// (bit 3).
     pub deallocation: u8,
     /// NAWUN, zero-based.
     pub atomic_write_unit: U16,
@@ -144,7 +145,8 @@ pub const NSTAT_READY: u8 = 1 << 0;
 
 /// Identify Namespace, independent of the command set (CNS 08h), 4096 bytes.
 ///
-/// Source: NVM Express Base Specification 2.x, "I/O Command Set Independent Identify Namespace Data Structure".
+/// Source: NVM Express Base Specification 2.x, "I/O Command Set Independent Identify Namespace Data
+/// Structure".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct IndependentNamespace {

@@ -125,7 +125,8 @@ impl DiscoveryEntry {
         if listener.transport == Transport::Rdma {
             entry.transport_specific[..3].copy_from_slice(&TSAS_RDMA);
         }
-        // "Not specified" for the channel, as the kernel's target says: nvme-cli has words for that pair only.
+        // "Not specified" for the channel, as the kernel's target says: nvme-cli has words for that
+        // pair only.
         entry.requirements = TREQ_DISABLE_SQ_FLOW_CONTROL;
         if listener.secure_channel == SecureChannel::Required {
             entry.requirements = TREQ_DISABLE_SQ_FLOW_CONTROL | TREQ_SECURE_REQUIRED;

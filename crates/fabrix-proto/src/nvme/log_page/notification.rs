@@ -13,7 +13,8 @@ use crate::scsi::reservation::Notice;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct NotificationPage {
-    /// LPC: counts notifications from one on; a gap says that some were lost. Zero in an empty page.
+    /// LPC: counts notifications from one on; a gap says that some were lost. Zero in an empty
+    /// page.
     pub count: U64,
     /// RNLPT: 0 empty, 1 registration preempted, 2 reservation released, 3 reservation preempted.
     pub kind: u8,

@@ -1,4 +1,5 @@
-//! Reservation commands as a host sends them: the way back of parsing. Their data, the keys, is the caller's.
+//! Reservation commands as a host sends them: the way back of parsing. Their data, the keys, is the
+//! caller's.
 //!
 //! Source: NVM Express Base Specification 2.x, "Reservation Register" and the chapters after it.
 

@@ -57,8 +57,8 @@ const _: () = assert!(
         && offset_of!(ReportRegistrant, host_id) == 16
 );
 
-/// Writes the report, as far as `page` reaches; what follows it is zeroes. Registrants of other protocols are listed
-/// with [`Initiator::host_id`].
+/// Writes the report, as far as `page` reaches; what follows it is zeroes. Registrants of other
+/// protocols are listed with [`Initiator::host_id`].
 pub fn write_report(state: &Reservations, page: &mut [u8]) {
     page.fill(0);
     let mut header = ReportHeader::new_zeroed();

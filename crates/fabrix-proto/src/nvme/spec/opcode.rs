@@ -1,4 +1,5 @@
-//! Which command it is: opcodes of I/O queues and of the admin queue, and the kinds of fabrics commands.
+//! Which command it is: opcodes of I/O queues and of the admin queue, and the kinds of fabrics
+//! commands.
 
 /// Opcode of the NVM command set, on I/O queues.
 ///

@@ -7,7 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Where a command's data lie: 16 bytes, of which the last says how to read the others.
 ///
-/// Source: NVM Express Base Specification 2.x, "Scatter Gather List (SGL)"; NVMe/TCP, "Transport SGL descriptor".
+/// Source: NVM Express Base Specification 2.x, "Scatter Gather List (SGL)"; NVMe/TCP, "Transport
+/// SGL descriptor".
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,

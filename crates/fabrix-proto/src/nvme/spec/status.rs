@@ -4,8 +4,8 @@ use core::fmt;
 
 /// How a command ended: type, code, and whether trying again is pointless.
 ///
-/// The constants carry the do-not-retry bit that belongs to them: set where the same command would fail again,
-/// clear where the trouble may pass. [`is`](Status::is) compares without it.
+/// The constants carry the do-not-retry bit that belongs to them: set where the same command would
+/// fail again, clear where the trouble may pass. [`is`](Status::is) compares without it.
 /// Source: NVM Express Base Specification 2.x, "Status Field Definition".
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status {
@@ -116,7 +116,8 @@ impl Status {
     pub const ANA_INACCESSIBLE: Self = path(0x02);
     /// Asymmetric Access Transition.
     pub const ANA_TRANSITION: Self = path(0x03);
-    /// Host Pathing Error; never sent by a controller, made by a host for commands of a lost connection.
+    /// Host Pathing Error; never sent by a controller, made by a host for commands of a lost
+    /// connection.
     pub const HOST_PATH_ERROR: Self = path(0x70);
     /// Command Aborted By Host; made by a host for commands it gave up.
     pub const HOST_ABORTED: Self = path(0x71);
@@ -151,7 +152,8 @@ impl Status {
         self.sct == 3
     }
 
-    /// The 16 bits of a completion: phase tag zero, code in bits 8:1, type in bits 11:9, DNR in bit 15.
+    /// The 16 bits of a completion: phase tag zero, code in bits 8:1, type in bits 11:9, DNR in bit
+    /// 15.
     #[must_use]
     pub const fn to_field(self) -> u16 {
         (self.sc as u16) << 1 | ((self.sct & 0b111) as u16) << 9 | (self.dnr as u16) << 15

@@ -36,8 +36,8 @@ impl fmt::Display for Refused {
 impl core::error::Error for Refused {}
 
 impl Inventory {
-    /// Checks and keeps what is exported. `generation` must grow with every change that a host may see: it is the
-    /// discovery log's generation counter (GENCTR).
+    /// Checks and keeps what is exported. `generation` must grow with every change that a host may
+    /// see: it is the discovery log's generation counter (GENCTR).
     ///
     /// # Errors
     /// The first thing that is wrong, by name.
@@ -72,8 +72,8 @@ impl Inventory {
         self.generation
     }
 
-    /// Lets `host` into `subsystem` (or into the discovery subsystem, which is open to all and shows each host only
-    /// what it may connect to).
+    /// Lets `host` into `subsystem` (or into the discovery subsystem, which is open to all and
+    /// shows each host only what it may connect to).
     ///
     /// # Errors
     /// [`Refused`] says why not.

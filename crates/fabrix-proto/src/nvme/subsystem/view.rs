@@ -8,8 +8,8 @@ use crate::nvme::nqn::Nqn;
 
 /// What one host may see: the only way to a namespace or a discovery record.
 ///
-/// Cheap to clone, and holds its inventory: an association keeps one, and [`refresh`](Self::refresh)es it when the
-/// inventory is replaced.
+/// Cheap to clone, and holds its inventory: an association keeps one, and
+/// [`refresh`](Self::refresh)es it when the inventory is replaced.
 #[derive(Clone, Debug)]
 pub struct Authorized {
     inventory: Arc<Inventory>,
@@ -19,7 +19,8 @@ pub struct Authorized {
 }
 
 impl Authorized {
-    /// Of a host that the inventory lets into the subsystem at `scope`, or, with none, into the discovery subsystem.
+    /// Of a host that the inventory lets into the subsystem at `scope`, or, with none, into the
+    /// discovery subsystem.
     pub(super) const fn new(inventory: Arc<Inventory>, host: Nqn, scope: Option<usize>) -> Self {
         Self {
             inventory,
@@ -29,8 +30,8 @@ impl Authorized {
         }
     }
 
-    /// The same view, knowing the local address at which the host reached us: the discovery log shows what can be
-    /// reached from there.
+    /// The same view, knowing the local address at which the host reached us: the discovery log
+    /// shows what can be reached from there.
     #[must_use]
     pub fn reached_at(mut self, address: SocketAddr) -> Self {
         self.reached_at = Some(address);
@@ -108,8 +109,8 @@ impl Authorized {
         self.inventory.generation
     }
 
-    /// What the discovery log shows this host: every allowed subsystem at every place it can be reached, then the
-    /// referrals. Empty outside the discovery subsystem.
+    /// What the discovery log shows this host: every allowed subsystem at every place it can be
+    /// reached, then the referrals. Empty outside the discovery subsystem.
     pub fn discovery_records(&self) -> impl Iterator<Item = DiscoveryRecord<'_>> {
         let inventory = &*self.inventory;
         let visible = if self.is_discovery() {

@@ -1,15 +1,17 @@
 //! The host's side of one NVMe/TCP connection: capsules out, R2T and data in, answers.
 //!
-//! It knows PDUs, the slots of the commands in progress, and how much of each command's data has moved. It touches
-//! neither the socket nor the data: it names where data goes (`want`) and where it is taken from (`Sink`). The owner
-//! chooses the slot of a command; the slot is free again with `Completed`, or with the connection.
+//! It knows PDUs, the slots of the commands in progress, and how much of each command's data has
+//! moved. It touches neither the socket nor the data: it names where data goes (`want`) and where
+//! it is taken from (`Sink`). The owner chooses the slot of a command; the slot is free again with
+//! `Completed`, or with the connection.
 //!
-//! The controller is not trusted: it can end this connection, and nothing more. It cannot make the machine write
-//! outside the data of a command that reads, send outside the data of a command that writes, answer a command twice,
-//! or ask for so many small pieces that their headers outweigh the data.
+//! The controller is not trusted: it can end this connection, and nothing more. It cannot make the
+//! machine write outside the data of a command that reads, send outside the data of a command that
+//! writes, answer a command twice, or ask for so many small pieces that their headers outweigh the
+//! data.
 //!
-//! `host/command.rs` sends commands, `host/read.rs` is how bytes become PDUs and answers, `host/data.rs` follows the
-//! data, `host/slots.rs` keeps the table. `target.rs` is the mirror.
+//! `host/command.rs` sends commands, `host/read.rs` is how bytes become PDUs and answers,
+//! `host/data.rs` follows the data, `host/slots.rs` keeps the table. `target.rs` is the mirror.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 
@@ -34,7 +36,8 @@ use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 /// What the host asks for and insists on. Decided before the first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct HostLimits {
-    /// Commands in progress at most, 1 to 4096: the rest of the command id tells their generations apart.
+    /// Commands in progress at most, 1 to 4096: the rest of the command id tells their generations
+    /// apart.
     pub max_slots: u16,
     /// R2Ts of one command that the controller may have outstanding, as a plain count, at least 1.
     pub max_r2t: u32,
@@ -89,7 +92,8 @@ pub enum Event {
     Completed {
         /// Which one.
         slot: Slot,
-        /// How much data has moved; a read that succeeded with less than it asked for is the owner's to refuse.
+        /// How much data has moved; a read that succeeded with less than it asked for is the
+        /// owner's to refuse.
         data_bytes: u32,
         /// `false`: data of this command did not match its digest.
         intact: bool,
@@ -104,8 +108,8 @@ pub struct Host {
     crc32c: Crc32c,
     reading: Reading,
     initialized: bool,
-    /// The last common header that passed its checks since then, and where the header of its PDU ends: nearly every
-    /// PDU begins with the same as the one before.
+    /// The last common header that passed its checks since then, and where the header of its PDU
+    /// ends: nearly every PDU begins with the same as the one before.
     passed: Option<([u8; COMMON_BYTES], usize)>,
     digests: Digests,
     controller_alignment: u8,
@@ -128,7 +132,8 @@ pub struct Host {
 enum Reading {
     /// The first 24 bytes of a PDU: all of the header, but for ICResp.
     Head,
-    /// What lies between those and the data, or the next PDU: digest and padding, or the rest of ICResp.
+    /// What lies between those and the data, or the next PDU: digest and padding, or the rest of
+    /// ICResp.
     Rest { bytes: usize },
     /// A piece of a read's data; `completes` when it says that no CapsuleResp follows.
     Data {
@@ -177,10 +182,11 @@ impl Host {
         out.bytes(request.as_bytes());
     }
 
-    /// The most in-capsule data of an I/O command, in bytes: IOCCSZ in bytes, less the 64 of the entry.
+    /// The most in-capsule data of an I/O command, in bytes: IOCCSZ in bytes, less the 64 of the
+    /// entry.
     ///
-    /// Until this is called the connection is taken for an admin queue, with 8192. Fabrics commands have that much
-    /// on every queue.
+    /// Until this is called the connection is taken for an admin queue, with 8192. Fabrics commands
+    /// have that much on every queue.
     pub fn set_in_capsule(&mut self, bytes: u32) {
         self.in_capsule_bytes = bytes;
     }
@@ -191,8 +197,8 @@ impl Host {
         self.initialized && !self.is_closed()
     }
 
-    /// The answer that was the last event, until the next bytes are handed over; made here (success, no result) when
-    /// the data said SUCCESS.
+    /// The answer that was the last event, until the next bytes are handed over; made here
+    /// (success, no result) when the data said SUCCESS.
     #[must_use]
     pub const fn entry(&self) -> &CompletionEntry {
         &self.entry

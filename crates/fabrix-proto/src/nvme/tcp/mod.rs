@@ -1,7 +1,8 @@
 //! NVMe over TCP: both sides of one connection as machines without I/O.
 //!
-//! [`pdu`] says where the bytes are, [`target`] and [`host`] what may follow what. Here stands what both sides share:
-//! how a fault becomes a violation, the checks of a header that do not depend on its kind, and how headers leave.
+//! [`pdu`] says where the bytes are, [`target`] and [`host`] what may follow what. Here stands what
+//! both sides share: how a fault becomes a violation, the checks of a header that do not depend on
+//! its kind, and how headers leave.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 
@@ -26,7 +27,8 @@ pub struct TerminateReason {
     pub information: u32,
 }
 
-/// A broken rule before the header it stood in is quoted: small, because every step returns one or not.
+/// A broken rule before the header it stood in is quoted: small, because every step returns one or
+/// not.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     breach: Breach,
@@ -132,7 +134,8 @@ impl WholeHeader {
     }
 }
 
-/// The length field and the flags of ICReq and ICResp, which are a header without a digest; gives where it ends.
+/// The length field and the flags of ICReq and ICResp, which are a header without a digest; gives
+/// where it ends.
 fn check_initialize(common: &CommonHeader) -> Result<u32, Fault> {
     let (end, total) = (u32::from(common.header_bytes), common.total_bytes.get());
     if total != end {
@@ -206,7 +209,8 @@ fn check_flags(
     Ok(())
 }
 
-/// Data begins after the header and its digest, at a multiple of 4. More padding than was asked for does no harm.
+/// Data begins after the header and its digest, at a multiple of 4. More padding than was asked for
+/// does no harm.
 fn check_data_offset(common: &CommonHeader, digests: Digests) -> Result<(), Fault> {
     let offset = common.data_offset;
     if u32::from(offset) < common.header_end(digests) || !offset.is_multiple_of(4) {
@@ -248,8 +252,8 @@ fn send_header<H: IntoBytes + Immutable + Copy, S: Sink>(
     send_padded(header, digests, crc32c, out);
 }
 
-/// A header by value: a reference to it would keep the one above in memory, where it is built of small fields and read
-/// in large ones, for which a processor waits.
+/// A header by value: a reference to it would keep the one above in memory, where it is built of
+/// small fields and read in large ones, for which a processor waits.
 #[inline(never)]
 fn send_padded<H: IntoBytes + Immutable + Copy, S: Sink>(
     header: H,

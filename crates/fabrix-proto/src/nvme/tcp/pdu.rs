@@ -1,7 +1,8 @@
-//! The PDUs of NVMe/TCP: headers, flags, where padding and digests lie, and the reasons for ending a connection.
+//! The PDUs of NVMe/TCP: headers, flags, where padding and digests lie, and the reasons for ending
+//! a connection.
 //!
-//! Layout only: what all PDUs have in common, and where their data begins, is in `pdu/common.rs`. What a PDU may
-//! follow, and what is done with it, stands in `target.rs` and `host.rs`.
+//! Layout only: what all PDUs have in common, and where their data begins, is in `pdu/common.rs`.
+//! What a PDU may follow, and what is done with it, stands in `target.rs` and `host.rs`.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6 "NVMe/TCP PDU Definitions".
 
@@ -25,7 +26,8 @@ pub struct InitializeRequest {
     pub common: CommonHeader,
     /// PFV: version of the PDU formats, 0.
     pub format_version: U16,
-    /// HPDA: how the host wants the data of C2HData aligned, in units of 4 bytes, counted from zero; 0..=31.
+    /// HPDA: how the host wants the data of C2HData aligned, in units of 4 bytes, counted from
+    /// zero; 0..=31.
     pub host_alignment: u8,
     /// DGST: `ENABLE_*`, the digests the host wants.
     pub digests: u8,
@@ -63,7 +65,8 @@ const _: () = assert!(offset_of!(InitializeResponse, controller_alignment) == 10
 const _: () = assert!(offset_of!(InitializeResponse, digests) == 11);
 const _: () = assert!(offset_of!(InitializeResponse, max_h2c_bytes) == 12);
 
-/// H2CTermReq and C2HTermReq: one side ends the connection; up to 128 bytes of the offending header follow.
+/// H2CTermReq and C2HTermReq: one side ends the connection; up to 128 bytes of the offending header
+/// follow.
 ///
 /// 24 bytes, little-endian; never with digests.
 /// Source: NVMe/TCP Transport Specification, "Host to Controller Terminate Connection Request PDU".
@@ -251,5 +254,6 @@ impl R2tHeader {
 pub const MIN_MAX_H2C_BYTES: u32 = 4096;
 /// The most of an offending header that a terminate request quotes, in bytes.
 pub const MAX_QUOTED_BYTES: usize = 128;
-/// In-capsule data of the admin queue and of every fabrics command may be this long whatever IOCCSZ says, in bytes.
+/// In-capsule data of the admin queue and of every fabrics command may be this long whatever IOCCSZ
+/// says, in bytes.
 pub const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;

@@ -1,21 +1,23 @@
 //! The controller's side of one NVMe/TCP connection: capsules in, R2T and data out, answers.
 //!
-//! It knows PDUs, the slots of the commands in progress, and how much of each write was asked for. It touches
-//! neither the socket nor the data: it names where data goes (`want`) and where it is taken from (`Sink`). What a
-//! command means, and whether this host may send it, is the adapter's business; a few answers are given here
-//! because the command never becomes one: a command id in use, a transfer above the limit.
+//! It knows PDUs, the slots of the commands in progress, and how much of each write was asked for.
+//! It touches neither the socket nor the data: it names where data goes (`want`) and where it is
+//! taken from (`Sink`). What a command means, and whether this host may send it, is the adapter's
+//! business; a few answers are given here because the command never becomes one: a command id in
+//! use, a transfer above the limit.
 //!
-//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once, and answers. An
-//! answer given while data is still on its way waits until that data has arrived (a host frees the memory it is
-//! sending from when the answer comes): `answer` returns `false` then, and `Released` follows.
+//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once,
+//! and answers. An answer given while data is still on its way waits until that data has arrived (a
+//! host frees the memory it is sending from when the answer comes): `answer` returns `false` then,
+//! and `Released` follows.
 //!
-//! In-capsule data comes in two ways. Little of it is taken where it lies, and then the command is an event with its
-//! data. More of it follows its event, `Fetch`, as if an R2T had asked for it: the adapter gives it its place before
-//! it arrives.
+//! In-capsule data comes in two ways. Little of it is taken where it lies, and then the command is
+//! an event with its data. More of it follows its event, `Fetch`, as if an R2T had asked for it:
+//! the adapter gives it its place before it arrives.
 //!
-//! `target/read.rs` is how bytes become PDUs, `target/command.rs` how a capsule becomes a command, `target/capsule.rs`
-//! decides what it moves, `target/data.rs` follows the data, `target/answer.rs` answers, `target/slots.rs` keeps the
-//! table. `host.rs` is the mirror.
+//! `target/read.rs` is how bytes become PDUs, `target/command.rs` how a capsule becomes a command,
+//! `target/capsule.rs` decides what it moves, `target/data.rs` follows the data, `target/answer.rs`
+//! answers, `target/slots.rs` keeps the table. `host.rs` is the mirror.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1.
 
@@ -39,22 +41,26 @@ use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
-    /// Commands in progress at most; one more ends the connection. At least 1, and at least the queue's size.
+    /// Commands in progress at most; one more ends the connection. At least 1, and at least the
+    /// queue's size.
     pub max_slots: u16,
-    /// In-capsule data of an I/O queue's command, in bytes: what IOCCSZ tells the host, less the 64 of the entry. Up to
-    /// 8 KiB of it must be received in one piece.
+    /// In-capsule data of an I/O queue's command, in bytes: what IOCCSZ tells the host, less the 64
+    /// of the entry. Up to 8 KiB of it must be received in one piece.
     pub in_capsule_bytes: u32,
-    /// Data of one command, in bytes (MDTS); a command that wants more is refused with Invalid Field.
+    /// Data of one command, in bytes (MDTS); a command that wants more is refused with Invalid
+    /// Field.
     pub max_data_bytes: u32,
     /// Data of one H2CData (MAXH2CDATA), in bytes; made a multiple of 4 and at least 4096.
     pub max_h2c_bytes: u32,
-    /// Data asked for by one R2T, in bytes; a larger write is asked for in pieces, one after the other. At least 4096.
+    /// Data asked for by one R2T, in bytes; a larger write is asked for in pieces, one after the
+    /// other. At least 4096.
     pub max_r2t_bytes: u32,
     /// Whether a host that wants header digests gets them.
     pub header_digest_allowed: bool,
     /// Whether a host that wants data digests gets them.
     pub data_digest_allowed: bool,
-    /// Whether a read may end with its data (SUCCESS), without a CapsuleResp, where the standard allows that.
+    /// Whether a read may end with its data (SUCCESS), without a CapsuleResp, where the standard
+    /// allows that.
     pub success_flag: bool,
 }
 
@@ -83,8 +89,8 @@ pub enum Transfer {
         /// How much, in bytes.
         bytes: u32,
     },
-    /// It is not here yet: `fetch` asks the host for it, or gives its place to what is already coming. That is to be
-    /// done, or the command answered, before anything more is received.
+    /// It is not here yet: `fetch` asks the host for it, or gives its place to what is already
+    /// coming. That is to be done, or the command answered, before anything more is received.
     Fetch {
         /// How much, in bytes.
         bytes: u32,
@@ -99,14 +105,15 @@ pub enum Transfer {
 /// What happened, for the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A command, and with it the slot, is the adapter's until it answers. [`Target::entry`] is its submission entry.
+    /// A command, and with it the slot, is the adapter's until it answers. [`Target::entry`] is its
+    /// submission entry.
     Command {
         /// Where it is kept, and its data.
         slot: Slot,
         /// How its data moves.
         transfer: Transfer,
-        /// `false`: the in-capsule data does not match its digest; the command must not be executed, and is answered
-        /// with Transient Transport Error.
+        /// `false`: the in-capsule data does not match its digest; the command must not be
+        /// executed, and is answered with Transient Transport Error.
         intact: bool,
     },
     /// All data asked for by `fetch` is in the slot.
@@ -118,7 +125,8 @@ pub enum Event {
     },
     /// A slot that held data is free again without a further answer of the adapter.
     ///
-    /// After an early answer (see `answer`), or after in-capsule data of a command that was refused.
+    /// After an early answer (see `answer`), or after in-capsule data of a command that was
+    /// refused.
     Released {
         /// Which one.
         slot: Slot,
@@ -133,8 +141,8 @@ pub struct Target {
     crc32c: Crc32c,
     reading: Reading,
     initialized: bool,
-    /// The last common header that passed its checks since then, and where the header of its PDU ends: nearly every
-    /// PDU begins with the same as the one before.
+    /// The last common header that passed its checks since then, and where the header of its PDU
+    /// ends: nearly every PDU begins with the same as the one before.
     passed: Option<([u8; COMMON_BYTES], usize)>,
     digests: Digests,
     host_alignment: u8,
@@ -198,16 +206,16 @@ impl Target {
         }
     }
 
-    /// Whether SQ flow control is used (the Connect command's CATTR says otherwise). Without it SQHD is 0xFFFF and
-    /// reads may end without a CapsuleResp.
+    /// Whether SQ flow control is used (the Connect command's CATTR says otherwise). Without it
+    /// SQHD is 0xFFFF and reads may end without a CapsuleResp.
     pub fn set_flow_control(&mut self, used: bool) {
         self.flow_control = used;
     }
 
     /// What the Connect command said about the queue: which kind, and its size.
     ///
-    /// Until then it counts as an admin queue, whose in-capsule limit is that of the Connect command itself.
-    /// `entries` is a plain count (SQSIZE + 1).
+    /// Until then it counts as an admin queue, whose in-capsule limit is that of the Connect
+    /// command itself. `entries` is a plain count (SQSIZE + 1).
     pub fn set_queue(&mut self, admin: bool, entries: u32) {
         self.admin = admin;
         self.queue_entries = entries.max(1);
@@ -219,14 +227,15 @@ impl Target {
         self.admin
     }
 
-    /// The submission entry of the command that was the last event, until the next bytes are handed over: it is copied
-    /// once, from the wire.
+    /// The submission entry of the command that was the last event, until the next bytes are handed
+    /// over: it is copied once, from the wire.
     #[must_use]
     pub const fn entry(&self) -> &SubmissionEntry {
         &self.entry
     }
 
-    /// How many slots are in use: commands not answered, or answered while their data was on its way.
+    /// How many slots are in use: commands not answered, or answered while their data was on its
+    /// way.
     #[must_use]
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()

@@ -1,7 +1,9 @@
-//! What a disk says about itself: read from its own pages, each field bounded, none of it believed to be there.
+//! What a disk says about itself: read from its own pages, each field bounded, none of it believed
+//! to be there.
 //!
-//! Source: SPC-4, "Standard INQUIRY data", "Device Identification VPD page"; SBC-3, "READ CAPACITY (16) parameter
-//! data", "Block Limits VPD page", "Logical Block Provisioning VPD page", "Caching mode page".
+//! Source: SPC-4, "Standard INQUIRY data", "Device Identification VPD page"; SBC-3, "READ CAPACITY
+//! (16) parameter data", "Block Limits VPD page", "Logical Block Provisioning VPD page", "Caching
+//! mode page".
 
 use alloc::string::String;
 
@@ -135,7 +137,8 @@ impl UnitFacts {
         self.unmapped_read_zeroes |= bits & LBPRZ != 0;
     }
 
-    /// MODE SENSE(6) with the caching page behind a header, and perhaps block descriptors that nobody asked for.
+    /// MODE SENSE(6) with the caching page behind a header, and perhaps block descriptors that
+    /// nobody asked for.
     pub(super) fn read_mode(&mut self, data: &[u8]) {
         let device = data.get(2).copied().unwrap_or(0);
         self.read_only = device & WP != 0;

@@ -1,4 +1,5 @@
-//! Command descriptor blocks that an initiator sends: the mirror of `parse`, for the few commands it needs.
+//! Command descriptor blocks that an initiator sends: the mirror of `parse`, for the few commands
+//! it needs.
 //!
 //! Source: SPC-4 and SBC-3, the table of each command.
 

@@ -1,4 +1,5 @@
-//! The fields of each command, where the standards put them. What reaches this file has no stray bits any more.
+//! The fields of each command, where the standards put them. What reaches this file has no stray
+//! bits any more.
 //!
 //! Positions only; the meaning of the values stands with [`Command`].
 //! Source: SPC-4 and SBC-3, the table of each command.
@@ -133,7 +134,8 @@ fn mode_sense(entry: &CommandEntry, fields: &Fields<'_>) -> Command {
     })
 }
 
-/// PF must be set: pages without it are of a vendor's own format. Source: SPC-4, "MODE SELECT(6) command".
+/// PF must be set: pages without it are of a vendor's own format. Source: SPC-4, "MODE SELECT(6)
+/// command".
 fn mode_select(opcode: Opcode, fields: &Fields<'_>) -> Result<Command, Sense> {
     let long = opcode == Opcode::MODE_SELECT_10;
     let bytes = if long {
@@ -147,7 +149,8 @@ fn mode_select(opcode: Opcode, fields: &Fields<'_>) -> Result<Command, Sense> {
     Ok(Command::ModeSelect { long, bytes })
 }
 
-/// A transfer length of zero means 256 blocks here, and only here. Source: SBC-3, "READ (6) command".
+/// A transfer length of zero means 256 blocks here, and only here. Source: SBC-3, "READ (6)
+/// command".
 fn six(opcode: Opcode, fields: &Fields<'_>) -> Command {
     let lba = fields.u32(0) & 0x1F_FFFF;
     let blocks = match fields.u8(4) {
@@ -294,8 +297,8 @@ impl Fields<'_> {
         u64::from(self.u32(at)) << 32 | u64::from(self.u32(at + 4))
     }
 
-    /// Address and length of the commands that have them; their place follows from the length of the CDB, except
-    /// for COMPARE AND WRITE and WRITE ATOMIC, whose lengths are short.
+    /// Address and length of the commands that have them; their place follows from the length of
+    /// the CDB, except for COMPARE AND WRITE and WRITE ATOMIC, whose lengths are short.
     fn extent(&self, opcode: Opcode) -> Option<Extent> {
         let (lba, blocks) = match opcode {
             Opcode::COMPARE_AND_WRITE => (self.u64(2), self.u8(13).into()),

@@ -1,9 +1,10 @@
-//! The commands that the device server takes, as one table: its row says how long the CDB is, which of its bits mean
-//! anything here, and how the command stands towards reservations of others.
+//! The commands that the device server takes, as one table: its row says how long the CDB is, which
+//! of its bits mean anything here, and how the command stands towards reservations of others.
 //!
-//! Parsing, REPORT SUPPORTED OPERATION CODES and the reservation check read the same rows, so they cannot disagree:
-//! a bit that is reported as unused is refused, and the other way round.
-//! Source: SPC-4 and SBC-3, the tables of each command; SPC-4, "Persistent reservations", the tables of commands.
+//! Parsing, REPORT SUPPORTED OPERATION CODES and the reservation check read the same rows, so they
+//! cannot disagree: a bit that is reported as unused is refused, and the other way round.
+//! Source: SPC-4 and SBC-3, the tables of each command; SPC-4, "Persistent reservations", the
+//! tables of commands.
 
 use crate::scsi::reservation::Access;
 use crate::scsi::spec::{self, Opcode};
@@ -65,7 +66,8 @@ impl CommandEntry {
         self.usage.len()
     }
 
-    /// CDB USAGE DATA: the operation code and service action themselves, and a one for every bit that is looked at.
+    /// CDB USAGE DATA: the operation code and service action themselves, and a one for every bit
+    /// that is looked at.
     ///
     /// Source: SPC-4, "One_command parameter data format".
     pub fn usage(&self, features: Features) -> impl Iterator<Item = u8> + '_ {
@@ -76,8 +78,8 @@ impl CommandEntry {
         })
     }
 
-    /// The first bit that is set and means nothing, as byte and bit; bytes behind the command's end do not count. Every
-    /// command passes here, so all bits are looked at together.
+    /// The first bit that is set and means nothing, as byte and bit; bytes behind the command's end
+    /// do not count. Every command passes here, so all bits are looked at together.
     #[must_use]
     pub fn stray_bit(
         &self,
@@ -133,7 +135,8 @@ fn rows_of(opcode: u8, features: Features) -> impl Iterator<Item = &'static Comm
         .filter(move |entry| entry.is_supported(features))
 }
 
-/// Where the rows of each operation code begin; where there are none, the first row that does not match.
+/// Where the rows of each operation code begin; where there are none, the first row that does not
+/// match.
 const FIRST_ROW: [u8; 256] = {
     assert!(COMMANDS.len() < 256, "rows are numbered by a byte");
     let mut first = [0; 256];
@@ -189,7 +192,8 @@ const fn row(
     }
 }
 
-/// What `usage` has no ones for, but for the operation code and the service action: they are why the row was found.
+/// What `usage` has no ones for, but for the operation code and the service action: they are why
+/// the row was found.
 const fn meaningless(has_action: bool, usage: &[u8]) -> u128 {
     let mut bits = [0; spec::CDB_BYTES_MAX];
     let mut at = 1;
@@ -207,8 +211,8 @@ use Access::{Always, Legacy, PersistentIn, PersistentOut, Read, Ready, Write};
 
 /// Ordered by operation code and service action, as REPORT SUPPORTED OPERATION CODES lists them.
 ///
-/// READ and WRITE take FUA_NV (bit 1, obsolete since SBC-3) because older initiators set it; it is treated as FUA,
-/// which keeps its promise. NACA and the rest of CONTROL are refused.
+/// READ and WRITE take FUA_NV (bit 1, obsolete since SBC-3) because older initiators set it; it is
+/// treated as FUA, which keeps its promise. NACA and the rest of CONTROL are refused.
 #[rustfmt::skip]
 const COMMANDS: &[CommandEntry] = &[
     plain(Opcode::TEST_UNIT_READY, "TEST UNIT READY", Ready, &[0x00, 0, 0, 0, 0, 0]),

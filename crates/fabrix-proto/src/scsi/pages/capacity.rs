@@ -49,7 +49,8 @@ pub fn write_lba_status(lba: u64, runs: impl Iterator<Item = LbaRun>, out: &mut 
     out.close_u32(0);
 }
 
-/// How many descriptors an initiator that gives so many bytes can take; the first one always is worth writing.
+/// How many descriptors an initiator that gives so many bytes can take; the first one always is
+/// worth writing.
 #[must_use]
 pub fn lba_runs(allocation: u32) -> usize {
     let most = allocation.saturating_sub(LBA_STATUS_HEADER_BYTES) / LBA_RUN_BYTES;
@@ -71,7 +72,8 @@ pub fn write_luns(luns: &[u16], out: &mut DataIn<'_>) {
     }
 }
 
-/// A logical unit number in the form it has on the wire: peripheral addressing below 256, flat above.
+/// A logical unit number in the form it has on the wire: peripheral addressing below 256, flat
+/// above.
 ///
 /// Source: SAM-5, "Logical unit number".
 #[must_use]
@@ -84,7 +86,8 @@ pub const fn lun_bytes(lun: u16) -> [u8; 8] {
     [high, low, 0, 0, 0, 0, 0, 0]
 }
 
-/// The logical unit number in these bytes; none where they address something that cannot exist here.
+/// The logical unit number in these bytes; none where they address something that cannot exist
+/// here.
 #[must_use]
 pub fn parse_lun(bytes: [u8; 8]) -> Option<u16> {
     let [high, low, rest @ ..] = bytes;

@@ -25,15 +25,16 @@ pub fn write_standard(disk: &Disk, target: &Target, out: &mut DataIn<'_>) {
     out.zeroes(STANDARD_BYTES - 58 - 2 * VERSION_DESCRIPTORS.len());
 }
 
-/// Writes the standard INQUIRY data for a logical unit number that nothing has: qualifier 011b, type 1Fh.
+/// Writes the standard INQUIRY data for a logical unit number that nothing has: qualifier 011b,
+/// type 1Fh.
 pub fn write_absent(out: &mut DataIn<'_>) {
     out.put(&[PERIPHERAL_ABSENT, 0, VERSION_SPC_4, HISUP | RESPONSE_FORMAT]);
     out.u8(31);
     out.zeroes(31);
 }
 
-/// Writes `text` into a field of `width` characters, padded with spaces; what is not printable becomes a question
-/// mark.
+/// Writes `text` into a field of `width` characters, padded with spaces; what is not printable
+/// becomes a question mark.
 ///
 /// Source: SPC-4, "ASCII data field requirements".
 pub(super) fn put_ascii(out: &mut DataIn<'_>, text: &str, width: usize) {

@@ -1,7 +1,8 @@
 //! Mode pages: what they say, and what MODE SELECT may change of it.
 //!
-//! Three settings can change, and each is obeyed: without WCE every write goes to the medium, with SWP every write is
-//! refused, with D_SENSE sense data have descriptors. Everything else is written as it is and refused otherwise.
+//! Three settings can change, and each is obeyed: without WCE every write goes to the medium, with
+//! SWP every write is refused, with D_SENSE sense data have descriptors. Everything else is written
+//! as it is and refused otherwise.
 //! Source: SPC-4, "Mode parameters"; SBC-3, the same.
 
 use super::Disk;
@@ -111,8 +112,8 @@ impl ModeParameters {
     /// What MODE SELECT makes of the settings; the whole list is checked first.
     ///
     /// # Errors
-    /// PARAMETER LIST LENGTH ERROR where the list ends within something; INVALID FIELD IN PARAMETER LIST with a
-    /// pointer to what cannot be changed.
+    /// PARAMETER LIST LENGTH ERROR where the list ends within something; INVALID FIELD IN PARAMETER
+    /// LIST with a pointer to what cannot be changed.
     pub fn select(&self, disk: &Disk, long: bool, list: &[u8]) -> Result<Self, Sense> {
         let mut selected = *self;
         let mut at = if list.is_empty() {
@@ -256,7 +257,8 @@ impl Layout {
         if self.subpage == 0 { 2 } else { 4 }
     }
 
-    /// Whether this page begins here, with its own length. PS is reserved in MODE SELECT, and never set by us.
+    /// Whether this page begins here, with its own length. PS is reserved in MODE SELECT, and never
+    /// set by us.
     fn begins(&self, bytes: &[u8]) -> bool {
         let header = self.header();
         bytes.starts_with(&header[..self.header_bytes()])
@@ -328,7 +330,8 @@ const PAGE_BYTES: usize = 40;
 const ERROR_RECOVERY: u8 = 0x01;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0A;
-/// TAS: who loses a command because of another nexus is told so (TASK ABORTED), and does not wait for a timeout.
+/// TAS: who loses a command because of another nexus is told so (TASK ABORTED), and does not wait
+/// for a timeout.
 const TAS: u8 = 0x40;
 const POWER_CONDITION: u8 = 0x1A;
 const INFORMATIONAL_EXCEPTIONS: u8 = 0x1C;

@@ -1,7 +1,7 @@
 //! What is supported: operation codes, task management functions, and target port groups.
 //!
-//! Source: SPC-4, "REPORT SUPPORTED OPERATION CODES", "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", "REPORT TARGET
-//! PORT GROUPS".
+//! Source: SPC-4, "REPORT SUPPORTED OPERATION CODES", "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
+//! "REPORT TARGET PORT GROUPS".
 
 use super::{Target, TaskManagement};
 use crate::scsi::cdb::table::{knows_opcode, supported};
@@ -28,7 +28,8 @@ pub fn write_all(features: Features, timeouts: bool, out: &mut DataIn<'_>) {
 /// One command, or that there is none.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB when the command has service actions and none was to be asked for, or the other way round.
+/// INVALID FIELD IN CDB when the command has service actions and none was to be asked for, or the
+/// other way round.
 pub fn write_one(
     features: Features,
     reporting: Reporting,

@@ -122,7 +122,8 @@ fn designator(out: &mut DataIn<'_>, code_set: u8, kind: u8, id: &[u8]) {
     close(out, at);
 }
 
-/// Begins a designator and returns where its length stands. A port's or target's says its protocol (PIV).
+/// Begins a designator and returns where its length stands. A port's or target's says its protocol
+/// (PIV).
 fn open(out: &mut DataIn<'_>, code_set: u8, kind: u8) -> usize {
     let protocol = if kind & ASSOCIATION == 0 { 0 } else { PIV };
     out.put(&[code_set, kind | protocol, 0, 0]);

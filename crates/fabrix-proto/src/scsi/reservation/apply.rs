@@ -1,7 +1,8 @@
 //! What each request does to the state. Every request is checked whole before the first change.
 //!
-//! Source: SPC-4, "Persistent reservations", the subclauses "Registering", "Reserving", "Releasing", "Clearing",
-//! "Preempting"; SPC-4, "Exceptions to SPC-2 RESERVE and RELEASE behavior".
+//! Source: SPC-4, "Persistent reservations", the subclauses "Registering", "Reserving",
+//! "Releasing", "Clearing", "Preempting"; SPC-4, "Exceptions to SPC-2 RESERVE and RELEASE
+//! behavior".
 
 use alloc::vec::Vec;
 
@@ -120,7 +121,8 @@ impl Reservations {
         })
     }
 
-    /// One registration through all ports takes the place of those through single ones, and of what they held.
+    /// One registration through all ports takes the place of those through single ones, and of what
+    /// they held.
     fn insert(&mut self, initiator: Initiator, port: Option<u16>, key: u64) {
         let mut made_reservation = false;
         if port.is_none() {
@@ -249,7 +251,8 @@ impl Reservations {
         Ok(change)
     }
 
-    /// Whether the key means the holder of the reservation. Zero means it only where all registrants hold it.
+    /// Whether the key means the holder of the reservation. Zero means it only where all
+    /// registrants hold it.
     fn victim_holds(&self, victim: u64) -> Result<bool, Refusal> {
         let all = self.kind.is_some_and(Kind::all_registrants);
         match (victim, all) {
@@ -260,7 +263,8 @@ impl Reservations {
         }
     }
 
-    /// The victims go, and the nexus holds a new reservation; who stays is told if the type is another.
+    /// The victims go, and the nexus holds a new reservation; who stays is told if the type is
+    /// another.
     fn preempt_reservation(&mut self, nexus: &Nexus, victim: u64, kind: Kind) -> Change {
         let everybody = victim == 0;
         let mut change = self.remove(nexus, |entry| everybody || entry.key == victim, true);
@@ -356,8 +360,8 @@ impl Reservations {
         }
     }
 
-    /// RESERVE and RELEASE of SPC-2, which persistent registrations exclude, with the exceptions that CRH reports:
-    /// who may do everything anyway is told that it worked.
+    /// RESERVE and RELEASE of SPC-2, which persistent registrations exclude, with the exceptions
+    /// that CRH reports: who may do everything anyway is told that it worked.
     fn apply_legacy(
         &mut self,
         nexus: &Nexus,

@@ -1,6 +1,8 @@
-//! Who registers: an initiator port's name, in the one form that all protocols share, the TransportID.
+//! Who registers: an initiator port's name, in the one form that all protocols share, the
+//! TransportID.
 //!
-//! Two names are the same if their bytes are; so they are built and read here and nowhere else, in one spelling.
+//! Two names are the same if their bytes are; so they are built and read here and nowhere else, in
+//! one spelling.
 //! Source: SPC-4, "TransportID identifiers"; RFC 7143, section 4.4 (initiator port names).
 
 use alloc::sync::Arc;
@@ -55,8 +57,9 @@ impl Initiator {
         Self::close(bytes)
     }
 
-    /// The name as an NVMe host identifier, for a report to NVMe hosts: a host's own, and for others sixteen bytes that
-    /// follow from their name. Those stand for nobody who could connect: they are a UUID of version 8.
+    /// The name as an NVMe host identifier, for a report to NVMe hosts: a host's own, and for
+    /// others sixteen bytes that follow from their name. Those stand for nobody who could connect:
+    /// they are a UUID of version 8.
     /// Source: RFC 9562, section 5.8.
     #[must_use]
     pub fn host_id(&self) -> [u8; 16] {
@@ -93,7 +96,8 @@ impl Initiator {
 
     /// Reads a TransportID at the start of `bytes`, and returns what follows it.
     ///
-    /// Only iSCSI ports are taken: a name without ISID means many ports, and a registration is one port's.
+    /// Only iSCSI ports are taken: a name without ISID means many ports, and a registration is one
+    /// port's.
     ///
     /// # Errors
     /// Where it is too short, of another format, or not a name.
@@ -125,7 +129,8 @@ impl Initiator {
         fits.then(|| Self::iscsi(name, isid))
     }
 
-    /// Takes bytes that [`transport_id`](Self::transport_id) gave earlier. `None`: it never gives these.
+    /// Takes bytes that [`transport_id`](Self::transport_id) gave earlier. `None`: it never gives
+    /// these.
     pub(super) fn stored(bytes: &[u8]) -> Option<Self> {
         let read = match bytes.strip_prefix(&[NO_SPECIFIC_PROTOCOL, 0, 0, 20]) {
             Some(body) => Self::nvme(*body.first_chunk()?),

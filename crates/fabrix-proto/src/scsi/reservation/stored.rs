@@ -1,8 +1,10 @@
-//! The state as bytes that outlive the power (APTPL, PTPL): written whole, read back whole, or refused.
+//! The state as bytes that outlive the power (APTPL, PTPL): written whole, read back whole, or
+//! refused.
 //!
-//! Where the bytes are kept, and that they are on the medium before the answer, is the caller's. The form is ours, so
-//! it has a version and a checksum, and what does not match says what is wrong instead of being half believed: a
-//! fenced machine that gets its registration back by accident destroys data.
+//! Where the bytes are kept, and that they are on the medium before the answer, is the caller's.
+//! The form is ours, so it has a version and a checksum, and what does not match says what is wrong
+//! instead of being half believed: a fenced machine that gets its registration back by accident
+//! destroys data.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -58,11 +60,12 @@ impl Reservations {
         bytes
     }
 
-    /// Reads back what [`to_bytes`](Self::to_bytes) wrote, and takes nothing that it could not have written. The
-    /// generation starts again at zero, as at power on.
+    /// Reads back what [`to_bytes`](Self::to_bytes) wrote, and takes nothing that it could not have
+    /// written. The generation starts again at zero, as at power on.
     ///
     /// # Errors
-    /// The bytes are not that, or not any more. The disk must not be served then: see [`StoredError`].
+    /// The bytes are not that, or not any more. The disk must not be served then: see
+    /// [`StoredError`].
     pub fn from_bytes(bytes: &[u8], crc32c: Crc32c) -> Result<Self, StoredError> {
         if !bytes.starts_with(MAGIC) {
             return Err(StoredError::Unknown);
@@ -93,7 +96,8 @@ impl Reservations {
         })
     }
 
-    /// A reservation has exactly one maker, unless all registrants hold it. A nexus is registered once.
+    /// A reservation has exactly one maker, unless all registrants hold it. A nexus is registered
+    /// once.
     fn check(&self) -> Result<(), StoredError> {
         let makers = self
             .registrants
@@ -111,7 +115,8 @@ impl Reservations {
         sound.then_some(()).ok_or(StoredError::Inconsistent)
     }
 
-    /// A registration through all ports excludes the same initiator's registrations through single ports.
+    /// A registration through all ports excludes the same initiator's registrations through single
+    /// ports.
     fn each_registered_once(&self) -> bool {
         let mut ports: Vec<_> = self
             .registrants

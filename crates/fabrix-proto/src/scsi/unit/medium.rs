@@ -1,7 +1,8 @@
 //! Commands that name blocks: from the command to what the disk is to do.
 //!
-//! Range first, then the limits of the pages, then protection: libiscsi expects LOGICAL BLOCK ADDRESS OUT OF RANGE
-//! also of commands that are too long. Nothing is done for no blocks, once the address is found right.
+//! Range first, then the limits of the pages, then protection: libiscsi expects LOGICAL BLOCK
+//! ADDRESS OUT OF RANGE also of commands that are too long. Nothing is done for no blocks, once the
+//! address is found right.
 
 use super::{Answer, DiskOperation, Outcome, Sense, View};
 use crate::scsi::additional::AdditionalSense;
@@ -45,7 +46,8 @@ impl View<'_> {
         }
     }
 
-    /// What the disk is to do; nothing for no blocks, and for PRE-FETCH, which may be answered without doing it.
+    /// What the disk is to do; nothing for no blocks, and for PRE-FETCH, which may be answered
+    /// without doing it.
     fn operation(&self, command: &Command, extent: Extent) -> Option<DiskOperation> {
         if let Command::SynchronizeCache { .. } = command {
             return Some(DiskOperation::Flush);

@@ -1,7 +1,7 @@
 //! Commands with a parameter list, once it has come.
 //!
-//! The list is the data that the transport received; when it is shorter than the command says, that is an error of
-//! the initiator and never read over.
+//! The list is the data that the transport received; when it is shorter than the command says, that
+//! is an error of the initiator and never read over.
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,8 @@ use crate::scsi::persistent;
 use crate::scsi::reservation::Access;
 
 impl View<'_> {
-    /// Takes the parameter list of a command that [`classify`](View::classify) wanted one for. It may have taken long:
-    /// reservations may forbid now what they allowed when the command came.
+    /// Takes the parameter list of a command that [`classify`](View::classify) wanted one for. It
+    /// may have taken long: reservations may forbid now what they allowed when the command came.
     #[must_use]
     pub fn parameters(&self, command: &Command, list: &[u8]) -> Outcome {
         let access = match command {

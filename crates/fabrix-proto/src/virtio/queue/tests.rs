@@ -1,4 +1,5 @@
-//! The queue over a memory of the test's own: what a driver that keeps the rules gets, and what one that breaks them.
+//! The queue over a memory of the test's own: what a driver that keeps the rules gets, and what one
+//! that breaks them.
 
 use super::super::testing::Ram;
 use super::*;

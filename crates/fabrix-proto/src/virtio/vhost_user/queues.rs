@@ -1,4 +1,5 @@
-//! What a monitor says about queues: their sizes and places, where they begin, and that they do or end.
+//! What a monitor says about queues: their sizes and places, where they begin, and that they do or
+//! end.
 
 use zerocopy::FromBytes;
 

@@ -65,14 +65,15 @@ pub mod request {
     pub const SET_INFLIGHT_FD: u32 = 32;
 }
 
-/// The device's space has changed: what a back end says where it has something to say. There is no body.
+/// The device's space has changed: what a back end says where it has something to say. There is no
+/// body.
 pub(super) const BACKEND_CONFIG_CHANGE: u32 = 2;
 
 /// The feature bit that says that there are protocol features.
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 
-/// What is offered: several queues, answers when asked for, the space of the device and that it is told when that has
-/// changed, and a record of what is in progress.
+/// What is offered: several queues, answers when asked for, the space of the device and that it is
+/// told when that has changed, and a record of what is in progress.
 pub const OFFERED: u64 = protocol::MQ
     | protocol::REPLY_ACK
     | protocol::BACKEND_REQ

@@ -1,5 +1,5 @@
-//! Entries as the kernel reads them, where no test has the driver of the kernel's that would show it: registered
-//! memory, and exchanges.
+//! Entries as the kernel reads them, where no test has the driver of the kernel's that would show
+//! it: registered memory, and exchanges.
 //! Source: include/uapi/linux/io_uring.h of the Linux kernel, `struct io_uring_sqe`.
 
 use super::*;
@@ -17,7 +17,8 @@ struct Said([u8; 64]);
 impl Said {
     fn of<E: Form>(op: &mut Op) -> Self {
         let entry: E = describe(op, None).expect("the kernel's structures can say it");
-        // SAFETY: an entry is the kernel's structure, 64 bytes or 128, all plain numbers without padding.
+        // SAFETY: an entry is the kernel's structure, 64 bytes or 128, all plain numbers without
+        // padding.
         // WHY UNSAFE: the crate shows nothing of it.
         Self(unsafe { ptr::from_ref(&entry).cast::<[u8; 64]>().read() })
     }

@@ -1,8 +1,9 @@
 //! How a connection ends: by a logout, by a drain, by a violation, or because its socket does.
 //!
-//! A part of `connection`. It leaves in this order: a goodbye, the socket, the session when its commands have ended at
-//! their disks or were abandoned there, and when the kernel and the disks have given back what is theirs, the task. So
-//! a disk that does not answer does not keep its initiator from logging in again.
+//! A part of `connection`. It leaves in this order: a goodbye, the socket, the session when its
+//! commands have ended at their disks or were abandoned there, and when the kernel and the disks
+//! have given back what is theirs, the task. So a disk that does not answer does not keep its
+//! initiator from logging in again.
 
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_rt::Shard;
@@ -50,7 +51,8 @@ impl Connection {
         }
     }
 
-    /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is over.
+    /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is
+    /// over.
     pub(super) fn drain(&mut self, shard: &mut Shard) {
         if self.life.phase != Phase::Open {
             return;
@@ -88,7 +90,8 @@ impl Connection {
         self.leave_when_quiet(shard);
     }
 
-    /// Disks have had their time to end the commands of the session: it does not wait for them any longer.
+    /// Disks have had their time to end the commands of the session: it does not wait for them any
+    /// longer.
     pub(super) fn abandon(&mut self, shard: &mut Shard) {
         if let Some(session) = &mut self.session {
             session.abandon_all(&self.local, &mut self.requests);

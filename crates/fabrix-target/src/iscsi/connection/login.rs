@@ -61,7 +61,8 @@ impl Connection {
         }
     }
 
-    /// Who wants to log in has proved what it must: its session begins, after an older one of the same has ended.
+    /// Who wants to log in has proved what it must: its session begins, after an older one of the
+    /// same has ended.
     pub(super) fn enter(&mut self, shard: &mut Shard) {
         let Some(leading) = self.stream.machine().leading() else {
             return;
@@ -85,7 +86,8 @@ impl Connection {
         }
     }
 
-    /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is told the next time.
+    /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is
+    /// told the next time.
     fn replace(&mut self, shard: &mut Shard, older: &Place) {
         let _told_again = older
             .shard
@@ -117,7 +119,8 @@ impl Connection {
         }
     }
 
-    /// SendTargets: one target, at all addresses where it can be reached, the one that was asked at first.
+    /// SendTargets: one target, at all addresses where it can be reached, the one that was asked at
+    /// first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
         let units = self.view();
         let name = units.as_ref().map(|units| units.target.name.as_str());
@@ -142,14 +145,16 @@ impl Connection {
         machine.answer_targets(named, &mut out);
     }
 
-    /// What the initiator of this connection sees; nothing if it may not be here, or has not said who it is.
+    /// What the initiator of this connection sees; nothing if it may not be here, or has not said
+    /// who it is.
     pub(super) fn view(&self) -> Option<Arc<Units>> {
         let leading = self.stream.machine().leading()?;
         self.local.view(&leading.initiator)
     }
 }
 
-/// How soon a login looks again whether the session that it replaces has ended; the login's deadline bounds it.
+/// How soon a login looks again whether the session that it replaces has ended; the login's
+/// deadline bounds it.
 const ENTER_AFTER: Duration = Duration::from_millis(5);
 /// Why the older of two sessions of the same name ends.
 const REPLACED: &str = "it has logged in anew, which replaces this session";

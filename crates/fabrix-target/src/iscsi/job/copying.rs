@@ -1,6 +1,8 @@
-//! EXTENDED COPY from disk to disk: a piece is read into one buffer and written out of it, then the next one.
+//! EXTENDED COPY from disk to disk: a piece is read into one buffer and written out of it, then the
+//! next one.
 //!
-//! It knows disks by their names of the moment; whether they still are those, `execute` sees with every request.
+//! It knows disks by their names of the moment; whether they still are those, `execute` sees with
+//! every request.
 
 use fabrix_block::Operation;
 use fabrix_proto::scsi::cdb::Extent;

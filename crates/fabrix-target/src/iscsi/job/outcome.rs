@@ -1,5 +1,5 @@
-//! What the ending of a request means for its job: whether there is another one to come, and what was compared with
-//! what.
+//! What the ending of a request means for its job: whether there is another one to come, and what
+//! was compared with what.
 
 use fabrix_block::{Failed, Status as DiskStatus};
 use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
@@ -27,7 +27,8 @@ impl Job {
         self.step_ended(desk, loan)
     }
 
-    /// Tells the operator of a request that the disk has failed. Until its ending is taken, it is still the next one.
+    /// Tells the operator of a request that the disk has failed. Until its ending is taken, it is
+    /// still the next one.
     #[cold]
     fn tell_failure(&mut self, desk: &Desk<'_>, status: DiskStatus) {
         let ask = self.next();
@@ -151,7 +152,8 @@ impl Job {
     }
 }
 
-/// What comes of it if what was read is not what was expected, which begins so many bytes into the data.
+/// What comes of it if what was read is not what was expected, which begins so many bytes into the
+/// data.
 fn compared(loan: &Loan, expected: &[u8], from: usize) -> Option<End> {
     let difference = match loan {
         Loan::Lent(lent) => lent.first_difference(expected),

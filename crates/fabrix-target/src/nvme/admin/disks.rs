@@ -1,4 +1,5 @@
-//! What an admin queue is to the disks of its host's namespaces: it hears of their reservations, and has them stored.
+//! What an admin queue is to the disks of its host's namespaces: it hears of their reservations,
+//! and has them stored.
 //!
 //! A part of `admin`.
 

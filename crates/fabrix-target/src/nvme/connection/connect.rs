@@ -1,7 +1,7 @@
 //! Who connects, and which queue it becomes.
 //!
-//! A part of `connection`. What the command says is `proto`'s, which hosts may see what is the snapshot's, and which
-//! controllers there are is the registry's.
+//! A part of `connection`. What the command says is `proto`'s, which hosts may see what is the
+//! snapshot's, and which controllers there are is the registry's.
 //!
 //! Source: NVM Express Base Specification 2.x, "Connect Command and Response".
 
@@ -89,11 +89,12 @@ impl Connection {
         self.local.shared.notice(&refused);
     }
 
-    /// Makes of the connection the queue that it asks for; tells the id of the controller. `host` gets the name that
-    /// the host says, as soon as it is known.
+    /// Makes of the connection the queue that it asks for; tells the id of the controller. `host`
+    /// gets the name that the host says, as soon as it is known.
     ///
     /// # Errors
-    /// What the host is told: it may not see the subsystem, or there is no such queue, or no room for one more.
+    /// What the host is told: it may not see the subsystem, or there is no such queue, or no room
+    /// for one more.
     fn introduce(
         &mut self,
         shard: &Shard,

@@ -1,9 +1,11 @@
-//! How a connection ends: by a Disconnect, by a drain, by its keep-alive, by a violation, or because its socket does.
+//! How a connection ends: by a Disconnect, by a drain, by its keep-alive, by a violation, or
+//! because its socket does.
 //!
-//! A part of `connection`. It leaves in this order: a goodbye, the socket, the queue when its commands have ended at
-//! their disks or were abandoned there, and when the kernel and the disks have given back what is theirs, the task. An
-//! admin queue takes its controller with it, and with that the I/O queues. So a disk that does not answer holds neither
-//! a reset nor a host that connects again.
+//! A part of `connection`. It leaves in this order: a goodbye, the socket, the queue when its
+//! commands have ended at their disks or were abandoned there, and when the kernel and the disks
+//! have given back what is theirs, the task. An admin queue takes its controller with it, and with
+//! that the I/O queues. So a disk that does not answer holds neither a reset nor a host that
+//! connects again.
 
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
@@ -90,7 +92,8 @@ impl Connection {
         }
     }
 
-    /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done the same.
+    /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done
+    /// the same.
     pub(super) fn drain(&mut self, shard: &mut Shard, why: &'static str) {
         if self.life.phase != Phase::Open {
             return;
@@ -164,7 +167,8 @@ impl Connection {
         }
     }
 
-    /// Disks have had their time to end the commands of the queue: it does not wait for them any longer.
+    /// Disks have had their time to end the commands of the queue: it does not wait for them any
+    /// longer.
     pub(super) fn abandon(&mut self, shard: &mut Shard) {
         if let Role::Io { queue, .. } = &mut self.role {
             queue.abandon_all(&self.local, &mut self.requests);
@@ -172,8 +176,8 @@ impl Connection {
         self.leave_when_quiet(shard);
     }
 
-    /// The last step of an end: gives back what disks and registry hold of the connection, and removes the task, unless
-    /// the kernel, a disk or an untold neighbour still needs it.
+    /// The last step of an end: gives back what disks and registry hold of the connection, and
+    /// removes the task, unless the kernel, a disk or an untold neighbour still needs it.
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
         if self.life.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
             return;

@@ -1,7 +1,7 @@
 //! What connections tell each other, and what the steward of their shard tells them.
 //!
-//! A part of `connection`. A mailbox may be full: what it had no room for is told again soon, and the task stays for
-//! that long.
+//! A part of `connection`. A mailbox may be full: what it had no room for is told again soon, and
+//! the task stays for that long.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl Connection {
         }
     }
 
-    /// An I/O queue sees what its shard serves now. One whose host may no more be here ends with its controller, and
-    /// at once.
+    /// An I/O queue sees what its shard serves now. One whose host may no more be here ends with
+    /// its controller, and at once.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
         if let Role::Io { queue, .. } = &mut self.role
             && queue
@@ -48,7 +48,8 @@ impl Connection {
         }
     }
 
-    /// An admin queue sees what is announced now, and tells its host what has changed. One that cannot go on ends.
+    /// An admin queue sees what is announced now, and tells its host what has changed. One that
+    /// cannot go on ends.
     pub(super) fn announce(&mut self, shard: &mut Shard) {
         if self.life.phase != Phase::Open {
             return;

@@ -45,8 +45,8 @@ fn what_is_at_a_removed_disk_is_answered_by_it(engine: Engine) {
     stage.until_empty();
 }
 
-/// Commands that are at the disk, or wait for it or for their data, while `change` comes; how all of them end that go
-/// to a disk again after it.
+/// Commands that are at the disk, or wait for it or for their data, while `change` comes; how all
+/// of them end that go to a disk again after it.
 fn under_way(engine: Engine, change: impl FnOnce(&Stage), expected: Status) {
     let disk = TestDisk::new(4 << 20);
     let stage = Stage::set(engine, Plan::of(disk.clone()));

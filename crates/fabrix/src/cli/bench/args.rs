@@ -1,7 +1,8 @@
 //! The words of `fabrix bench` and of its profiles.
 //!
-//! Knows clap and nothing of what the words do. Those of one job are in `plain.rs`, those of profiles in `profiles.rs`;
-//! a profile that borrows the words of another tool (DiskSpd, sgp_dd) takes them as they are (`foreign.rs`).
+//! Knows clap and nothing of what the words do. Those of one job are in `plain.rs`, those of
+//! profiles in `profiles.rs`; a profile that borrows the words of another tool (DiskSpd, sgp_dd)
+//! takes them as they are (`foreign.rs`).
 
 mod foreign;
 mod plain;
@@ -41,7 +42,8 @@ pub(crate) enum Profile {
     /// Copy or read in sgp_dd's words: if= of= bs= count= bpt= thr= dio= time=
     #[command(name = "sgp_dd", alias = "sgp-dd", disable_help_flag = true, after_help = SGP_DD_HELP)]
     SgpDd(WordsArgs),
-    /// Measure in DiskSpd's words, and print its results: -b4K -o32 -t1 -r -w30 -d10 -W5 -L -Rxml URI
+    /// Measure in DiskSpd's words, and print its results: -b4K -o32 -t1 -r -w30 -d10 -W5 -L -Rxml
+    /// URI
     #[command(disable_help_flag = true, after_help = DISKSPD_HELP)]
     Diskspd(WordsArgs),
     /// The eight numbers of CrystalDiskMark, with its presets and its scoring

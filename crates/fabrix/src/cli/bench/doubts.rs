@@ -1,4 +1,5 @@
-//! Why the figures of a command may be wrong: other programs, the hypervisor, heat, the page cache, the generator.
+//! Why the figures of a command may be wrong: other programs, the hypervisor, heat, the page cache,
+//! the generator.
 //!
 //! Collected while it measures, each reason once, and told at the end.
 
@@ -132,7 +133,8 @@ const SPINS: &str = "the generator spins (--spin always): it keeps its processor
                      figures say nothing about the work";
 /// Cores of other programs that are worth a warning.
 const OTHERS_MOST: f64 = 0.25;
-/// A run that uses more than this of what the generator can do says more about the generator than about the disk.
+/// A run that uses more than this of what the generator can do says more about the generator than
+/// about the disk.
 const HEADROOM_LEAST: f64 = 0.7;
 /// Repeats further apart than this, in percent of the median, are worth a warning.
 const SPREAD_MOST: f64 = 20.0;
@@ -143,7 +145,8 @@ mod tests {
     use crate::report::sample;
     use crate::report::sheet::Repeat;
 
-    /// A run with repeats of so many requests a second, beside other programs that kept so many cores busy.
+    /// A run with repeats of so many requests a second, beside other programs that kept so many
+    /// cores busy.
     fn run(iops: &[f64], others: f64) -> Run {
         let mut results = sample::results();
         let cpu = &mut results.cpu;

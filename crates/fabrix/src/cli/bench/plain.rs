@@ -206,8 +206,8 @@ fn print(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
     }
 }
 
-/// Writes the readings over time, under the names that the jobs of a file give them, or all under that of the command
-/// line. Those of a file have their job's number in the name, as in fio.
+/// Writes the readings over time, under the names that the jobs of a file give them, or all under
+/// that of the command line. Those of a file have their job's number in the name, as in fio.
 fn write_logs(args: &PlainArgs, logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
     let prefix = args.write_logs.as_ref();
     let asked = prefix.map(|prefix| Logs::all(&prefix.to_string_lossy()));

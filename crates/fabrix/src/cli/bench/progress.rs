@@ -1,4 +1,5 @@
-//! What is shown on the terminal while something is measured: where many measurements stand, or how one of them goes.
+//! What is shown on the terminal while something is measured: where many measurements stand, or how
+//! one of them goes.
 
 use std::time::Duration;
 

@@ -41,7 +41,8 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Makes the folder of a report, where one is named; before anything is measured, so that nothing is measured in vain.
+/// Makes the folder of a report, where one is named; before anything is measured, so that nothing
+/// is measured in vain.
 pub(crate) fn make_folder(directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {
         return Ok(());

@@ -1,7 +1,9 @@
-//! One command's measurements: opens its disks, guards what they carry, runs its jobs, and ends with what it has.
+//! One command's measurements: opens its disks, guards what they carry, runs its jobs, and ends
+//! with what it has.
 //!
-//! The profiles say what to measure and what the tables are; here is what they share. After an interrupt, or when a
-//! disk fails in the middle, the rest is left out: what was measured until then is printed, and the exit code tells.
+//! The profiles say what to measure and what the tables are; here is what they share. After an
+//! interrupt, or when a disk fails in the middle, the rest is left out: what was measured until
+//! then is printed, and the exit code tells.
 
 mod beside;
 
@@ -82,7 +84,8 @@ impl Session {
         open(&self.opener, uri)
     }
 
-    /// Opens a disk that is measured when the others are not: it may be one of them, reached in another way.
+    /// Opens a disk that is measured when the others are not: it may be one of them, reached in
+    /// another way.
     fn open_alone(&self, uri: &str) -> Result<Disk, Failure> {
         open(&self.opener.apart(), uri)
     }
@@ -107,7 +110,8 @@ impl Session {
         })
     }
 
-    /// Begins a profile that writes: opens the disk named, the same over loopback, and those it is compared with.
+    /// Begins a profile that writes: opens the disk named, the same over loopback, and those it is
+    /// compared with.
     pub(crate) fn sweep(args: &SweepArgs) -> Result<(Self, Vec<Disk>), Failure> {
         let mut session = Self::begin(&args.step.common)?;
         let mut disks = vec![session.open(&args.uri)?];
@@ -160,8 +164,8 @@ impl Session {
         self.bar = Bar::Each;
     }
 
-    /// Measures a job so often; the run holds the repeat in the middle. `None`: it is over, and [`Self::finish`] tells
-    /// why.
+    /// Measures a job so often; the run holds the repeat in the middle. `None`: it is over, and
+    /// [`Self::finish`] tells why.
     pub(crate) fn measure(&mut self, disk: &Disk, job: &Job, count: u32) -> Option<Run> {
         self.together(&[Step::new(disk, job)], count)?.pop()
     }
@@ -260,7 +264,8 @@ impl Session {
         self.trouble.is_some()
     }
 
-    /// Adds to a report what the generator could have done, where that is wanted, and why its figures may be wrong.
+    /// Adds to a report what the generator could have done, where that is wanted, and why its
+    /// figures may be wrong.
     fn complete(&mut self, report: &mut Report, headroom: bool) {
         if headroom {
             report.notes.extend(self.headroom(&report.runs));
@@ -286,7 +291,8 @@ impl Session {
         Ok(self.exit())
     }
 
-    /// The same for a command with words of its own for its results, which stand in the place of the report's text.
+    /// The same for a command with words of its own for its results, which stand in the place of
+    /// the report's text.
     pub(crate) fn finish_as(self, text: &str, report: Report) -> Result<ExitCode, Failure> {
         if self.args.output == Format::Json {
             return self.finish(report);
@@ -295,7 +301,8 @@ impl Session {
         self.end(report)
     }
 
-    /// The same after the results were printed: what else is to be known of them is said beside them.
+    /// The same after the results were printed: what else is to be known of them is said beside
+    /// them.
     pub(crate) fn end(mut self, mut report: Report) -> Result<ExitCode, Failure> {
         let known = report.notes.len();
         let headroom = self.args.report.is_some() || is_worth_more(&report.runs);

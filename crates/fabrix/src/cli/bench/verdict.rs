@@ -4,7 +4,8 @@ use fabrix_bench::{Counted, Results};
 
 use crate::failure::{Failure, Kind};
 
-/// The failure that results tell, the worst first: wrong data, failed requests, an interrupt, an end before the time.
+/// The failure that results tell, the worst first: wrong data, failed requests, an interrupt, an
+/// end before the time.
 pub(crate) fn trouble_of(uri: &str, results: &Results, interrupted: bool) -> Option<Failure> {
     let all = &results.aggregate;
     if let Some(verified) = all.verify.as_ref().filter(|verified| verified.errors > 0) {

@@ -1,5 +1,5 @@
-//! The card: the scores of a disk as one picture, to be shown around. Our own design; the bars grow with the logarithm,
-//! a sixth of the width for each power of ten from 0.1 MB/s on.
+//! The card: the scores of a disk as one picture, to be shown around. Our own design; the bars grow
+//! with the logarithm, a sixth of the width for each power of ten from 0.1 MB/s on.
 
 use fabrix_bench::Counted;
 use fabrix_block::spec::Size;

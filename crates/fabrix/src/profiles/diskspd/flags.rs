@@ -1,7 +1,8 @@
 //! DiskSpd's flags: letters with their values behind them, then the targets.
 //!
-//! Source: the DiskSpd documentation, "Command line and parameters". A flag that is not supported is an error that
-//! names it; flags that ask for what happens here anyway (no cache, random contents) are taken.
+//! Source: the DiskSpd documentation, "Command line and parameters". A flag that is not supported
+//! is an error that names it; flags that ask for what happens here anyway (no cache, random
+//! contents) are taken.
 
 use std::time::Duration;
 

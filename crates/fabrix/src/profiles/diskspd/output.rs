@@ -1,7 +1,8 @@
-//! DiskSpd's text: the input, the processors, the I/O by thread in three tables, the latencies by percentile.
+//! DiskSpd's text: the input, the processors, the I/O by thread in three tables, the latencies by
+//! percentile.
 //!
-//! Source: the DiskSpd documentation, "Analyzing test results". Threads have no file of their own here, so a line's
-//! file is the target's URI.
+//! Source: the DiskSpd documentation, "Analyzing test results". Threads have no file of their own
+//! here, so a line's file is the target's URI.
 
 use std::fmt::Write;
 

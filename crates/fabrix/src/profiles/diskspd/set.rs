@@ -1,5 +1,6 @@
-//! The set of workloads with which a published test measured four striped drives, locally and through a file share:
-//! `bench diskspd set URI...`. Each disk is measured as it is, and again after it was filled.
+//! The set of workloads with which a published test measured four striped drives, locally and
+//! through a file share: `bench diskspd set URI...`. Each disk is measured as it is, and again
+//! after it was filled.
 
 use std::process::ExitCode;
 use std::time::Duration;

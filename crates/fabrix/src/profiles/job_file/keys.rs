@@ -241,7 +241,8 @@ fn word<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
         .ok_or_else(|| format!("`{value}` is not one of {}", names.join(", ")))
 }
 
-/// Keys that ask for what is done here anyway, whatever their value, or for what has no meaning here.
+/// Keys that ask for what is done here anyway, whatever their value, or for what has no meaning
+/// here.
 const SATISFIED: [&str; 13] = [
     "ioengine",
     "thread",

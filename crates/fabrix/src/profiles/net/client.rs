@@ -36,8 +36,8 @@ impl Outcome {
     }
 }
 
-/// Carries out an order on so many connections at once; after an interrupt, or when the server goes away, as far as it
-/// got.
+/// Carries out an order on so many connections at once; after an interrupt, or when the server goes
+/// away, as far as it got.
 pub(super) fn measure(
     address: &str,
     order: Order,
@@ -128,7 +128,8 @@ fn one(stream: &TcpStream, order: Order, stop: &AtomicBool) -> std::io::Result<(
     Ok((bytes, Recorder::new()))
 }
 
-/// Keeps `depth` requests in flight: whatever responses have come are counted, and as many requests go out again.
+/// Keeps `depth` requests in flight: whatever responses have come are counted, and as many requests
+/// go out again.
 fn request(
     mut stream: &TcpStream,
     order: Order,

@@ -1,4 +1,5 @@
-//! The other end of `bench net`: takes an order from each connection and carries it out, until interrupted.
+//! The other end of `bench net`: takes an order from each connection and carries it out, until
+//! interrupted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

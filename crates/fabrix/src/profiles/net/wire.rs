@@ -1,7 +1,7 @@
 //! What the two ends of `bench net` say to each other: one line with the order, then bytes.
 //!
-//! The line is text, so that it can be read in a trace: `fabrix-net 1 MODE LENGTH DEPTH MILLISECONDS\n`. Everything in
-//! it is bounded before anything is done with it.
+//! The line is text, so that it can be read in a trace: `fabrix-net 1 MODE LENGTH DEPTH
+//! MILLISECONDS\n`. Everything in it is bounded before anything is done with it.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpStream;

@@ -1,7 +1,9 @@
-//! One request's time, split by where it was: with us, on the wire, in the target, at the disk, and back.
+//! One request's time, split by where it was: with us, on the wire, in the target, at the disk, and
+//! back.
 //!
-//! We add up when requests pass us, a target of ours adds up when they pass it, and the differences of these sums are
-//! the parts (`docs/design/timing.md`). A target that does not do so is measured without the split.
+//! We add up when requests pass us, a target of ours adds up when they pass it, and the differences
+//! of these sums are the parts (`docs/design/timing.md`). A target that does not do so is measured
+//! without the split.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ pub(super) struct Way {
     pub(super) via: Option<Rc<Loopback>>,
 }
 
-/// Measures with requests at these depths, and adds a table and a figure; or says why there is no split.
+/// Measures with requests at these depths, and adds a table and a figure; or says why there is no
+/// split.
 pub(super) fn split(
     session: &mut Session,
     way: &Way,
@@ -102,9 +105,11 @@ fn measure(session: &mut Session, way: &Way, job: &Job) -> Result<([f64; 6], Run
     Ok((parts(trace.passed(), &before, &after)?, run))
 }
 
-/// The parts of a request's time in microseconds, of what passed us and what passed the target meanwhile.
+/// The parts of a request's time in microseconds, of what passed us and what passed the target
+/// meanwhile.
 ///
-/// The wire's two ways are told apart when both ends have one clock; otherwise each gets half of both.
+/// The wire's two ways are told apart when both ends have one clock; otherwise each gets half of
+/// both.
 ///
 /// Errors: a sentence when not the same requests passed everywhere.
 fn parts(us: [Passed; 4], before: &TimingPage, after: &TimingPage) -> Result<[f64; 6], String> {

@@ -1,8 +1,9 @@
 //! NVMe/TCP without a wire: the machines of host and target joined in memory, before a disk.
 //!
-//! A read is said by the host's machine, heard and answered by the target's, and its answer heard by the host's, before
-//! the disk is asked. No machine ever sees payload, so none is moved; there is no socket, no other thread and nothing
-//! to wait for. What a read costs here more than on the disk alone is what the protocol costs.
+//! A read is said by the host's machine, heard and answered by the target's, and its answer heard
+//! by the host's, before the disk is asked. No machine ever sees payload, so none is moved; there
+//! is no socket, no other thread and nothing to wait for. What a read costs here more than on the
+//! disk alone is what the protocol costs.
 
 use std::sync::Arc;
 
@@ -104,7 +105,8 @@ impl Exchange {
         said && self.turn() == Some(bytes)
     }
 
-    /// Lets the target hear what the host has said, and the host the answer: how much data came with success.
+    /// Lets the target hear what the host has said, and the host the answer: how much data came
+    /// with success.
     fn turn(&mut self) -> Option<u32> {
         let (there, back) = (&mut self.there, &mut self.back);
         let mut came = None;
@@ -150,7 +152,8 @@ impl Sink for Wire {
 }
 
 impl Wire {
-    /// Lets a machine hear everything that is here; `event` gets what it noticed. False: it is over, or wants more.
+    /// Lets a machine hear everything that is here; `event` gets what it noticed. False: it is
+    /// over, or wants more.
     fn pass<M: Machine>(
         &mut self,
         machine: &mut M,

@@ -1,7 +1,7 @@
 //! The jobs of a file of results: ours, the demonstration's, or fio's.
 //!
-//! Texts come in, figures go out. Keys of others are taken where a file has them; a file that has none of them is an
-//! error.
+//! Texts come in, figures go out. Keys of others are taken where a file has them; a file that has
+//! none of them is an error.
 
 use fabrix_bench::spread::Spread;
 use serde_json::Value;
@@ -14,7 +14,8 @@ pub(crate) struct Entry {
     pub(crate) disk: String,
     pub(crate) iops: f64,
     pub(crate) mean_us: f64,
-    /// How far repeats lay apart, IOPS and mean latency, in percent of the median; `None` without repeats.
+    /// How far repeats lay apart, IOPS and mean latency, in percent of the median; `None` without
+    /// repeats.
     pub(crate) spread_percent: Option<(f64, f64)>,
     /// Whether some of its requests failed, or it ended before its time.
     pub(crate) failed: bool,

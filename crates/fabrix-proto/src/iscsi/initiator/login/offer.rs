@@ -1,7 +1,7 @@
 //! What an initiator offers in the operational stage, and what a target may make of it.
 //!
-//! Pure. Every answer is held against the offer: a target can choose less, and never more. What it leaves open, or
-//! refuses to talk about, is the standard's default.
+//! Pure. Every answer is held against the offer: a target can choose less, and never more. What it
+//! leaves open, or refuses to talk about, is the standard's default.
 //!
 //! Source: RFC 7143, section 13; section 6.2 "Text Mode Negotiation".
 
@@ -73,7 +73,8 @@ impl Offer {
             Key::DataPDUInOrder | Key::DataSequenceInOrder => boolean(value) == Some(true),
             Key::MaxConnections => in_range(value, (1, 1)).is_some(),
             Key::ErrorRecoveryLevel => in_range(value, (0, 0)).is_some(),
-            // Seconds that nobody waits, and keys that were not offered: their defaults are what we do.
+            // Seconds that nobody waits, and keys that were not offered: their defaults are what we
+            // do.
             _ => true,
         };
         match taken {

@@ -1,6 +1,7 @@
 //! The security stage of a login, the initiator's half: which method, which algorithm, whose proof.
 //!
-//! It knows the order of the keys; what proves what is in `auth`. The mirror of the target's `login/security.rs`.
+//! It knows the order of the keys; what proves what is in `auth`. The mirror of the target's
+//! `login/security.rs`.
 //!
 //! Source: RFC 7143, section 12.1.3.
 
@@ -94,7 +95,8 @@ fn challenge(
     Ok(Security::Proof(algorithm))
 }
 
-/// The target's proof. Its keys may come before it lets us on, but they must come with the next response.
+/// The target's proof. Its keys may come before it lets us on, but they must come with the next
+/// response.
 fn proved(text: &[u8], algorithm: Algorithm, proof: &ChapProof) -> Result<(), LoginFailure> {
     let broken = || LoginFailure::Broken("CHAP_N or CHAP_R is missing or has not its form");
     let name = value(text, Key::ChapN).ok_or_else(broken)?;

@@ -12,9 +12,11 @@ use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommandHeader, CommonHeader,
 use crate::{Sink, Slot};
 
 impl Host {
-    /// Sends a command and keeps it in `slot`, which must be free; the command id and the SGL are filled in here.
+    /// Sends a command and keeps it in `slot`, which must be free; the command id and the SGL are
+    /// filled in here.
     ///
-    /// `false`, and nothing sent: the connection is not ready or is over, or the slot is in use or does not exist.
+    /// `false`, and nothing sent: the connection is not ready or is over, or the slot is in use or
+    /// does not exist.
     #[inline(always)]
     pub fn command<S: Sink>(
         &mut self,

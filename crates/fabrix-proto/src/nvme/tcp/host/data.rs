@@ -1,8 +1,10 @@
-//! Data of one connection, on the host's side: R2T and H2CData in one direction, C2HData in the other.
+//! Data of one connection, on the host's side: R2T and H2CData in one direction, C2HData in the
+//! other.
 //!
-//! The rule that everything here serves: the controller gets no byte of a write twice or from outside it, and
-//! puts none outside a read. What R2Ts ask for waits until it is handed out, in their order: [`Granted`]. No more of
-//! them may wait for a command than MAXR2T allows, and what waits goes with its command.
+//! The rule that everything here serves: the controller gets no byte of a write twice or from
+//! outside it, and puts none outside a read. What R2Ts ask for waits until it is handed out, in
+//! their order: [`Granted`]. No more of them may wait for a command than MAXR2T allows, and what
+//! waits goes with its command.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
@@ -155,7 +157,8 @@ impl Host {
         Ok(None)
     }
 
-    /// The next H2CData of what R2Ts have asked for: as much as MAXH2CDATA allows, the last of an R2T says so.
+    /// The next H2CData of what R2Ts have asked for: as much as MAXH2CDATA allows, the last of an
+    /// R2T says so.
     #[inline(never)]
     pub(super) fn next_data<S: Sink>(&mut self, out: &mut S) -> u32 {
         let Some(granted) = self.granted.front_mut() else {
@@ -188,7 +191,8 @@ impl Host {
         bytes
     }
 
-    /// A command is answered whose data was asked for and not all handed out: the rest is not sent any more.
+    /// A command is answered whose data was asked for and not all handed out: the rest is not sent
+    /// any more.
     #[inline(never)]
     pub(super) fn take_back(&mut self, slot: Slot, succeeds: bool) -> Result<(), Fault> {
         let command = self.slots.at(slot);
@@ -227,8 +231,9 @@ pub(super) struct Granted {
     bytes: u32,
 }
 
-/// How many R2Ts a command of so many bytes can need, of a controller that takes at least 4096 at a time as
-/// MAXH2CDATA promises: without this bound, R2Ts for 4 bytes each would make us send seven times the data.
+/// How many R2Ts a command of so many bytes can need, of a controller that takes at least 4096 at a
+/// time as MAXH2CDATA promises: without this bound, R2Ts for 4 bytes each would make us send seven
+/// times the data.
 fn most_r2ts(bytes: u32) -> u32 {
     bytes / MIN_MAX_H2C_BYTES + 2
 }

@@ -1,4 +1,5 @@
-//! How bytes become PDUs: what may come when, how long it is, whether its header is whole; and answers.
+//! How bytes become PDUs: what may come when, how long it is, whether its header is whole; and
+//! answers.
 //!
 //! It knows lengths, flags and digests of headers; what moves data stands in `data`.
 //!
@@ -59,8 +60,8 @@ impl Host {
         Ok(end)
     }
 
-    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides by does not change
-    /// once the connection is initialized.
+    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides
+    /// by does not change once the connection is initialized.
     fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(common)?;

@@ -1,7 +1,8 @@
 //! The commands in progress of one connection, on the host's side.
 //!
-//! A table of fixed size: nothing is allocated after it was made. A command id is a slot and a generation, so that what
-//! comes late for the command before it is nobody's. It does not know PDUs.
+//! A table of fixed size: nothing is allocated after it was made. A command id is a slot and a
+//! generation, so that what comes late for the command before it is nobody's. It does not know
+//! PDUs.
 
 use alloc::boxed::Box;
 
@@ -119,7 +120,8 @@ impl SlotTable {
     }
 }
 
-/// The generation after `generation`, skipping the one that would make the command id 0xFFFF, which NVMe reserves.
+/// The generation after `generation`, skipping the one that would make the command id 0xFFFF, which
+/// NVMe reserves.
 fn next_generation(generation: u16, slot: Slot, slot_bits: u32) -> u16 {
     let largest = u16::MAX >> slot_bits;
     let next = if generation >= largest {

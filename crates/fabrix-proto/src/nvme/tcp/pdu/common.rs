@@ -1,6 +1,8 @@
-//! What every PDU of NVMe/TCP begins with: its kind, its flags, its lengths, and where its data begins.
+//! What every PDU of NVMe/TCP begins with: its kind, its flags, its lengths, and where its data
+//! begins.
 //!
-//! Layout, with two small calculations that both sides share (where data begins, how long a PDU is).
+//! Layout, with two small calculations that both sides share (where data begins, how long a PDU
+//! is).
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, section 3.6 "NVMe/TCP PDU Definitions".
 
@@ -53,7 +55,8 @@ impl PduType {
         }
     }
 
-    /// The length that the header of this PDU must have (HLEN), in bytes; `None` for an unknown kind.
+    /// The length that the header of this PDU must have (HLEN), in bytes; `None` for an unknown
+    /// kind.
     #[must_use]
     pub const fn header_bytes(self) -> Option<u8> {
         match self {
@@ -110,7 +113,8 @@ const _: () = assert!(offset_of!(CommonHeader, data_offset) == 3);
 const _: () = assert!(offset_of!(CommonHeader, total_bytes) == 4);
 
 impl CommonHeader {
-    /// The common header of a PDU of this kind without data; an unknown kind counts as 24 bytes long.
+    /// The common header of a PDU of this kind without data; an unknown kind counts as 24 bytes
+    /// long.
     #[must_use]
     pub fn without_data(pdu_type: PduType, digests: Digests) -> Self {
         let mut header = Self::bare(pdu_type, pdu_type.header_bytes().unwrap_or(24));
@@ -121,7 +125,8 @@ impl CommonHeader {
         header
     }
 
-    /// The common header of a PDU of this kind with `data_bytes` of data, aligned as the receiver's HPDA or CPDA asks.
+    /// The common header of a PDU of this kind with `data_bytes` of data, aligned as the receiver's
+    /// HPDA or CPDA asks.
     ///
     /// `None` when the PDU would be longer than PLEN can say.
     #[must_use]
@@ -199,10 +204,11 @@ impl Digests {
     }
 }
 
-/// Where data begins in a PDU (PDO): after the header and its digest, rounded up to the receiver's alignment.
+/// Where data begins in a PDU (PDO): after the header and its digest, rounded up to the receiver's
+/// alignment.
 ///
-/// `alignment` is HPDA or CPDA as on the wire: units of 4 bytes, counted from zero. Above the standard's 31 it
-/// counts as 31, so that the answer always fits.
+/// `alignment` is HPDA or CPDA as on the wire: units of 4 bytes, counted from zero. Above the
+/// standard's 31 it counts as 31, so that the answer always fits.
 /// Source: NVMe/TCP Transport Specification, "PDU Data Offset", "PDU Padding".
 #[must_use]
 pub const fn data_offset(header_bytes: u8, header_digest: bool, alignment: u8) -> u8 {

@@ -12,13 +12,15 @@ use crate::nvme::tcp::pdu::{CommonHeader, PduType, ResponseHeader};
 use crate::{Sink, Slot};
 
 impl Target {
-    /// Answers a command: `data_bytes` of the slot's data from its start, then the completion where one is needed.
+    /// Answers a command: `data_bytes` of the slot's data from its start, then the completion where
+    /// one is needed.
     ///
-    /// The command id and SQHD of `entry` are filled in here. The slot is free, and the answer is in `out`, when
-    /// this returns `true`. `false`: granted data is still arriving; the machine keeps the answer and the slot,
-    /// swallows that data (`want` goes on naming the slot), and `Event::Released` says when it is over. A slot
-    /// that is not the adapter's to answer gives `false` and nothing else. For an event request that was forgotten
-    /// the slot is free as after any answer, but nothing is sent.
+    /// The command id and SQHD of `entry` are filled in here. The slot is free, and the answer is
+    /// in `out`, when this returns `true`. `false`: granted data is still arriving; the machine
+    /// keeps the answer and the slot, swallows that data (`want` goes on naming the slot), and
+    /// `Event::Released` says when it is over. A slot that is not the adapter's to answer gives
+    /// `false` and nothing else. For an event request that was forgotten the slot is free as after
+    /// any answer, but nothing is sent.
     ///
     /// `data_bytes` above what the host expects is our own mistake; no more than expected is sent.
     #[inline(always)]
@@ -61,13 +63,14 @@ impl Target {
 
     /// The host waits for no event any more: what answers its event requests is not sent.
     ///
-    /// To be called when it shuts the controller down. It need not be told then, and SPDK's host takes such an answer
-    /// for one to nothing, and ends the connection.
+    /// To be called when it shuts the controller down. It need not be told then, and SPDK's host
+    /// takes such an answer for one to nothing, and ends the connection.
     pub fn forget_event_requests(&mut self) {
         self.slots.forget_event_requests();
     }
 
-    /// Sends what answers a command: `data`, a response, or both. After the end of the connection, nothing.
+    /// Sends what answers a command: `data`, a response, or both. After the end of the connection,
+    /// nothing.
     #[inline(always)]
     pub(super) fn complete<S: Sink>(
         &mut self,
@@ -92,8 +95,8 @@ impl Target {
 
     /// SQHD as it is after this answer: with each, the host may send one command more.
     ///
-    /// It advances when a command ends rather than when it arrives, so that the queue's size also bounds the
-    /// commands in progress.
+    /// It advances when a command ends rather than when it arrives, so that the queue's size also
+    /// bounds the commands in progress.
     fn advance_sq_head(&mut self) -> u16 {
         if !self.flow_control {
             return u16::MAX;

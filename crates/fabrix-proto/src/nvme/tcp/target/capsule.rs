@@ -1,10 +1,12 @@
-//! What a command capsule means for the transport: where its data is, how much, and in which direction.
+//! What a command capsule means for the transport: where its data is, how much, and in which
+//! direction.
 //!
-//! Pure: the entry and the length of the PDU go in, a decision comes out. It knows the data direction coded in the
-//! opcode and the descriptors that NVMe/TCP allows, nothing else about any command.
+//! Pure: the entry and the length of the PDU go in, a decision comes out. It knows the data
+//! direction coded in the opcode and the descriptors that NVMe/TCP allows, nothing else about any
+//! command.
 //!
-//! Source: NVM Express Base Specification 2.1, "Opcode" (data transfer bits) and "Scatter Gather List (SGL)";
-//! NVMe/TCP Transport Specification, "Data Transfer".
+//! Source: NVM Express Base Specification 2.1, "Opcode" (data transfer bits) and "Scatter Gather
+//! List (SGL)"; NVMe/TCP Transport Specification, "Data Transfer".
 
 use super::Transfer;
 use crate::nvme::spec::{Direction, SglKind, Status, SubmissionEntry};
@@ -31,11 +33,11 @@ pub(super) enum Verdict {
 
 /// Decides what a command moves, from its entry and the in-capsule data that its PDU carries.
 ///
-/// A command whose opcode moves no data, and whose capsule carries none, may have any descriptor: hosts differ in
-/// what they leave there.
+/// A command whose opcode moves no data, and whose capsule carries none, may have any descriptor:
+/// hosts differ in what they leave there.
 ///
-/// Errors: a fault when descriptor and PDU contradict each other, or the descriptor is of a kind whose data cannot
-/// be found, so that the stream behind this capsule cannot be trusted.
+/// Errors: a fault when descriptor and PDU contradict each other, or the descriptor is of a kind
+/// whose data cannot be found, so that the stream behind this capsule cannot be trusted.
 #[inline(always)]
 pub(super) fn classify(
     entry: &SubmissionEntry,
@@ -62,7 +64,8 @@ pub(super) fn classify(
     }
 }
 
-/// The most in-capsule data a command may have: the admin queue and fabrics commands have an allowance of their own.
+/// The most in-capsule data a command may have: the admin queue and fabrics commands have an
+/// allowance of their own.
 pub(super) fn in_capsule_limit(entry: &SubmissionEntry, admin: bool, io_bytes: u32) -> u32 {
     if admin || entry.is_fabrics() {
         ADMIN_IN_CAPSULE_BYTES
@@ -108,9 +111,11 @@ fn in_capsule(
     }))
 }
 
-/// A transfer larger than the limit is an error of the command (MDTS), not of the connection: nothing moves yet.
+/// A transfer larger than the limit is an error of the command (MDTS), not of the connection:
+/// nothing moves yet.
 ///
-/// No command of ours moves data both ways; the adapter will not know such an opcode, and moves nothing.
+/// No command of ours moves data both ways; the adapter will not know such an opcode, and moves
+/// nothing.
 fn by_transport(length: u32, direction: Direction, limits: CapsuleLimits) -> Verdict {
     match direction {
         Direction::None | Direction::Both => NO_DATA,

@@ -1,6 +1,7 @@
 //! How a command capsule becomes a command of the adapter's, with its in-capsule data or before it.
 //!
-//! It gives each command its slot and says where in-capsule data goes; what a command moves is decided in `capsule`.
+//! It gives each command its slot and says where in-capsule data goes; what a command moves is
+//! decided in `capsule`.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Command Capsules".
 
@@ -55,14 +56,15 @@ impl Target {
 
     /// Whether a command in progress has this id and may keep it.
     ///
-    /// An event request may not: a host that forgets it, as SPDK's does before it shuts a controller down, uses the id
-    /// again. What answers the request is then sent no more.
+    /// An event request may not: a host that forgets it, as SPDK's does before it shuts a
+    /// controller down, uses the id again. What answers the request is then sent no more.
     #[inline(always)]
     fn is_in_use(&mut self, command_id: u16) -> bool {
         self.slots.is_taken(command_id) && !self.slots.forget_event_request(command_id)
     }
 
-    /// The in-capsule data that the lengths of a CapsuleCmd speak of, checked by `check_command_lengths`.
+    /// The in-capsule data that the lengths of a CapsuleCmd speak of, checked by
+    /// `check_command_lengths`.
     fn carried_bytes(&self, common: &CommonHeader) -> u32 {
         let total = common.total_bytes.get();
         if total == common.header_end(self.digests) {
@@ -192,5 +194,6 @@ impl Target {
     }
 }
 
-/// More in-capsule data than this gets a place of its own; the admin queue and Fabrics commands never have more.
+/// More in-capsule data than this gets a place of its own; the admin queue and Fabrics commands
+/// never have more.
 const IN_PLACE_BYTES: u32 = ADMIN_IN_CAPSULE_BYTES;

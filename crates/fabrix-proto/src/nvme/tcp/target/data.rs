@@ -1,7 +1,9 @@
-//! Data of one connection, on the controller's side: R2T and H2CData in one direction, C2HData in the other.
+//! Data of one connection, on the controller's side: R2T and H2CData in one direction, C2HData in
+//! the other.
 //!
-//! The rule that everything here serves: a byte of a write is accepted only if it was asked for, once, and in
-//! order. One R2T of a command is outstanding at a time, because Linux offers no more (MAXR2T 0).
+//! The rule that everything here serves: a byte of a write is accepted only if it was asked for,
+//! once, and in order. One R2T of a command is outstanding at a time, because Linux offers no more
+//! (MAXR2T 0).
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
@@ -14,10 +16,11 @@ use crate::nvme::tcp::{self, Fault, WholeHeader};
 use crate::{Sink, Slot};
 
 impl Target {
-    /// Asks the host for a write's data, unless it is coming anyway; `Event::Fetched` follows when all of it is in the
-    /// slot.
+    /// Asks the host for a write's data, unless it is coming anyway; `Event::Fetched` follows when
+    /// all of it is in the slot.
     ///
-    /// Once for a command whose transfer is `Fetch`. After the end of the connection nothing is asked for.
+    /// Once for a command whose transfer is `Fetch`. After the end of the connection nothing is
+    /// asked for.
     pub fn fetch<S: Sink>(&mut self, slot: Slot, out: &mut S) {
         let command = self.slots.get(slot);
         let Some(command) = command.filter(|it| {
@@ -55,8 +58,8 @@ impl Target {
 
     /// Where the data begins in an H2CData.
     ///
-    /// Windows says PLEN 24 and means DATAL, so a PLEN that ends with the header is let through here and in
-    /// `host_data`; PDO may then be 0, as in a PDU without data.
+    /// Windows says PLEN 24 and means DATAL, so a PLEN that ends with the header is let through
+    /// here and in `host_data`; PDO may then be 0, as in a PDU without data.
     pub(super) fn check_data_lengths(&self, common: &CommonHeader) -> Result<u32, Fault> {
         let (end, total) = (common.header_end(self.digests), common.total_bytes.get());
         if total < u32::from(common.header_bytes) {
@@ -134,7 +137,8 @@ impl Target {
         Ok(None)
     }
 
-    /// DATAL is the length that counts; PLEN must agree, or say the header's length (see `check_data_lengths`).
+    /// DATAL is the length that counts; PLEN must agree, or say the header's length (see
+    /// `check_data_lengths`).
     fn check_host_data_length(&self, header: &DataHeader) -> Result<(), Fault> {
         let (bytes, total) = (header.data_bytes.get(), header.common.total_bytes.get());
         if bytes == 0 {
@@ -153,7 +157,8 @@ impl Target {
         Ok(())
     }
 
-    /// A piece of a write's data is in the slot: the next R2T, or the adapter's turn, or the answer that waited.
+    /// A piece of a write's data is in the slot: the next R2T, or the adapter's turn, or the answer
+    /// that waited.
     ///
     /// What is asked for is counted in bytes; that the last piece says LAST is not insisted on.
     pub(super) fn data_arrived<S: Sink>(

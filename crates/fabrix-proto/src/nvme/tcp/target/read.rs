@@ -1,6 +1,7 @@
 //! How bytes become PDUs: what may come when, how long it is, and whether its header is whole.
 //!
-//! It knows lengths, flags and digests of headers; what a command or its data means stands beside it.
+//! It knows lengths, flags and digests of headers; what a command or its data means stands beside
+//! it.
 //!
 //! Source: NVM Express TCP Transport Specification 1.1, "Transport Specific Message Structure".
 
@@ -54,8 +55,8 @@ impl Target {
         checked
     }
 
-    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides by does not change
-    /// once the connection is initialized.
+    /// Checks what the first 8 bytes of a PDU decide; gives where its header ends. What it decides
+    /// by does not change once the connection is initialized.
     fn check_common(&self, common: &CommonHeader) -> Result<usize, Fault> {
         self.check_sequence(common.pdu_type)?;
         tcp::check_header_length(common)?;
@@ -68,7 +69,8 @@ impl Target {
         Ok(end as usize)
     }
 
-    /// Which PDU may come when: ICReq first and once, then commands and data; the goodbye at any time.
+    /// Which PDU may come when: ICReq first and once, then commands and data; the goodbye at any
+    /// time.
     fn check_sequence(&self, pdu_type: PduType) -> Result<(), Fault> {
         let fault = match (pdu_type, self.initialized) {
             (PduType::HOST_TERMINATE, _)

@@ -1,7 +1,8 @@
 //! The commands in progress of one connection, on the controller's side.
 //!
-//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free, which command ids
-//! are taken, and how much of each command's data has been granted and has arrived. It does not know PDUs.
+//! A table of fixed size: nothing is allocated after it was made. It knows which slots are free,
+//! which command ids are taken, and how much of each command's data has been granted and has
+//! arrived. It does not know PDUs.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,7 +15,8 @@ use crate::nvme::spec::CompletionEntry;
 pub(super) struct Command {
     /// As the host gave it; every PDU about this command carries it.
     pub(super) command_id: u16,
-    /// Whether this command marks `command_id` as taken: not when it was refused because another one does.
+    /// Whether this command marks `command_id` as taken: not when it was refused because another
+    /// one does.
     holds_id: bool,
     /// The host waits for an event with it, and may give its id to another command.
     waits_for_event: bool,
@@ -26,7 +28,8 @@ pub(super) struct Command {
     pub(super) bytes: u32,
     /// How much of a write has arrived.
     pub(super) received: u32,
-    /// How much of a write has been asked for, the end of the last R2T, or comes unasked in the capsule.
+    /// How much of a write has been asked for, the end of the last R2T, or comes unasked in the
+    /// capsule.
     pub(super) granted: u32,
     /// Whether every data digest so far was right.
     pub(super) intact: bool,
@@ -50,7 +53,8 @@ pub(super) enum Phase {
     Owned { fetchable: bool, sends: bool },
     /// The adapter has it and waits for the data it asked for.
     Fetching,
-    /// It was answered while data was still on its way: the answer leaves when the data has arrived.
+    /// It was answered while data was still on its way: the answer leaves when the data has
+    /// arrived.
     Answered(CompletionEntry),
 }
 
@@ -66,7 +70,8 @@ impl Phase {
 pub(super) struct SlotTable {
     commands: Box<[Command]>,
     free: Vec<u16>,
-    /// One bit for each of the 65,536 command ids: 8 KiB, and a duplicate is seen at once whatever ids a host uses.
+    /// One bit for each of the 65,536 command ids: 8 KiB, and a duplicate is seen at once whatever
+    /// ids a host uses.
     taken_ids: Box<[u64]>,
 }
 
@@ -99,7 +104,8 @@ impl SlotTable {
 
     /// Gives a command a slot; `None` when all are in use.
     ///
-    /// A command whose id is taken gets a slot too (its data must go somewhere) but does not hold the id.
+    /// A command whose id is taken gets a slot too (its data must go somewhere) but does not hold
+    /// the id.
     #[inline(always)]
     pub(super) fn insert(&mut self, command_id: u16, phase: Phase, bytes: u32) -> Option<Slot> {
         let index = self.free.pop()?;
@@ -126,8 +132,8 @@ impl SlotTable {
         }
     }
 
-    /// Frees the id of an event request, which keeps its slot until it is answered; `false` when the id is another
-    /// command's.
+    /// Frees the id of an event request, which keeps its slot until it is answered; `false` when
+    /// the id is another command's.
     pub(super) fn forget_event_request(&mut self, command_id: u16) -> bool {
         let holder = |command: &Command| command.holds_id && command.command_id == command_id;
         let Some(index) = self.commands.iter().position(holder) else {
@@ -153,7 +159,8 @@ impl SlotTable {
         true
     }
 
-    /// The command in a slot; `None` for a free slot, or one beyond the table (the number may be a peer's).
+    /// The command in a slot; `None` for a free slot, or one beyond the table (the number may be a
+    /// peer's).
     pub(super) fn get(&mut self, slot: Slot) -> Option<&mut Command> {
         self.commands
             .get_mut(usize::from(slot.0))

@@ -1,5 +1,5 @@
-//! The words of profiles that speak as another tool does: DiskSpd's flags, sgp_dd's words, and our own options beside
-//! them. What the tool's words mean is read beside the profile.
+//! The words of profiles that speak as another tool does: DiskSpd's flags, sgp_dd's words, and our
+//! own options beside them. What the tool's words mean is read beside the profile.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use fabrix_block::spec::without_secrets;
 use super::CommonArgs;
 use crate::args::{EngineArgs, Format, RemoteArgs};
 
-/// Arguments of a profile in the words of another tool. Short options are that tool's; ours are long.
+/// Arguments of a profile in the words of another tool. Short options are that tool's; ours are
+/// long.
 #[derive(Args)]
 #[command(mut_args = |arg| arg.short(None::<char>))]
 pub(crate) struct WordsArgs {
@@ -30,7 +31,8 @@ pub(crate) struct WordsArgs {
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
-    /// The words of the other tool, the disks as URIs; our own options (two dashes) may stand anywhere among them
+    /// The words of the other tool, the disks as URIs; our own options (two dashes) may stand
+    /// anywhere among them
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -59,8 +61,8 @@ pub(crate) fn shown(words: &[String]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A command line with our own options before the words of the other tool, wherever they were typed: neither tool has
-/// a word with two dashes. After a bare `--` all is the tool's.
+/// A command line with our own options before the words of the other tool, wherever they were
+/// typed: neither tool has a word with two dashes. After a bare `--` all is the tool's.
 ///
 /// `words` are those of the program. Other command lines come back as they are.
 pub(crate) fn ours_first(words: &Command, given: Vec<OsString>) -> Vec<OsString> {

@@ -34,8 +34,8 @@ pub(crate) struct PlainArgs {
     /// Jobs at once, a thread each
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) numjobs: u32,
-    /// How long to measure; a number without unit counts seconds [default: 10s, without limit with --number-ios or
-    /// --loops]
+    /// How long to measure; a number without unit counts seconds [default: 10s, without limit with
+    /// --number-ios or --loops]
     #[arg(long, value_parser = parse_time, value_name = "TIME")]
     pub(crate) runtime: Option<Duration>,
     /// End each job after so many I/Os
@@ -82,7 +82,8 @@ pub(crate) struct PlainArgs {
     /// Where on the disk to start
     #[arg(long, default_value = "0", value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) offset: u64,
-    /// Write blocks that carry their address, a generation and a checksum; read them back and compare
+    /// Write blocks that carry their address, a generation and a checksum; read them back and
+    /// compare
     #[arg(long)]
     pub(crate) verify: bool,
     /// Offered load per job, in I/Os a second: latency counts from when an I/O was due

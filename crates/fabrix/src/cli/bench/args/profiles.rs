@@ -82,7 +82,8 @@ pub(crate) struct PathArgs {
 #[derive(Args)]
 #[command(after_help = DISKS_HELP)]
 pub(crate) struct StgtArgs {
-    /// The disk, and perhaps a second one for two devices at once [default: two disks of zeroes, null:1T,block=512]
+    /// The disk, and perhaps a second one for two devices at once [default: two disks of zeroes,
+    /// null:1T,block=512]
     #[arg(value_name = "URI", num_args = 0..=2)]
     pub(crate) uris: Vec<String>,
     /// Every second size, a tenth of a second each

@@ -1,5 +1,5 @@
-//! What a command measures beside what it was asked for: disks are filled before, and after it the load generator
-//! itself is measured on a disk that costs nothing.
+//! What a command measures beside what it was asked for: disks are filled before, and after it the
+//! load generator itself is measured on a disk that costs nothing.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::cli::bench::disk::is_null;
 use crate::report::sheet::Run;
 
 impl Session {
-    /// Writes a region once, so that what is read was written; says in a sentence what it did or why it did not.
+    /// Writes a region once, so that what is read was written; says in a sentence what it did or
+    /// why it did not.
     pub(crate) fn fill(&mut self, disk: &Disk, size: Option<u64>) -> Option<String> {
         let geometry = disk.device.geometry();
         let bytes = size
@@ -37,7 +38,8 @@ impl Session {
         Some(format!("{} was filled with random data before", disk.label))
     }
 
-    /// Says what the generator could have done with the settings of the fastest run, on a disk that costs nothing.
+    /// Says what the generator could have done with the settings of the fastest run, on a disk that
+    /// costs nothing.
     pub(super) fn headroom(&mut self, runs: &[Run]) -> Option<String> {
         let asked = runs
             .iter()
@@ -68,7 +70,8 @@ impl Session {
     }
 }
 
-/// Whether the generator may be measured after these runs without being asked: they were not much quicker than that.
+/// Whether the generator may be measured after these runs without being asked: they were not much
+/// quicker than that.
 pub(super) fn is_worth_more(runs: &[Run]) -> bool {
     let longest = runs
         .iter()

@@ -26,7 +26,7 @@ use fabrix_proto::nvme::tcp::pdu::{
     InitializeResponse, PduType, R2tHeader, ResponseHeader, TerminateRequest, data_offset,
 };
 use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
-use fabrix_proto::{Machine, Nanos, Sink, Slot, Violation, Want};
+use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Violation, Want};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 // ---- parsers
@@ -789,8 +789,8 @@ impl Feed {
                 (self.waiting.len() >= bytes)
                     .then(|| Given::Header(self.waiting.drain(..bytes).collect()))
             }
-            Want::Payload { bytes, digest, .. } => {
-                let (bytes, after) = (bytes as usize, if digest { 4 } else { 0 });
+            Want::Payload { bytes, pass, .. } => {
+                let (bytes, after) = (bytes as usize, pass.trailer_bytes());
                 (self.waiting.len() >= bytes + after).then(|| {
                     let payload: Vec<u8> = self.waiting.drain(..bytes).collect();
                     let digest: Vec<u8> = self.waiting.drain(..after).collect();
@@ -814,7 +814,7 @@ impl Sink for Sent {
         self.bytes += bytes.len();
     }
 
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, _digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, _pass: Pass) {
         assert!(bytes > 0);
         self.payload.push((slot, offset, bytes));
     }

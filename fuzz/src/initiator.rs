@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
-use fabrix_proto::{Machine, Sink, Slot, Want};
+use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 
 use crate::iscsi::{Script, built, checksum};
 
@@ -186,14 +186,14 @@ impl Rig {
                     slot,
                     offset,
                     bytes,
-                    digest,
+                    pass,
                 } => {
                     let task = self.tasks.get(usize::from(slot.0)).copied().flatten();
                     let Some(Transfer::Read { bytes: most }) = task else {
                         panic!("data of nobody who reads: {task:?}");
                     };
                     assert!(bytes > 0 && offset.checked_add(bytes).is_some_and(|end| end <= most));
-                    bytes.next_multiple_of(4) as usize + if digest { 4 } else { 0 }
+                    bytes.next_multiple_of(4) as usize + pass.trailer_bytes()
                 }
             };
             assert!((1..=9000 + DATA_BYTES_MAX as usize).contains(&needed));
@@ -251,7 +251,7 @@ impl Sink for Sent<'_> {
         }
     }
 
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, _digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, _pass: Pass) {
         let task = self.tasks.get(usize::from(slot.0)).copied().flatten();
         let Some(Transfer::Write { bytes: most }) = task else {
             panic!("data of nobody who writes: {task:?}");

@@ -17,7 +17,7 @@ use fabrix_proto::iscsi::login::{Admission, Auth, Grant, Login, Step, name};
 use fabrix_proto::iscsi::pdu::{self, LoginRequest, LoginStatus, TaskManagementOutcome};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
 use fabrix_proto::iscsi::text::{TextBuffer, TextWriter, binary, boolean, list, number, pairs};
-use fabrix_proto::{Machine, Nanos, Sink, Slot, Want};
+use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Want};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 // ---- parsers
@@ -321,11 +321,11 @@ impl Rig {
                     slot,
                     offset,
                     bytes,
-                    digest,
+                    pass,
                 } => {
                     assert!(offset + bytes <= WRITE_BYTES_MAX && bytes > 0);
                     assert!(usize::from(slot.0) < self.slots.len());
-                    bytes.next_multiple_of(4) as usize + if digest { 4 } else { 0 }
+                    bytes.next_multiple_of(4) as usize + pass.trailer_bytes()
                 }
             };
             assert!((1..=9000 + WRITE_BYTES_MAX as usize).contains(&needed));
@@ -434,7 +434,7 @@ impl Sink for Sent<'_> {
         *self.0 += bytes.len();
     }
 
-    fn payload(&mut self, _slot: Slot, _offset: u32, bytes: u32, _digest: bool) {
+    fn payload(&mut self, _slot: Slot, _offset: u32, bytes: u32, _pass: Pass) {
         assert!(bytes > 0);
     }
 }

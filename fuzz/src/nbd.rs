@@ -12,7 +12,7 @@ use fabrix_proto::nbd::server::{Command, Event, Export, Extent, Server};
 use fabrix_proto::nbd::spec::{
     EXTENDED_REQUEST_MAGIC, Error, OPTION_MAGIC, REQUEST_MAGIC, command, command_flag, option,
 };
-use fabrix_proto::{Machine, Sink, Slot, Want};
+use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 
 const SLOTS: u16 = 4;
 const DISK_BYTES: u64 = 1 << 20;
@@ -237,7 +237,7 @@ impl Sink for Sent {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0 += bytes.len();
     }
-    fn payload(&mut self, _: Slot, offset: u32, bytes: u32, _: bool) {
+    fn payload(&mut self, _: Slot, offset: u32, bytes: u32, _: Pass) {
         assert!(offset == 0 && bytes <= MOST_BYTES);
         self.0 += bytes as usize;
     }

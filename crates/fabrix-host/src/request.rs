@@ -7,7 +7,6 @@ use std::mem;
 
 use fabrix_block::{Geometry, Operation, Payload, Request as BlockRequest, Status as DiskStatus};
 use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Token};
-use fabrix_transport::Held;
 
 /// A request of a disk's user on its way through a connection, or waiting for one.
 pub(crate) struct Request {
@@ -132,12 +131,4 @@ pub(crate) fn moves_payload(operation: Operation) -> bool {
 pub(crate) fn finish(shard: &mut Shard, mut request: Request, status: DiskStatus) {
     let (token, completion) = request.ending(status);
     shard.complete(token, completion);
-}
-
-/// The buffer that a slot held.
-pub(crate) fn held_buf(held: Held) -> Option<Buf> {
-    match held {
-        Held::Buf(buf, _) => Some(buf),
-        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) | Held::Lent(_) => None,
-    }
 }

@@ -8,7 +8,7 @@
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};
 use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
-use fabrix_proto::{Machine, Sink, Slot, Want};
+use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 use std::process::ExitCode;
 
 /// Commands in flight.
@@ -26,7 +26,7 @@ impl Sink for Wire {
         self.headers.extend_from_slice(bytes);
     }
 
-    fn payload(&mut self, _slot: Slot, _offset: u32, _bytes: u32, _digest: bool) {}
+    fn payload(&mut self, _slot: Slot, _offset: u32, _bytes: u32, _pass: Pass) {}
 }
 
 impl Wire {

@@ -88,11 +88,11 @@ pub enum Want {
         slot: Slot,
         /// Where in it, in bytes.
         offset: u32,
-        /// How many bytes, never zero; the digest is not counted.
+        /// How many bytes, never zero; the result of the pass is not counted.
         bytes: u32,
-        /// Four more bytes follow, the CRC32C of the payload bytes and of what fills them up to a
-        /// multiple of [`Machine::PAYLOAD_UNIT`]; the driver checks them.
-        digest: bool,
+        /// What the driver computes over the payload; it compares the result with the one that
+        /// arrives.
+        pass: Pass,
     },
     /// Nothing any more: the connection is over.
     Closed,
@@ -104,6 +104,36 @@ impl Want {
         match self {
             Self::Header { bytes } => bytes,
             Self::Payload { .. } | Self::Closed => 0,
+        }
+    }
+}
+
+/// What is computed over payload while it moves, and where the result stands on the wire.
+///
+/// A machine names the pass, the driver computes it: the machine never sees the payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pass {
+    /// Nothing.
+    #[default]
+    None,
+    /// CRC32C of the payload and of its filling up to a multiple of [`Machine::PAYLOAD_UNIT`]. The
+    /// result follows them in 4 bytes, little-endian.
+    Crc32c,
+}
+
+impl Pass {
+    /// The pass of a connection that has data digests, or has none.
+    #[must_use]
+    pub const fn of_digest(used: bool) -> Self {
+        if used { Self::Crc32c } else { Self::None }
+    }
+
+    /// Bytes of the result behind the payload.
+    #[must_use]
+    pub const fn trailer_bytes(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Crc32c => 4,
         }
     }
 }
@@ -123,8 +153,8 @@ pub trait Sink {
     fn bytes(&mut self, bytes: &[u8]);
 
     /// Send `bytes` of a slot's payload from `offset`, filled with zeros to a multiple of
-    /// [`Machine::PAYLOAD_UNIT`]; with `digest`, append the CRC32C of all that.
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool);
+    /// [`Machine::PAYLOAD_UNIT`], and the result of `pass` over all that.
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass);
 }
 
 /// One side of one connection, as pure state.
@@ -136,7 +166,7 @@ pub trait Machine {
     type Event;
 
     /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to
-    /// the next one, before the digest, which covers them. They do not count in [`Want::Payload`]
+    /// the next one, before the result of the pass, which covers them. They do not count in [`Want::Payload`]
     /// and [`Sink::payload`].
     const PAYLOAD_UNIT: u32 = 1;
 
@@ -162,8 +192,8 @@ pub trait Machine {
         out: &mut S,
     ) -> Result<Taken<Self::Event>, Violation>;
 
-    /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when its
-    /// digest differs.
+    /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when the
+    /// result of the pass differs.
     ///
     /// # Errors
     /// As for [`header`](Machine::header).

@@ -4,9 +4,10 @@
 //! Knows buffers, and the slots of a connection's task; does not know what a command means. How a
 //! protocol answers and how it asks for data is in its own `desk`.
 
+use fabrix_block::Payload;
 use fabrix_proto::{Machine, Slot};
 use fabrix_rt::{Buf, Lent, Shard, TaskId, Token};
-use fabrix_transport::{Held, Stream};
+use fabrix_transport::{Incoming, Stream};
 
 use crate::local::Local;
 use crate::requests::Requests;
@@ -34,47 +35,33 @@ impl<M: Machine> Desk<'_, M> {
         let Some(buf) = self.shard.take_buf(bytes as usize) else {
             return false;
         };
-        self.stream.hold(slot, Held::Awaited(buf, bytes as usize));
+        self.stream
+            .receive_into(slot, Incoming::Awaited(buf, bytes as usize));
         true
     }
 
-    /// The data for which a slot made room.
-    pub(crate) fn fetched(&mut self, slot: Slot) -> Data {
-        match self.stream.release(slot) {
-            Held::Buf(buf, _) => Data::Kept(buf),
-            Held::Stayed(_) => Data::InPlace,
-            Held::Nothing | Held::Awaited(..) | Held::Lent(_) => Data::None,
-        }
+    /// The data of a command where it lies: as much as was announced.
+    pub(crate) fn bytes<'a>(&'a self, data: Option<&'a Incoming>) -> &'a [u8] {
+        data.map_or(&[], |data| match data.buf() {
+            Some(buf) => buf.bytes(),
+            None => self.stream.in_place(),
+        })
+    }
+
+    /// The data of a command in a buffer of its own. None: there is none, or no memory for it.
+    pub(crate) fn keep(&mut self, data: Option<Incoming>) -> Option<Buf> {
+        let kept = data?.into_buf();
+        kept.or_else(|| copy(self.shard, self.stream.in_place()))
     }
 }
 
-/// Where a command's data lies.
-pub(crate) enum Data {
-    /// In the receive buffer, for this moment.
-    InPlace,
-    /// In a buffer of its own, from its start.
-    Kept(Buf),
-    /// Nowhere: there is none, or somebody else has it.
-    None,
-}
-
-impl Data {
-    /// The data where it lies: as much as was announced.
-    pub(crate) fn bytes<'a, M: Machine>(&'a self, desk: &'a Desk<'_, M>) -> &'a [u8] {
-        match self {
-            Self::InPlace => desk.stream.in_place(),
-            Self::Kept(buf) => buf.bytes(),
-            Self::None => &[],
-        }
-    }
-
-    /// The data in a buffer of its own; None when there is none, or no memory for it.
-    pub(crate) fn keep<M: Machine>(self, desk: &mut Desk<'_, M>) -> Option<Buf> {
-        match self {
-            Self::Kept(buf) => Some(buf),
-            Self::None => None,
-            Self::InPlace => copy(desk.shard, desk.stream.in_place()),
-        }
+/// The data of a command as a disk takes it.
+#[inline(always)]
+pub(crate) fn payload<M: Machine>(stream: &Stream<M>, data: Option<Incoming>) -> Payload<'_> {
+    match data.map(Incoming::into_buf) {
+        Some(Some(buf)) => Payload::Owned(buf),
+        Some(None) => Payload::Borrowed(stream.in_place()),
+        None => Payload::None,
     }
 }
 

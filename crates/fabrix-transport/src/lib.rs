@@ -11,5 +11,5 @@ mod slot;
 mod stream;
 
 pub use outbox::Out;
-pub use slot::Held;
+pub use slot::{Incoming, Outgoing};
 pub use stream::{Ended, Stream, StreamSlots};

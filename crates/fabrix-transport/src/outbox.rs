@@ -7,11 +7,11 @@
 
 use std::collections::VecDeque;
 
-use fabrix_proto::{Sink, Slot};
+use fabrix_proto::{Pass, Sink, Slot};
 use fabrix_rt::{Gather, Lent};
 
-use crate::pass::crc32c_of;
-use crate::slot::Held;
+use crate::pass::PassResult;
+use crate::slot::{Outgoing, Payload};
 
 /// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its
 /// 4 of digest.
@@ -28,9 +28,8 @@ const BACKLOG: usize = 2;
 /// Gathers that are kept for the next sends: one is filled while another travels, and as many wait
 /// as a backlog has.
 const SPARES: usize = BACKLOG + 2;
-/// What payload is filled up with, and the digest behind it.
+/// What payload is filled up with.
 const FILL: [u8; 3] = [0; 3];
-const DIGEST_BYTES: usize = 4;
 /// Nor is one for whom so many bytes wait behind the send in flight: with those of a disk that
 /// gives buffers, a peer that never reads would hold the shard's memory.
 const BACKLOG_BYTES: usize = 4 << 20;
@@ -156,7 +155,7 @@ impl Outbox {
 /// Where a machine puts what is to be sent: the [`Sink`] of a stream.
 pub struct Out<'a> {
     pub(crate) outbox: &'a mut Outbox,
-    pub(crate) slots: &'a [Held],
+    pub(crate) slots: &'a [Payload],
     /// All payload of the slot that is answered now, if it is not in the table.
     pub(crate) at_hand: Option<Lent>,
 }
@@ -170,54 +169,44 @@ impl Sink for Out<'_> {
     }
 
     #[inline(always)]
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass) {
         let (offset, bytes) = (offset as usize, bytes as usize);
         // Units are powers of two; for a unit of one this is nothing.
         let fill = &FILL[..bytes.wrapping_neg() & (self.outbox.unit - 1)];
-        let gather = self.outbox.room(FILL.len() + DIGEST_BYTES);
+        let gather = self.outbox.room(FILL.len() + pass.trailer_bytes());
         match &self.at_hand {
-            Some(lent) => push_lent(gather, lent, (offset, bytes, fill), digest),
+            Some(lent) => push_lent(gather, lent, (offset, bytes, fill), pass),
             None => {
-                let held = &self.slots[usize::from(slot.0)];
-                push(gather, held, (offset, bytes, fill), digest);
+                let outgoing = self.slots[usize::from(slot.0)].outgoing.as_ref();
+                let outgoing =
+                    outgoing.expect("the owner gives payload before the machine sends it");
+                push(gather, outgoing, (offset, bytes, fill), pass);
             }
         }
     }
 }
 
-/// Lists a disk's own pages to be sent: so many bytes from an offset, and what they are filled up
-/// with.
+/// Lists a part of a disk's own pages, and its filling, to be sent.
 #[inline(always)]
-fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), digest: bool) {
-    // Lent pages may change on the way: with digests the owner holds a copy instead.
-    debug_assert!(!digest, "a digest over pages that others may write");
+fn push_lent(gather: &mut Gather, lent: &Lent, part: (usize, usize, &[u8]), pass: Pass) {
+    debug_assert_eq!(pass, Pass::None, "others may write lent pages");
     let (offset, bytes, fill) = part;
     gather.push_lent(lent.slice(offset, bytes));
     gather.push_bytes(fill);
 }
 
-/// The same of whatever a slot holds, and the digest over it.
+/// Lists a part of a slot's payload, its filling and the result of the pass, to be sent.
 #[inline(always)]
-fn push(gather: &mut Gather, held: &Held, part: (usize, usize, &[u8]), digest: bool) {
+fn push(gather: &mut Gather, outgoing: &Outgoing, part: (usize, usize, &[u8]), pass: Pass) {
     let (offset, bytes, fill) = part;
-    let (buf, from) = match held {
-        Held::Nothing | Held::Awaited(..) | Held::Stayed(_) => {
-            unreachable!("a machine sends payload that nobody gave")
-        }
-        Held::Lent(lent) => return push_lent(gather, lent, part, digest),
-        Held::Buf(buf, start) => (buf, start + offset),
+    let (buf, from) = match outgoing {
+        Outgoing::Lent(lent) => return push_lent(gather, lent, part, pass),
+        Outgoing::Buf(buf, start) => (buf, start + offset),
     };
     gather.push_buf(buf.clone(), from, bytes);
     gather.push_bytes(fill);
-    if digest {
-        push_digest(gather, &buf.bytes()[from..from + bytes], fill);
-    }
-}
-
-#[inline(never)]
-fn push_digest(gather: &mut Gather, payload: &[u8], fill: &[u8]) {
-    let crc = crc32c_of(payload, fill);
-    gather.push_bytes(&crc.to_le_bytes());
+    let result = PassResult::of(pass, &buf.bytes()[from..from + bytes], fill);
+    gather.push_bytes(result.bytes());
 }
 
 #[cfg(test)]

@@ -1,9 +1,38 @@
-//! What is computed over payload while it moves: CRC32C, for the digests of NVMe/TCP and iSCSI.
+//! Computes what machines ask for over payload while it moves.
 //!
-//! The machines name the pass, this module runs it. Both protocols use CRC-32C (Castagnoli),
-//! initial value all ones, final inversion.
+//! A machine names a [`Pass`], this module runs it. CRC32C serves the digests of NVMe/TCP and
+//! iSCSI: Castagnoli, initial value all ones, final inversion.
 
 use crc_fast::{CrcAlgorithm, Digest, checksum};
+use fabrix_proto::Pass;
+
+/// Bytes of the longest result.
+const RESULT_BYTES: usize = 4;
+
+/// The result of a pass, as it stands on the wire.
+pub(crate) struct PassResult {
+    bytes: [u8; RESULT_BYTES],
+    length: usize,
+}
+
+impl PassResult {
+    /// Runs `pass` over `payload` and the filling behind it, which lies elsewhere.
+    #[inline(always)]
+    pub(crate) fn of(pass: Pass, payload: &[u8], fill: &[u8]) -> Self {
+        let bytes = match pass {
+            Pass::None => [0; RESULT_BYTES],
+            Pass::Crc32c => crc32c_of(payload, fill).to_le_bytes(),
+        };
+        Self {
+            bytes,
+            length: pass.trailer_bytes(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
 
 /// CRC32C of `bytes`, as a machine wants it (`fabrix_proto::Crc32c`) and as it stands on the wire
 /// in little-endian.
@@ -15,7 +44,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// CRC32C of `bytes` and what fills them up, which lies elsewhere and most often is nothing.
-pub(crate) fn crc32c_of(bytes: &[u8], fill: &[u8]) -> u32 {
+#[inline(never)]
+fn crc32c_of(bytes: &[u8], fill: &[u8]) -> u32 {
     if fill.is_empty() {
         return crc32c(bytes);
     }

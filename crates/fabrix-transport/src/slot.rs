@@ -1,27 +1,61 @@
-//! The payload of a command in progress: what a slot of a machine holds while its bytes are on the
-//! way.
+//! The payload of a command in progress: where a slot's bytes are received, and where they are sent
+//! from.
 //!
 //! Knows buffers; does not know why they travel.
 
 use fabrix_rt::{Buf, Lent};
 
-/// What a slot's payload lies in.
+/// Where the payload that arrives for a slot is put.
 #[derive(Default)]
-pub enum Held {
-    /// No memory yet: payload that arrives for the slot is handed out where it lies in the receive
-    /// buffer.
+pub enum Incoming {
+    /// In the receive buffer, where [`Stream::in_place`](crate::Stream::in_place) shows it.
     #[default]
-    Nothing,
-    /// A buffer, and where in it the slot's payload starts.
+    InPlace,
+    /// In a buffer, from this offset in bytes.
     Buf(Buf, usize),
-    /// A buffer from its start, for so many bytes that are to arrive. If they arrive in one piece
-    /// they stay in the receive buffer, and the slot holds [`Held::Stayed`].
+    /// In a buffer from its start, unless all of these bytes have arrived already: then they stay
+    /// in the receive buffer, and the slot becomes [`Incoming::InPlace`].
     Awaited(Buf, usize),
-    /// All has arrived, and lies where [`Stream::in_place`](crate::Stream::in_place) shows it; the
-    /// buffer was not needed.
-    Stayed(Buf),
-    /// A disk's own pages, to be sent only, and without a digest: they may change on the way.
+}
+
+impl Incoming {
+    /// The buffer. None: the payload is in the receive buffer.
+    #[must_use]
+    #[inline(always)]
+    pub fn into_buf(self) -> Option<Buf> {
+        match self {
+            Self::InPlace => None,
+            Self::Buf(buf, _) | Self::Awaited(buf, _) => Some(buf),
+        }
+    }
+
+    /// The buffer, as [`into_buf`](Self::into_buf).
+    #[must_use]
+    pub fn buf(&self) -> Option<&Buf> {
+        match self {
+            Self::InPlace => None,
+            Self::Buf(buf, _) | Self::Awaited(buf, _) => Some(buf),
+        }
+    }
+}
+
+/// Where the payload that is sent for a slot lies.
+pub enum Outgoing {
+    /// In a buffer, from this offset in bytes.
+    Buf(Buf, usize),
+    /// In a disk's own pages. Others may write them while they are sent, so nothing may be computed
+    /// over them.
     Lent(Lent),
 }
 
-const _: () = assert!(size_of::<Held>() <= 40, "slots are moved for every command");
+/// The payload of one slot, in both directions.
+#[derive(Default)]
+pub(crate) struct Payload {
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Option<Outgoing>,
+}
+
+const _: () = assert!(
+    size_of::<Payload>() <= 64,
+    "a slot's payload fills one cache line"
+);

@@ -10,11 +10,11 @@ mod arriving;
 mod tests;
 
 use fabrix_proto::{Machine, Slot, Violation};
-use fabrix_rt::{Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
+use fabrix_rt::{Buf, Completion, Lent, Loan, Op, Shard, Socket, TaskId, Token};
 
 use crate::inbox::Inbox;
 use crate::outbox::{Out, Outbox};
-use crate::slot::Held;
+use crate::slot::{Incoming, Outgoing, Payload};
 
 /// Which slots of its task a stream uses for its own operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Stream<M> {
     in_place: (usize, usize),
     /// True after long payload was received directly into its slot's buffer.
     last_payload_direct: bool,
-    slots: Vec<Held>,
+    slots: Vec<Payload>,
     outbox: Outbox,
     ended: bool,
     discard: bool,
@@ -90,7 +90,7 @@ impl<M: Machine> Stream<M> {
             filled: 0,
             in_place: (0, 0),
             last_payload_direct: false,
-            slots: (0..slots).map(|_| Held::Nothing).collect(),
+            slots: (0..slots).map(|_| Payload::default()).collect(),
             outbox: Outbox::new(slots, M::PAYLOAD_UNIT),
             ended: false,
             discard: false,
@@ -137,24 +137,36 @@ impl<M: Machine> Stream<M> {
         &self.socket
     }
 
-    /// Says what a slot's payload lies in.
+    /// Says where the payload that arrives for a slot is put.
     #[inline(always)]
-    pub fn hold(&mut self, slot: Slot, held: Held) {
-        self.slots[usize::from(slot.0)] = held;
+    pub fn receive_into(&mut self, slot: Slot, incoming: Incoming) {
+        self.slots[usize::from(slot.0)].incoming = incoming;
     }
 
-    /// Lets go of what a slot's payload lies in, if of anything.
+    /// Where the payload that has arrived for a slot lies. What arrives next stays in the receive
+    /// buffer.
     #[inline(always)]
-    pub fn vacate(&mut self, slot: Slot) {
-        if !matches!(self.slots[usize::from(slot.0)], Held::Nothing) {
-            drop(self.release(slot));
+    pub fn take_incoming(&mut self, slot: Slot) -> Incoming {
+        std::mem::take(&mut self.slots[usize::from(slot.0)].incoming)
+    }
+
+    /// Says where the payload that is sent for a slot lies.
+    #[inline(always)]
+    pub fn send_from(&mut self, slot: Slot, outgoing: Outgoing) {
+        self.slots[usize::from(slot.0)].outgoing = Some(outgoing);
+    }
+
+    /// Forgets the payload of a slot in both directions. Gives back its buffer, if it had one.
+    /// Sends that the kernel still has keep their own reference to it.
+    #[inline(always)]
+    pub fn release(&mut self, slot: Slot) -> Option<Buf> {
+        let payload = &mut self.slots[usize::from(slot.0)];
+        let incoming = std::mem::take(&mut payload.incoming);
+        match payload.outgoing.take() {
+            Some(Outgoing::Buf(buf, _)) => return Some(buf),
+            Some(Outgoing::Lent(_)) | None => {}
         }
-    }
-
-    /// Takes what a slot's payload lies in.
-    #[inline(always)]
-    pub fn release(&mut self, slot: Slot) -> Held {
-        std::mem::take(&mut self.slots[usize::from(slot.0)])
+        incoming.into_buf()
     }
 
     /// The payload that came with the last event, where it lies; only until the next call of `next`

@@ -10,9 +10,9 @@ use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::scsi::cdb::build::Cdb;
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
-use fabrix_transport::{Ended, Held, Out, pass};
+use fabrix_transport::{Ended, Incoming, Out, Outgoing, pass};
 
-use crate::request::{Request, held_buf};
+use crate::request::Request;
 use crate::wire::{Ending, Position, Route, Wire};
 
 /// What a slot carries.
@@ -154,9 +154,10 @@ impl Connection {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
             return Err((carried, data));
         };
-        match data {
-            Some(buf) => stream.hold(slot, Held::Buf(buf, 0)),
-            None => stream.hold(slot, Held::Nothing),
+        match (data, &command.transfer) {
+            (Some(buf), Transfer::Write { .. }) => stream.send_from(slot, Outgoing::Buf(buf, 0)),
+            (Some(buf), _) => stream.receive_into(slot, Incoming::Buf(buf, 0)),
+            (None, _) => {}
         }
         let (machine, mut out) = stream.speak();
         let Command { lun, cdb, transfer } = command;
@@ -166,7 +167,7 @@ impl Connection {
             place.sent_at = now;
             return Ok(());
         }
-        let data = held_buf(stream.release(slot));
+        let data = stream.release(slot);
         self.free.push(slot);
         Err((carried, data))
     }
@@ -174,7 +175,7 @@ impl Connection {
     /// Takes what a slot carried, and its data; the slot is free only after [`free`](Self::free).
     pub(crate) fn take(&mut self, slot: Slot) -> (Option<Carried>, Option<Buf>) {
         let stream = self.wire.stream.as_mut();
-        let data = stream.and_then(|stream| held_buf(stream.release(slot)));
+        let data = stream.and_then(|stream| stream.release(slot));
         (self.places[usize::from(slot.0)].carried.take(), data)
     }
 

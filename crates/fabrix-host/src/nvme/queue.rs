@@ -9,11 +9,11 @@ use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
 use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits, HostTransfer};
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId, Token};
-use fabrix_transport::{Ended, Held, Stream, pass};
+use fabrix_transport::{Ended, Incoming, Outgoing, Stream, pass};
 
 use super::command;
 use super::events::Watch;
-use crate::request::{Request, held_buf};
+use crate::request::Request;
 use crate::wire::{Ending, Position, Route, Wire};
 
 /// What a slot carries.
@@ -228,16 +228,19 @@ impl Queue {
         let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
             return Err(data.map(|(buf, _)| buf));
         };
-        match data {
-            Some((buf, start)) => stream.hold(slot, Held::Buf(buf, start)),
-            None => stream.hold(slot, Held::Nothing),
+        match (data, transfer) {
+            (Some((buf, start)), HostTransfer::Write { .. }) => {
+                stream.send_from(slot, Outgoing::Buf(buf, start));
+            }
+            (Some((buf, start)), _) => stream.receive_into(slot, Incoming::Buf(buf, start)),
+            (None, _) => {}
         }
         let (machine, mut out) = stream.speak();
         if machine.command(slot, entry, transfer, &mut out) {
             self.places[usize::from(slot.0)].sent_at = now;
             return Ok(slot);
         }
-        let data = held_buf(stream.release(slot));
+        let data = stream.release(slot);
         self.free.push(slot);
         Err(data)
     }
@@ -264,7 +267,7 @@ impl Queue {
         };
         self.answers += 1;
         if let Some(stream) = self.wire.stream.as_mut() {
-            request.data = held_buf(stream.release(slot));
+            request.data = stream.release(slot);
         }
         Some(request)
     }
@@ -405,7 +408,7 @@ impl Queue {
 #[inline(always)]
 fn held_in(wire: &mut Wire<Host>, slot: Slot) -> Option<Buf> {
     let stream = wire.stream.as_mut()?;
-    held_buf(stream.release(slot))
+    stream.release(slot)
 }
 
 fn slot_at(index: usize) -> Slot {

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use fabrix_host::iscsi::{Address, Initiator};
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
-use fabrix_proto::{Machine, Nanos, Sink, Slot, Want};
+use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Want};
 use fabrix_transport::pass::crc32c;
 
 /// What the fake does with a command.
@@ -160,12 +160,12 @@ impl Sink for Out<'_> {
         self.sent.extend_from_slice(bytes);
     }
 
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass) {
         let (start, end) = (offset as usize, (offset + bytes) as usize);
         let mut payload = self.memory[usize::from(slot.0)][start..end].to_vec();
         payload.resize(payload.len().next_multiple_of(4), 0);
         self.sent.extend_from_slice(&payload);
-        if digest {
+        if pass == Pass::Crc32c {
             self.sent.extend_from_slice(&crc32c(&payload).to_le_bytes());
         }
     }
@@ -220,10 +220,10 @@ impl Link {
                     slot,
                     offset,
                     bytes,
-                    digest,
+                    pass,
                 } => {
                     let (start, bytes) = (offset as usize, bytes as usize);
-                    let trailer = bytes.next_multiple_of(4) - bytes + if digest { 4 } else { 0 };
+                    let trailer = bytes.next_multiple_of(4) - bytes + pass.trailer_bytes();
                     let place = &mut self.memory[usize::from(slot.0)][start..start + bytes];
                     self.socket.read_exact(place)?;
                     self.socket.read_exact(&mut input[..trailer])?;

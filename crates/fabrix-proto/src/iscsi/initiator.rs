@@ -302,7 +302,7 @@ impl Machine for Initiator {
                 slot: piece.slot,
                 offset: piece.offset,
                 bytes: piece.bytes,
-                digest: self.parameters.digests.data,
+                pass: self.parameters.digests.pass(),
             },
             Reading::Closed => Want::Closed,
         }

@@ -54,6 +54,7 @@ use core::mem::{offset_of, size_of};
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::Pass;
 use crate::codec::{Reader, Truncated, round_up};
 
 /// The kind of a PDU, without the bit for immediate delivery. Open: a peer may send any value.
@@ -289,6 +290,12 @@ pub struct Digests {
 }
 
 impl Digests {
+    /// What is computed over the data of a PDU.
+    #[must_use]
+    pub const fn pass(self) -> Pass {
+        Pass::of_digest(self.data)
+    }
+
     /// What the header digest adds to a PDU, in bytes.
     #[must_use]
     pub const fn header_bytes(self) -> usize {

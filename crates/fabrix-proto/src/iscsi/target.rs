@@ -342,7 +342,7 @@ impl Machine for Target {
                 slot: piece.slot,
                 offset: piece.offset,
                 bytes: piece.bytes,
-                digest: self.parameters.digests.data,
+                pass: self.parameters.digests.pass(),
             },
             Reading::Closed => Want::Closed,
         }

@@ -26,7 +26,7 @@ use super::options::{Chosen, Next, answer, greet, too_long};
 use super::spec::{
     Error, ExtendedRequest, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, Request, flag,
 };
-use crate::{Breach, Machine, Sink, Slot, Taken, Violation, Want};
+use crate::{Breach, Machine, Pass, Sink, Slot, Taken, Violation, Want};
 use pieces::{Piece, Progress, Rest};
 pub use reply::EXTENTS_MAX;
 use reply::Origin;
@@ -327,7 +327,7 @@ impl Machine for Server {
                     slot,
                     offset: 0,
                     bytes,
-                    digest: false,
+                    pass: Pass::None,
                 };
             }
             State::Over => return Want::Closed,

@@ -25,7 +25,7 @@ impl Sink for Wire {
     fn bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, _digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, _pass: Pass) {
         self.payload.push((slot.0, offset, bytes));
     }
 }

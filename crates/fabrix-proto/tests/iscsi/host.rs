@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
-use fabrix_proto::{Breach, Machine, Slot, Violation, Want};
+use fabrix_proto::{Breach, Machine, Pass, Slot, Violation, Want};
 
 use crate::wire::{Digests, NONE, Out, Pdu, crc32c, split};
 
@@ -76,8 +76,8 @@ impl Host {
         let want = self.machine.want();
         let needed = match want {
             Want::Header { bytes } => bytes,
-            Want::Payload { bytes, digest, .. } => {
-                (bytes as usize).next_multiple_of(4) + if digest { 4 } else { 0 }
+            Want::Payload { bytes, pass, .. } => {
+                (bytes as usize).next_multiple_of(4) + pass.trailer_bytes()
             }
             Want::Closed => return false,
         };
@@ -91,13 +91,13 @@ impl Host {
                 slot,
                 offset,
                 bytes,
-                digest,
+                pass,
             } => {
                 let (start, bytes) = (offset as usize, bytes as usize);
                 let memory = &mut self.memory[usize::from(slot.0)];
                 memory[start..start + bytes].copy_from_slice(&input[..bytes]);
                 let (padded, after) = input.split_at(bytes.next_multiple_of(4));
-                let intact = !digest || crc32c(padded).to_le_bytes() == after;
+                let intact = pass == Pass::None || crc32c(padded).to_le_bytes() == after;
                 self.with(|machine, out| machine.payload(intact, out))
             }
             _ => self.with(|machine, out| machine.header(&input, out).map(|taken| taken.event)),

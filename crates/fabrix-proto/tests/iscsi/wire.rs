@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits};
-use fabrix_proto::{Machine, Nanos, Sink, Slot, Violation, Want};
+use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Violation, Want};
 
 pub(crate) use self::pdu::*;
 pub(crate) use self::session::*;
@@ -25,12 +25,12 @@ impl Sink for Out<'_> {
         self.sent.extend_from_slice(bytes);
     }
 
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass) {
         let (start, end) = (offset as usize, (offset + bytes) as usize);
         let mut payload = self.memory[usize::from(slot.0)][start..end].to_vec();
         payload.resize(payload.len() + fill(payload.len()), 0);
         self.sent.extend_from_slice(&payload);
-        if digest {
+        if pass == Pass::Crc32c {
             self.sent.extend_from_slice(&crc32c(&payload).to_le_bytes());
         }
     }
@@ -101,9 +101,9 @@ impl Wire {
         let want = self.target.want();
         let needed = match want {
             Want::Header { bytes } => bytes,
-            Want::Payload { bytes, digest, .. } => {
+            Want::Payload { bytes, pass, .. } => {
                 let bytes = bytes as usize;
-                bytes + fill(bytes) + if digest { 4 } else { 0 }
+                bytes + fill(bytes) + pass.trailer_bytes()
             }
             Want::Closed => return false,
         };
@@ -140,7 +140,7 @@ impl Wire {
             slot,
             offset,
             bytes,
-            digest,
+            pass,
         } = want
         else {
             return true;
@@ -148,7 +148,7 @@ impl Wire {
         let (start, bytes) = (offset as usize, bytes as usize);
         self.memory[usize::from(slot.0)][start..start + bytes].copy_from_slice(&input[..bytes]);
         let (padded, after) = input.split_at(bytes + fill(bytes));
-        !digest || crc32c(padded).to_le_bytes() == after
+        pass == Pass::None || crc32c(padded).to_le_bytes() == after
     }
 
     fn end(&mut self, violation: Violation) {

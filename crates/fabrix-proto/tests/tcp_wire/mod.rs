@@ -15,7 +15,7 @@ use fabrix_proto::nvme::tcp::pdu::{
     PduType, R2tHeader, ResponseHeader,
 };
 use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
-use fabrix_proto::{Machine, Sink, Slot, Violation, Want};
+use fabrix_proto::{Machine, Pass, Sink, Slot, Violation, Want};
 use zerocopy::IntoBytes;
 
 /// CRC32C, one bit at a time.
@@ -61,11 +61,11 @@ impl Sink for Out<'_> {
         self.sent.extend_from_slice(bytes);
     }
 
-    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, digest: bool) {
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass) {
         let (start, end) = (offset as usize, (offset + bytes) as usize);
         let payload = &self.memory[usize::from(slot.0)][start..end];
         self.sent.extend_from_slice(payload);
-        if digest {
+        if pass == Pass::Crc32c {
             self.sent.extend_from_slice(&crc32c(payload).to_le_bytes());
         }
     }
@@ -99,7 +99,7 @@ impl<M: Machine> Side<M> {
         let want = self.machine.want();
         let needed = match want {
             Want::Header { bytes } => bytes,
-            Want::Payload { bytes, digest, .. } => bytes as usize + if digest { 4 } else { 0 },
+            Want::Payload { bytes, pass, .. } => bytes as usize + pass.trailer_bytes(),
             Want::Closed => return false,
         };
         assert!(needed > 0, "a machine never wants nothing");
@@ -125,14 +125,14 @@ impl<M: Machine> Side<M> {
                 slot,
                 offset,
                 bytes,
-                digest,
+                pass,
             } => {
                 let input: Vec<u8> = self.waiting.drain(..needed).collect();
                 let (payload, after) = input.split_at(bytes as usize);
                 let start = offset as usize;
                 self.memory[usize::from(slot.0)][start..start + payload.len()]
                     .copy_from_slice(payload);
-                let intact = !digest || crc32c(payload).to_le_bytes() == after;
+                let intact = pass == Pass::None || crc32c(payload).to_le_bytes() == after;
                 let mut out = Out {
                     sent: &mut self.sent,
                     memory: &self.memory,

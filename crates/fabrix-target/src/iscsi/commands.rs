@@ -18,12 +18,12 @@ use fabrix_proto::scsi::spec::{Opcode, Status};
 use fabrix_proto::scsi::unit::{
     Answer, DiskOperation, Failure, Outcome, View, classify_absent, copy_status, lba_status,
 };
+use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::job::Job;
 use super::session::{Session, Work, number};
 use super::units::TARGET_PORT;
-use crate::desk::Data;
 use crate::disk::{Asked, Errand};
 
 impl Session {
@@ -97,20 +97,27 @@ impl Session {
         transfer: Transfer,
     ) {
         match transfer {
-            Transfer::Inline { .. } => self.list(desk, slot, at, command, &Data::InPlace),
+            Transfer::Inline { .. } => self.list(desk, slot, at, command, Some(&Incoming::InPlace)),
             Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
                 let name = self.units.list[at].name();
                 self.set(slot, Work::FetchingList(name, command));
             }
             Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
             Transfer::None | Transfer::Send { .. } => {
-                self.list(desk, slot, at, command, &Data::None);
+                self.list(desk, slot, at, command, None);
             }
         }
     }
 
     /// A command's parameter list is here.
-    fn list(&mut self, desk: &mut Desk<'_>, slot: Slot, at: usize, command: Command, data: &Data) {
+    fn list(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        at: usize,
+        command: Command,
+        data: Option<&Incoming>,
+    ) {
         let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
         seat.refresh(&self.me);
         let view = View {
@@ -123,14 +130,14 @@ impl Session {
             standing: seat.standing,
         };
         let moved = command.parameter_bytes().unwrap_or(0);
-        match view.parameters(&command, data.bytes(desk)) {
+        match view.parameters(&command, desk.bytes(data)) {
             Outcome::Answer(answer) if answer.status == Status::GOOD => {
                 self.respond(desk, slot, &Response::good(moved));
             }
             Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
             Outcome::Disk(operation) => {
                 let job = Job::new(&self.units.list[at], at, operation, moved);
-                self.run(desk, slot, job, Data::None);
+                self.run(desk, slot, job, None);
             }
             Outcome::Copy(list) => self.copy(desk, slot, at, &list, moved),
             other => self.change(desk, slot, at, other, moved),
@@ -244,14 +251,14 @@ impl Session {
                 self.set(slot, Work::Fetching(job));
             }
             Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
-            Transfer::Inline { .. } => self.run(desk, slot, job, Data::InPlace),
-            Transfer::None | Transfer::Send { .. } => self.run(desk, slot, job, Data::None),
+            Transfer::Inline { .. } => self.run(desk, slot, job, Some(Incoming::InPlace)),
+            Transfer::None | Transfer::Send { .. } => self.run(desk, slot, job, None),
         }
     }
 
     /// The data that a slot asked for is here.
     pub(super) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
-        let data = desk.fetched(slot);
+        let data = Some(desk.stream.take_incoming(slot));
         match self.take(slot) {
             _ if !intact => {
                 let response = Response::check_condition(&SENSE_CRC_ERROR);
@@ -262,7 +269,7 @@ impl Session {
                 self.answer_page(desk, slot, Some(job.at), &Answer::CONFLICT);
             }
             Work::FetchingList(name, command) => match self.units.find(name) {
-                Some(at) => self.list(desk, slot, at, command, &data),
+                Some(at) => self.list(desk, slot, at, command, data.as_ref()),
                 None => self.fail(desk, slot, None, Failure::Gone),
             },
             _ => self.fail(desk, slot, None, Failure::Internal),

@@ -21,7 +21,6 @@ use super::job::Job;
 use super::job::copying::{Copying, Route};
 use super::session::{Session, Work};
 use super::units::UnitName;
-use crate::desk::Data;
 
 /// What became of the copies that ended last, each with the logical unit that was asked for it.
 #[derive(Default)]
@@ -70,7 +69,7 @@ impl Session {
         if job.made.is_none() {
             return self.fail(desk, slot, Some(at), Failure::Busy);
         }
-        self.run(desk, slot, job, Data::None);
+        self.run(desk, slot, job, None);
     }
 
     /// The ways that the blocks go; segments of no blocks are none.

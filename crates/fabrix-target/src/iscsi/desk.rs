@@ -3,7 +3,7 @@
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::target::{Answer as Response, Target};
 use fabrix_rt::Lent;
-use fabrix_transport::Held;
+use fabrix_transport::Outgoing;
 
 use crate::desk::copy_lent;
 
@@ -33,11 +33,11 @@ impl Desk<'_> {
     }
 
     /// What a disk lends, as it is sent: with data digests a copy. None: there is no memory for it.
-    pub(super) fn sendable(&mut self, lent: Lent) -> Option<Held> {
+    pub(super) fn sendable(&mut self, lent: Lent) -> Option<Outgoing> {
         let session = self.stream.machine().session();
         if !session.is_some_and(|session| session.parameters.digests.data) {
-            return Some(Held::Lent(lent));
+            return Some(Outgoing::Lent(lent));
         }
-        copy_lent(self.shard, &lent).map(|buf| Held::Buf(buf, 0))
+        copy_lent(self.shard, &lent).map(|buf| Outgoing::Buf(buf, 0))
     }
 }

@@ -5,13 +5,13 @@ use fabrix_proto::Slot;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::unit::Failure;
 use fabrix_rt::{Buf, Loan};
-use fabrix_transport::Held;
+use fabrix_transport::{Incoming, Outgoing};
 
 use super::desk::Desk;
 use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
-use crate::desk::{Budget, Data, copy};
+use crate::desk::{Budget, copy};
 use crate::export::Unreached;
 
 /// How the disk took a request.
@@ -25,8 +25,14 @@ enum Taken {
 impl Session {
     /// Goes on with a job until its disk takes its time, or it has ended. A job of many requests
     /// whose disk answers each of them at once pauses, so that others have their turn.
-    pub(super) fn run(&mut self, desk: &mut Desk<'_>, slot: Slot, mut job: Job, data: Data) {
-        let in_place = matches!(data, Data::InPlace);
+    pub(super) fn run(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        mut job: Job,
+        data: Option<Incoming>,
+    ) {
+        let in_place = matches!(data, Some(Incoming::InPlace));
         if !job.prepare(desk, data) {
             return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
         }
@@ -67,11 +73,11 @@ impl Session {
         match end {
             End::Good => self.respond(desk, slot, &Response::good(job.moved)),
             End::Data(Loan::Lent(lent)) => match desk.sendable(lent) {
-                Some(held) => self.answer_blocks(desk, slot, held, job.moved),
+                Some(outgoing) => self.answer_blocks(desk, slot, outgoing, job.moved),
                 None => self.fail(desk, slot, Some(job.at), Failure::Busy),
             },
             End::Data(Loan::Buf(buf)) => {
-                self.answer_blocks(desk, slot, Held::Buf(buf, 0), job.moved);
+                self.answer_blocks(desk, slot, Outgoing::Buf(buf, 0), job.moved);
             }
             End::Data(_) => self.fail(desk, slot, Some(job.at), Failure::Internal),
             End::Failed(failure) => {

@@ -13,11 +13,11 @@ use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
 use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::{Buf, Loan};
+use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::units::{Unit, UnitName};
 use crate::counters::Counters;
-use crate::desk::{Data, copy};
 use copying::Copying;
 
 /// A command at work.
@@ -192,19 +192,15 @@ impl Job {
     }
 
     /// Prepares what is used more than once. False: there is no memory for it.
-    pub(super) fn prepare(&mut self, desk: &mut Desk<'_>, data: Data) -> bool {
-        match data {
-            Data::None => return true,
-            Data::Kept(buf) => self.data = Some(buf),
-            Data::InPlace if matches!(self.task, Task::Disk(DiskOperation::Write { .. })) => {
-                return true;
-            }
-            Data::InPlace => {
-                self.data = copy(desk.shard, desk.stream.in_place());
-                if self.data.is_none() {
-                    return false;
-                }
-            }
+    pub(super) fn prepare(&mut self, desk: &mut Desk<'_>, data: Option<Incoming>) -> bool {
+        let in_place = matches!(data, Some(Incoming::InPlace));
+        let is_write = matches!(self.task, Task::Disk(DiskOperation::Write { .. }));
+        if data.is_none() || in_place && is_write {
+            return true;
+        }
+        self.data = desk.keep(data);
+        if self.data.is_none() {
+            return false;
         }
         if let Task::Disk(DiskOperation::WriteSame { extent, .. }) = self.task {
             return self.make_pattern(desk, extent);

@@ -19,14 +19,14 @@ use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, SenseFormat};
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_rt::Completion;
-use fabrix_transport::Held;
+use fabrix_transport::Outgoing;
 
 use super::copy::Copies;
 use super::desk::Desk;
 use super::job::Job;
 use super::management::Managing;
 use super::units::{TARGET_PORT, Unit, UnitName, Units};
-use crate::desk::{Data, copy};
+use crate::desk::copy;
 use crate::disk::{Barrier, Errand, Member, Role, Seat, Trouble};
 use crate::registry::Place;
 
@@ -229,7 +229,7 @@ impl Session {
                 let status = DiskStatus::from_result(completion.result);
                 match job.ended(desk, status, completion.loan) {
                     Some(end) => self.finish(desk, slot, &job, end),
-                    None => self.run(desk, slot, job, Data::None),
+                    None => self.run(desk, slot, job, None),
                 }
             }
             Work::Aborted(_, None) => self.let_go(desk, slot),
@@ -248,10 +248,10 @@ impl Session {
         &mut self,
         desk: &mut Desk<'_>,
         slot: Slot,
-        held: Held,
+        outgoing: Outgoing,
         moved: u32,
     ) {
-        desk.stream.hold(slot, held);
+        desk.stream.send_from(slot, outgoing);
         self.respond(desk, slot, &Response::good(moved));
     }
 
@@ -268,7 +268,7 @@ impl Session {
             let Some(buf) = copy(desk.shard, &self.page[..bytes]) else {
                 return self.fail(desk, slot, at, Failure::Busy);
             };
-            return self.answer_blocks(desk, slot, Held::Buf(buf, 0), answer.bytes);
+            return self.answer_blocks(desk, slot, Outgoing::Buf(buf, 0), answer.bytes);
         }
         let response = self.response(at, answer);
         self.respond(desk, slot, &response);

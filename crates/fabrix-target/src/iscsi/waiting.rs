@@ -12,7 +12,6 @@ use super::desk::Desk;
 use super::job::Job;
 use super::session::{Session, Work};
 use super::units::UnitName;
-use crate::desk::Data;
 use crate::disk::{Barrier, DiskState};
 use crate::local::Local;
 use crate::requests::Requests;
@@ -55,7 +54,7 @@ impl Session {
                 continue;
             }
             match self.take(slot) {
-                Work::Stalled(job) => self.run(desk, slot, job, Data::None),
+                Work::Stalled(job) => self.run(desk, slot, job, None),
                 other => self.set(slot, other),
             }
             full = self.stalled_at(slot).or(full);
@@ -75,7 +74,7 @@ impl Session {
     pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
-                Work::Paused(job) => return self.run(desk, slot, job, Data::None),
+                Work::Paused(job) => return self.run(desk, slot, job, None),
                 // It was aborted meanwhile.
                 other => self.set(slot, other),
             }

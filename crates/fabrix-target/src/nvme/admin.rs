@@ -21,11 +21,10 @@ use fabrix_proto::nvme::subsystem::Authorized;
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::Buf;
-use fabrix_transport::Held;
+use fabrix_transport::{Incoming, Outgoing};
 
 use super::SubsystemConfig;
 use super::desk::Desk;
-use crate::desk::Data;
 use crate::disk::{DiskState, Errand, Member, Seat};
 use crate::registry::Traffic;
 
@@ -167,13 +166,11 @@ impl Admin {
             }
         };
         match transfer {
-            Transfer::None if wanted == 0 => self.execute(desk, slot, entry, &Data::None, 0),
+            Transfer::None if wanted == 0 => self.execute(desk, slot, entry, None, 0),
             Transfer::Inline { bytes } if bytes == wanted => {
-                self.execute(desk, slot, entry, &Data::InPlace, bytes)
+                self.execute(desk, slot, entry, Some(&Incoming::InPlace), bytes)
             }
-            Transfer::Send { bytes } if bytes == wanted => {
-                self.execute(desk, slot, entry, &Data::None, 0)
-            }
+            Transfer::Send { bytes } if bytes == wanted => self.execute(desk, slot, entry, None, 0),
             Transfer::Fetch { bytes } if bytes == wanted && desk.fetch(slot, bytes) => {
                 self.fetching.push((slot, *entry));
                 After::Nothing
@@ -187,7 +184,7 @@ impl Admin {
 
     /// The data that a command waited for is here.
     pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) -> After {
-        let data = desk.fetched(slot);
+        let data = desk.stream.take_incoming(slot);
         let Some(at) = self
             .fetching
             .iter()
@@ -201,7 +198,7 @@ impl Admin {
             return After::Nothing;
         }
         let bytes = self.controller.transfer_bytes(&entry).unwrap_or(0);
-        self.execute(desk, slot, &entry, &data, bytes)
+        self.execute(desk, slot, &entry, Some(&data), bytes)
     }
 
     /// Carries a command out: `data_bytes` of `data` are the host's.
@@ -210,7 +207,7 @@ impl Admin {
         desk: &mut Desk<'_>,
         slot: Slot,
         entry: &SubmissionEntry,
-        data: &Data,
+        data: Option<&Incoming>,
         data_bytes: u32,
     ) -> After {
         let page_bytes = self.controller.transfer_bytes(entry).unwrap_or(0) as usize;
@@ -245,7 +242,7 @@ impl Admin {
         if asks_for_cache(entry) {
             self.told_of_no_cache = !self.view.has_volatile_cache();
         }
-        let data_in = &data.bytes(desk)[..data_bytes as usize];
+        let data_in = &desk.bytes(data)[..data_bytes as usize];
         let outcome = self
             .controller
             .execute(slot, entry, &around, data_in, page.bytes_mut());
@@ -267,7 +264,7 @@ impl Admin {
                 data_bytes,
             } => {
                 if data_bytes > 0 {
-                    desk.stream.hold(slot, Held::Buf(page, 0));
+                    desk.stream.send_from(slot, Outgoing::Buf(page, 0));
                 }
                 desk.complete(slot, CompletionEntry::new(status, result), data_bytes);
             }

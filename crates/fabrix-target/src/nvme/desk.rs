@@ -4,7 +4,7 @@ use fabrix_proto::Slot;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status};
 use fabrix_proto::nvme::tcp::target::Target;
 use fabrix_rt::{Buf, Lent};
-use fabrix_transport::Held;
+use fabrix_transport::Outgoing;
 
 use crate::desk::copy_lent;
 
@@ -21,7 +21,7 @@ impl Desk<'_> {
     /// Answers a slot with `bytes` of a buffer from its start.
     pub(crate) fn answer_with(&mut self, slot: Slot, buf: Buf, bytes: u32) {
         self.note_answer();
-        self.stream.hold(slot, Held::Buf(buf, 0));
+        self.stream.send_from(slot, Outgoing::Buf(buf, 0));
         self.complete(slot, CompletionEntry::new(Status::SUCCESS, 0), bytes);
     }
 
@@ -40,7 +40,7 @@ impl Desk<'_> {
             &mut out,
         ) {
             drop(out);
-            self.stream.vacate(slot);
+            self.stream.release(slot);
         }
     }
 
@@ -58,7 +58,7 @@ impl Desk<'_> {
         let (machine, mut out) = self.stream.speak();
         if machine.answer(slot, entry, bytes, &mut out) {
             drop(out);
-            self.stream.vacate(slot);
+            self.stream.release(slot);
         }
     }
 

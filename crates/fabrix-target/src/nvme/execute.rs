@@ -9,13 +9,14 @@ use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
 use fabrix_rt::{Buf, Loan, Nanos, Shard, Token};
+use fabrix_transport::Incoming;
 use zerocopy::FromBytes;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
 use crate::counters::Counters;
-use crate::desk::{Budget, Data, copy};
+use crate::desk::{Budget, copy, payload};
 use crate::export::{SharedChannel, Unreached};
 use crate::local::Local;
 
@@ -103,18 +104,16 @@ pub(crate) fn ask(
     wanted: &Wanted,
     operation: Operation,
     (lba, blocks): (u64, u32),
-    data: Data,
+    data: Option<Incoming>,
 ) -> Taken {
     let token = desk.token(slot);
     let asked = Asked {
         operation,
         lba,
         blocks,
-        payload: match data {
-            Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
-            Data::Kept(buf) => Payload::Owned(buf),
-            Data::None if operation == Operation::Read => Payload::Lend,
-            Data::None => Payload::None,
+        payload: match operation {
+            Operation::Read => Payload::Lend,
+            _ => payload(desk.stream, data),
         },
     };
     match submit(desk.local, desk.shard, wanted, asked, token) {
@@ -143,7 +142,13 @@ fn taken(shard: &mut Shard, submitted: Submit<'_>) -> Taken {
 impl IoQueue {
     /// Asks the disk for what a command wants, now that its data is here.
     #[inline(always)]
-    pub(crate) fn execute(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, data: Data) {
+    pub(crate) fn execute(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        data: Option<Incoming>,
+    ) {
         match wanted.command {
             IoCommand::Read {
                 lba,
@@ -159,10 +164,16 @@ impl IoQueue {
 
     /// The same for all that is neither a plain read nor a write.
     #[inline(never)]
-    fn execute_other(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, data: Data) {
+    fn execute_other(
+        &mut self,
+        desk: &mut Desk<'_>,
+        slot: Slot,
+        wanted: Wanted,
+        data: Option<Incoming>,
+    ) {
         match wanted.command {
             IoCommand::Read { .. } => {
-                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
+                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), None);
                 self.took(desk, slot, wanted, taken, Work::FlushingToRead(wanted));
             }
             IoCommand::WriteZeroes {
@@ -175,18 +186,20 @@ impl IoQueue {
                     deallocate,
                     durable: fua,
                 };
-                let taken = ask(desk, slot, &wanted, zero, (lba, blocks), Data::None);
+                let taken = ask(desk, slot, &wanted, zero, (lba, blocks), None);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::Flush => {
-                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), Data::None);
+                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), None);
                 self.took(desk, slot, wanted, taken, Work::Plain);
             }
             IoCommand::Compare { lba, blocks } => {
                 self.compare(desk, slot, wanted, (lba, blocks), data)
             }
             IoCommand::Verify { lba, blocks } => self.verify(desk, slot, wanted, (lba, blocks)),
-            IoCommand::Reservation(command) => self.reserve(desk, slot, &wanted, command, &data),
+            IoCommand::Reservation(command) => {
+                self.reserve(desk, slot, &wanted, command, data.as_ref())
+            }
             IoCommand::DatasetManagement { ranges, deallocate } => {
                 self.dataset(desk, slot, wanted, (ranges, deallocate), data);
             }
@@ -309,18 +322,14 @@ impl IoQueue {
         slot: Slot,
         wanted: Wanted,
         (lba, blocks, durable): (u64, u32, bool),
-        data: Data,
+        data: Option<Incoming>,
     ) {
         let token = desk.token(slot);
         let asked = Asked {
             operation: Operation::Write { durable },
             lba,
             blocks,
-            payload: match data {
-                Data::InPlace => Payload::Borrowed(desk.stream.in_place()),
-                Data::Kept(buf) => Payload::Owned(buf),
-                Data::None => Payload::None,
-            },
+            payload: payload(desk.stream, data),
         };
         match submit(desk.local, desk.shard, &wanted, asked, token) {
             // As most writes end: there is nothing to be remembered.
@@ -352,19 +361,19 @@ impl IoQueue {
         slot: Slot,
         wanted: Wanted,
         at: (u64, u32),
-        data: Data,
+        data: Option<Incoming>,
     ) {
         let bytes = wanted.bytes(at.1) as usize;
-        match ask(desk, slot, &wanted, Operation::Read, at, Data::None) {
+        match ask(desk, slot, &wanted, Operation::Read, at, None) {
             Taken::Done(status, loan) => {
                 self.note(desk, slot, status);
-                let status = compared(status, &loan, &data.bytes(desk)[..bytes]);
+                let status = compared(status, &loan, &desk.bytes(data.as_ref())[..bytes]);
                 desk.answer(slot, nvme_status(status));
             }
             // The disk takes its time, and the receive buffer does not: keep what is to be
             // compared.
             Taken::Pending => {
-                let expected = data.keep(desk);
+                let expected = desk.keep(data);
                 self.took(
                     desk,
                     slot,
@@ -373,7 +382,7 @@ impl IoQueue {
                     Work::Comparing { expected, bytes },
                 );
             }
-            Taken::Busy(_) => match data.keep(desk) {
+            Taken::Busy(_) => match desk.keep(data) {
                 Some(expected) => self.stall(slot, Work::Stalled(wanted, Some(expected))),
                 None => desk.answer(slot, Status::NAMESPACE_NOT_READY),
             },
@@ -401,7 +410,7 @@ impl IoQueue {
             }
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
-            match ask(desk, slot, &wanted, Operation::Read, at, Data::None) {
+            match ask(desk, slot, &wanted, Operation::Read, at, None) {
                 Taken::Done(status, _) if status.is_ok() => {}
                 Taken::Pending => {
                     return self.took(
@@ -428,9 +437,9 @@ impl IoQueue {
         slot: Slot,
         wanted: Wanted,
         (count, deallocate): (u16, bool),
-        data: Data,
+        data: Option<Incoming>,
     ) {
-        let checked = self.check_ranges(wanted.nsid, data.bytes(desk), count);
+        let checked = self.check_ranges(wanted.nsid, desk.bytes(data.as_ref()), count);
         if let Err(status) = checked {
             return desk.answer(slot, status);
         }
@@ -439,7 +448,7 @@ impl IoQueue {
             // them.
             return desk.answer(slot, Status::SUCCESS);
         }
-        match data.keep(desk) {
+        match desk.keep(data) {
             Some(list) => {
                 let next = 0;
                 self.next_range(desk, slot, wanted, Ranges { list, next, count });
@@ -466,7 +475,7 @@ impl IoQueue {
             if at.1 == 0 {
                 continue;
             }
-            match ask(desk, slot, &wanted, Operation::Deallocate, at, Data::None) {
+            match ask(desk, slot, &wanted, Operation::Deallocate, at, None) {
                 Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
                 Taken::Busy(_) => {}
                 Taken::Done(status, _) => return self.end(desk, slot, status),

@@ -12,13 +12,13 @@ use fabrix_proto::nvme::command::{Fuse, IoCommand};
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_rt::Buf;
+use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::execute::{Taken, ask};
 use super::io::{IoQueue, Wanted, Work};
 use super::status::nvme_status;
 use super::subsystems::MOST_COMPARE_BLOCKS;
-use crate::desk::Data;
 
 impl IoQueue {
     /// A half of a pair has come, or something else where a second half was expected.
@@ -76,7 +76,7 @@ impl IoQueue {
                     },
                 );
             }
-            Transfer::Inline { .. } => match Data::InPlace.keep(desk) {
+            Transfer::Inline { .. } => match desk.keep(Some(Incoming::InPlace)) {
                 Some(data) => {
                     self.set(
                         slot,
@@ -97,8 +97,8 @@ impl IoQueue {
     fn ordinary(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, transfer: Transfer) {
         match transfer {
             Transfer::Fetch { bytes } => self.fetch(desk, slot, bytes, Work::Fetching(wanted)),
-            Transfer::Inline { .. } => self.execute(desk, slot, wanted, Data::InPlace),
-            Transfer::None | Transfer::Send { .. } => self.execute(desk, slot, wanted, Data::None),
+            Transfer::Inline { .. } => self.execute(desk, slot, wanted, Some(Incoming::InPlace)),
+            Transfer::None | Transfer::Send { .. } => self.execute(desk, slot, wanted, None),
         }
     }
 
@@ -181,7 +181,7 @@ impl IoQueue {
             &wanted,
             operation,
             (lba, blocks),
-            Data::Kept(both),
+            Some(Incoming::Buf(both, 0)),
         );
         match taken {
             Taken::Busy(_) => {

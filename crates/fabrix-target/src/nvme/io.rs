@@ -16,11 +16,11 @@ use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::subsystem::{Authorized, Inventory, Refused};
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_rt::{Buf, Completion};
+use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::reserve::{Stopping, seats};
 use super::status::{failed, nvme_status};
-use crate::desk::Data;
 use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
 
 /// A command and what is needed to carry it out.
@@ -280,8 +280,8 @@ impl IoQueue {
             Transfer::Fetch { bytes } => {
                 return self.fetch(desk, slot, bytes, Work::Fetching(wanted));
             }
-            Transfer::Inline { .. } => Data::InPlace,
-            Transfer::None | Transfer::Send { .. } => Data::None,
+            Transfer::Inline { .. } => Some(Incoming::InPlace),
+            Transfer::None | Transfer::Send { .. } => None,
         };
         self.execute(desk, slot, wanted, data);
     }
@@ -337,7 +337,7 @@ impl IoQueue {
 
     /// The data that a slot asked for is here.
     pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
-        let data = desk.fetched(slot);
+        let data = Some(desk.stream.take_incoming(slot));
         match self.take(slot) {
             Work::Fetching(wanted) if intact && self.conflicts(&wanted) => {
                 desk.answer(slot, Status::RESERVATION_CONFLICT);
@@ -347,7 +347,7 @@ impl IoQueue {
                 self.break_pair(desk, slot, mate, Status::RESERVATION_CONFLICT);
             }
             Work::Half { wanted, mate, .. } if intact => {
-                let data = data.keep(desk);
+                let data = desk.keep(data);
                 self.set(slot, Work::Half { wanted, data, mate });
                 self.try_pair(desk, slot);
             }

@@ -11,10 +11,10 @@ use fabrix_proto::nvme::reservation::{
 };
 use fabrix_proto::nvme::spec::Status;
 use fabrix_rt::Nanos;
+use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Wanted, Work};
-use crate::desk::Data;
 use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
@@ -77,7 +77,7 @@ impl IoQueue {
         slot: Slot,
         wanted: &Wanted,
         command: ReservationCommand,
-        data: &Data,
+        data: Option<&Incoming>,
     ) {
         let seat = self.seats.iter().find(|(nsid, _)| *nsid == wanted.nsid);
         let Some((_, seat)) = seat else {
@@ -86,7 +86,7 @@ impl IoQueue {
         if let ReservationCommand::Report(bytes) = command {
             return report(desk, slot, &seat.state, bytes);
         }
-        let request = ReservationRequest::new(command, data.bytes(desk));
+        let request = ReservationRequest::new(command, desk.bytes(data));
         let errand = Errand::reserve(&seat.state, &self.me, Asked::Host(request));
         self.set(slot, Work::Reserving(Box::new(errand)));
         self.reserving += 1;

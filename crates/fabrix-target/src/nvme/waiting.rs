@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use fabrix_proto::Slot;
+use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Ranges, Wanted, Work};
-use crate::desk::Data;
 use crate::disk::{Barrier, DiskState};
 use crate::local::Local;
 use crate::requests::Requests;
@@ -55,7 +55,7 @@ impl IoQueue {
             }
             match self.take(slot) {
                 Work::Stalled(wanted, data) => {
-                    self.execute(desk, slot, wanted, data.map_or(Data::None, Data::Kept));
+                    self.execute(desk, slot, wanted, data.map(|buf| Incoming::Buf(buf, 0)));
                 }
                 Work::Half { wanted, data, mate } => {
                     self.set(slot, Work::Half { wanted, data, mate });
@@ -75,7 +75,7 @@ impl IoQueue {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
                 Work::Paused(wanted, None) => {
-                    return self.execute(desk, slot, wanted, Data::None);
+                    return self.execute(desk, slot, wanted, None);
                 }
                 Work::Paused(wanted, Some(ranges)) => {
                     return self.next_range(desk, slot, wanted, ranges);

@@ -2,13 +2,13 @@
 //! to the machine as it wants it. Digests over payload are made here, where its bytes are moved
 //! anyway.
 
-use fabrix_proto::{Machine, Slot, Want};
+use fabrix_proto::{Machine, Pass, Slot, Want};
 use fabrix_rt::{Completion, Loan, Op, Shard, Token, errno};
 
 use super::{Ended, Receiving, Stream};
 use crate::outbox::Out;
-use crate::pass::crc32c_of;
-use crate::slot::Held;
+use crate::pass::PassResult;
+use crate::slot::Incoming;
 
 /// Payload with at least this much still to come is received straight into its slot's buffer.
 const DIRECT_BYTES: usize = 16 << 10;
@@ -17,8 +17,6 @@ const LONG_BYTES: u32 = 64 << 10;
 /// Behind long payload so little is received, which holds the next header: the payload behind that
 /// header then goes straight into its slot's buffer as well.
 pub(super) const NEXT_HEADER_BYTES: usize = 256;
-/// Bytes of a digest after payload.
-const DIGEST_BYTES: usize = 4;
 
 impl<M: Machine> Stream<M> {
     /// A receive has ended.
@@ -34,7 +32,7 @@ impl<M: Machine> Stream<M> {
         match what {
             Receiving::Slot(slot, start) => {
                 self.filled += got.unwrap_or(0);
-                self.slots[usize::from(slot.0)] = Held::Buf(buf, start);
+                self.slots[usize::from(slot.0)].incoming = Incoming::Buf(buf, start);
             }
             _ => self.inbox.take_back(buf, got.unwrap_or(0)),
         }
@@ -91,9 +89,9 @@ impl<M: Machine> Stream<M> {
                     slot,
                     offset,
                     bytes,
-                    digest,
+                    pass,
                 } => {
-                    let Some(intact) = self.place(slot, offset as usize, bytes as usize, digest)
+                    let Some(intact) = self.place(slot, offset as usize, bytes as usize, pass)
                     else {
                         return Ok(None);
                     };
@@ -122,13 +120,13 @@ impl<M: Machine> Stream<M> {
     }
 
     /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise
-    /// whether its digest is right.
-    fn place(&mut self, slot: Slot, offset: usize, bytes: usize, digest: bool) -> Option<bool> {
+    /// whether the result of the pass is right.
+    fn place(&mut self, slot: Slot, offset: usize, bytes: usize, pass: Pass) -> Option<bool> {
         let fill = Self::fill(bytes);
-        let trailer = fill + if digest { DIGEST_BYTES } else { 0 };
+        let trailer = fill + pass.trailer_bytes();
         self.settle(slot, offset, bytes, trailer);
-        match &mut self.slots[usize::from(slot.0)] {
-            Held::Buf(buf, start) => {
+        match &mut self.slots[usize::from(slot.0)].incoming {
+            Incoming::Buf(buf, start) => {
                 let from = *start + offset;
                 let arrived = self.inbox.bytes();
                 let more = arrived.len().min(bytes - self.filled);
@@ -143,20 +141,18 @@ impl<M: Machine> Stream<M> {
                 self.filled = 0;
                 let (filling, after) = self.inbox.bytes()[..trailer].split_at(fill);
                 let payload = &buf.bytes()[from..from + bytes];
-                let intact = !digest || crc32c_of(payload, filling).to_le_bytes() == *after;
+                let intact = PassResult::of(pass, payload, filling).bytes() == after;
                 self.inbox.consume(trailer);
                 Some(intact)
             }
-            Held::Nothing | Held::Stayed(_) => {
+            // Payload that still counts as awaited is all there: `settle` has seen to the rest.
+            Incoming::InPlace | Incoming::Awaited(..) => {
                 let whole = self.inbox.bytes().get(..bytes + trailer)?;
                 let (filled, after) = whole.split_at(bytes + fill);
-                let intact = !digest || crc32c_of(filled, &[]).to_le_bytes() == *after;
+                let intact = PassResult::of(pass, filled, &[]).bytes() == after;
                 self.in_place = (self.inbox.position(), bytes);
                 self.inbox.consume(bytes + trailer);
                 Some(intact)
-            }
-            Held::Lent(_) | Held::Awaited(..) => {
-                unreachable!("awaited payload is settled, and none arrives where it is sent from")
             }
         }
     }
@@ -167,20 +163,18 @@ impl<M: Machine> Stream<M> {
         bytes.next_multiple_of(M::PAYLOAD_UNIT as usize) - bytes
     }
 
-    /// Awaited payload stays in the receive buffer if all of it is there: whoever asked for it
-    /// copies it from there to its place, and so once. Otherwise it goes into its buffer.
+    /// Awaited payload stays in the receive buffer if all of it is there: the owner then copies it
+    /// once, from there to where it is needed. Otherwise it goes into its buffer.
     fn settle(&mut self, slot: Slot, offset: usize, bytes: usize, trailer: usize) {
-        let held = &mut self.slots[usize::from(slot.0)];
-        let Held::Awaited(_, all) = *held else {
-            return;
-        };
+        let incoming = &mut self.slots[usize::from(slot.0)].incoming;
         let is_here = self.inbox.bytes().len() >= bytes + trailer;
-        if let Held::Awaited(buf, _) = std::mem::take(held) {
-            *held = match is_here && (offset, bytes) == (0, all) {
-                true => Held::Stayed(buf),
-                false => Held::Buf(buf, 0),
-            };
-        }
+        *incoming = match std::mem::take(incoming) {
+            Incoming::Awaited(_, all) if is_here && (offset, bytes) == (0, all) => {
+                Incoming::InPlace
+            }
+            Incoming::Awaited(buf, _) => Incoming::Buf(buf, 0),
+            settled => settled,
+        };
     }
 
     /// Begins the next receive, where what the machine wants is best put.
@@ -200,7 +194,7 @@ impl<M: Machine> Stream<M> {
                 slot,
                 offset,
                 bytes,
-                ..
+                pass,
             } => {
                 let rest = bytes as usize - self.filled;
                 let suffices = if self.last_payload_direct {
@@ -208,9 +202,11 @@ impl<M: Machine> Stream<M> {
                 } else {
                     DIRECT_BYTES
                 };
-                let held = &mut self.slots[usize::from(slot.0)];
-                match std::mem::take(held) {
-                    Held::Buf(buf, start) if rest >= suffices && self.inbox.bytes().is_empty() => {
+                let incoming = &mut self.slots[usize::from(slot.0)].incoming;
+                match std::mem::take(incoming) {
+                    Incoming::Buf(buf, start)
+                        if rest >= suffices && self.inbox.bytes().is_empty() =>
+                    {
                         self.receiving = Receiving::Slot(slot, start);
                         self.last_payload_direct = bytes >= LONG_BYTES;
                         let from = start + offset as usize + self.filled;
@@ -225,10 +221,10 @@ impl<M: Machine> Stream<M> {
                         );
                         return Ok(());
                     }
-                    other => *held = other,
+                    other => *incoming = other,
                 }
-                let trailer = Self::fill(bytes as usize) + DIGEST_BYTES;
-                if matches!(held, Held::Nothing) {
+                let trailer = Self::fill(bytes as usize) + pass.trailer_bytes();
+                if matches!(incoming, Incoming::InPlace) {
                     bytes as usize + trailer
                 } else {
                     trailer

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::rc::Rc;
 
-use fabrix_proto::{Machine, Sink, Slot, Taken, Violation, Want};
+use fabrix_proto::{Machine, Pass, Sink, Slot, Taken, Violation, Want};
 use fabrix_rt::driver::{Driver, Ending, Submission, Until};
 use fabrix_rt::{
     Buf, Completion, Nanos, Op, Shard, ShardConfig, Socket, SpinPolicy, Task, TaskId, Wait,
@@ -13,7 +13,7 @@ use fabrix_rt::{
 
 use super::arriving::NEXT_HEADER_BYTES;
 use super::{Stream, StreamSlots};
-use crate::Held;
+use crate::{Incoming, Outgoing};
 
 const HEADER_BYTES: usize = 8;
 const LONG: usize = 128 << 10;
@@ -38,7 +38,7 @@ impl Machine for Lengths {
             slot: Slot(0),
             offset: 0,
             bytes: u32::try_from(length).expect("a test's payload"),
-            digest: false,
+            pass: Pass::None,
         };
         Ok(Taken {
             bytes: HEADER_BYTES,
@@ -113,10 +113,11 @@ impl Task for Receiver {
             return; // the test's end
         }
         while let Some(bytes) = self.stream.next().expect("no violation") {
-            if let Held::Buf(buf, _) = self.stream.release(Slot(0)) {
+            if let Incoming::Buf(buf, _) = self.stream.take_incoming(Slot(0)) {
                 self.came.borrow_mut().push(buf.bytes()[..bytes].to_vec());
             }
-            self.stream.hold(Slot(0), Held::Buf(place(shard), 0));
+            self.stream
+                .receive_into(Slot(0), Incoming::Buf(place(shard), 0));
         }
         self.stream.flush(shard).expect("memory");
     }
@@ -168,7 +169,7 @@ fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
         bytes: HEADER_BYTES,
     };
     let (mut stream, task) = stream(&mut shard, Lengths { want });
-    stream.hold(Slot(0), Held::Buf(place(&mut shard), 0));
+    stream.send_from(Slot(0), Outgoing::Buf(place(&mut shard), 0));
     stream.set_answering();
     stream.flush(&mut shard).expect("memory");
     let came = Rc::new(RefCell::new(Vec::new()));
@@ -226,7 +227,7 @@ impl Machine for AskedFor {
         self.pieces -= 1;
         out.bytes(&[0; HEADER_BYTES]);
         let bytes = u32::try_from(LONG).expect("128 KiB");
-        out.payload(Slot(0), 0, bytes, false);
+        out.payload(Slot(0), 0, bytes, Pass::None);
         bytes
     }
 
@@ -300,7 +301,7 @@ fn a_command_waits_for_no_more_of_the_data_asked_for_than_one_call_sends() {
     let taker = Taker::default();
     let mut shard = shard(Box::new(taker.clone()));
     let (mut stream, task) = stream(&mut shard, AskedFor { pieces: 5 });
-    stream.hold(Slot(0), Held::Buf(place(&mut shard), 0));
+    stream.send_from(Slot(0), Outgoing::Buf(place(&mut shard), 0));
     stream.flush(&mut shard).expect("memory");
     shard.install(task, Rc::new(RefCell::new(Sender { stream })));
     while taker.sends.borrow().len() < 4 {

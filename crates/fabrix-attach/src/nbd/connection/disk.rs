@@ -7,7 +7,7 @@ use fabrix_proto::Slot;
 use fabrix_proto::nbd::server::Command;
 use fabrix_proto::nbd::spec::Error;
 use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
-use fabrix_transport::Held;
+use fabrix_transport::{Incoming, Outgoing};
 
 use super::{Connection, DISK_SLOTS, Phase, RETRY, SLOTS, Work};
 use crate::job::{Ask, Job, PIECES_AT_ONCE, RETRY_AFTER};
@@ -15,14 +15,6 @@ use crate::nbd::extents::Extents;
 
 /// Writes that are not longer are handed to the disk where they were received.
 const INLINE_BYTES_MAX: usize = 8 << 10;
-
-/// Where a write's data lies.
-enum Source {
-    None,
-    /// In the receive buffer; a buffer to keep it in, if it must be kept and one is there.
-    InPlace(Option<Buf>),
-    Kept(Buf),
-}
 
 impl Connection {
     pub(super) fn command(
@@ -53,14 +45,15 @@ impl Connection {
         };
         let job = Job::new(ask, range.0, range.1);
         if !job.writes() {
-            return self.run(shard, slot, job, Source::None);
+            return self.run(shard, slot, job, None);
         }
         // It fits: a write is not longer than the disk's longest transfer.
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes > INLINE_BYTES_MAX
             && let Some(buf) = shard.take_buf(bytes)
         {
-            self.stream.hold(slot, Held::Awaited(buf, bytes));
+            self.stream
+                .receive_into(slot, Incoming::Awaited(buf, bytes));
         }
         self.set(slot, Work::Receiving(job));
     }
@@ -77,29 +70,24 @@ impl Connection {
     }
 
     pub(super) fn data(&mut self, shard: &mut Shard, slot: Slot) {
-        let source = match self.stream.release(slot) {
-            Held::Buf(buf, _) => Source::Kept(buf),
-            Held::Stayed(buf) => Source::InPlace(Some(buf)),
-            _ => Source::InPlace(None),
-        };
+        let data = self.stream.take_incoming(slot);
         if let Work::Receiving(job) = self.take(slot) {
-            self.run(shard, slot, job, source);
+            self.run(shard, slot, job, Some(data));
         }
     }
 
     /// Goes on with a job until the disk takes its time, or it has ended.
-    fn run(&mut self, shard: &mut Shard, slot: Slot, mut job: Job, source: Source) {
+    fn run(&mut self, shard: &mut Shard, slot: Slot, mut job: Job, mut data: Option<Incoming>) {
         if !job.fits(&self.common.lane.geometry()) {
             return self.finish(slot, job, Status::OutOfRange, Loan::None);
         }
-        let mut source = source;
         for _ in 0..PIECES_AT_ONCE {
             let (operation, lba, blocks) = job.next();
-            let (payload, spare) = match std::mem::replace(&mut source, Source::None) {
-                _ if job.reads() => (Payload::Lend, None),
-                Source::None => (Payload::None, None),
-                Source::InPlace(spare) => (Payload::Borrowed(self.stream.in_place()), spare),
-                Source::Kept(buf) => (Payload::Owned(buf), None),
+            let payload = match data.take().map(Incoming::into_buf) {
+                _ if job.reads() => Payload::Lend,
+                Some(Some(buf)) => Payload::Owned(buf),
+                Some(None) => Payload::Borrowed(self.stream.in_place()),
+                None => Payload::None,
             };
             let request = Request {
                 operation,
@@ -118,7 +106,7 @@ impl Connection {
                     return self.set(slot, Work::AtDisk(job));
                 }
                 Submit::Busy(request) => {
-                    let kept = keep(shard, request.payload, spare);
+                    let kept = keep(shard, request.payload);
                     return match kept {
                         Ok(kept) => self.stall(slot, job, kept),
                         Err(status) => self.finish(slot, job, status, Loan::None),
@@ -139,14 +127,14 @@ impl Connection {
 
     fn finish(&mut self, slot: Slot, job: Job, status: Status, loan: Loan) {
         let error = error(status);
-        let held = match loan {
-            Loan::Lent(lent) => Held::Lent(lent),
-            Loan::Buf(buf) => Held::Buf(buf, 0),
-            _ => Held::Nothing,
+        let outgoing = match loan {
+            Loan::Lent(lent) => Some(Outgoing::Lent(lent)),
+            Loan::Buf(buf) => Some(Outgoing::Buf(buf, 0)),
+            _ => None,
         };
-        let has_data = !matches!(held, Held::Nothing);
-        if job.reads() && has_data {
-            self.stream.hold(slot, held);
+        let has_data = outgoing.is_some();
+        if let Some(outgoing) = outgoing.filter(|_| job.reads()) {
+            self.stream.send_from(slot, outgoing);
         }
         let (machine, mut out) = self.stream.speak();
         match error {
@@ -168,7 +156,7 @@ impl Connection {
             Some(status) => self.finish(slot, job, status, completion.loan),
             // Nobody waits for the rest of a range that may be the whole disk.
             None if self.phase >= Phase::Ending => {}
-            None => self.run(shard, slot, job, Source::None),
+            None => self.run(shard, slot, job, None),
         }
     }
 
@@ -185,7 +173,7 @@ impl Connection {
                 Work::Stalled(job, kept) => {
                     self.stalled -= 1;
                     let before = self.stalled;
-                    self.run(shard, slot, job, kept.map_or(Source::None, Source::Kept));
+                    self.run(shard, slot, job, kept.map(|buf| Incoming::Buf(buf, 0)));
                     if self.stalled > before {
                         return; // it is still busy, or this request has had its turn
                     }
@@ -209,15 +197,10 @@ impl Connection {
 }
 
 /// Keeps a write's data while its disk is busy.
-fn keep(
-    shard: &mut Shard,
-    payload: Payload<'_>,
-    spare: Option<Buf>,
-) -> Result<Option<Buf>, Status> {
+fn keep(shard: &mut Shard, payload: Payload<'_>) -> Result<Option<Buf>, Status> {
     match payload {
         Payload::Borrowed(bytes) => {
-            let buf = spare.or_else(|| shard.take_buf(bytes.len()));
-            let mut buf = buf.ok_or(Status::NotReady)?;
+            let mut buf = shard.take_buf(bytes.len()).ok_or(Status::NotReady)?;
             buf.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
             Ok(Some(buf))
         }

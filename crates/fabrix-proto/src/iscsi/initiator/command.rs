@@ -59,7 +59,7 @@ impl Initiator {
         header.cdb = *cdb;
         framing::send_header(&header, self.digests(), self.crc32c, out);
         if immediate > 0 {
-            out.payload(slot, 0, immediate, self.digests().data);
+            out.payload(slot, 0, immediate, self.digests().pass());
         }
         if unasked > immediate {
             self.send_unsolicited(slot, itt, immediate, unasked, out);

@@ -173,7 +173,7 @@ impl Initiator {
             header.data_sn = U32::new(data_sn);
             header.buffer_offset = U32::new(offset);
             framing::send_header(&header, digests, self.crc32c, out);
-            out.payload(slot, offset, bytes, digests.data);
+            out.payload(slot, offset, bytes, digests.pass());
             offset += bytes;
             data_sn += 1;
         }

@@ -199,7 +199,7 @@ impl Target {
             }
             task.data_sn += 1;
             self.send_header(&header, out);
-            out.payload(slot, offset, piece, self.parameters.digests.data);
+            out.payload(slot, offset, piece, self.parameters.digests.pass());
             offset += piece;
         }
         collapses

@@ -8,7 +8,7 @@ use super::pieces::{Answer, Piece, Progress};
 use super::{Extent, Server, State};
 use crate::nbd::options::ALLOCATION_ID;
 use crate::nbd::spec::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, Error, SIMPLE_REPLY_MAGIC, chunk};
-use crate::{Sink, Slot};
+use crate::{Pass, Sink, Slot};
 
 /// The most extents that one answer tells.
 pub const EXTENTS_MAX: usize = 256;
@@ -42,7 +42,7 @@ impl Server {
             let range = (piece.offset, piece.data_bytes.into());
             self.chunk_of_data(progress.origin, flags, range, out);
         }
-        out.payload(slot, 0, piece.data_bytes, false);
+        out.payload(slot, 0, piece.data_bytes, Pass::None);
     }
 
     /// A request that asks for no data, or for none of it, was carried out. The slot is free then.

@@ -245,7 +245,7 @@ impl Machine for Host {
                 slot,
                 offset,
                 bytes,
-                digest: self.digests.data,
+                pass: self.digests.pass(),
             },
             Reading::Closed => Want::Closed,
         }

@@ -261,7 +261,7 @@ impl Target {
 impl Machine for Target {
     type Event = Event;
     fn want(&self) -> Want {
-        let digest = self.digests.data;
+        let pass = self.digests.pass();
         match self.reading {
             Reading::Common => Want::Header {
                 bytes: COMMON_BYTES,
@@ -271,7 +271,7 @@ impl Machine for Target {
                 slot,
                 offset: 0,
                 bytes,
-                digest,
+                pass,
             },
             Reading::Data {
                 slot,
@@ -281,7 +281,7 @@ impl Machine for Target {
                 slot,
                 offset,
                 bytes,
-                digest,
+                pass,
             },
             Reading::Unwanted { bytes, .. } => Want::Header {
                 bytes: bytes.min(SKIPPED_AT_ONCE) as usize,

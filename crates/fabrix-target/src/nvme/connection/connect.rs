@@ -46,7 +46,7 @@ impl Connection {
     /// The data of a Connect that did not come with its command is here.
     pub(super) fn connect_fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
         let (role, mut desk) = self.at_work(shard);
-        let data = desk.fetched(slot);
+        let data = desk.stream.take_incoming(slot);
         let connecting = match role {
             Role::Unknown { connecting } => connecting.take(),
             Role::Admin(_) | Role::Io { .. } => None,
@@ -54,7 +54,7 @@ impl Connection {
         let Some(entry) = connecting.filter(|_| intact) else {
             return desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR);
         };
-        let data = data.bytes(&desk);
+        let data = desk.bytes(Some(&data));
         let bytes = (entry.sgl.length.get() as usize).min(data.len());
         let data = data[..bytes].to_vec();
         self.connect(shard, slot, &entry, &data);

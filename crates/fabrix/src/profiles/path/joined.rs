@@ -13,7 +13,7 @@ use fabrix_block::{
 use fabrix_proto::nvme::spec::{CompletionEntry, Status as NvmeStatus, SubmissionEntry};
 use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};
 use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
-use fabrix_proto::{Machine, Sink, Slot, Want};
+use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 use fabrix_rt::Shard;
 
 /// A disk behind the protocol, which is read only.
@@ -148,7 +148,7 @@ impl Sink for Wire {
         self.headers.extend_from_slice(bytes);
     }
 
-    fn payload(&mut self, _slot: Slot, _offset: u32, _bytes: u32, _digest: bool) {}
+    fn payload(&mut self, _slot: Slot, _offset: u32, _bytes: u32, _pass: Pass) {}
 }
 
 impl Wire {

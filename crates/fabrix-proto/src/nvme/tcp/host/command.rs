@@ -80,7 +80,7 @@ impl Host {
         let common = CommonHeader::with_data(PduType::COMMAND, self.digests, alignment, bytes)
             .expect("in-capsule data is bounded");
         self.send_capsule(common, entry, out);
-        out.payload(slot, 0, bytes, self.digests.data);
+        out.payload(slot, 0, bytes, self.digests.pass());
     }
 }
 

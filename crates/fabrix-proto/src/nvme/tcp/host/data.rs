@@ -187,7 +187,7 @@ impl Host {
             bytes,
         );
         tcp::send_header(header, digests, self.crc32c, out);
-        out.payload(slot, offset_bytes, bytes, digests.data);
+        out.payload(slot, offset_bytes, bytes, digests.pass());
         bytes
     }
 

@@ -11,6 +11,8 @@ use core::mem::{offset_of, size_of};
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::Pass;
+
 /// The kind of a PDU, its first byte. Open: a peer may send any value.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -175,6 +177,12 @@ pub struct Digests {
 }
 
 impl Digests {
+    /// What is computed over the data of a PDU.
+    #[must_use]
+    pub const fn pass(self) -> Pass {
+        Pass::of_digest(self.data)
+    }
+
     /// From the DGST byte of ICReq or ICResp; reserved bits are not looked at.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Self {

@@ -208,6 +208,6 @@ impl Target {
         common.flags |= FLAG_LAST | if says_success { FLAG_SUCCESS } else { 0 };
         let header = DataHeader::new(common, command_id, 0, 0, bytes);
         tcp::send_header(header, self.digests, self.crc32c, out);
-        out.payload(slot, 0, bytes, self.digests.data);
+        out.payload(slot, 0, bytes, self.digests.pass());
     }
 }

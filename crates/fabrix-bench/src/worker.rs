@@ -284,7 +284,7 @@ impl Worker {
 impl Task for Worker {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         if self.verifier.is_some() {
-            // Verifying takes longer than reading the clock, so the clock is read for each completion.
+            // Verifying takes longer than reading the clock, so each completion reads it.
             self.clock.read();
         } else {
             self.clock.ending(shard.now());

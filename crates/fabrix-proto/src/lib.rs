@@ -166,8 +166,8 @@ pub trait Machine {
     type Event;
 
     /// Payload travels in multiples of so many bytes: the driver swallows, or sends, zeros up to
-    /// the next one, before the result of the pass, which covers them. They do not count in [`Want::Payload`]
-    /// and [`Sink::payload`].
+    /// the next one, before the result of the pass, which covers them. They do not count in
+    /// [`Want::Payload`] and [`Sink::payload`].
     const PAYLOAD_UNIT: u32 = 1;
 
     /// Says the next piece of payload that the peer has asked for and that was not said yet; gives

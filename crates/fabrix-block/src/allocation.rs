@@ -1,28 +1,28 @@
-//! Which blocks of a thin disk hold something: what a disk answers when it is asked for it, block
-//! by block or run by run. Only values; the disks that know more than "mapped" are
-//! [`ram`](crate::ram) and [`file`](mod@crate::file), and arrays and filters ask what lies below.
+//! Allocation state of the blocks of a thin disk, as single blocks or as runs. These are plain
+//! values. [`ram`](crate::ram) and [`file`](mod@crate::file) disks know more than "mapped". Arrays
+//! and filters ask the disks below them.
 
-/// How blocks are kept.
+/// Allocation state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// They hold what was written, or nobody knows.
+    /// The block holds written data, or its state is unknown.
     Mapped,
-    /// They hold nothing, and read as what [`Deallocate`](crate::Deallocate) says until they are
-    /// written. When their space goes back to whom it came from is the disk's own business.
+    /// The block holds no data. Until it is written it reads as [`Deallocate`](crate::Deallocate)
+    /// says. The disk decides when it returns the space to the system.
     Deallocated,
 }
 
-/// Blocks next to each other that are kept alike.
+/// Adjacent blocks in the same allocation state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How.
+    /// Their common state.
     pub allocation: Allocation,
-    /// How many; never none.
+    /// Number of blocks, at least 1.
     pub blocks: u64,
 }
 
 impl Run {
-    /// From `lba` to the end of a disk of `blocks`.
+    /// A run from `lba` to the end of a disk of `blocks` blocks.
     #[must_use]
     pub const fn to_the_end(allocation: Allocation, lba: u64, blocks: u64) -> Self {
         let rest = blocks.saturating_sub(lba);
@@ -32,7 +32,7 @@ impl Run {
         }
     }
 
-    /// No more than so many blocks of it, and at least one.
+    /// The run shortened to at most `blocks` blocks, and to no less than 1.
     #[must_use]
     pub fn at_most(self, blocks: u64) -> Self {
         Self {

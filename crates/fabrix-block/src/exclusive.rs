@@ -1,11 +1,12 @@
-//! Makes `CompareAndWrite` one step among all writes of a disk, whatever shard and protocol they
-//! come from. The `gate` is open as long as nobody compares, and then a write costs one increment
-//! of a counter that only its own channel writes. To compare, a channel closes the gate, waits
-//! until the writes in progress have ended, reads, compares, writes, and opens it; writes that come
-//! meanwhile wait in their channel's bounded queue.
+//! Makes `CompareAndWrite` atomic towards all writes of a disk, from every shard and protocol.
 //!
-//! Reads and flushes pass at once with the caller's own token. All users of a disk must go through
-//! the same `Exclusive`: two of them over one disk know nothing of each other.
+//! While no comparison runs, the `gate` is open. A write then costs one increment of a counter that
+//! only its own channel changes. A comparison closes the gate, waits until the writes in progress
+//! have ended, reads, compares, writes, and opens the gate again. Writes that arrive meanwhile wait
+//! in their channel's bounded queue.
+//!
+//! Reads and flushes go straight to the disk with the caller's own token. All users of a disk must
+//! share one `Exclusive`: two of them over one disk do not exclude each other's writes.
 
 mod channel;
 mod gate;
@@ -19,14 +20,14 @@ use fabrix_rt::Shard;
 use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 use gate::Gate;
 
-/// A disk that compares and writes in one step.
+/// A disk with an atomic compare and write.
 pub struct Exclusive {
     inner: Arc<dyn Device>,
     gate: Arc<Gate>,
 }
 
 impl Exclusive {
-    /// The disk as it is when it compares and writes by itself, and behind a gate otherwise.
+    /// Puts a disk behind a gate, unless the disk already compares and writes atomically itself.
     #[must_use]
     pub fn wrap(device: Arc<dyn Device>) -> Arc<dyn Device> {
         if device.compares_and_writes() {
@@ -36,7 +37,7 @@ impl Exclusive {
         }
     }
 
-    /// The same disk, with `CompareAndWrite`.
+    /// Puts a disk behind a new gate.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
         Arc::new(Self {
@@ -77,8 +78,7 @@ impl Device for Exclusive {
         true
     }
 
-    /// Both go through one gate: while channels of the two are open, they are one disk to those who
-    /// compare.
+    /// The resized disk shares the gate: comparisons stay atomic while channels of both are open.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         Ok(Arc::new(Self {
             inner: self.inner.remeasure(bytes)?,

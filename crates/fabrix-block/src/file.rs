@@ -1,11 +1,10 @@
-//! A regular file or a block device as a disk. Opening happens here and in `open`: what it is, how
-//! large, how it is aligned, who else has it. What happens to a request is in `channel`; what the
-//! kernel's answers mean, in `outcome`. Direct I/O unless the user asked for the page cache; never
-//! one in place of the other.
+//! A regular file or a block device as a disk. `open` finds its type, size, alignment and lock.
+//! `channel` executes requests. `outcome` interprets the kernel's results. I/O is direct unless the
+//! user chose the page cache; neither replaces the other silently.
 //!
-//! A failed flush is final: the kernel reports lost writes once and forgets them, so a second flush
-//! that succeeds means nothing. From then on the whole disk answers `Degraded` to every flush and
-//! durable write until reopened.
+//! A failed flush is final. The kernel reports lost writes once and then forgets them, so a later
+//! successful flush proves nothing. From then on the whole disk answers `Degraded` to every flush
+//! and durable write until it is reopened.
 
 mod channel;
 mod open;
@@ -27,30 +26,30 @@ use fabrix_rt::{Allocate, Shard, Stretch, is_in_memory, stretch};
 
 use crate::{Allocation, Channel, Device, Geometry, Identity, OpenError, OpenErrorKind, Run};
 
-/// How a file is to be opened.
+/// Options for opening a file.
 #[derive(Clone, Debug)]
 pub struct FileOptions {
-    /// Where it is.
+    /// Path of the file or block device.
     pub path: PathBuf,
-    /// The size of the sparse file to create if there is none. A file that is there must have this
+    /// Size in bytes of the sparse file to create if none exists. An existing file must have this
     /// size.
     pub create_bytes: Option<u64>,
-    /// Direct I/O; false: through the page cache, because the user said so.
+    /// Direct I/O. False: the user chose the page cache.
     pub direct: bool,
-    /// Whether it is opened for reading only.
+    /// Whether to open for reading only.
     pub read_only: bool,
-    /// The block size asked for; None: what lies below, or 512.
+    /// Block size in bytes. None: that of the device below, or 512.
     pub block_bytes: Option<u32>,
-    /// What hosts are told the medium writes at once; None: what lies below, or 4096.
+    /// Physical block size in bytes, as reported to hosts. None: that of the device below, or 4096.
     pub physical_block_bytes: Option<u32>,
-    /// What the user calls it; None: its path.
+    /// The user's name for the disk. None: the path.
     pub name: Option<String>,
-    /// What the identity is derived from; None: the name, or else the path.
+    /// Seed of the identity. None: the name, or else the path.
     pub seed: Option<String>,
 }
 
 impl FileOptions {
-    /// A file as it is: direct, writable, under its own name.
+    /// Options for an existing file: direct, writable, named by its path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -68,7 +67,7 @@ impl FileOptions {
 /// A file or block device as a disk.
 #[derive(Debug)]
 pub struct FileDisk {
-    /// Holds the lock as long as the disk lives, with whatever size.
+    /// The open file that holds the lock. Resized versions of the disk share it.
     file: Arc<fs::File>,
     options: FileOptions,
     geometry: Geometry,
@@ -77,10 +76,10 @@ pub struct FileDisk {
     state: Arc<State>,
 }
 
-/// What all channels of a disk know together.
+/// State shared by all channels of a disk.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether an error may come long after the write that caused it.
+    /// Whether writes go through the page cache, so that an error may surface long after its write.
     through_page_cache: bool,
     degraded: AtomicBool,
     cannot_punch: AtomicBool,
@@ -88,22 +87,22 @@ struct State {
 }
 
 impl FileDisk {
-    /// Opens a file or block device, and creates the file if its size was given.
+    /// Opens a file or block device. Creates the file if its size was given.
     ///
-    /// Errors: sentences that name the path and what to do; nothing that exists is changed.
+    /// Errors: A sentence that names the path and the remedy. Existing files stay unchanged.
     pub fn open(options: FileOptions) -> Result<Arc<Self>, OpenError> {
         open::open(options).map(Arc::new)
     }
 
-    /// Whether a flush failed, so that none is believed any more.
+    /// Whether a flush has failed, so that no later flush is trusted.
     #[must_use]
     pub fn degraded(&self) -> bool {
         self.state.is_degraded()
     }
 
-    /// A file of the channel's own: the kernel remembers which write errors each open file was
-    /// told, so a failed flush in one shard is also seen by the flush of another. Without /proc it
-    /// is a second descriptor.
+    /// Opens the file once more for a channel. The kernel tracks per open file which write errors
+    /// it has reported, so a flush on one shard does not consume the error that another shard
+    /// needs. Without /proc the channel gets a second descriptor of the same open file.
     fn reopen(&self) -> std::io::Result<fs::File> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         open::flags(&self.options, false)
@@ -134,7 +133,7 @@ impl Device for FileDisk {
         ))
     }
 
-    /// A hole is deallocated as far as whole blocks lie in it. Block devices cannot tell.
+    /// Whole blocks inside a hole are deallocated. Block devices cannot report holes.
     fn allocation(&self, lba: u64) -> Run {
         let unknown = Run::to_the_end(Allocation::Mapped, lba, self.geometry.blocks);
         let block = u64::from(self.geometry.block_bytes);
@@ -155,8 +154,8 @@ impl Device for FileDisk {
         &self.notes
     }
 
-    /// With direct I/O: what goes through the page cache is copied anyway, and what lies in memory
-    /// is copied faster in place.
+    /// Only with direct I/O on a real medium: the page cache copies the data anyway, and a file in
+    /// memory is copied faster in place.
     fn takes_registered(&self) -> bool {
         self.options.direct && !is_in_memory(&self.file)
     }

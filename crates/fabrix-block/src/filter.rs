@@ -1,5 +1,5 @@
-//! What can stand in front of any disk and is a disk itself: counting, faults on purpose, refusing
-//! writes, another name, something to keep.
+//! Filters: disks in front of another disk that count requests, inject faults, refuse writes,
+//! change the identity, or keep an object alive.
 
 pub mod fault;
 pub mod keeping;
@@ -13,17 +13,17 @@ use fabrix_rt::Shard;
 
 use crate::{Channel, Device, Geometry, Identity, OpenError, Run};
 
-/// A disk in front of another one, which passes requests on without a look at their bytes. What it
-/// does not say itself, the other one says. Who looks at bytes is a [`Device`] of its own, as
-/// [`Exclusive`](crate::exclusive::Exclusive) is.
+/// A disk in front of another disk that forwards requests without reading their bytes. Every method
+/// that a filter does not define is forwarded. A layer that reads bytes implements [`Device`]
+/// itself, as [`Exclusive`](crate::exclusive::Exclusive) does.
 trait Filter: Send + Sync {
-    /// The other one.
+    /// The disk below.
     fn inner(&self) -> &dyn Device;
 
     /// See [`Device::open`].
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError>;
 
-    /// See [`Device::remeasure`]: this filter in front of what that gives.
+    /// See [`Device::remeasure`]. Returns this filter in front of the resized disk.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError>;
 
     /// See [`Device::geometry`].

@@ -1,55 +1,54 @@
-//! The sizes, limits and promises of a disk: plain values, true from opening to closing. What a
-//! front end tells its hosts (block size, cache, atomicity, unmap) is derived from these and from
-//! nothing else.
+//! The sizes, limits and promises of a disk: plain values that stay the same while the disk is
+//! open. Front ends derive everything they report to hosts (block size, cache, atomicity, unmap)
+//! from them.
 
 /// The sizes, limits and promises of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in a block, the unit of every address: 512 or 4096.
+    /// Block size in bytes, the unit of every address: 512 or 4096.
     pub block_bytes: u32,
-    /// How many blocks there are.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes the medium writes without reading first. At least `block_bytes`.
+    /// Bytes that the medium writes without a read-modify-write. At least `block_bytes`.
     pub physical_block_bytes: u32,
-    /// Bytes worth asking for at once: a stripe of an array. 0: no preference.
+    /// Preferred request size in bytes, for example a stripe of an array. 0: no preference.
     pub optimal_io_bytes: u32,
-    /// The longest read or write, in bytes. Operations without payload are not bound by it.
+    /// Longest read or write in bytes. Operations without payload may be longer.
     pub max_transfer_bytes: u32,
-    /// Whether answered writes may be lost with the power until a flush is answered.
+    /// Whether a power failure may lose answered writes that no flush has followed.
     pub volatile_cache: bool,
     /// What an answered flush means.
     pub durability: Durability,
-    /// How many blocks are written whole or not at all if the power fails. 1: only single blocks.
+    /// Blocks that are written entirely or not at all when the power fails. 1: only single blocks.
     pub atomic_write_blocks: u32,
-    /// Whether every write is refused.
+    /// Whether the disk refuses writes.
     pub read_only: bool,
-    /// What becomes of deallocated blocks.
+    /// Content of deallocated blocks.
     pub deallocate: Deallocate,
 }
 
-/// What an answered flush means.
+/// Meaning of an answered flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// Nothing outlives this process: a RAM disk says so instead of pretending to flush.
+    /// Nothing survives the end of this process: the RAM disk reports this.
     None,
-    /// What was answered before the flush is on the medium.
+    /// All writes answered before the flush are on the medium.
     Device,
 }
 
-/// What becomes of deallocated blocks, from the least promise to the greatest.
+/// Content of deallocated blocks, from the weakest promise to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deallocate {
-    /// The disk does not deallocate; the operation is answered `Unsupported`.
+    /// The disk does not deallocate and answers `Unsupported`.
     No,
-    /// They read as anything until they are written.
+    /// The blocks read as anything until they are written.
     Undefined,
-    /// They read as zeroes.
+    /// The blocks read as zeroes.
     Zeroes,
 }
 
 impl Geometry {
-    /// A disk without preferences, limits beyond the largest transfer, or promises: the start for
-    /// all disks.
+    /// The default geometry: no preferences, no promises, and no limit but the largest transfer.
     #[must_use]
     pub const fn new(block_bytes: u32, blocks: u64) -> Self {
         Self {
@@ -70,9 +69,9 @@ impl Geometry {
         }
     }
 
-    /// The same disk with a medium that writes so many bytes at once; None: as it was.
+    /// The same geometry with another physical block size in bytes. None: unchanged.
     ///
-    /// Errors: a sentence when that is less than a block.
+    /// Errors: A sentence, when the physical block is smaller than a block.
     pub fn with_physical(mut self, physical_block_bytes: Option<u32>) -> Result<Self, String> {
         let physical = physical_block_bytes.unwrap_or(self.physical_block_bytes);
         if physical < self.block_bytes {
@@ -91,7 +90,7 @@ impl Geometry {
         self.blocks.saturating_mul(self.block_bytes as u64)
     }
 
-    /// Whether the blocks all lie on the disk.
+    /// Whether all the blocks lie on the disk.
     #[must_use]
     pub const fn contains(&self, lba: u64, blocks: u32) -> bool {
         match lba.checked_add(blocks as u64) {
@@ -100,18 +99,18 @@ impl Geometry {
         }
     }
 
-    /// Where a block begins, in bytes. The block lies on the disk, so this does not overflow.
+    /// Byte offset of a block. The block lies on the disk, so the product does not overflow.
     #[must_use]
     pub const fn offset(&self, lba: u64) -> u64 {
         lba * self.block_bytes as u64
     }
 }
 
-/// The longest read or write of every disk here: 1 MiB, which all protocols can carry and a shard
-/// can lend.
+/// Longest read or write of every disk in bytes: 1 MiB. All protocols can carry it and a shard can
+/// lend it in one piece.
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 
-/// The block size of a disk whose user did not say: every host takes 512, and all of them align to
+/// Block size in bytes when the user names none. Every host accepts 512, and all of them align to
 /// the physical block of 4096.
 pub const DEFAULT_BLOCK_BYTES: u32 = 512;
 

@@ -1,29 +1,29 @@
-//! The names under which hosts recognise a disk: derived from a seed (a name or a path), so that
-//! they are the same after every restart, never zero and never random. Linux drops a namespace
-//! whose identity changes, and ESXi refuses an identity of zeroes. Two disks with the same seed are
-//! the same disk to a host that sees both.
+//! The stable names of a disk. They are derived from a seed (a name or a path), so they are the
+//! same after every restart, never zero and never random. Linux drops a namespace whose identity
+//! changes, and ESXi refuses an identity of zeroes. A host that sees two disks with the same seed
+//! takes them for one disk.
 
 use sha2::{Digest, Sha256};
 
 /// The names of one disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What the user calls it.
+    /// The user's name for the disk.
     pub name: String,
-    /// Version 8: derived our own way. Source: RFC 9562, section 5.8.
+    /// A UUID of version 8 (custom). Source: RFC 9562, section 5.8.
     pub uuid: [u8; 16],
-    /// Never zero: its OUI says that it is assigned locally.
+    /// NGUID, never zero. Its OUI is marked as locally administered.
     /// Source: NVMe Base Specification, "Namespace Globally Unique Identifier".
     pub nguid: [u8; 16],
-    /// 20 printable characters, capitals and digits.
+    /// Serial number: 20 printable characters, capitals and digits.
     pub serial: String,
-    /// What kind of disk it is; at most 40 printable characters.
+    /// Model, at most 40 printable characters.
     pub model: String,
 }
 
 impl Identity {
-    /// The names that follow from `seed`. `name` and `model` are kept as they are; `model` is cut
-    /// to 40 bytes.
+    /// Derives the names from `seed`. `name` is kept as it is. `model` loses its unprintable
+    /// characters and is cut to 40 characters.
     #[must_use]
     pub fn derive(name: &str, seed: &str, model: &str) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Identity {
         }
     }
 
-    /// The UUID as text, in the usual groups.
+    /// The UUID as text, with hyphens.
     #[must_use]
     pub fn uuid_text(&self) -> String {
         let mut text = String::with_capacity(36);
@@ -75,7 +75,7 @@ fn uuid(hash: [u8; 32]) -> [u8; 16] {
     uuid
 }
 
-/// Bytes 8 to 10 are an OUI: locally administered (0x02), not a group (0x01).
+/// Bytes 8 to 10 are the OUI: the local bit (0x02) is set and the group bit (0x01) is clear.
 fn nguid(hash: [u8; 32]) -> [u8; 16] {
     let mut nguid = first_16(hash);
     nguid[8] = nguid[8] & 0xfc | 0x02;
@@ -91,7 +91,7 @@ fn serial(hash: &[u8; 32]) -> String {
 
 const SERIAL_PREFIX: &str = "FBX";
 
-/// Without I, L, O and U, which are misread.
+/// Base 32 without I, L, O and U, which are easily misread.
 const SERIAL_DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
-//! What a disk is: anything that reads and writes blocks, whoever asks and whatever lies below.
+//! The disk interface of Fabrix. A disk is anything that reads and writes blocks: local or remote,
+//! behind any front end.
 //!
-//! A [`Device`] is shared and immutable: facts. A [`Channel`] is one shard's way into it and never
-//! crosses a core. A front end submits [`Request`]s to a channel and gets an answer at once
-//! ([`Submit::Done`]), later ([`Submit::Pending`], then [`fabrix_rt::Task::completed`]) or not yet
-//! ([`Submit::Busy`]). Files and block devices are reached through `rt` only; this crate knows no
-//! protocol and no network.
+//! - A [`Device`] holds the facts about a disk. All shards share it, and it never changes.
+//! - A [`Channel`] is one shard's access to a device. It never moves to another core.
+//! - A [`Request`] is one I/O. A front end submits it to a channel.
+//! - The answer comes at once ([`Submit::Done`]) or later ([`Submit::Pending`], then
+//!   [`fabrix_rt::Task::completed`]). [`Submit::Busy`] hands the request back because the channel
+//!   is full.
 //!
-//! The disks: [`null`], [`ram`], [`file`](mod@file), [`raid0`]. What stands between them and a
-//! front end: [`filter`] and [`exclusive`]. The text form of a disk, [`spec`], and its stable
-//! names, [`identity`].
+//! The crate reaches files and block devices through `rt` only. It knows no protocol and no
+//! network.
+//!
+//! The disks are [`null`], [`ram`], [`file`](mod@file) and [`raid0`]. The layers between a disk and
+//! a front end are [`filter`] and [`exclusive`]. [`spec`] is the text form of a disk, and
+//! [`identity`] makes its stable names.
 
 pub mod allocation;
 pub mod exclusive;
@@ -38,61 +43,61 @@ use std::sync::Arc;
 
 use fabrix_rt::{Buf, Loan, Registered, Shard, Token};
 
-/// A disk as everybody may see it: shared by all shards, and immutable.
+/// A disk: its facts, and the way to open it. All shards share one `Device`, which never changes.
 pub trait Device: Send + Sync {
-    /// Sizes, limits and promises. They do not change while the device is open.
+    /// Sizes, limits and promises. They stay the same while the device is open.
     fn geometry(&self) -> &Geometry;
 
     /// The names under which hosts recognise this disk after a restart.
     fn identity(&self) -> &Identity;
 
-    /// Opens this shard's own way into the disk.
+    /// Opens the disk for one shard.
     ///
-    /// Dropping the channel closes it; what is pending then still ends, and is told to its token's
-    /// task.
+    /// Dropping the channel closes it. Pending requests still end, and their completions go to the
+    /// tasks named by their tokens.
     ///
-    /// Errors: whatever the disk needs for one more shard and cannot get (memory, a file
-    /// descriptor).
+    /// Errors: `NoMemory` when memory or a file descriptor for one more shard is missing, or
+    /// another kind when the disk itself refuses.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError>;
 
-    /// Whether this disk's channels carry out [`Operation::CompareAndWrite`] by themselves,
-    /// atomically towards all who reach the disk: a remote disk whose target does. All others are
-    /// put behind [`exclusive::Exclusive`].
+    /// Whether the disk executes [`Operation::CompareAndWrite`] itself, atomically for all users of
+    /// the disk. Remote disks do if their target does. All other disks are put behind
+    /// [`exclusive::Exclusive`].
     fn compares_and_writes(&self) -> bool {
         false
     }
 
-    /// Whether this disk's channels take a [`Payload::Registered`]: those of a disk whose data the
-    /// kernel moves, and of all that passes requests on without a look at their bytes.
+    /// Whether the disk's channels accept [`Payload::Registered`]. Disks do whose data the kernel
+    /// moves. Filters that never read the bytes pass the answer of the disk below on.
     fn takes_registered(&self) -> bool {
         false
     }
 
-    /// How the blocks from `lba` on are kept, and for how many of them that holds: at least one,
-    /// and none behind the end of the disk. A disk that cannot tell says that all of them are
-    /// [`Allocation::Mapped`].
+    /// The allocation state of the blocks from `lba` on, and for how many blocks it is the same.
+    /// The count is at least 1 and stays within the disk. A disk without this knowledge reports all
+    /// blocks as [`Allocation::Mapped`].
     ///
-    /// Any thread may ask. Below a file the file system is asked, which may have to read its own
-    /// tables first: so this is for administration, not for the way of every I/O. What is written
-    /// meanwhile may already be in the answer.
+    /// Any thread may call this function. A file disk asks the file system, which may have to read
+    /// its own tables from the medium. The function is therefore for administration and not for the
+    /// data path. Concurrent writes may already be part of the answer.
     fn allocation(&self, lba: u64) -> Run {
         Run::to_the_end(Allocation::Mapped, lba, self.geometry().blocks)
     }
 
-    /// What the user should be told once, in sentences: for example that a size was rounded down.
+    /// Sentences for the user, to be shown once. Example: a size was rounded down.
     fn notes(&self) -> &[String] {
         &[]
     }
 
-    /// The same disk with another size: the one that what lies below has now (None), or `bytes`,
-    /// which it is given first. This one keeps its geometry, and the two may be in use at once:
-    /// they share identity, lock and state.
+    /// The same disk with another size. With `bytes`, the disk is first resized to that many bytes;
+    /// with None, the current size of the underlying file or device is read. This `Device` keeps
+    /// its geometry. Both may be in use at the same time: they share identity, lock and state.
     ///
-    /// What is written meanwhile behind a new and nearer end, through a channel of the old disk,
-    /// may undo that end: whoever makes a disk smaller sees to it that nobody writes there.
+    /// When a disk shrinks, a write through a channel of the old `Device` can grow the file again.
+    /// The caller makes sure that nothing writes behind the new end.
     ///
-    /// Errors: `Unsupported` where the size cannot change while the disk is in use; else why this
-    /// size cannot be had.
+    /// Errors: `Unsupported` when the size cannot change while the disk is in use. Otherwise the
+    /// reason why this size is impossible.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let _ = bytes;
         let sentence = format!(
@@ -103,63 +108,63 @@ pub trait Device: Send + Sync {
     }
 }
 
-/// One shard's way into a disk.
+/// One shard's access to a disk.
 pub trait Channel {
-    /// Hands one request to the disk.
+    /// Submits one request to the disk.
     ///
-    /// The caller has checked range and payload against the [`Geometry`]; a channel asserts that in
-    /// debug and answers [`Status::OutOfRange`] (range) or [`Status::Internal`] (payload) in
-    /// release.
+    /// The caller has checked range and payload against the [`Geometry`]. Debug builds assert this.
+    /// Release builds answer [`Status::OutOfRange`] for a wrong range and [`Status::Internal`] for
+    /// a wrong payload.
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a>;
 }
 
-/// One thing asked of a disk.
+/// One I/O request.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What is to be done.
+    /// The command.
     pub operation: Operation,
-    /// The first block, counted from the start of the disk; ignored by [`Operation::Flush`].
+    /// First block, counted from the start of the disk. [`Operation::Flush`] ignores it.
     pub lba: u64,
-    /// How many blocks; a plain count. Nothing is done for none.
+    /// Number of blocks. A request for 0 blocks succeeds without any effect.
     pub blocks: u32,
-    /// Where the bytes are or go.
+    /// Location of the data.
     pub payload: Payload<'a>,
-    /// Whose request it is: the ending of a pending request goes to this task and slot.
+    /// Task and slot that receive the completion of a pending request.
     pub token: Token,
 }
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read blocks.
     Read,
-    /// Write blocks; `durable`: answered when they are on the medium (FUA).
+    /// Write blocks.
     Write {
-        /// Do not answer before the blocks are on the medium.
+        /// Answer only when the blocks are on the medium (FUA).
         durable: bool,
     },
-    /// Answered when every write that was answered before is on the medium.
+    /// Answer when every previously answered write is on the medium.
     Flush,
-    /// Make blocks read as zeroes without sending zeroes.
+    /// Make the blocks read as zeroes. The request carries no data.
     WriteZeroes {
-        /// The disk may give the space back.
+        /// Permission to release the space of the blocks.
         deallocate: bool,
-        /// Do not answer before the zeroes are on the medium.
+        /// Answer only when the zeroes are on the medium.
         durable: bool,
     },
-    /// The blocks are not needed any more: the disk may give the space back.
+    /// Release the space of the blocks: their content is no longer needed.
     Deallocate,
-    /// Write the payload's second half if the blocks hold its first half, as one step among all
-    /// writes. Only [`exclusive::Exclusive`] does it; `durable`: answered when they are on the
-    /// medium.
+    /// Compare the blocks with the payload's first half. If they are equal, write the payload's
+    /// second half. The two steps are atomic towards all other writes. [`exclusive::Exclusive`]
+    /// implements it for disks that do not.
     CompareAndWrite {
-        /// Do not answer before what was written is on the medium.
+        /// Answer only when the written blocks are on the medium.
         durable: bool,
     },
 }
 
 impl Operation {
-    /// Its name, for people.
+    /// The operation's name for messages and logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -172,13 +177,13 @@ impl Operation {
         }
     }
 
-    /// Whether it changes what is on the disk.
+    /// Whether the operation changes the content of the disk.
     #[must_use]
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::Flush)
     }
 
-    /// Whether its answer promises that something is on the medium.
+    /// Whether a successful answer promises that data is on the medium.
     #[must_use]
     pub const fn promises_durability(self) -> bool {
         matches!(
@@ -190,7 +195,7 @@ impl Operation {
         )
     }
 
-    /// How many times the blocks' bytes its payload has: none, once, or twice to compare and write.
+    /// Payload size as a multiple of the blocks' bytes: 0, 1, or 2 for compare and write.
     const fn payload_copies(self) -> u64 {
         match self {
             Self::Read | Self::Write { .. } => 1,
@@ -200,27 +205,32 @@ impl Operation {
     }
 }
 
-/// Where a request's bytes are, or go.
+/// Location of a request's data.
 #[derive(Debug)]
 pub enum Payload<'a> {
-    /// The operation moves no bytes.
+    /// No data: the operation moves none.
     None,
-    /// A write's bytes where they lie. They are not looked at after `submit` has returned.
+    /// A write's source. The disk does not read it after `submit` has returned.
     Borrowed(&'a [u8]),
-    /// A write's source or a read's destination, from its start. It comes back with the ending.
+    /// A write's source or a read's destination, starting at its first byte. The buffer comes back
+    /// with the completion.
     Owned(Buf),
-    /// A read without a buffer: the disk lends its own pages, or takes a buffer from the shard.
+    /// A read without a destination: the disk lends its own pages, or takes a buffer from the
+    /// shard.
     Lend,
-    /// A write's source or a read's destination that the kernel lends to the shard's ring, and
-    /// nobody here can look at: only for disks that take it ([`Device::takes_registered`]). Whoever
-    /// asks keeps it in its place until the request has ended, and asks again with a buffer when
-    /// the answer is [`Status::Unsupported`]: the kernel could not move all of it so, because of
-    /// how its pieces lie in memory, for example.
+    /// Memory that the kernel lends to the shard's ring and that this process cannot read: a
+    /// write's source or a read's destination. Only disks with [`Device::takes_registered`] accept
+    /// it.
+    ///
+    /// The caller keeps the memory registered until the request has ended. On
+    /// [`Status::Unsupported`] the caller repeats the request with a buffer: the kernel could not
+    /// move all of the data, for example because the pieces lie unaligned in memory.
     Registered(Registered),
 }
 
 impl Payload<'_> {
-    /// What goes back to the caller with an ending: the buffer, if one was given.
+    /// The loan that goes back to the caller with the completion: the owned buffer, if there is
+    /// one.
     #[must_use]
     pub fn into_loan(self) -> Loan {
         match self {
@@ -231,7 +241,7 @@ impl Payload<'_> {
         }
     }
 
-    /// The bytes of a write, wherever they lie, if they can be looked at.
+    /// The bytes of a write, if this process can read them.
     #[must_use]
     pub fn source(&self) -> Option<&[u8]> {
         match self {
@@ -242,50 +252,52 @@ impl Payload<'_> {
     }
 }
 
-/// The first answer to a request.
+/// The immediate answer to a request.
 #[derive(Debug)]
 pub enum Submit<'a> {
-    /// It is done. A read's bytes are in the loan: at the start of a `Buf`, or exactly a `Lent`.
+    /// The request has ended. A read's data is in the loan: at the start of a `Buf`, or exactly a
+    /// `Lent`.
     Done(Status, Loan),
-    /// The ending comes to the token's task, with [`Status::to_result`] as its result and the loan
-    /// of `Done`.
+    /// The completion goes to the token's task later. Its result is [`Status::to_result`], and its
+    /// loan has the form of `Done`'s.
     Pending,
-    /// Nothing was taken; submit it again after any ending of this channel. A channel says so only
-    /// while it has requests in progress, so that there is such an ending.
+    /// The channel is full and hands the request back. Submit it again after the next completion of
+    /// this channel. A channel answers `Busy` only while requests are in progress, so a completion
+    /// always follows.
     Busy(Request<'a>),
 }
 
 impl<'a> Request<'a> {
-    /// The same request under another token: for those who have something to do on the way back.
+    /// The same request with another token, for layers that process the completion themselves.
     #[must_use]
     pub fn with_token(mut self, token: Token) -> Self {
         self.token = token;
         self
     }
 
-    /// Answers the request at once, and gives its buffer back.
+    /// Answers the request at once and returns its buffer.
     #[must_use]
     pub fn done(self, status: Status) -> Submit<'a> {
         Submit::Done(status, self.payload.into_loan())
     }
 
-    /// How many bytes the blocks have.
+    /// Size of the request's blocks in bytes.
     #[must_use]
     pub fn bytes(&self, geometry: &Geometry) -> u64 {
         u64::from(self.blocks) * u64::from(geometry.block_bytes)
     }
 
-    /// The answer to a request that cannot be carried out, if it is one.
+    /// The error status of a request that cannot be executed, or None.
     ///
-    /// Range and payload are the caller's duty: those are asserted. A write to a read-only disk is
-    /// an answer.
+    /// A write to a read-only disk is an ordinary error. A wrong range or payload is a fault of the
+    /// caller and therefore asserted.
     #[must_use]
     #[inline(always)]
     pub fn refusal(&self, geometry: &Geometry) -> Option<Status> {
         self.refusal_by(geometry, false)
     }
 
-    /// The same for a disk that takes registered memory ([`Device::takes_registered`]).
+    /// [`Self::refusal`] for a disk that accepts registered memory ([`Device::takes_registered`]).
     #[must_use]
     pub fn refusal_by_taker(&self, geometry: &Geometry) -> Option<Status> {
         self.refusal_by(geometry, true)

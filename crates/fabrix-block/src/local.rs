@@ -1,6 +1,6 @@
-//! From a disk's text to a disk, for everything that lies on this machine. Remote disks, alone or
-//! in an array, are composed by the program, which knows the protocols; it uses [`dress`] for what
-//! all disks have in common.
+//! Opens the disks of this machine from their text form. The program composes remote disks and
+//! arrays of them, because it knows the protocols. It uses [`dress`] for the options that all disks
+//! share.
 
 use std::sync::Arc;
 
@@ -16,24 +16,24 @@ use crate::ram::RamDisk;
 use crate::spec::{Common, Disk};
 use crate::{Device, Identity, OpenError, OpenErrorKind, Spec};
 
-/// Opens a disk of this machine. Its identity is derived from its name, or else from its path or
-/// its text.
+/// Opens a disk of this machine. The identity is derived from the name, or else from the path or
+/// the text.
 ///
-/// Errors: whatever keeps the disk from opening; `Usage` for a remote disk, which is not opened
+/// Errors: The reason why the disk cannot be opened. `Usage` for a remote disk, which is not opened
 /// here.
 pub fn open_local(spec: &Spec) -> Result<Arc<dyn Device>, OpenError> {
     open_seeded(spec, None)
 }
 
-/// Opens a disk of this machine whose identity is derived from `seed`: what distinguishes it from
-/// all other disks that the same hosts may see, for example the machine's id and the disk's name.
+/// Opens a disk of this machine with an identity derived from `seed`. The seed must differ for all
+/// disks that the same hosts may see, for example by the machine's id and the disk's name.
 ///
-/// Errors: those of [`open_local`].
+/// Errors: Those of [`open_local`].
 pub fn open_local_as(spec: &Spec, seed: &str) -> Result<Arc<dyn Device>, OpenError> {
     open_seeded(spec, Some(seed))
 }
 
-/// Adds what a disk's common options ask for: faults, and refusing writes.
+/// Applies the options that all disks share: injected faults and read-only access.
 #[must_use]
 pub fn dress(device: Arc<dyn Device>, common: &Common) -> Arc<dyn Device> {
     let mut device = device;
@@ -98,7 +98,7 @@ fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenE
     Ok(dress(device, common))
 }
 
-/// Cuts a size in memory into blocks; a rest is not used.
+/// The geometry of a disk in memory. A partial block at the end is ignored.
 fn sizes(spec: &Spec, bytes: u64) -> Result<Geometry, OpenError> {
     let block_bytes = spec.common.block_bytes.unwrap_or(DEFAULT_BLOCK_BYTES);
     let usage = |sentence| OpenError::new(OpenErrorKind::Usage, format!("{spec}: {sentence}"));
@@ -117,7 +117,7 @@ fn identity(spec: &Spec, seed: Option<&str>, model: &str) -> Identity {
     Identity::derive(&name, seed.unwrap_or(&name), model)
 }
 
-/// Injected faults are the same in every run.
+/// Fixed seed: injected faults are the same in every run.
 const FAULT_SEED: u64 = 0xfab_0123_4567_89ab;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A disk of nothing: it answers at once, reads as zeroes and forgets what is written. It shows
-//! what everything around a disk costs. Its zeroes are the shard's shared ones or are written into
-//! the caller's buffer: no byte of old memory ever leaves it.
+//! A null disk. It answers at once, reads as zeroes and discards writes. Measurements use it to
+//! find the cost of everything around a disk. Its zeroes are the shard's shared pages or are
+//! written into the caller's buffer, so no old memory content ever leaves the process.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     Submit,
 };
 
-/// A disk that answers at once and keeps nothing.
+/// A disk that answers at once and stores nothing.
 #[derive(Debug)]
 pub struct NullDisk {
     geometry: Geometry,
@@ -20,12 +20,12 @@ pub struct NullDisk {
 }
 
 impl NullDisk {
-    /// A null disk of these sizes, known as `identity`; what else it promises, it knows itself.
+    /// A null disk with the given sizes and identity. The other promises are its own.
     #[must_use]
     pub fn new(sizes: Geometry, identity: Identity) -> Arc<Self> {
         let mut geometry = sizes;
         geometry.deallocate = Deallocate::Zeroes;
-        // Nothing is kept of any write, at any moment.
+        // Nothing is stored, so a write is never half done.
         geometry.atomic_write_blocks = MAX_TRANSFER_BYTES / geometry.block_bytes;
         Arc::new(Self { geometry, identity })
     }

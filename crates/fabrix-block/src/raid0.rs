@@ -1,7 +1,7 @@
-//! Stripes over several disks: what lies where is `layout` (pure), what happens to a request that
-//! touches several members is `join`. A member that fails fails its requests; nothing here repairs
-//! anything. Power may fail between the pieces of a request, so only single blocks are promised to
-//! be written whole.
+//! RAID 0: stripes over several disks. `layout` maps addresses (pure arithmetic). `join` executes
+//! requests that touch several members. A failing member fails its requests, and nothing is
+//! repaired. The power may fail between the pieces of a request, so only single blocks are written
+//! atomically.
 
 mod join;
 mod layout;
@@ -18,7 +18,7 @@ use crate::geometry::{Deallocate, Durability, Geometry};
 use crate::spec::{CHUNK_BYTES, MEMBERS_MAX, Size};
 use crate::{Allocation, Channel, Device, Identity, OpenError, OpenErrorKind, Run};
 
-/// Several disks as one.
+/// Several disks as one disk.
 pub struct Raid0 {
     members: Vec<Arc<dyn Device>>,
     layout: Layout,
@@ -28,11 +28,11 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Stripes of `chunk_bytes` (a power of two, 4 KiB to 16 MiB) over `members`, in this order. Of
-    /// every member as much is used as the smallest has in whole chunks.
+    /// An array over `members`, in this order, with chunks of `chunk_bytes` (a power of two, 4 KiB
+    /// to 16 MiB). Every member contributes as many whole chunks as the smallest member has.
     ///
-    /// Errors: members whose blocks differ, or that are smaller than a chunk; too few or too many
-    /// of them.
+    /// Errors: `Usage` when the block sizes of the members differ, a member is smaller than a
+    /// chunk, or their number is not 2 to 64.
     pub fn new(
         chunk_bytes: u32,
         members: Vec<Arc<dyn Device>>,
@@ -92,12 +92,12 @@ fn same_block(members: &[Arc<dyn Device>]) -> Result<u32, String> {
     }
 }
 
-/// How many blocks of each member are used.
+/// Number of blocks used of each member.
 fn used_blocks(members: &[Arc<dyn Device>], layout: &Layout) -> Result<u64, String> {
     let smallest = members.iter().min_by_key(|member| member.geometry().blocks);
     let smallest = smallest.expect("an array has at least two members");
     let blocks = smallest.geometry().blocks;
-    // 2^57 blocks of each of 64 members still are a number of blocks.
+    // The bound keeps the array's block count within 64 bits: 64 members of 2^57 blocks.
     let used = (blocks - blocks % layout.chunk_blocks()).min(1 << 57);
     if used == 0 {
         return Err(format!(
@@ -108,7 +108,7 @@ fn used_blocks(members: &[Arc<dyn Device>], layout: &Layout) -> Result<u64, Stri
     Ok(used)
 }
 
-/// An array promises what the weakest of its members does.
+/// The array's promises are those of its weakest member.
 fn geometry(members: &[Arc<dyn Device>], layout: &Layout, used: u64) -> Geometry {
     let all = || members.iter().map(|member| member.geometry());
     let block_bytes = members[0].geometry().block_bytes;
@@ -176,7 +176,7 @@ impl Device for Raid0 {
         ))
     }
 
-    /// One chunk at a time: the next one is another member's.
+    /// Answers for one chunk at a time, because the next chunk lies on another member.
     fn allocation(&self, lba: u64) -> Run {
         let mut pieces = self.layout.pieces(lba, u32::MAX);
         match pieces.next() {
@@ -191,8 +191,8 @@ impl Device for Raid0 {
         &self.notes
     }
 
-    /// Of the members as they are now. Where a block lies does not depend on their sizes, so what
-    /// was written stays where it is; members that cannot change take part as they were.
+    /// Builds the array from the members' current sizes. The place of a block does not depend on
+    /// those sizes, so the data stays where it is. Members that cannot be resized keep their size.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let unsupported = |sentence: &str| {
             let sentence = format!("{}: {sentence}", self.identity.name);

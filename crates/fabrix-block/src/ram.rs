@@ -1,11 +1,12 @@
-//! A disk of this process's memory, shared by all shards. Writes are copied in, reads lend the
-//! pages themselves, so that a front end sends from them. Nothing outlives the process, and the
-//! disk says so: a flush is answered at once because there is nothing it could add, the cache is
-//! not called volatile (everything written is as safe as it will ever be), and the durability is
-//! `None`. A read that meets a write of the same block in another shard, or whose lent pages are
-//! written before they are sent, may bring some bytes of both.
+//! A disk in this process's memory, shared by all shards. Writes copy data in. Reads lend the pages
+//! themselves, so a front end sends from them directly.
 //!
-//! Everything is answered at once, but long ranges of zeroes (`ram/zeroing.rs`).
+//! The contents end with the process, and the disk reports this. A flush is answered at once, the
+//! cache is not reported as volatile, and the durability is `None`. A read that overlaps a write on
+//! another shard may return bytes of both. The same holds for lent pages that are written before
+//! they are sent.
+//!
+//! All requests are answered at once, except long ranges of zeroes (`ram/zeroing.rs`).
 
 mod zeroing;
 
@@ -15,28 +16,28 @@ use fabrix_rt::{Bitmap, HugePages, Loan, LocalRegion, Region, Shard};
 
 use self::zeroing::Zeroing;
 use crate::geometry::{Deallocate, Geometry};
-use crate::task::Hold;
+use crate::task::TaskHandle;
 use crate::{
     Allocation, Channel, Device, Identity, OpenError, OpenErrorKind, Operation, Payload, Request,
     Run, Status, Submit,
 };
 
-/// A disk of memory.
+/// A disk in memory.
 #[derive(Debug)]
 pub struct RamDisk {
     geometry: Geometry,
     identity: Identity,
     region: Arc<Region>,
-    /// Which blocks hold something. Marked after they are written and unmarked before they are
-    /// zeroed, so that of two shards that do both at once none leaves a block that holds something
-    /// and is not marked.
+    /// Marks of the blocks that hold data. A write marks after it has stored data, and zeroing
+    /// unmarks before it zeroes. Two shards that do both at once therefore never leave a block with
+    /// data and no mark.
     written: Arc<Bitmap>,
 }
 
 impl RamDisk {
-    /// A RAM disk of zeroes with these sizes; its pages are taken when they are written.
+    /// A RAM disk of zeroes with the given sizes. The kernel allocates a page at its first write.
     ///
-    /// Errors: `NoMemory` when so much address space is not to be had.
+    /// Errors: `NoMemory` when the address space is not available.
     pub fn new(
         sizes: Geometry,
         huge_pages: HugePages,
@@ -81,7 +82,7 @@ impl Device for RamDisk {
             written: Arc::clone(&self.written),
         };
         Ok(Box::new(RamChannel {
-            zeroing: Hold::new(shard, |id| Zeroing::new(id, memory.clone())),
+            zeroing: TaskHandle::new(shard, |id| Zeroing::new(id, memory.clone())),
             memory,
         }))
     }
@@ -98,7 +99,7 @@ impl Device for RamDisk {
 
 struct RamChannel {
     memory: Memory,
-    zeroing: Hold<Zeroing>,
+    zeroing: TaskHandle<Zeroing>,
 }
 
 impl Channel for RamChannel {
@@ -148,7 +149,7 @@ impl RamChannel {
     }
 }
 
-/// The disk's memory, as one shard sees it.
+/// The disk's memory as seen by one shard.
 #[derive(Clone)]
 struct Memory {
     geometry: Geometry,
@@ -168,7 +169,8 @@ impl Memory {
         }
     }
 
-    /// Where blocks lie in the region. They were found to lie on the disk, whose size is a `usize`.
+    /// Byte range of blocks in the region. The blocks were checked, and the size of the disk is a
+    /// `usize`.
     fn range(&self, lba: u64, blocks: u32) -> (usize, usize) {
         let in_memory = |bytes: u64| usize::try_from(bytes).expect("the region is addressable");
         let bytes = u64::from(blocks) * u64::from(self.geometry.block_bytes);
@@ -235,7 +237,7 @@ mod tests {
             front.ask(&mut channel, Operation::Deallocate, 70, 1, Payload::None);
             assert_eq!(run(60), (Allocation::Mapped, 10));
             assert_eq!(run(70), (Allocation::Deallocated, 1));
-            // Zeroes that were written are something.
+            // Explicitly written zeroes are data.
             front.ask(&mut channel, zero, 70, 1, Payload::None);
             assert_eq!(run(60), (Allocation::Mapped, 100));
             front.ask(&mut channel, Operation::Deallocate, 0, 1000, Payload::None);

@@ -1,71 +1,71 @@
-//! A table of things in progress: fixed places, each with a generation, so that an ending that
-//! comes late for a place already used again is recognised. The number of a slot is what travels in
-//! a token.
+//! A fixed table of things in progress. Every entry has a generation, which reveals a late
+//! completion for an entry that has been reused. Tokens carry the slot number: generation and
+//! index.
 
-/// Places for at most 65,536 things.
+/// A table of at most 65,536 entries.
 pub(crate) struct Slots<T> {
-    places: Box<[Place<T>]>,
+    entries: Box<[Entry<T>]>,
     free: Vec<u16>,
 }
 
-struct Place<T> {
+struct Entry<T> {
     generation: u16,
     value: Option<T>,
 }
 
 impl<T> Slots<T> {
-    /// A table with `capacity` places; all of its memory is taken here.
+    /// A table with `capacity` entries. All memory is allocated here.
     pub(crate) fn new(capacity: u16) -> Self {
-        let place = |_| Place {
+        let entry = |_| Entry {
             generation: 0,
             value: None,
         };
         Self {
-            places: (0..capacity).map(place).collect(),
+            entries: (0..capacity).map(entry).collect(),
             free: (0..capacity).rev().collect(),
         }
     }
 
-    /// Takes a place, if one is free.
+    /// Stores a value and returns its slot number. None: the table is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         let index = self.free.pop()?;
-        let place = &mut self.places[usize::from(index)];
-        place.value = Some(value);
-        Some(u32::from(place.generation) << 16 | u32::from(index))
+        let entry = &mut self.entries[usize::from(index)];
+        entry.value = Some(value);
+        Some(u32::from(entry.generation) << 16 | u32::from(index))
     }
 
-    /// What is in a place, unless its time is over.
+    /// The value of a slot. None: the slot number is out of date.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.place(slot)?.value.as_mut()
+        self.entry(slot)?.value.as_mut()
     }
 
-    /// Frees a place and gives back what was in it, unless its time is over.
+    /// Removes and returns the value of a slot. None: the slot number is out of date.
     pub(crate) fn take(&mut self, slot: u32) -> Option<T> {
-        let place = self.place(slot)?;
-        let value = place.value.take()?;
-        place.generation = place.generation.wrapping_add(1);
+        let entry = self.entry(slot)?;
+        let value = entry.value.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
         self.free.push(index(slot));
         Some(value)
     }
 
-    /// How many places are free.
+    /// Number of free entries.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Whether nothing is in progress.
+    /// Whether all entries are free.
     pub(crate) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
+        self.free.len() == self.entries.len()
     }
 
-    /// Whether no place is free.
+    /// Whether no entry is free.
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    fn place(&mut self, slot: u32) -> Option<&mut Place<T>> {
-        let place = self.places.get_mut(usize::from(index(slot)))?;
-        (u32::from(place.generation) == slot >> 16).then_some(place)
+    fn entry(&mut self, slot: u32) -> Option<&mut Entry<T>> {
+        let entry = self.entries.get_mut(usize::from(index(slot)))?;
+        (u32::from(entry.generation) == slot >> 16).then_some(entry)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let first = slots.insert("first").expect("an empty table");
         assert!(slots.is_full() && slots.insert("too many").is_none());
         assert_eq!(slots.take(first), Some("first"));
-        let second = slots.insert("second").expect("a free place");
+        let second = slots.insert("second").expect("a free entry");
         assert_eq!(slots.take(first), None);
         assert_eq!(slots.get_mut(second), Some(&mut "second"));
         assert_eq!(slots.get_mut(7), None);

@@ -1,38 +1,39 @@
-//! How a request ends, and how opening a disk fails. A status is an answer, not an error: front
-//! ends turn it into their protocol's words in one table each.
+//! The result of a request, and the errors of opening a disk. A status is an answer and not a Rust
+//! error: every front end maps it to its protocol in one table.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::Operation;
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Done as asked.
+    /// Success.
     Ok,
-    /// The request ends after the disk.
+    /// The request ends behind the end of the disk.
     OutOfRange,
-    /// This disk does not do this operation.
+    /// The disk does not support the operation.
     Unsupported,
-    /// The disk is not to be written.
+    /// The disk is read-only.
     ReadOnly,
-    /// The medium did not give the data back. What was read must not be used.
+    /// The medium failed to read. The data must not be used.
     MediaRead,
-    /// The medium did not take the data. What the blocks hold now is unknown.
+    /// The medium failed to write. The content of the blocks is unknown.
     MediaWrite,
-    /// The disk's space is used up (a sparse file on a full file system).
+    /// No space is left below the disk (a sparse file on a full file system).
     NoSpace,
-    /// The blocks did not hold what they were compared with; nothing was written.
+    /// The blocks differ from the expected data. Nothing was written.
     CompareFailed,
-    /// Not now: trying again may help.
+    /// The disk is not ready now. A retry may succeed.
     NotReady,
-    /// Given up before it was carried out, because the disk or its connection went away.
+    /// The request was cancelled before its execution, because the disk or its connection went
+    /// away.
     Aborted,
-    /// Durability is lost: a flush failed earlier, and no later one can be believed until the disk
-    /// is reopened.
+    /// Durability is lost: an earlier flush failed. No later flush is trusted until the disk is
+    /// reopened.
     Degraded,
-    /// A fault of our own.
+    /// A fault in Fabrix itself.
     Internal,
 }
 
@@ -53,8 +54,8 @@ impl Status {
         Self::Internal,
     ];
 
-    /// The status as the result of a completion: zero for `Ok`, else a number below all of the
-    /// kernel's errors.
+    /// The status as the result of a completion: 0 for `Ok`, otherwise a number below all error
+    /// numbers of the kernel.
     #[must_use]
     pub const fn to_result(self) -> i32 {
         match self {
@@ -63,8 +64,7 @@ impl Status {
         }
     }
 
-    /// The status that a completion's result stands for. Numbers that no status has are a fault of
-    /// our own.
+    /// The status of a completion's result. Unknown numbers become `Internal`.
     #[must_use]
     pub fn from_result(result: i32) -> Self {
         Self::ALL
@@ -73,7 +73,7 @@ impl Status {
             .unwrap_or(Self::Internal)
     }
 
-    /// Whether an operator should know of it: the disk has failed, and not the request.
+    /// Whether an operator should know: the disk has failed, not the request.
     #[must_use]
     pub const fn is_the_disks(self) -> bool {
         match self {
@@ -92,13 +92,13 @@ impl Status {
         }
     }
 
-    /// Whether the request was carried out.
+    /// Whether the request succeeded.
     #[must_use]
     pub const fn is_ok(self) -> bool {
         matches!(self, Self::Ok)
     }
 
-    /// The first error of two, for requests in several pieces.
+    /// The first error of two results. Used for requests in several pieces.
     #[must_use]
     pub const fn and(self, later: Self) -> Self {
         if self.is_ok() { later } else { self }
@@ -126,16 +126,16 @@ impl fmt::Display for Status {
     }
 }
 
-/// A request that its disk has failed, for an operator.
+/// A request that its disk has failed, for the operator's log.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed {
-    /// What was asked for.
+    /// The operation of the request.
     pub operation: Operation,
-    /// The first block.
+    /// First block.
     pub lba: u64,
-    /// How many blocks; none for a flush.
+    /// Number of blocks; 0 for a flush.
     pub blocks: u32,
-    /// How it ended.
+    /// Result of the request.
     pub status: Status,
 }
 
@@ -153,42 +153,42 @@ impl fmt::Display for Failed {
     }
 }
 
-/// What kind of trouble kept a disk from opening: what the program's exit code depends on.
+/// Category of an open error. It decides the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenErrorKind {
-    /// What the user wrote cannot be meant.
+    /// The user's text makes no sense.
     Usage,
-    /// There is no such file, device or remote disk.
+    /// The file, device or remote disk does not exist.
     NotFound,
-    /// The operating system does not let us.
+    /// The operating system denies access.
     Denied,
-    /// Somebody else has it open.
+    /// Another user has it open.
     InUse,
-    /// It exists, and it cannot do what is needed.
+    /// It exists, but lacks a needed feature.
     Unsupported,
-    /// Too little memory, too few file descriptors.
+    /// Out of memory or file descriptors.
     NoMemory,
-    /// The remote side cannot be reached, or does not answer.
+    /// The remote side cannot be reached or does not answer.
     Unreachable,
-    /// The remote side does not accept who we are.
+    /// The remote side rejects our credentials.
     Authentication,
-    /// Anything else that the operating system says.
+    /// Any other error of the operating system.
     Io,
 }
 
-/// Why a disk could not be opened: a sentence that names the disk and what to do.
+/// Error of opening a disk: a sentence that names the disk and the remedy.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What kind of trouble it is.
+    /// Category of the error.
     pub kind: OpenErrorKind,
-    /// The whole sentence, for a person.
+    /// The whole sentence for the user.
     pub sentence: String,
-    /// What it was caused by, if something below said so.
+    /// Underlying error, if there is one.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl OpenError {
-    /// An error of our own making.
+    /// An error without an underlying cause.
     #[must_use]
     pub fn new(kind: OpenErrorKind, sentence: impl Into<String>) -> Self {
         Self {
@@ -198,7 +198,7 @@ impl OpenError {
         }
     }
 
-    /// The same error with what it was caused by.
+    /// The same error with its underlying cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));
@@ -220,8 +220,8 @@ impl Error for OpenError {
     }
 }
 
-/// The kernel's errors are -1 to -4095; ours begin below, so that the two are never mistaken for
-/// each other.
+/// Result number of the first status. The kernel's errors are -1 to -4095, so the two ranges never
+/// overlap.
 const FIRST_RESULT: i32 = -5000;
 
 #[cfg(test)]

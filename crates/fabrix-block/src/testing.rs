@@ -1,5 +1,5 @@
-//! What the tests of this crate share: a front end that asks and waits, both engines, a model of a
-//! disk, and a kernel that answers as a test tells it to.
+//! Test helpers of this crate: a front end that submits and waits, a runner for both engines, a
+//! model of a disk, and a scripted kernel.
 
 mod kernel;
 mod model;
@@ -14,13 +14,13 @@ use fabrix_rt::{
     Buf, Completion, Engine, Loan, Shard, ShardConfig, SpinPolicy, Task, TaskId, Token, Wait,
 };
 
-pub(crate) use self::kernel::{Asked, Kernel};
+pub(crate) use self::kernel::{Kernel, KernelCall};
 pub(crate) use self::model::{compare_with_model, steps};
 use crate::geometry::Geometry;
 use crate::null::NullDisk;
 use crate::{Channel, Device, Identity, Operation, Payload, Request, Status, Submit};
 
-/// A shard and one task on it that collects endings.
+/// A shard with one task that collects completions.
 pub(crate) struct FrontEnd {
     pub(crate) shard: Shard,
     task: TaskId,
@@ -39,7 +39,7 @@ impl Task for Endings {
     }
 }
 
-/// Runs a test on every engine there is.
+/// Runs a test on every available engine.
 pub(crate) fn on_both_engines(mut test: impl FnMut(&mut FrontEnd)) {
     for engine in [Engine::IoUring, Engine::Epoll] {
         let config = ShardConfig { engine, ..config() };
@@ -86,7 +86,7 @@ impl FrontEnd {
         }
     }
 
-    /// Submits without waiting; the answer, or the slot whose ending is to be waited for.
+    /// Submits without waiting. Returns the answer, or the slot to wait for.
     pub(crate) fn submit(
         &mut self,
         channel: &mut Box<dyn Channel>,
@@ -110,7 +110,7 @@ impl FrontEnd {
         }
     }
 
-    /// Turns until a slot has ended.
+    /// Runs turns until a slot has completed.
     pub(crate) fn wait(&mut self, slot: u32) -> (Status, Loan) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -126,7 +126,7 @@ impl FrontEnd {
         self.endings.borrow().0.contains_key(&slot)
     }
 
-    /// Some turns, for what needs no waiting.
+    /// Runs turns that do not wait.
     pub(crate) fn turns(&mut self, count: usize) {
         for _ in 0..count {
             self.shard.turn(Wait::Never);
@@ -185,7 +185,7 @@ impl FrontEnd {
     }
 }
 
-/// The bytes that a read's loan stands for. A lent one is exactly as long as what was read.
+/// The bytes of a read's loan. A lent range is exactly as long as the read.
 pub(crate) fn bytes_of(loan: &Loan, bytes: usize) -> Vec<u8> {
     match loan {
         Loan::Buf(buf) => buf.bytes()[..bytes].to_vec(),

@@ -1,6 +1,6 @@
-//! A shard's channel through the gate: counts writes in and out, keeps those that must wait, and
-//! carries out one comparison at a time (`channel/comparison.rs`). Whatever it waits for is looked
-//! at again after every call, every ending and every tick.
+//! A shard's channel through the gate. It counts writes in and out, queues writes that must wait,
+//! and executes one comparison at a time (`channel/comparison.rs`). After every wake-up, completion
+//! and timer tick it checks again whether waiting work can continue.
 
 mod comparison;
 
@@ -12,9 +12,9 @@ use std::time::Duration;
 use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
 
 use self::comparison::Comparison;
-use super::gate::{Call, Gate, LaneHandle};
+use super::gate::{Gate, GateHandle, WakeUp};
 use crate::slots::Slots;
-use crate::task::{Closing, Hold};
+use crate::task::{Closing, TaskHandle};
 use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
 
 pub(super) fn open(
@@ -28,7 +28,7 @@ pub(super) fn open(
         id,
         inner,
         geometry,
-        lane: gate.lane(id, remote),
+        gate: gate.join(id, remote),
         writes: Slots::new(WRITES_MAX),
         parked: VecDeque::with_capacity(PARKED_MAX),
         comparisons: VecDeque::with_capacity(PARKED_MAX),
@@ -37,32 +37,32 @@ pub(super) fn open(
         closing: false,
     };
     Box::new(ExclusiveChannel {
-        hold: Hold::new(shard, make),
+        handle: TaskHandle::new(shard, make),
     })
 }
 
 struct ExclusiveChannel {
-    hold: Hold<ExclusiveTask>,
+    handle: TaskHandle<ExclusiveTask>,
 }
 
 impl Channel for ExclusiveChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.hold.task().submit(shard, request)
+        self.handle.task().submit(shard, request)
     }
 }
 
-/// Apart from what other shards write, as [`fabrix_rt::Apart`] says.
+/// Aligned away from memory that other shards write: see [`fabrix_rt::Apart`].
 #[repr(align(128))]
 struct ExclusiveTask {
     id: TaskId,
     inner: Box<dyn Channel>,
     geometry: Geometry,
-    lane: LaneHandle,
-    /// Writes that have passed the gate.
-    writes: Slots<Passed>,
+    gate: GateHandle,
+    /// Writes in progress at the disk.
+    writes: Slots<PendingWrite>,
     /// Writes that wait for the gate to open.
     parked: VecDeque<Parked>,
-    /// Comparisons that wait for their turn to be alone.
+    /// Comparisons that wait for exclusive access.
     comparisons: VecDeque<Parked>,
     current: Option<Comparison>,
     /// Whether a timer is set.
@@ -70,13 +70,13 @@ struct ExclusiveTask {
     closing: bool,
 }
 
-struct Passed {
+struct PendingWrite {
     caller: Token,
-    /// Whether the buffer below is the caller's, and not a copy of ours.
+    /// Whether the buffer belongs to the caller. False: it is a copy made here.
     callers_buf: bool,
 }
 
-/// A request that outlives its `submit`.
+/// A queued request. It owns its data, because it outlives the call of `submit`.
 struct Parked {
     caller: Token,
     operation: Operation,
@@ -105,17 +105,17 @@ impl ExclusiveTask {
         if self.writes.is_full() {
             return Submit::Busy(request);
         }
-        if !self.lane.enter() {
+        if !self.gate.enter() {
             return self.park(shard, request);
         }
         let caller = request.token;
         let slot = self
             .writes
-            .insert(Passed {
+            .insert(PendingWrite {
                 caller,
                 callers_buf: true,
             })
-            .expect("a free place was seen");
+            .expect("the caller saw a free slot");
         let answer = self.inner.submit(
             shard,
             request.with_token(Token {
@@ -127,7 +127,7 @@ impl ExclusiveTask {
             return Submit::Pending;
         }
         self.writes.take(slot);
-        self.lane.leave();
+        self.gate.leave();
         match answer {
             Submit::Busy(request) => Submit::Busy(request.with_token(caller)),
             answer => answer,
@@ -138,21 +138,21 @@ impl ExclusiveTask {
         if self.parked.len() == PARKED_MAX {
             return Submit::Busy(request);
         }
-        match self.keep(shard, request) {
+        match self.own_payload(shard, request) {
             Ok(parked) => self.parked.push_back(parked),
             Err(answer) => return answer,
         }
-        if self.lane.want_write() {
+        if self.gate.request_write() {
             self.unpark(shard);
         }
         self.tick_later(shard);
         Submit::Pending
     }
 
-    /// Makes a request outlive its `submit`: bytes that were only lent are copied.
-    fn keep<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Result<Parked, Submit<'a>> {
+    /// Turns a request into a queued one. Borrowed data is copied into a buffer of the shard.
+    fn own_payload<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Result<Parked, Submit<'a>> {
         let (buf, callers_buf) = match request.payload {
-            // Registered memory was refused: nobody here says that it is taken.
+            // `refusal` has rejected registered memory: this disk does not accept it.
             Payload::None | Payload::Lend | Payload::Registered(_) => (None, false),
             Payload::Owned(buf) => (Some(buf), true),
             Payload::Borrowed(bytes) => match shard.take_buf(bytes.len()) {
@@ -181,19 +181,20 @@ impl ExclusiveTask {
         })
     }
 
-    /// Lets the parked writes pass. The gate was granted, and it is given back when all have gone.
+    /// Submits the parked writes. The gate has granted them, and the grant is returned when the
+    /// queue is empty.
     fn unpark(&mut self, shard: &mut Shard) {
         while let Some(parked) = self.parked.pop_front() {
-            if let Err(parked) = self.pass(shard, parked) {
+            if let Err(parked) = self.submit_parked(shard, parked) {
                 self.parked.push_front(parked);
                 return;
             }
         }
-        self.lane.release_grant();
+        self.gate.release_grant();
     }
 
-    fn pass(&mut self, shard: &mut Shard, parked: Parked) -> Result<(), Parked> {
-        if self.writes.is_full() || !self.lane.enter() {
+    fn submit_parked(&mut self, shard: &mut Shard, parked: Parked) -> Result<(), Parked> {
+        if self.writes.is_full() || !self.gate.enter() {
             return Err(parked);
         }
         let Parked {
@@ -206,11 +207,11 @@ impl ExclusiveTask {
         } = parked;
         let slot = self
             .writes
-            .insert(Passed {
+            .insert(PendingWrite {
                 caller,
                 callers_buf,
             })
-            .expect("a free place was seen");
+            .expect("the caller saw a free slot");
         let payload = buf.map_or(Payload::None, Payload::Owned);
         let token = Token {
             task: self.id,
@@ -233,7 +234,7 @@ impl ExclusiveTask {
             }
             Submit::Busy(request) => {
                 self.writes.take(slot);
-                self.lane.leave();
+                self.gate.leave();
                 let buf = match request.payload {
                     Payload::Owned(buf) => Some(buf),
                     _ => None,
@@ -251,13 +252,13 @@ impl ExclusiveTask {
     }
 
     fn write_ended(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
-        let Some(passed) = self.writes.take(slot) else {
+        let Some(write) = self.writes.take(slot) else {
             return;
         };
-        self.lane.leave();
-        let loan = if passed.callers_buf { loan } else { Loan::None };
+        self.gate.leave();
+        let loan = if write.callers_buf { loan } else { Loan::None };
         shard.complete(
-            passed.caller,
+            write.caller,
             Completion {
                 result: status.to_result(),
                 loan,
@@ -265,19 +266,19 @@ impl ExclusiveTask {
         );
     }
 
-    /// Looks again at everything that this channel may be waiting for.
-    fn look_again(&mut self, shard: &mut Shard) {
-        if !self.parked.is_empty() && self.lane.want_write() {
+    /// Checks again everything that this channel may be waiting for.
+    fn recheck(&mut self, shard: &mut Shard) {
+        if !self.parked.is_empty() && self.gate.request_write() {
             self.unpark(shard);
         }
         self.step(shard);
         self.compare_next(shard);
-        let position = self.lane.position();
-        if position.granted && self.parked.is_empty() {
-            self.lane.release_grant();
+        let access = self.gate.access();
+        if access.granted && self.parked.is_empty() {
+            self.gate.release_grant();
         }
-        if position.holds && self.current.is_none() {
-            self.lane.release();
+        if access.holds && self.current.is_none() {
+            self.gate.release();
         }
         self.tick_later(shard);
         if self.closing && self.is_idle() {
@@ -285,8 +286,8 @@ impl ExclusiveTask {
         }
     }
 
-    /// Calls can be lost to a full mailbox, and a busy disk calls nobody: as long as anything
-    /// waits, a timer runs.
+    /// A wake-up can be lost when a mailbox is full, and a busy disk sends none. A timer therefore
+    /// runs as long as anything waits.
     fn tick_later(&mut self, shard: &mut Shard) {
         if self.waits() && !self.ticking {
             self.ticking = true;
@@ -313,39 +314,39 @@ impl Task for ExclusiveTask {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let status = Status::from_result(completion.result);
         if slot == COMPARISON {
-            self.part_ended(shard, status, &completion.loan);
+            self.step_ended(shard, status, &completion.loan);
         } else {
             self.write_ended(shard, slot, status, completion.loan);
         }
-        // Ordinary writes find nothing waiting, and so take no lock.
+        // Without waiting work this check is skipped, so ordinary writes take no lock.
         if self.waits() || self.closing {
-            self.look_again(shard);
+            self.recheck(shard);
         }
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
         self.ticking = false;
-        self.look_again(shard);
+        self.recheck(shard);
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         self.closing |= message.is::<Closing>();
         debug_assert!(
-            self.closing || message.is::<Call>(),
+            self.closing || message.is::<WakeUp>(),
             "nobody else writes to this task"
         );
-        self.look_again(shard);
+        self.recheck(shard);
     }
 }
 
-/// The slot of the current comparison's read and write: no number that `Slots` gives.
+/// Slot number of the current comparison's read and write. `Slots` never returns it.
 const COMPARISON: u32 = u32::MAX;
 
-/// Writes in progress per channel.
+/// Largest number of writes in progress per channel.
 const WRITES_MAX: u16 = 4096;
 
-/// Writes, and comparisons, that may wait per channel.
+/// Largest number of waiting writes per channel, and of waiting comparisons.
 const PARKED_MAX: usize = 256;
 
-/// How long a lost call can go unnoticed.
+/// Longest delay caused by a lost wake-up.
 const TICK: Duration = Duration::from_millis(1);

@@ -1,14 +1,16 @@
-//! The gate between writes and those who need the disk alone for a moment. One lane per channel.
+//! The gate between ordinary writes and a comparison that needs the disk alone. Every channel is
+//! one participant.
 //!
-//! Open gate: a write counts itself in its lane, sees the gate open, and goes. Whoever closes the
-//! gate first closes it and then looks at all lanes. Both in the one total order of SeqCst, so
-//! either the write sees the closed gate or the closer sees the write. Everything else is rare and
-//! happens under a lock.
+//! While the gate is open, a write increments its participant's counter, sees the open gate, and
+//! continues. A comparison first closes the gate and then reads all counters. Both use the total
+//! order of SeqCst, so either the write sees the closed gate or the comparison sees the write. All
+//! other transitions are rare and take a lock.
 //!
-//! Nobody starves: who must wait stands in one queue. When a holder is done, either the next holder
-//! is called, or the gate opens for all writers that were waiting; until these have gone (`grants`)
-//! nobody can close it again. A call is a message to the lane's task. Should a mailbox be full, the
-//! lane finds out by its timer.
+//! Waiting participants stand in one queue, so none starves. When a holder releases the gate, the
+//! first in the queue decides: either the next holder is woken, or the gate opens for all waiting
+//! writers. Until these writers have entered (`grants`), no participant can close the gate. A
+//! wake-up is a message to the participant's task. If its mailbox is full, the task's timer notices
+//! the change.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabrix_rt::{Remote, TaskId};
 
-/// One per disk.
+/// The gate of one disk.
 pub(super) struct Gate {
     closed: AtomicBool,
     state: Mutex<State>,
@@ -24,22 +26,22 @@ pub(super) struct Gate {
 
 #[derive(Default)]
 struct State {
-    lanes: Vec<LaneState>,
+    participants: Vec<ParticipantState>,
     next_id: u64,
     holder: Option<u64>,
-    /// Lanes that were called to write and have not said that they have.
+    /// Participants that were granted to write and have not yet entered all their writes.
     grants: usize,
     waiters: VecDeque<Waiter>,
 }
 
-struct LaneState {
-    lane: Arc<Lane>,
+struct ParticipantState {
+    participant: Arc<Participant>,
     granted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Waiter {
-    lane: u64,
+    participant: u64,
     want: Want,
 }
 
@@ -49,30 +51,30 @@ enum Want {
     Hold,
 }
 
-/// A lane's counter, alone in its cache lines, and how its task is called.
+/// A participant's counter, alone in its cache lines, and the address of its task.
 #[repr(align(128))]
-struct Lane {
+struct Participant {
     writes: AtomicU32,
     id: u64,
     task: TaskId,
     remote: Remote,
 }
 
-/// A channel's own lane. Dropping it gives back whatever it had of the gate.
-pub(super) struct LaneHandle {
+/// A channel's membership in the gate. Dropping it returns its grant and its hold.
+pub(super) struct GateHandle {
     gate: Arc<Gate>,
-    lane: Arc<Lane>,
+    participant: Arc<Participant>,
 }
 
-/// The message of a call: look again what you have of the gate.
-pub(super) struct Call;
+/// The wake-up message: check your access to the gate again.
+pub(super) struct WakeUp;
 
-/// What a lane has of the gate.
+/// A participant's current access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
-    /// It is alone.
+pub(super) struct GateAccess {
+    /// The participant holds the gate alone.
     pub(super) holds: bool,
-    /// It was called to write, and says so when it has.
+    /// The participant may write, and returns the grant when its waiting writes have entered.
     pub(super) granted: bool,
 }
 
@@ -84,28 +86,28 @@ impl Gate {
         }
     }
 
-    /// Adds a lane for a channel's task.
-    pub(super) fn lane(self: &Arc<Self>, task: TaskId, remote: Remote) -> LaneHandle {
+    /// Adds a participant for a channel's task.
+    pub(super) fn join(self: &Arc<Self>, task: TaskId, remote: Remote) -> GateHandle {
         let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;
-        let lane = Arc::new(Lane {
+        let participant = Arc::new(Participant {
             writes: AtomicU32::new(0),
             id,
             task,
             remote,
         });
-        state.lanes.push(LaneState {
-            lane: Arc::clone(&lane),
+        state.participants.push(ParticipantState {
+            participant: Arc::clone(&participant),
             granted: false,
         });
-        // A lane waits at most once for either.
-        let room = 2 * state.lanes.len() - state.waiters.len();
+        // A participant stands in the queue at most once per kind of request.
+        let room = 2 * state.participants.len() - state.waiters.len();
         state.waiters.reserve(room);
         drop(state);
-        LaneHandle {
+        GateHandle {
             gate: Arc::clone(self),
-            lane,
+            participant,
         }
     }
 
@@ -113,8 +115,8 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The gate has neither holder nor grants: whoever has waited longest is next.
-    fn hand_on(&self, state: &mut State) {
+    /// Gives the gate to the first in the queue. It has neither a holder nor grants.
+    fn grant_next(&self, state: &mut State) {
         debug_assert!(
             state.holder.is_none() && state.grants == 0,
             "the gate is still in use"
@@ -122,75 +124,81 @@ impl Gate {
         match state.waiters.front().copied() {
             None => self.closed.store(false, Ordering::SeqCst),
             Some(Waiter {
-                lane,
+                participant,
                 want: Want::Hold,
             }) => {
                 state.waiters.pop_front();
-                state.holder = Some(lane);
+                state.holder = Some(participant);
                 self.closed.store(true, Ordering::SeqCst);
-                state.call(lane);
+                state.wake(participant);
             }
             Some(Waiter {
                 want: Want::Write, ..
             }) => {
                 self.closed.store(false, Ordering::SeqCst);
-                state.call_writers();
+                state.wake_writers();
             }
         }
     }
 }
 
 impl State {
-    fn call_writers(&mut self) {
+    fn wake_writers(&mut self) {
         let Self {
-            lanes,
+            participants,
             waiters,
             grants,
             ..
         } = self;
-        for lane in lanes {
+        for participant in participants {
             let waiter = Waiter {
-                lane: lane.lane.id,
+                participant: participant.participant.id,
                 want: Want::Write,
             };
             if waiters.contains(&waiter) {
-                lane.granted = true;
+                participant.granted = true;
                 *grants += 1;
-                lane.lane.call();
+                participant.participant.wake();
             }
         }
         waiters.retain(|waiter| waiter.want != Want::Write);
     }
 
-    fn call(&self, id: u64) {
-        if let Some(lane) = self.lanes.iter().find(|lane| lane.lane.id == id) {
-            lane.lane.call();
+    fn wake(&self, id: u64) {
+        if let Some(participant) = self
+            .participants
+            .iter()
+            .find(|participant| participant.participant.id == id)
+        {
+            participant.participant.wake();
         }
     }
 
-    fn wait(&mut self, lane: u64, want: Want) {
-        let waiter = Waiter { lane, want };
+    fn wait(&mut self, participant: u64, want: Want) {
+        let waiter = Waiter { participant, want };
         if !self.waiters.contains(&waiter) {
             self.waiters.push_back(waiter);
         }
     }
 
-    fn of(&mut self, id: u64) -> Option<&mut LaneState> {
-        self.lanes.iter_mut().find(|lane| lane.lane.id == id)
+    fn find(&mut self, id: u64) -> Option<&mut ParticipantState> {
+        self.participants
+            .iter_mut()
+            .find(|participant| participant.participant.id == id)
     }
 }
 
-impl Lane {
-    /// A boxed value of no size allocates nothing.
-    fn call(&self) {
-        let _ = self.remote.send(self.task, Box::new(Call));
+impl Participant {
+    /// Boxing a zero-sized value does not allocate.
+    fn wake(&self) {
+        let _ = self.remote.send(self.task, Box::new(WakeUp));
     }
 }
 
-impl LaneHandle {
-    /// Counts a write in. False: the gate is closed, the write must wait.
+impl GateHandle {
+    /// Counts a write in. False: the gate is closed and the write must wait.
     pub(super) fn enter(&self) -> bool {
-        self.lane.writes.fetch_add(1, Ordering::SeqCst);
+        self.participant.writes.fetch_add(1, Ordering::SeqCst);
         if !self.gate.closed.load(Ordering::SeqCst) {
             return true;
         }
@@ -198,107 +206,119 @@ impl LaneHandle {
         false
     }
 
-    /// Counts a write out, and calls the holder if that is what it waits for.
+    /// Counts a write out. Wakes a holder that waits for the last write.
     pub(super) fn leave(&self) {
-        // Nobody else changes the counter, so a plain store will do. A step in the one total order
-        // would wait until all that was written past the caches is in memory. Without it, who
-        // closes the gate at this moment may see the write still in progress, and not be called
-        // when it is not: its timer finds out.
-        let before = self.lane.writes.load(Ordering::Relaxed);
+        // Only this channel changes the counter, so a plain store suffices. A SeqCst operation
+        // would wait until all non-temporal stores have reached memory. The cost: a participant
+        // that closes the gate at this moment may still see the write, and receives no wake-up when
+        // it ends. Its timer notices.
+        let before = self.participant.writes.load(Ordering::Relaxed);
         debug_assert!(before > 0, "a write left that had not entered");
-        self.lane.writes.store(before - 1, Ordering::Release);
+        self.participant.writes.store(before - 1, Ordering::Release);
         if before == 1 && self.gate.closed.load(Ordering::SeqCst) {
             let state = self.gate.state();
             if let Some(holder) = state.holder {
-                state.call(holder);
+                state.wake(holder);
             }
         }
     }
 
-    /// Asks to write while the gate is, or was, closed. True: granted now; else a call will come.
-    pub(super) fn want_write(&self) -> bool {
+    /// Requests permission to write while the gate is or was closed. True: granted now. False: a
+    /// wake-up follows.
+    pub(super) fn request_write(&self) -> bool {
         let mut state = self.gate.state();
-        if state.of(self.lane.id).is_some_and(|lane| lane.granted) {
+        if state
+            .find(self.participant.id)
+            .is_some_and(|participant| participant.granted)
+        {
             return true;
         }
         if state.holder.is_some() {
-            state.wait(self.lane.id, Want::Write);
+            state.wait(self.participant.id, Want::Write);
             return false;
         }
-        if let Some(lane) = state.of(self.lane.id) {
-            lane.granted = true;
+        if let Some(participant) = state.find(self.participant.id) {
+            participant.granted = true;
             state.grants += 1;
         }
         true
     }
 
-    /// The writes that were waiting have entered.
+    /// Returns the grant: the waiting writes have entered.
     pub(super) fn release_grant(&self) {
         let mut state = self.gate.state();
         let granted = state
-            .of(self.lane.id)
-            .is_some_and(|lane| std::mem::take(&mut lane.granted));
+            .find(self.participant.id)
+            .is_some_and(|participant| std::mem::take(&mut participant.granted));
         if granted {
             state.grants -= 1;
             if state.grants == 0 && state.holder.is_none() {
-                self.gate.hand_on(&mut state);
+                self.gate.grant_next(&mut state);
             }
         }
     }
 
-    /// Asks to be alone. True: the gate is closed for this lane; else a call will come.
-    pub(super) fn want_hold(&self) -> bool {
+    /// Requests the gate alone. True: the gate is closed for this participant. False: a wake-up
+    /// follows.
+    pub(super) fn request_hold(&self) -> bool {
         let mut state = self.gate.state();
-        if state.holder == Some(self.lane.id) {
+        if state.holder == Some(self.participant.id) {
             return true;
         }
         if state.holder.is_some() || state.grants > 0 {
-            state.wait(self.lane.id, Want::Hold);
+            state.wait(self.participant.id, Want::Hold);
             return false;
         }
-        state.holder = Some(self.lane.id);
+        state.holder = Some(self.participant.id);
         self.gate.closed.store(true, Ordering::SeqCst);
         true
     }
 
-    /// Whether all writes that had entered have left.
-    pub(super) fn is_alone(&self) -> bool {
+    /// Whether no write is in progress in any channel.
+    pub(super) fn writes_have_ended(&self) -> bool {
         let state = self.gate.state();
         state
-            .lanes
+            .participants
             .iter()
-            .all(|lane| lane.lane.writes.load(Ordering::SeqCst) == 0)
+            .all(|participant| participant.participant.writes.load(Ordering::SeqCst) == 0)
     }
 
-    /// Gives the gate to whoever is next.
+    /// Releases the gate for the next in the queue.
     pub(super) fn release(&self) {
         let mut state = self.gate.state();
-        if state.holder == Some(self.lane.id) {
+        if state.holder == Some(self.participant.id) {
             state.holder = None;
-            self.gate.hand_on(&mut state);
+            self.gate.grant_next(&mut state);
         }
     }
 
-    /// What this lane has of the gate.
-    pub(super) fn position(&self) -> Position {
+    /// This participant's current access.
+    pub(super) fn access(&self) -> GateAccess {
         let mut state = self.gate.state();
-        let holds = state.holder == Some(self.lane.id);
-        let granted = state.of(self.lane.id).is_some_and(|lane| lane.granted);
-        Position { holds, granted }
+        let holds = state.holder == Some(self.participant.id);
+        let granted = state
+            .find(self.participant.id)
+            .is_some_and(|participant| participant.granted);
+        GateAccess { holds, granted }
     }
 }
 
-impl Drop for LaneHandle {
+impl Drop for GateHandle {
     fn drop(&mut self) {
-        let id = self.lane.id;
-        self.gate.state().waiters.retain(|waiter| waiter.lane != id);
+        let id = self.participant.id;
+        self.gate
+            .state()
+            .waiters
+            .retain(|waiter| waiter.participant != id);
         self.release_grant();
         self.release();
         let mut state = self.gate.state();
-        state.lanes.retain(|lane| lane.lane.id != id);
-        // A holder that waited for this lane's writes need not any more.
+        state
+            .participants
+            .retain(|participant| participant.participant.id != id);
+        // A holder that waited for this participant's writes no longer has to.
         if let Some(holder) = state.holder {
-            state.call(holder);
+            state.wake(holder);
         }
     }
 }

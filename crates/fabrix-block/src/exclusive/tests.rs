@@ -1,12 +1,11 @@
-//! Compare and write: that it is one step, across channels and across threads, and that nobody
-//! waits for ever.
+//! Compare and write: it is atomic across channels and threads, and no request waits for ever.
 
 use super::*;
 use crate::file::{FileDisk, FileOptions};
 use crate::filter::fault::Fault;
 use crate::spec::{Effect, Inject, On};
 use crate::testing::{
-    Asked, FrontEnd, Kernel, compare_with_model, config, on_both_engines, ram_disk, steps,
+    FrontEnd, Kernel, KernelCall, compare_with_model, config, on_both_engines, ram_disk, steps,
 };
 use crate::{Operation, Payload, Request, Status, Submit};
 use fabrix_rt::{Loan, Wait};
@@ -217,9 +216,9 @@ fn a_shard_that_ends_with_the_gate_closed_does_not_keep_it_closed() {
     );
 }
 
-/// Two threads count up in one block, in a field of each thread's own and in one they share, by
-/// comparing and writing the whole block; meanwhile each writes the second block plainly. Every
-/// successful step must be in the sums.
+/// Two threads increment counters in one block with compare and write of the whole block. Each
+/// thread has its own counter and shares a second one. Meanwhile both write the second block with
+/// plain writes. The sums must contain every successful step.
 #[test]
 fn no_update_is_lost_between_two_shards() {
     for inner in [ram_disk(4096), slow_writes(20)] {
@@ -283,9 +282,9 @@ fn count_up(disk: &Arc<Exclusive>, number: u8) {
 
 const STEPS: u32 = 300;
 
-/// A plain writer counts in the first byte. The comparison puts back the count that it found and
-/// sets a mark, so a write that got between its reading and its writing, or that it did not wait
-/// for, would be undone.
+/// A plain writer increments the first byte. The comparison writes the counter it has read back and
+/// sets a mark. A plain write between the comparison's read and write, or one in progress at its
+/// start, would be lost.
 #[test]
 fn no_plain_write_gets_between_reading_and_writing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -342,7 +341,7 @@ fn a_comparison_reads_only_when_every_write_before_it_has_ended() {
     let kernel = Kernel::default();
     let mut front = kernel.front_end();
     let (mut first, mut second) = (front.open(&disk), front.open(&disk));
-    kernel.be_silent(true);
+    kernel.hold_results(true);
     let write = Operation::Write { durable: false };
     let written = front
         .submit(&mut first, write, 0, 1, Payload::Borrowed(&[1; 512]))
@@ -360,18 +359,18 @@ fn a_comparison_reads_only_when_every_write_before_it_has_ended() {
         1,
         "the first write, and nothing else yet"
     );
-    kernel.be_silent(false);
+    kernel.hold_results(false);
     for slot in [written, compared, later] {
         front.wait(slot);
     }
-    let asked = kernel.was_asked();
+    let asked = kernel.take_calls();
     let kinds: Vec<_> = asked
         .iter()
-        .map(|asked| matches!(asked, Asked::Read { .. }))
+        .map(|asked| matches!(asked, KernelCall::Read { .. }))
         .collect();
     assert_eq!(kinds[..2], [false, true], "{asked:?}");
     assert!(
-        matches!(asked.last(), Some(Asked::Write { source, .. }) if source[0] == 2),
+        matches!(asked.last(), Some(KernelCall::Write { source, .. }) if source[0] == 2),
         "{asked:?}"
     );
 }
@@ -388,9 +387,9 @@ fn a_comparison_that_must_be_durable_writes_durably() {
         let same = front.buf(1024, 0);
         let (status, _) = front.ask(&mut channel, compare, 0, 1, Payload::Owned(same));
         assert_eq!(status, Status::Ok);
-        let asked = kernel.was_asked();
+        let asked = kernel.take_calls();
         let wrote =
-            matches!(asked.last(), Some(Asked::Write { durable: is, .. }) if *is == durable);
+            matches!(asked.last(), Some(KernelCall::Write { durable: is, .. }) if *is == durable);
         assert!(wrote, "{asked:?}");
     }
 }

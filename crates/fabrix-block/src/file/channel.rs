@@ -1,6 +1,6 @@
-//! A shard's channel into a file: every request is a job in a fixed table, cut into as many
-//! operations of the kernel as it takes until all its bytes are done or one fails. What follows
-//! from the kernel's results is in `channel/ending.rs`.
+//! A shard's channel into a file. Every request is a job in a fixed table. A job issues kernel
+//! operations until all its bytes are done or one operation fails. `channel/ending.rs` handles the
+//! results.
 
 mod ending;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use fabrix_rt::{
 use super::State;
 use super::outcome::{Kind, Outcome, judge};
 use crate::slots::Slots;
-use crate::task::{Closing, Hold};
+use crate::task::{Closing, TaskHandle};
 use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
 
 pub(super) fn open(
@@ -28,21 +28,21 @@ pub(super) fn open(
 ) -> Box<dyn Channel> {
     Box::new(FileChannel {
         lock,
-        hold: Hold::new(shard, |id| FileTask::new(id, file, geometry, state)),
+        handle: TaskHandle::new(shard, |id| FileTask::new(id, file, geometry, state)),
     })
 }
 
 pub(super) struct FileChannel {
-    pub(super) hold: Hold<FileTask>,
-    /// The open file that has the disk's lock.
+    pub(super) handle: TaskHandle<FileTask>,
+    /// The open file that holds the disk's lock.
     lock: Arc<fs::File>,
 }
 
-/// The lock stays until the last request has ended: who opened the file before that could lose what
-/// it writes.
+/// Keeps the lock until the last request has ended. A process that opened the file earlier could
+/// have its writes overwritten by ours.
 impl Drop for FileChannel {
     fn drop(&mut self) {
-        let mut task = self.hold.task();
+        let mut task = self.handle.task();
         if !task.jobs.is_empty() {
             task.lock = Some(Arc::clone(&self.lock));
         }
@@ -51,22 +51,22 @@ impl Drop for FileChannel {
 
 impl Channel for FileChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.hold.task().submit(shard, request)
+        self.handle.task().submit(shard, request)
     }
 }
 
-/// The channel's side of the shard: what is in progress, and what to do when it ends.
+/// The channel's task on the shard: the jobs in progress and the handling of their results.
 pub(super) struct FileTask {
     id: TaskId,
     file: File,
     geometry: Geometry,
     state: Arc<State>,
     jobs: Slots<Job>,
-    /// The open file that has the disk's lock, once the channel is gone and requests are still in
-    /// progress.
+    /// The open file that holds the disk's lock, set when the channel is dropped while requests are
+    /// in progress.
     lock: Option<Arc<fs::File>>,
-    /// Zeroes to be written where the file system cannot make them; taken when first needed, then
-    /// kept.
+    /// Buffer of zeroes for file systems that cannot zero a range themselves. Allocated at first
+    /// use, then kept.
     zeroes: Option<Buf>,
     closing: bool,
 }
@@ -75,18 +75,18 @@ pub(super) struct FileTask {
 struct Job {
     caller: Token,
     step: Step,
-    /// First byte in the file.
+    /// Byte offset of the request in the file.
     offset: u64,
     bytes: u64,
     done: u64,
     durable: bool,
-    /// Whether the buffer goes back to the caller with any ending, because the caller gave it.
+    /// Whether the buffer belongs to the caller and therefore goes back with every completion.
     callers_buf: bool,
-    /// How often the kernel has said "again" since the last progress.
-    agains: u16,
+    /// Number of consecutive EAGAIN or EINTR results since the last progress.
+    retries: u16,
 }
 
-/// What the operation in progress does for its job.
+/// The job's current kernel operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Read,
@@ -108,8 +108,8 @@ impl Step {
         }
     }
 
-    /// What the kernel's answer means. What it could not do, or not all of, with registered memory
-    /// is asked for again with a buffer, by whoever has asked.
+    /// Interprets the kernel's result. A failed or partial transfer of registered memory becomes
+    /// `Unsupported`, and the caller repeats the request with a buffer.
     fn judge(self, result: i32, wanted: u64, block_bytes: u32) -> Outcome {
         let outcome = judge(self.kind(), result, wanted, block_bytes);
         let in_part = match outcome {
@@ -186,7 +186,7 @@ impl FileTask {
             }
             _ => match shard.take_buf(length(job.bytes)) {
                 Some(buf) => buf,
-                None => return self.later(request),
+                None => return self.busy_or_not_ready(request),
             },
         };
         self.begin(shard, job, Some(buf))
@@ -204,7 +204,7 @@ impl FileTask {
                     buf.bytes_mut()[..source.len()].copy_from_slice(source);
                     buf
                 }
-                None => return self.later(request),
+                None => return self.busy_or_not_ready(request),
             },
             Payload::Registered(memory) => {
                 job.step = Step::WriteRegistered(memory);
@@ -226,7 +226,7 @@ impl FileTask {
             return self.begin_without_buf(shard, &request, Step::Allocate(how), durable);
         }
         match self.zeroes(shard) {
-            None => self.later(request),
+            None => self.busy_or_not_ready(request),
             Some(zeroes) => {
                 let job = self.job(&request, Step::WriteZeroes, durable);
                 self.begin(shard, job, Some(zeroes))
@@ -234,8 +234,9 @@ impl FileTask {
         }
     }
 
-    /// No buffer is to be had: `Busy`, if an ending of this channel will come to try again after.
-    fn later<'a>(&self, request: Request<'a>) -> Submit<'a> {
+    /// No buffer is free. Answers `Busy` while a completion of this channel is still to come, and
+    /// `NotReady` otherwise.
+    fn busy_or_not_ready<'a>(&self, request: Request<'a>) -> Submit<'a> {
         if self.jobs.is_empty() {
             request.done(Status::NotReady)
         } else {
@@ -261,7 +262,7 @@ impl FileTask {
             done: 0,
             durable,
             callers_buf: false,
-            agains: 0,
+            retries: 0,
         }
     }
 
@@ -277,12 +278,12 @@ impl FileTask {
     }
 
     fn begin<'a>(&mut self, shard: &mut Shard, job: Job, buf: Option<Buf>) -> Submit<'a> {
-        let slot = self.jobs.insert(job).expect("submit has seen a free place");
+        let slot = self.jobs.insert(job).expect("submit saw a free slot");
         self.advance(shard, slot, buf);
         Submit::Pending
     }
 
-    /// Starts the job's next operation.
+    /// Starts the job's next kernel operation.
     fn advance(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
         let Some(job) = self.jobs.get_mut(slot) else {
             return;
@@ -357,7 +358,7 @@ impl FileTask {
         self.zeroes.clone()
     }
 
-    fn leave_if_idle(&self, shard: &mut Shard) {
+    fn remove_if_idle(&self, shard: &mut Shard) {
         if self.closing && self.jobs.is_empty() {
             shard.remove(self.id);
         }
@@ -375,18 +376,18 @@ impl Task for FileTask {
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         self.closing |= message.is::<Closing>();
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 }
 
-/// A length in memory. Payloads are bounded by the largest transfer; longer ranges have none and
-/// ignore it.
+/// A length in memory. Payloads are bounded by the largest transfer. Longer ranges have no payload
+/// and ignore the length.
 fn length(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Requests in progress per channel; more are told to wait.
+/// Largest number of requests in progress per channel. Further requests get `Busy`.
 const JOBS_MAX: u16 = 1024;
 
-/// Zeroes written at once where they must be written.
+/// Length of one write of zeroes, in bytes. Longer ranges take several writes.
 const ZEROES_BYTES: usize = 128 << 10;

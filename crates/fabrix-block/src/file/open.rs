@@ -1,6 +1,6 @@
-//! Opening a file or block device: what it is (`open/found.rs`), its size, its alignment, who else
-//! has it; and why not (`open/refusal.rs`). Opening changes nothing that exists: a file is only
-//! ever created, and only where none was. The size of an open file changes when its user says so.
+//! Opens a file or block device: its type (`open/found.rs`), size, alignment and lock, and the
+//! errors (`open/refusal.rs`). Opening never changes an existing file. It creates a file only where
+//! none exists. An open file is resized only by an explicit `remeasure`.
 
 mod found;
 mod refusal;
@@ -44,10 +44,10 @@ pub(super) fn open(options: FileOptions) -> Result<FileDisk, OpenError> {
     })
 }
 
-/// The same open file with the size that it has now, or is given first. Everything but the size
-/// stays what it was, a lost flush included.
+/// The same open file with its current size, or with a new size set first. Everything else stays
+/// the same, including a failed flush.
 pub(super) fn remeasure(disk: &FileDisk, bytes: Option<u64>) -> Result<FileDisk, OpenError> {
-    // What was asked for when it was opened is not what it has to have any more.
+    // `create_bytes` demanded a size when the disk was opened. It no longer applies.
     let options = FileOptions {
         create_bytes: None,
         ..disk.options.clone()
@@ -77,7 +77,7 @@ fn metadata(options: &FileOptions, file: &File) -> Result<fs::Metadata, OpenErro
         .map_err(|error| refused(options, false, error))
 }
 
-/// Gives a file another size, and makes sure that it has it after a power failure.
+/// Resizes a file and syncs it, so that the size survives a power failure.
 fn resize(disk: &FileDisk, found: &Found, bytes: u64) -> Result<(), OpenError> {
     let options = &disk.options;
     if found.is_block_device {
@@ -100,14 +100,14 @@ fn resize(disk: &FileDisk, found: &Found, bytes: u64) -> Result<(), OpenError> {
     };
     disk.file.set_len(bytes).map_err(failed)?;
     disk.file.sync_all().map_err(|error| {
-        // The kernel may have told us, and nobody else any more, that writes are lost.
+        // This failed sync may have consumed the kernel's only report about lost writes.
         disk.state.degrade();
         failed(error)
     })
 }
 
-/// How the file is opened, the first time (`claim`: a block device is then kept from mounts and
-/// other arrays) and again for every channel.
+/// Flags for opening the file. `claim` is set for the first open of a block device: O_EXCL then
+/// keeps mounts and other arrays away. Channels open the file again without it.
 pub(super) fn flags(options: &FileOptions, claim: bool) -> OpenOptions {
     let direct = if options.direct { errno::O_DIRECT } else { 0 };
     let exclusive = if claim && !options.read_only {
@@ -131,7 +131,7 @@ fn find_or_create(options: &FileOptions) -> Result<Found, OpenError> {
     found(options, &metadata)
 }
 
-/// Creates a sparse file and makes sure that it is there after a power failure.
+/// Creates a sparse file and syncs it and its folder, so that it survives a power failure.
 fn create(options: &FileOptions) -> Result<fs::Metadata, OpenError> {
     let Some(bytes) = options.create_bytes.filter(|_| !options.read_only) else {
         let path = &options.path;
@@ -156,7 +156,7 @@ fn create(options: &FileOptions) -> Result<fs::Metadata, OpenError> {
         .and_then(|()| file.sync_all())
         .and_then(|()| file.metadata());
     let metadata = made.map_err(|error| {
-        // The file is ours and empty: created one line above, and nobody else could have.
+        // `create_new` succeeded just above, so the file is new, empty and ours.
         let _ = fs::remove_file(&options.path);
         failed(error)
     })?;
@@ -170,8 +170,8 @@ fn create(options: &FileOptions) -> Result<fs::Metadata, OpenError> {
     Ok(metadata)
 }
 
-/// One writer, or any number of readers; the lock ends with the disk, even if the process is
-/// killed.
+/// Locks the file for one writer or several readers. The kernel drops the lock with the open file,
+/// even when the process is killed.
 fn lock(options: &FileOptions, file: &File, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let locked = if options.read_only {
         file.try_lock_shared()
@@ -244,7 +244,7 @@ fn geometry(
         .map_err(|sentence| wrong(options, OpenErrorKind::Usage, &sentence))
 }
 
-/// How many whole blocks there are; a rest is noted.
+/// Number of whole blocks. A partial block at the end is ignored and mentioned in the notes.
 fn blocks(
     options: &FileOptions,
     bytes: u64,
@@ -266,7 +266,7 @@ fn blocks(
     Ok(blocks)
 }
 
-/// The block size: what the user asked for if it is possible, else the smallest that is.
+/// The block size: the user's choice if possible, otherwise the smallest possible size.
 fn block_bytes(options: &FileOptions, file: &File, found: &Found) -> Result<u32, OpenError> {
     let device = if found.is_block_device {
         found.number("logical_block_size")
@@ -282,7 +282,7 @@ fn block_bytes(options: &FileOptions, file: &File, found: &Found) -> Result<u32,
         let sentence = format!("has blocks of {smallest} bytes; only 512 to 4096 can be served");
         return Err(wrong(options, OpenErrorKind::Unsupported, &sentence));
     }
-    // Blocks between the two sizes that hosts know are served as the larger one.
+    // Hosts know 512 and 4096 only, so sizes between them become 4096.
     let smallest = if smallest <= DEFAULT_BLOCK_BYTES {
         DEFAULT_BLOCK_BYTES
     } else {
@@ -297,8 +297,8 @@ fn block_bytes(options: &FileOptions, file: &File, found: &Found) -> Result<u32,
     }
 }
 
-/// The smallest direct read that the file takes. Asking is surer than any description: some file
-/// systems open a file for direct I/O and refuse the first read.
+/// The smallest direct read that the file accepts. Only a test read is reliable: some file systems
+/// open a file for direct I/O and then refuse the first read.
 fn direct_alignment(options: &FileOptions, file: &File) -> Result<u32, OpenError> {
     let mut memory = vec![0; 2 * PROBE_BYTES];
     let start = memory.as_ptr().align_offset(PROBE_BYTES);
@@ -313,8 +313,8 @@ fn direct_alignment(options: &FileOptions, file: &File) -> Result<u32, OpenError
 }
 
 fn identity(options: &FileOptions, found: &Found) -> Identity {
-    // /dev/disk/by-id/... is the stable name, and the one it points to is not; for files it is the
-    // other way round.
+    // For block devices the symbolic link (/dev/disk/by-id/...) is stable and its target is not.
+    // For files the resolved path is the stable one.
     let path = if found.is_block_device {
         std::path::absolute(&options.path)
     } else {
@@ -341,5 +341,5 @@ fn identity(options: &FileOptions, found: &Found) -> Identity {
     Identity::derive(&name, seed, model)
 }
 
-/// Memory and length that every device accepts for a direct read.
+/// Alignment and length of a direct read that every device accepts.
 const PROBE_BYTES: usize = 4096;

@@ -1,10 +1,10 @@
-//! What the kernel's answer to a piece of a request means: a pure table, so that it can be read and
-//! tested alone.
+//! Interprets the kernel's result of one operation. It is a pure table, readable and testable
+//! alone.
 
 use crate::Status;
 use fabrix_rt::errno;
 
-/// What kind of operation an answer is to.
+/// Kind of the kernel operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -13,22 +13,22 @@ pub(super) enum Kind {
     Allocate,
 }
 
-/// What is to be done next.
+/// Consequence of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// So many bytes more are done; perhaps some are left.
+    /// This many more bytes are done. Some may be left.
     Progress(u64),
-    /// Nothing happened; ask again.
-    Again,
-    /// The file system does not do this.
+    /// Nothing was done. Repeat the operation.
+    Retry,
+    /// The file system does not support the operation.
     Unsupported,
-    /// That was it.
+    /// The request has failed.
     Failed(Status),
 }
 
-/// Judges `result`, the kernel's answer to a piece of `wanted` bytes. Bytes count in whole blocks
-/// of `block_bytes`: what a short answer leaves of a block is done again, so that direct I/O stays
-/// aligned.
+/// Interprets `result`, the kernel's answer to an operation of `wanted` bytes. Progress counts
+/// whole blocks of `block_bytes`: the rest of a partial block is transferred again, so that direct
+/// I/O stays aligned.
 pub(super) fn judge(kind: Kind, result: i32, wanted: u64, block_bytes: u32) -> Outcome {
     let Ok(bytes) = u64::try_from(result) else {
         return failure(kind, result.unsigned_abs().cast_signed());
@@ -47,9 +47,10 @@ pub(super) fn judge(kind: Kind, result: i32, wanted: u64, block_bytes: u32) -> O
 
 fn failure(kind: Kind, errno: i32) -> Outcome {
     match errno {
-        errno::EAGAIN => Outcome::Again,
-        // A flush that was interrupted may have used up the report of a lost write: it failed.
-        errno::EINTR if kind != Kind::Sync => Outcome::Again,
+        errno::EAGAIN => Outcome::Retry,
+        // An interrupted flush may have consumed the kernel's report about a lost write. It
+        // therefore counts as failed.
+        errno::EINTR if kind != Kind::Sync => Outcome::Retry,
         errno::EOPNOTSUPP | errno::ENOSYS | errno::ENODEV if kind == Kind::Allocate => {
             Outcome::Unsupported
         }
@@ -120,8 +121,8 @@ mod tests {
             (Kind::Write, errno::EROFS, Outcome::Failed(Status::ReadOnly)),
             (Kind::Read, errno::ENODEV, Outcome::Failed(Status::NotReady)),
             (Kind::Allocate, errno::EOPNOTSUPP, Outcome::Unsupported),
-            (Kind::Read, errno::EINTR, Outcome::Again),
-            (Kind::Write, errno::EAGAIN, Outcome::Again),
+            (Kind::Read, errno::EINTR, Outcome::Retry),
+            (Kind::Write, errno::EAGAIN, Outcome::Retry),
             (
                 Kind::Sync,
                 errno::EINTR,

@@ -1,5 +1,4 @@
-//! Registered memory: which disks take it, and that what the kernel answers means what it means for
-//! a buffer of ours.
+//! Registered memory: which disks accept it, and that kernel results mean the same as for a buffer.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::filter::named::Named;
 use crate::filter::read_only::ReadOnly;
 use crate::filter::stats::{Kind, Stats};
 use crate::raid0::Raid0;
-use crate::testing::{Asked, FrontEnd, Kernel, identity, ram_disk};
+use crate::testing::{FrontEnd, Kernel, KernelCall, identity, ram_disk};
 use crate::{Channel, Device, Operation, Payload, Status};
 
 const MEMORY: Registered = Registered {
@@ -26,7 +25,7 @@ fn file(folder: &tempfile::TempDir) -> Arc<FileDisk> {
     FileDisk::open(options(folder.path())).expect("a disk")
 }
 
-/// Asks for four blocks from the eighth on.
+/// Submits a request for four blocks from block 8.
 fn ask(front: &mut FrontEnd, channel: &mut Box<dyn Channel>, operation: Operation) -> Status {
     let (status, loan) = front.ask(channel, operation, 8, 4, Payload::Registered(MEMORY));
     assert!(matches!(loan, Loan::None), "nothing was given: {loan:?}");
@@ -38,20 +37,20 @@ fn the_file_is_asked_for_the_memory_of_the_request_and_once_more_when_it_was_dis
     let (folder, kernel) = (folder(), Kernel::default());
     let mut front = kernel.front_end();
     let mut channel = front.open(&file(&folder));
-    kernel.will_answer(&[-errno::EINTR, -errno::EAGAIN]);
+    kernel.script_results(&[-errno::EINTR, -errno::EAGAIN]);
     assert_eq!(ask(&mut front, &mut channel, WRITE), Status::Ok);
-    let write = Asked::WriteRegistered {
+    let write = KernelCall::WriteRegistered {
         memory: MEMORY,
         offset: 4096,
         durable: true,
     };
-    assert_eq!(kernel.was_asked(), [write.clone(), write.clone(), write]);
+    assert_eq!(kernel.take_calls(), [write.clone(), write.clone(), write]);
     assert_eq!(ask(&mut front, &mut channel, Operation::Read), Status::Ok);
-    let read = Asked::ReadRegistered {
+    let read = KernelCall::ReadRegistered {
         memory: MEMORY,
         offset: 4096,
     };
-    assert_eq!(kernel.was_asked(), [read]);
+    assert_eq!(kernel.take_calls(), [read]);
 }
 
 #[test]
@@ -61,10 +60,10 @@ fn what_the_kernel_cannot_move_whole_is_to_be_asked_again_with_a_buffer() {
     let mut channel = front.open(&file(&folder));
     for operation in [Operation::Read, WRITE] {
         for answer in [512, 700, 2047, -errno::EINVAL, -errno::EFAULT] {
-            kernel.will_answer(&[answer]);
+            kernel.script_results(&[answer]);
             let status = ask(&mut front, &mut channel, operation);
             assert_eq!(status, Status::Unsupported, "{answer}");
-            assert_eq!(kernel.was_asked().len(), 1);
+            assert_eq!(kernel.take_calls().len(), 1);
         }
     }
     assert_eq!(front.flush(&mut channel), Status::Ok, "nothing is lost");
@@ -76,7 +75,7 @@ fn what_is_asked_again_with_a_buffer_is_counted_once() {
     let mut front = kernel.front_end();
     let stats = Stats::new(file(&folder));
     let mut channel = front.open(&stats);
-    kernel.will_answer(&[-errno::EINVAL]);
+    kernel.script_results(&[-errno::EINVAL]);
     let status = ask(&mut front, &mut channel, WRITE);
     assert_eq!(status, Status::Unsupported);
     assert_eq!(front.write(&mut channel, 8, &[7; 2048]), Status::Ok);
@@ -99,10 +98,10 @@ fn errors_mean_what_they_mean_for_a_buffer() {
         (write, -errno::ENOSPC, Status::NoSpace),
     ];
     for (operation, answer, status) in answers {
-        kernel.will_answer(&[answer]);
+        kernel.script_results(&[answer]);
         assert_eq!(ask(&mut front, &mut channel, operation), status, "{answer}");
     }
-    kernel.will_answer(&[-errno::EIO]);
+    kernel.script_results(&[-errno::EIO]);
     assert_eq!(ask(&mut front, &mut channel, WRITE), Status::MediaWrite);
     let flush = front.flush(&mut channel);
     assert_eq!(flush, Status::Degraded, "a durable write was lost");

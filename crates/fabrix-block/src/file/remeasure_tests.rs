@@ -1,5 +1,4 @@
-//! A file that changes its size while it is in use: what the new disk shares with the old, and what
-//! is refused.
+//! Resizing a file in use: the state shared by the old and the new disk, and the refused cases.
 
 use std::fs;
 
@@ -15,7 +14,7 @@ use crate::testing::{FrontEnd, Kernel, null_disk, on_both_engines, ram_disk};
 
 const MIB: u64 = 1 << 20;
 
-/// The disk of a file of 2 MiB.
+/// A disk on a file of 2 MiB.
 fn disk(folder: &tempfile::TempDir) -> Arc<FileDisk> {
     FileDisk::open(options(folder.path())).expect("a disk")
 }
@@ -137,7 +136,7 @@ fn a_degraded_disk_stays_degraded() {
     let mut front = kernel.front_end();
     let mut channel = front.open(&old);
     let earlier = old.remeasure(None).expect("the same disk");
-    kernel.will_answer(&[-fabrix_rt::errno::EIO]);
+    kernel.script_results(&[-fabrix_rt::errno::EIO]);
     assert_eq!(front.flush(&mut channel), Status::Degraded);
     let later = old.remeasure(Some(4 * MIB)).expect("a larger one");
     for disk in [earlier, later] {

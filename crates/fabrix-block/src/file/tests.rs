@@ -1,5 +1,5 @@
-//! Files as disks: what opens, what does not and why; what is found in the file. What the kernel's
-//! answers become is tested in `channel/tests.rs`.
+//! Files as disks: which paths open, the errors for those that do not, and the data in the file.
+//! `channel/tests.rs` tests the handling of kernel results.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{Deallocate, Durability, Operation, Payload, Status};
 
 const BLOCKS: u64 = 4096;
 
-/// A file of 2 MiB, direct where the file system of the test can do it.
+/// Options for a file of 2 MiB, with direct I/O where the test's file system supports it.
 pub(in crate::file) fn options(folder: &Path) -> FileOptions {
     let mut options = FileOptions::new(folder.join("disk"));
     options.create_bytes = Some(BLOCKS * 512);
@@ -138,7 +138,7 @@ fn says_what_to_do_about_what_is_not_there_or_no_disk() {
 
 #[test]
 fn says_how_to_go_on_without_direct_io() {
-    // A file that exists everywhere, on a file system without direct I/O.
+    // A file that exists on every machine, on a file system without direct I/O.
     let path = Path::new("/proc/version");
     let (kind, sentence) = refusal(&FileOptions {
         read_only: true,

@@ -1,6 +1,6 @@
-//! Faults on purpose: errors for a share of the requests or for one of them, and answers that come
-//! later. A request that is to fail never reaches the disk below; one that is to be late reaches it
-//! at once, and only its answer waits. The dice are seeded, so a run can be repeated.
+//! Fault injection: errors for a fraction of the requests or for a single one, and delayed answers.
+//! A request that fails never reaches the disk below. A delayed request reaches the disk at once,
+//! and only its answer is delayed. The random numbers are seeded, so a run can be repeated.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use fabrix_rt::{Completion, Loan, Shard, Task, TaskId, Token};
 use super::Filter;
 use crate::slots::Slots;
 use crate::spec::{Effect, Inject, On};
-use crate::task::{Closing, Hold};
+use crate::task::{Closing, TaskHandle};
 use crate::{Channel, Device, OpenError, Operation, Request, Status, Submit};
 
-/// A disk with faults.
+/// A disk with injected faults.
 pub struct Fault {
     inner: Arc<dyn Device>,
     rules: Arc<[Rule]>,
@@ -24,18 +24,18 @@ pub struct Fault {
 
 struct Rule {
     inject: Inject,
-    /// How many requests it was asked about, by all shards.
-    asked: AtomicU64,
+    /// Number of matching requests so far, on all shards.
+    matched: AtomicU64,
 }
 
 impl Fault {
-    /// The same disk with these faults. The dice of a shard depend on `seed` and the shard's number
-    /// only.
+    /// The same disk with the given faults. The random sequence of a shard depends only on `seed`
+    /// and on the shard's number.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>, faults: &[Inject], seed: u64) -> Arc<Self> {
         let rule = |inject: &Inject| Rule {
             inject: *inject,
-            asked: AtomicU64::new(0),
+            matched: AtomicU64::new(0),
         };
         Arc::new(Self {
             inner,
@@ -52,17 +52,17 @@ impl Filter for Fault {
 
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let inner = self.inner.open(shard)?;
-        let dice = Dice(self.seed ^ shard.id() as u64);
+        let random = SplitMix64(self.seed ^ shard.id() as u64);
         let make = |id| FaultTask {
             id,
             inner,
             rules: Arc::clone(&self.rules),
-            dice,
-            held: Slots::new(HELD_MAX),
+            random,
+            delayed: Slots::new(DELAYED_MAX),
             closing: false,
         };
         Ok(Box::new(FaultChannel {
-            hold: Hold::new(shard, make),
+            handle: TaskHandle::new(shard, make),
         }))
     }
 
@@ -76,12 +76,12 @@ impl Filter for Fault {
 }
 
 struct FaultChannel {
-    hold: Hold<FaultTask>,
+    handle: TaskHandle<FaultTask>,
 }
 
 impl Channel for FaultChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.hold.task().submit(shard, request)
+        self.handle.task().submit(shard, request)
     }
 }
 
@@ -89,20 +89,20 @@ struct FaultTask {
     id: TaskId,
     inner: Box<dyn Channel>,
     rules: Arc<[Rule]>,
-    dice: Dice,
-    held: Slots<Held>,
+    random: SplitMix64,
+    delayed: Slots<Delayed>,
     closing: bool,
 }
 
-/// A request whose answer will be late.
-struct Held {
+/// A request with a delayed answer.
+struct Delayed {
     caller: Token,
     delay: Duration,
-    /// The answer, once it is known: then only the time is missing.
+    /// The answer, once it is known. Only the delay remains.
     answer: Option<(Status, Loan)>,
 }
 
-/// What the rules say about a request.
+/// Combined effect of all rules on a request.
 struct Verdict {
     fails: bool,
     delay: Duration,
@@ -110,7 +110,7 @@ struct Verdict {
 
 impl FaultTask {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        if self.held.is_full() {
+        if self.delayed.is_full() {
             return Submit::Busy(request);
         }
         let verdict = self.judge(request.operation);
@@ -122,12 +122,15 @@ impl FaultTask {
                 self.inner.submit(shard, request)
             };
         }
-        let held = Held {
+        let delayed = Delayed {
             caller: request.token,
             delay: verdict.delay,
             answer: None,
         };
-        let slot = self.held.insert(held).expect("a free place was seen");
+        let slot = self
+            .delayed
+            .insert(delayed)
+            .expect("the caller saw a free slot");
         if verdict.fails {
             let status = failure(request.operation);
             self.answered(shard, slot, status, request.payload.into_loan());
@@ -144,14 +147,14 @@ impl FaultTask {
             Submit::Done(status, loan) => self.answered(shard, slot, status, loan),
             Submit::Pending => {}
             Submit::Busy(request) => {
-                self.held.take(slot);
+                self.delayed.take(slot);
                 return Submit::Busy(request.with_token(caller));
             }
         }
         Submit::Pending
     }
 
-    /// Asks every rule. A request that comes back because the disk was busy is asked about again.
+    /// Applies every rule to a request. A request that was `Busy` before counts again.
     fn judge(&mut self, operation: Operation) -> Verdict {
         let mut verdict = Verdict {
             fails: false,
@@ -160,14 +163,14 @@ impl FaultTask {
         for rule in self
             .rules
             .iter()
-            .filter(|rule| meant(rule.inject.on, operation))
+            .filter(|rule| applies_to(rule.inject.on, operation))
         {
             match rule.inject.effect {
                 Effect::ErrorRate { ppm } => {
-                    verdict.fails |= self.dice.roll() % 1_000_000 < u64::from(ppm);
+                    verdict.fails |= self.random.next() % 1_000_000 < u64::from(ppm);
                 }
                 Effect::ErrorNth(nth) => {
-                    verdict.fails |= rule.asked.fetch_add(1, Ordering::Relaxed) + 1 == nth;
+                    verdict.fails |= rule.matched.fetch_add(1, Ordering::Relaxed) + 1 == nth;
                 }
                 Effect::Delay(delay) => verdict.delay += delay,
             }
@@ -175,23 +178,23 @@ impl FaultTask {
         verdict
     }
 
-    /// The answer is known: it is told when its time has come.
+    /// Stores the known answer and starts the delay.
     fn answered(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
-        let Some(held) = self.held.get_mut(slot) else {
+        let Some(delayed) = self.delayed.get_mut(slot) else {
             return;
         };
-        held.answer = Some((status, loan));
+        delayed.answer = Some((status, loan));
         shard.set_timer(
             Token {
                 task: self.id,
                 slot,
             },
-            shard.now() + held.delay,
+            shard.now() + delayed.delay,
         );
     }
 
-    fn leave_if_idle(&self, shard: &mut Shard) {
-        if self.closing && self.held.is_empty() {
+    fn remove_if_idle(&self, shard: &mut Shard) {
+        if self.closing && self.delayed.is_empty() {
             shard.remove(self.id);
         }
     }
@@ -208,27 +211,27 @@ impl Task for FaultTask {
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let Some(held) = self.held.take(slot) else {
+        let Some(delayed) = self.delayed.take(slot) else {
             return;
         };
-        let (status, loan) = held.answer.unwrap_or((Status::Internal, Loan::None));
+        let (status, loan) = delayed.answer.unwrap_or((Status::Internal, Loan::None));
         shard.complete(
-            held.caller,
+            delayed.caller,
             Completion {
                 result: status.to_result(),
                 loan,
             },
         );
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         self.closing |= message.is::<Closing>();
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 }
 
-fn meant(on: On, operation: Operation) -> bool {
+fn applies_to(on: On, operation: Operation) -> bool {
     match (on, operation) {
         (On::Any, _)
         | (On::Read, Operation::Read)
@@ -239,7 +242,7 @@ fn meant(on: On, operation: Operation) -> bool {
     }
 }
 
-/// What a medium would answer.
+/// The status with which a real medium would fail.
 fn failure(operation: Operation) -> Status {
     match operation {
         Operation::Read => Status::MediaRead,
@@ -248,11 +251,11 @@ fn failure(operation: Operation) -> Status {
     }
 }
 
-/// Seeded numbers, good enough to choose requests. Source: SplitMix64, Steele, Lea and Flood, 2014.
-struct Dice(u64);
+/// Seeded pseudo-random numbers. Source: SplitMix64, Steele, Lea and Flood, 2014.
+struct SplitMix64(u64);
 
-impl Dice {
-    fn roll(&mut self) -> u64 {
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -260,8 +263,8 @@ impl Dice {
     }
 }
 
-/// Late answers per channel.
-const HELD_MAX: u16 = 4096;
+/// Largest number of delayed answers per channel.
+const DELAYED_MAX: u16 = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Keeps something for as long as a disk is in use, whatever its size becomes: what its opener
-//! holds on the disk's behalf.
+//! Keeps an object alive as long as the disk is in use, also after a resize. Example: a resource
+//! that the opener of the disk holds for it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use fabrix_rt::Shard;
 use super::Filter;
 use crate::{Channel, Device, OpenError};
 
-/// A disk, and what goes when the last user of the disk has gone.
+/// A disk, and an object that is dropped with the disk's last user.
 pub struct Keeping {
     inner: Arc<dyn Device>,
     kept: Arc<dyn Any + Send + Sync>,
 }
 
 impl Keeping {
-    /// The same disk, which keeps `kept`.
+    /// The same disk, which keeps `kept` alive.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>, kept: Arc<dyn Any + Send + Sync>) -> Arc<Self> {
         Arc::new(Self { inner, kept })

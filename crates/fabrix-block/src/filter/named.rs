@@ -1,5 +1,4 @@
-//! Gives a disk another identity: one that the user has named. Everything else passes with the
-//! caller's own token.
+//! Gives a disk another identity, chosen by the user. Requests pass with the caller's own token.
 
 use std::sync::Arc;
 
@@ -8,14 +7,14 @@ use fabrix_rt::Shard;
 use super::Filter;
 use crate::{Channel, Device, Identity, OpenError};
 
-/// A disk under another name.
+/// A disk with another identity.
 pub struct Named {
     inner: Arc<dyn Device>,
     identity: Identity,
 }
 
 impl Named {
-    /// The same disk, which hosts take for another one.
+    /// The same disk with `identity`. Hosts see it as another disk.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>, identity: Identity) -> Arc<Self> {
         Arc::new(Self { inner, identity })

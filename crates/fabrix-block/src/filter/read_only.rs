@@ -1,5 +1,4 @@
-//! Refuses writes to a disk that would take them. Everything else passes with the caller's own
-//! token.
+//! Refuses writes to a writable disk. Other requests pass with the caller's own token.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use fabrix_rt::Shard;
 use super::Filter;
 use crate::{Channel, Device, Geometry, OpenError, OpenErrorKind, Request, Status, Submit};
 
-/// A disk that is not to be written.
+/// A disk that refuses writes.
 pub struct ReadOnly {
     inner: Arc<dyn Device>,
     geometry: Geometry,
@@ -41,7 +40,7 @@ impl Filter for ReadOnly {
         }))
     }
 
-    /// Giving a disk a size changes it, which is what this filter is there to refuse.
+    /// A resize is a change of the disk, so it is refused too.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         if bytes.is_some() {
             let name = &self.inner.identity().name;

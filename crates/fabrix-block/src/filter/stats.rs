@@ -1,8 +1,10 @@
-//! Counts what passes: requests, errors, bytes, and how long each took. Every shard writes its own
-//! counters, which nobody else writes, so counting is a plain load and store; whoever wants to know
-//! reads them from outside and adds them up. Times are those of the shard's turns: what is answered
-//! within the turn took no time. A request that its disk could not carry out with registered memory
-//! is not counted: it comes again, with a buffer.
+//! Counts requests, errors, bytes and latencies. Every shard has its own counters and is their only
+//! writer, so counting is a plain load and store. A reader on any thread adds the counters of all
+//! shards.
+//!
+//! Latencies use the time of the shard's turns: a request answered within its turn counts as 0 ns.
+//! A request that the disk refused because of its registered memory is not counted, because the
+//! caller repeats it with a buffer.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,26 +14,26 @@ use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId, Token};
 
 use super::Filter;
 use crate::slots::Slots;
-use crate::task::{Closing, Hold};
+use crate::task::{Closing, TaskHandle};
 use crate::{Channel, Device, Failed, OpenError, Operation, Payload, Request, Status, Submit};
 
-/// A disk whose requests are counted.
+/// A disk that counts its requests.
 pub struct Stats {
     inner: Arc<dyn Device>,
-    /// One set per shard number; a shard's channels share it, as they share its thread. So does the
-    /// same disk with another size: whoever asks either of them hears of both.
-    shards: Arc<Mutex<Vec<OfShard>>>,
-    /// Told of requests that the disk has failed; called on shards, so it must not wait.
-    tell: Tell,
+    /// Counters by shard number. The channels of a shard share one set, because they run on one
+    /// thread. Resized versions of the disk share the sets too.
+    shards: Arc<Mutex<Vec<ShardCounters>>>,
+    /// Called with every request that the disk has failed. It runs on shards, so it must not block.
+    on_failure: FailureHook,
 }
 
-/// Hears of requests that a disk has failed.
-type Tell = Arc<dyn Fn(Failed) + Send + Sync>;
+/// Callback for requests that a disk has failed.
+type FailureHook = Arc<dyn Fn(Failed) + Send + Sync>;
 
-/// A shard's number, and what it counts.
-type OfShard = (usize, Arc<Counters>);
+/// A shard's number and its counters.
+type ShardCounters = (usize, Arc<Counters>);
 
-/// What is counted apart.
+/// Kinds of requests with separate counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
@@ -40,48 +42,49 @@ pub enum Kind {
     Write,
     /// Flushes.
     Flush,
-    /// Writes of zeroes, and deallocations.
+    /// Writes of zeroes and deallocations.
     Zeroes,
-    /// Comparing writes.
+    /// Compare and write.
     Compare,
 }
 
-/// The sums of one kind of request, at the time of asking.
+/// The sums of one kind of request over all shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Answered requests, failed ones included.
+    /// Answered requests, including failed ones.
     pub requests: u64,
-    /// Those that did not end with `Ok`; failed comparisons are not errors.
+    /// Requests that ended with an error. A failed comparison is not an error.
     pub errors: u64,
-    /// Bytes of those that ended with `Ok`.
+    /// Bytes of the requests that ended with `Ok`.
     pub bytes: u64,
-    /// The sum of all times.
+    /// Sum of all latencies in nanoseconds.
     pub latency_ns_sum: u64,
-    /// How many took how long: four buckets for each power of two of nanoseconds.
+    /// Latency histogram: requests per bucket, with four buckets per power of two of nanoseconds.
     pub latency: Vec<u64>,
 }
 
 impl Stats {
-    /// The same disk, counted. All shards that open it have different numbers ([`Shard::id`]).
+    /// The same disk with counters. All shards that open it have different numbers ([`Shard::id`]).
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
         Self::telling(inner, |_| {})
     }
 
-    /// The same; `tell` hears of every request that the disk has failed, on the shard that asked.
+    /// [`Self::new`] with a callback. `on_failure` receives every request that the disk has failed, on
+    /// the shard that submitted it.
     #[must_use]
     pub fn telling(
         inner: Arc<dyn Device>,
-        tell: impl Fn(Failed) + Send + Sync + 'static,
+        on_failure: impl Fn(Failed) + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             inner,
             shards: Arc::default(),
-            tell: Arc::new(tell),
+            on_failure: Arc::new(on_failure),
         })
     }
 
-    /// What all shards have counted so far. May be called from any thread at any time.
+    /// The current sums of all shards. Any thread may call this function at any time.
     #[must_use]
     pub fn counts(&self, kind: Kind) -> Counts {
         let mut counts = Counts::empty();
@@ -91,7 +94,7 @@ impl Stats {
         counts
     }
 
-    fn shards(&self) -> std::sync::MutexGuard<'_, Vec<OfShard>> {
+    fn shards(&self) -> std::sync::MutexGuard<'_, Vec<ShardCounters>> {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,8 +110,9 @@ impl Stats {
 }
 
 impl Counts {
-    /// The time that `share` (0 to 1) of the requests did not exceed, in nanoseconds; 0 if there
-    /// were none. Exact to a quarter of its power of two, rounded up.
+    /// The latency in nanoseconds that the fraction `share` (0 to 1) of the requests did not
+    /// exceed, or 0 without requests. The result is the upper end of a bucket, a quarter of a power
+    /// of two wide.
     #[must_use]
     pub fn latency_ns(&self, share: f64) -> u64 {
         let total: u64 = self.latency.iter().sum();
@@ -122,8 +126,8 @@ impl Counts {
         0
     }
 
-    /// The buckets that are not empty, shortest times first: the longest time of each, and how many
-    /// took so long.
+    /// The non-empty buckets in ascending order: the longest latency of the bucket in nanoseconds,
+    /// and the number of requests in it.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let buckets = self.latency.iter().enumerate();
         let ends = buckets.map(|(bucket, count)| (end_of(bucket), *count));
@@ -193,7 +197,7 @@ impl Default for KindCounters {
 }
 
 impl Counters {
-    fn count(&self, kind: Kind, bytes: u64, status: Status, took_ns: u64) {
+    fn count(&self, kind: Kind, bytes: u64, status: Status, latency_ns: u64) {
         let counters = &self.kinds[kind as usize];
         add(&counters.requests, 1);
         match status {
@@ -201,12 +205,12 @@ impl Counters {
             Status::CompareFailed => {}
             _ => add(&counters.errors, 1),
         }
-        add(&counters.latency_ns_sum, took_ns);
-        add(&counters.latency[bucket_of(took_ns)], 1);
+        add(&counters.latency_ns_sum, latency_ns);
+        add(&counters.latency[bucket_of(latency_ns)], 1);
     }
 }
 
-/// Only this shard's thread writes the counter, so nothing can come between.
+/// Adds to a counter. Only this shard's thread writes it, so load and store need no lock.
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(amount),
@@ -214,7 +218,7 @@ fn add(counter: &AtomicU64, amount: u64) {
     );
 }
 
-/// Four buckets for every power of two; what took less than 4 ns has one each.
+/// The bucket of a latency: four per power of two. Latencies below 4 ns have one bucket each.
 fn bucket_of(ns: u64) -> usize {
     if ns < 4 {
         return usize::try_from(ns).expect("below four");
@@ -224,7 +228,7 @@ fn bucket_of(ns: u64) -> usize {
     (power as usize - 1) * 4 + usize::try_from(quarter).expect("two bits")
 }
 
-/// The longest time in a bucket.
+/// The longest latency of a bucket in nanoseconds.
 fn end_of(bucket: usize) -> u64 {
     if bucket < 4 {
         return bucket as u64;
@@ -248,12 +252,12 @@ impl Filter for Stats {
             inner,
             block_bytes,
             counters,
-            tell: Arc::clone(&self.tell),
+            on_failure: Arc::clone(&self.on_failure),
             pending: Slots::new(PENDING_MAX),
             closing: false,
         };
         Ok(Box::new(StatsChannel {
-            hold: Hold::new(shard, make),
+            handle: TaskHandle::new(shard, make),
         }))
     }
 
@@ -261,18 +265,18 @@ impl Filter for Stats {
         Ok(Arc::new(Self {
             inner: self.inner.remeasure(bytes)?,
             shards: Arc::clone(&self.shards),
-            tell: Arc::clone(&self.tell),
+            on_failure: Arc::clone(&self.on_failure),
         }))
     }
 }
 
 struct StatsChannel {
-    hold: Hold<StatsTask>,
+    handle: TaskHandle<StatsTask>,
 }
 
 impl Channel for StatsChannel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.hold.task().submit(shard, request)
+        self.handle.task().submit(shard, request)
     }
 }
 
@@ -281,7 +285,7 @@ struct StatsTask {
     inner: Box<dyn Channel>,
     block_bytes: u64,
     counters: Arc<Counters>,
-    tell: Tell,
+    on_failure: FailureHook,
     pending: Slots<Pending>,
     closing: bool,
 }
@@ -329,15 +333,15 @@ impl StatsTask {
         }
     }
 
-    fn count(&self, request: &Pending, status: Status, took_ns: u64) {
+    fn count(&self, request: &Pending, status: Status, latency_ns: u64) {
         if request.registered && status == Status::Unsupported {
-            return; // whoever has asked asks again
+            return; // the caller repeats the request with a buffer
         }
         let bytes = u64::from(request.blocks) * self.block_bytes;
         let kind = Kind::from(request.operation);
-        self.counters.count(kind, bytes, status, took_ns);
+        self.counters.count(kind, bytes, status, latency_ns);
         if status.is_the_disks() {
-            (self.tell)(Failed {
+            (self.on_failure)(Failed {
                 operation: request.operation,
                 lba: request.lba,
                 blocks: request.blocks,
@@ -346,7 +350,7 @@ impl StatsTask {
         }
     }
 
-    fn leave_if_idle(&self, shard: &mut Shard) {
+    fn remove_if_idle(&self, shard: &mut Shard) {
         if self.closing && self.pending.is_empty() {
             shard.remove(self.id);
         }
@@ -358,21 +362,21 @@ impl Task for StatsTask {
         let Some(pending) = self.pending.take(slot) else {
             return;
         };
-        let took = shard.now().since(pending.since).as_nanos();
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        let latency_ns = shard.now().since(pending.since).as_nanos();
+        let latency_ns = u64::try_from(latency_ns).unwrap_or(u64::MAX);
         let status = Status::from_result(completion.result);
-        self.count(&pending, status, took);
+        self.count(&pending, status, latency_ns);
         shard.complete(pending.caller, completion);
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         self.closing |= message.is::<Closing>();
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 }
 
-/// Requests in progress per channel.
+/// Largest number of requests in progress per channel.
 const PENDING_MAX: u16 = 4096;
 
 const KINDS: usize = 5;

@@ -1,4 +1,4 @@
-//! From text to disk.
+//! Opening disks from their text.
 
 use super::*;
 use crate::testing::FrontEnd;
@@ -58,8 +58,8 @@ fn the_physical_block_is_what_the_user_says() {
         assert_eq!(physical(",physical=512"), 512, "{text}");
         assert_eq!(physical(",block=4096,physical=4096"), 4096, "{text}");
     }
-    // A disk that is made of blocks of 4096 whatever was said: here the user said it, a device
-    // might.
+    // A disk with blocks of 4096 bytes whose physical block is smaller. Here the user asked for it,
+    // and a device might report it.
     let geometry = crate::Geometry::new(4096, 1).with_physical(Some(512));
     assert!(geometry.expect_err("too small").contains("block of 4096"));
 }

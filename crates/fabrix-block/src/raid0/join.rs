@@ -1,7 +1,7 @@
 //! A shard's channel into an array. A request within one chunk goes to its member with the caller's
-//! own token. One that touches several members is a join: its pieces go out under tokens of this
-//! task, and when the last has ended the caller is told. A piece that its member has no room for is
-//! parked here and offered again.
+//! own token. A request that touches several members is a join: its pieces are submitted with
+//! tokens of this task, and the caller gets one completion after the last piece. A piece that its
+//! member answers with `Busy` is parked and submitted again later.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use fabrix_rt::{Buf, Completion, Loan, Shard, Task, TaskId, Token};
 
 use super::layout::{Layout, Piece};
 use crate::slots::Slots;
-use crate::task::{Closing, Hold};
+use crate::task::{Closing, TaskHandle};
 use crate::{Channel, Geometry, Operation, Payload, Request, Status, Submit};
 
 pub(super) fn open(
@@ -32,17 +32,17 @@ pub(super) fn open(
         closing: false,
     };
     Box::new(Raid0Channel {
-        hold: Hold::new(shard, make),
+        handle: TaskHandle::new(shard, make),
     })
 }
 
 struct Raid0Channel {
-    hold: Hold<JoinTask>,
+    handle: TaskHandle<JoinTask>,
 }
 
 impl Channel for Raid0Channel {
     fn submit<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        self.hold.task().submit(shard, request)
+        self.handle.task().submit(shard, request)
     }
 }
 
@@ -52,10 +52,10 @@ struct JoinTask {
     layout: Layout,
     geometry: Geometry,
     joins: Slots<Join>,
-    pieces: Slots<PieceOf>,
-    /// Pieces that their member has not taken yet.
+    pieces: Slots<PendingPiece>,
+    /// Pieces that their member has answered with `Busy`.
     parked: VecDeque<u32>,
-    /// Whether a timer for them is set.
+    /// Whether the retry timer is set.
     retrying: bool,
     closing: bool,
 }
@@ -64,15 +64,15 @@ struct JoinTask {
 struct Join {
     caller: Token,
     operation: Operation,
-    /// Where a read's pieces come together, or what a write is taken from.
+    /// Destination of a read or source of a write.
     buf: Option<Buf>,
     callers_buf: bool,
     status: Status,
-    /// Pieces that have not ended, and one for `submit` as long as it offers them.
+    /// Pieces in progress, plus one while `split` still submits pieces.
     left: usize,
 }
 
-struct PieceOf {
+struct PendingPiece {
     join: u32,
     piece: Piece,
 }
@@ -87,7 +87,7 @@ impl JoinTask {
             Operation::CompareAndWrite { .. } => request.done(Status::Unsupported),
             Operation::Flush => self.split(shard, request, self.members.len()),
             _ if blocks == 0 => request.done(Status::Ok),
-            _ if self.layout.in_one_chunk(lba, blocks) => self.pass(shard, request),
+            _ if self.layout.in_one_chunk(lba, blocks) => self.forward(shard, request),
             Operation::Read | Operation::Write { .. } => {
                 self.split(shard, request, self.layout.count(lba, blocks))
             }
@@ -97,8 +97,8 @@ impl JoinTask {
         }
     }
 
-    /// Hands a request to the one member that has all of it.
-    fn pass<'a>(&mut self, shard: &mut Shard, mut request: Request<'a>) -> Submit<'a> {
+    /// Forwards a request to the only member that it touches.
+    fn forward<'a>(&mut self, shard: &mut Shard, mut request: Request<'a>) -> Submit<'a> {
         let lba = request.lba;
         let Some(piece) = self.layout.pieces(lba, request.blocks).next() else {
             return request.done(Status::Ok);
@@ -110,7 +110,7 @@ impl JoinTask {
         }
     }
 
-    /// Makes a join of at most `count` pieces and offers them to the members.
+    /// Creates a join of at most `count` pieces and submits them to the members.
     fn split<'a>(&mut self, shard: &mut Shard, request: Request<'a>, count: usize) -> Submit<'a> {
         if self.joins.is_full() || self.pieces.free() < count {
             return Submit::Busy(request);
@@ -126,7 +126,7 @@ impl JoinTask {
         };
         let mut source = None;
         match request.payload {
-            // Registered memory was refused: it cannot be cut.
+            // `refusal` has rejected registered memory: it cannot be cut.
             Payload::None | Payload::Registered(_) => {}
             Payload::Borrowed(bytes) => source = Some(bytes),
             Payload::Owned(buf) => {
@@ -140,7 +140,7 @@ impl JoinTask {
             },
         }
         let operation = join.operation;
-        let join = self.joins.insert(join).expect("a free place was seen");
+        let join = self.joins.insert(join).expect("the caller saw a free slot");
         match operation {
             Operation::Read | Operation::Write { .. } => {
                 for piece in self.layout.pieces(lba, blocks) {
@@ -178,17 +178,17 @@ impl JoinTask {
         }
     }
 
-    /// Adds a piece to a join that is still being submitted, and offers it to its member.
+    /// Adds a piece to a join that is still being split, and submits it to its member.
     fn begin(&mut self, shard: &mut Shard, join: u32, piece: Piece, source: Option<&[u8]>) {
         let slot = self
             .pieces
-            .insert(PieceOf { join, piece })
-            .expect("enough free places were seen");
+            .insert(PendingPiece { join, piece })
+            .expect("split saw enough free slots");
         self.join(join).left += 1;
         match self.offer(shard, slot, source) {
-            // The join does not end here: `submit` counts as one of its pieces.
+            // The join cannot end here, because `split` counts as one of its pieces.
             Offer::Done(status, loan) => drop(self.piece_ended(slot, status, &loan)),
-            Offer::Taken => {}
+            Offer::Pending => {}
             Offer::Busy if self.keep_source(shard, join, source) => self.parked.push_back(slot),
             Offer::Busy => drop(self.piece_ended(slot, Status::NotReady, &Loan::None)),
         }
@@ -196,7 +196,7 @@ impl JoinTask {
     }
 
     fn offer(&mut self, shard: &mut Shard, slot: u32, source: Option<&[u8]>) -> Offer {
-        let PieceOf { join, piece } = *self
+        let PendingPiece { join, piece } = *self
             .pieces
             .get_mut(slot)
             .expect("an offered piece is in the table");
@@ -230,13 +230,13 @@ impl JoinTask {
         };
         match self.members[piece.member].submit(shard, request) {
             Submit::Done(status, loan) => Offer::Done(status, loan),
-            Submit::Pending => Offer::Taken,
+            Submit::Pending => Offer::Pending,
             Submit::Busy(_) => Offer::Busy,
         }
     }
 
-    /// Before a piece is parked: what it is written from must outlive `submit`. False: no memory
-    /// for that.
+    /// Copies the source of a write before a piece is parked, because the source is gone after
+    /// `submit`. False: no buffer is free.
     fn keep_source(&mut self, shard: &mut Shard, join: u32, source: Option<&[u8]>) -> bool {
         let join = self.join(join);
         let (None, Some(source)) = (&join.buf, source) else {
@@ -250,9 +250,10 @@ impl JoinTask {
         true
     }
 
-    /// Takes in what a piece has brought. The join comes back with its last piece.
+    /// Records the result of a piece and copies a read's data. Returns the join after its last
+    /// piece.
     fn piece_ended(&mut self, slot: u32, status: Status, loan: &Loan) -> Option<Join> {
-        let PieceOf { join: slot, piece } = self.pieces.take(slot)?;
+        let PendingPiece { join: slot, piece } = self.pieces.take(slot)?;
         let block_bytes = self.geometry.block_bytes as usize;
         let join = self.join(slot);
         let mut status = status;
@@ -282,23 +283,23 @@ impl JoinTask {
             .expect("a join stays until its last piece has ended")
     }
 
-    /// Offers every parked piece once more.
+    /// Submits every parked piece again.
     fn retry(&mut self, shard: &mut Shard) {
         for _ in 0..self.parked.len() {
             let Some(slot) = self.parked.pop_front() else {
                 break;
             };
             match self.offer(shard, slot, None) {
-                Offer::Done(status, loan) => self.tell(shard, slot, status, &loan),
-                Offer::Taken => {}
+                Offer::Done(status, loan) => self.complete_piece(shard, slot, status, &loan),
+                Offer::Pending => {}
                 Offer::Busy => self.parked.push_back(slot),
             }
         }
         self.retry_later(shard);
     }
 
-    /// The member's next ending may belong to a request that was passed, of which nothing is heard
-    /// here: a timer makes sure that a parked piece is offered again.
+    /// Sets the retry timer. A member's next completion may belong to a forwarded request, which
+    /// this task does not see, so only a timer guarantees the retry.
     fn retry_later(&mut self, shard: &mut Shard) {
         if !self.parked.is_empty() && !self.retrying {
             self.retrying = true;
@@ -312,7 +313,7 @@ impl JoinTask {
         }
     }
 
-    fn tell(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: &Loan) {
+    fn complete_piece(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: &Loan) {
         if let Some(ended) = self.piece_ended(slot, status, loan) {
             let result = ended.status.to_result();
             shard.complete(
@@ -325,7 +326,7 @@ impl JoinTask {
         }
     }
 
-    fn leave_if_idle(&self, shard: &mut Shard) {
+    fn remove_if_idle(&self, shard: &mut Shard) {
         if self.closing && self.joins.is_empty() {
             shard.remove(self.id);
         }
@@ -338,12 +339,13 @@ impl JoinTask {
 
 enum Offer {
     Done(Status, Loan),
-    Taken,
+    Pending,
     Busy,
 }
 
 impl Join {
-    /// What goes back to the caller: its own buffer always, ours only with what was read.
+    /// The loan for the caller: always its own buffer, and our buffer only with the data of a
+    /// successful read.
     fn loan(self) -> Loan {
         let was_read = self.operation == Operation::Read && self.status.is_ok();
         match self.buf {
@@ -353,7 +355,7 @@ impl Join {
     }
 }
 
-/// Copies what a member has read. A member that says `Ok` and brings nothing is broken.
+/// Copies the data of a member's read. A member that answers `Ok` with too few bytes is faulty.
 fn copy_from(loan: &Loan, target: &mut [u8]) -> Status {
     match loan {
         Loan::Lent(lent) if lent.len() >= target.len() => lent.copy_to(target),
@@ -368,28 +370,28 @@ fn copy_from(loan: &Loan, target: &mut [u8]) -> Status {
 impl Task for JoinTask {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let status = Status::from_result(completion.result);
-        self.tell(shard, slot, status, &completion.loan);
+        self.complete_piece(shard, slot, status, &completion.loan);
         self.retry(shard);
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
         self.retrying = false;
         self.retry(shard);
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         self.closing |= message.is::<Closing>();
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 }
 
-/// Requests of several pieces in progress per channel; more are told to wait.
+/// Largest number of joins in progress per channel. Further requests get `Busy`.
 const JOINS_MAX: u16 = 256;
 
-/// Their pieces. The longest transfer in the smallest chunks has 257.
+/// Largest number of pieces in progress. The longest transfer in the smallest chunks has 257.
 const PIECES_MAX: u16 = 2048;
 
-/// After this time at the latest a parked piece is offered again.
+/// Longest time until a parked piece is submitted again.
 const RETRY: Duration = Duration::from_micros(100);

@@ -1,28 +1,28 @@
-//! What lies where in an array: pure arithmetic. Chunk 0 is the first of member 0, chunk 1 the
-//! first of member 1, and so on round; all counts are blocks.
+//! Address arithmetic of an array, without side effects. Chunk 0 is the first chunk of member 0,
+//! chunk 1 the first of member 1, and so on in turn. All counts are in blocks.
 
-/// The shape of an array.
+/// Number of members and chunk size of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     members: u64,
     chunk_blocks: u64,
 }
 
-/// What one member has of a request.
+/// The part of a request that lies on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which member.
+    /// Index of the member.
     pub member: usize,
-    /// The first block on that member.
+    /// First block on the member.
     pub lba: u64,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Where the piece begins in the request, in blocks from its start.
+    /// Offset of the piece within the request, in blocks.
     pub start: u32,
 }
 
 impl Layout {
-    /// `members` disks, at least one, with chunks of `chunk_blocks`, at least one.
+    /// A layout of `members` disks with chunks of `chunk_blocks` blocks. Both are at least 1.
     #[must_use]
     pub fn new(members: usize, chunk_blocks: u32) -> Self {
         Self {
@@ -37,13 +37,13 @@ impl Layout {
         self.chunk_blocks
     }
 
-    /// Whether a request lies within one chunk, so that one member has all of it.
+    /// Whether a request lies within one chunk, and so on one member.
     #[must_use]
     pub const fn in_one_chunk(&self, lba: u64, blocks: u32) -> bool {
         lba % self.chunk_blocks + blocks as u64 <= self.chunk_blocks
     }
 
-    /// Cuts a request into the pieces each member has, in array order.
+    /// Cuts a request into pieces, in array order.
     ///
     /// The pieces cover the request exactly, never overlap, and none crosses a chunk.
     pub fn pieces(self, lba: u64, blocks: u32) -> impl Iterator<Item = Piece> {
@@ -55,15 +55,16 @@ impl Layout {
         })
     }
 
-    /// How many pieces there are.
+    /// Number of pieces of a request.
     #[must_use]
     pub fn count(&self, lba: u64, blocks: u32) -> usize {
         let chunks = (lba % self.chunk_blocks + u64::from(blocks)).div_ceil(self.chunk_blocks);
         usize::try_from(if blocks == 0 { 0 } else { chunks }).unwrap_or(usize::MAX)
     }
 
-    /// The one range of a member that a request covers: consecutive stripes lie next to each other
-    /// there. None if the member has nothing of it. For operations that move no bytes.
+    /// The single range of a member that a request covers: consecutive chunks of a member are
+    /// adjacent on it. None if the request does not touch the member. Used for operations without
+    /// payload.
     #[must_use]
     pub fn extent(&self, member: usize, lba: u64, blocks: u32) -> Option<Piece> {
         let first = self.blocks_before(member, lba);
@@ -89,7 +90,7 @@ impl Layout {
         (blocks > 0).then_some(piece)
     }
 
-    /// How many of a member's blocks lie before a block of the array.
+    /// Number of a member's blocks that precede a block of the array.
     fn blocks_before(&self, member: usize, lba: u64) -> u64 {
         let stripe_blocks = self.chunk_blocks * self.members;
         let in_stripe = (lba % stripe_blocks).saturating_sub(member as u64 * self.chunk_blocks);

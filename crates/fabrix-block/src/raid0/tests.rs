@@ -1,5 +1,4 @@
-//! Arrays: that they are one disk, that pieces come together, and what becomes of members that fail
-//! or are full.
+//! Arrays: they behave as one disk, pieces are joined correctly, and members may fail or be full.
 
 use super::*;
 use crate::file::{FileDisk, FileOptions};
@@ -71,7 +70,7 @@ proptest! {
 #[test]
 fn asks_the_member_that_has_the_block_which_of_them_hold_something() {
     on_both_engines(|front| {
-        // Chunks of 8 blocks: the second is the first of the second member.
+        // Chunks of 8 blocks: the second chunk of the array is the first of the second member.
         let array = array(4096, vec![ram_disk(64), slow(ram_disk(64))]);
         let mut channel = front.open(&array);
         assert_eq!(front.write(&mut channel, 10, &[1; 512 * 8]), Status::Ok);
@@ -204,7 +203,7 @@ fn pieces_that_a_member_has_no_room_for_are_offered_again() {
     });
 }
 
-/// A disk that takes every third request only, and says `Busy` to the others.
+/// A disk that accepts every third request and answers the others with `Busy`.
 struct OftenBusy(Arc<dyn Device>);
 struct OftenBusyChannel(Box<dyn Channel>, Cell<u32>);
 
@@ -257,7 +256,7 @@ fn a_busy_member_gives_a_passed_request_back_as_it_was() {
     assert_eq!((request.lba, request.token), (9, token));
 }
 
-/// A file of 1 MiB, in blocks of 512 bytes.
+/// A file disk of 1 MiB with blocks of 512 bytes.
 fn file(folder: &tempfile::TempDir, name: &str) -> Arc<dyn Device> {
     let mut options = FileOptions::new(folder.path().join(name));
     options.create_bytes = Some(1 << 20);

@@ -1,10 +1,9 @@
-//! Long ranges of a RAM disk that are to read as zeroes, a piece of one of them each turn: whoever
-//! else is on the shard has a turn in between. The kernel takes milliseconds to take back the pages
-//! of a large range.
+//! Zeroes long ranges of a RAM disk piece by piece, one piece per turn of the shard, so that other
+//! tasks run in between. Releasing the pages of a large range takes the kernel milliseconds.
 //!
-//! A channel's task, which knows whose ranges they are and how far each is. It touches the disk's
-//! memory and nothing else. A piece ends where a multiple of its length from the start of the disk
-//! is, so that large pages go whole.
+//! A channel's task owns the ranges and their progress. It touches only the disk's memory. A piece
+//! ends at a multiple of its length from the start of the disk, so that huge pages are released
+//! whole.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,12 +17,12 @@ use crate::{Request, Status, Submit};
 pub(super) struct Zeroing {
     id: TaskId,
     memory: Memory,
-    /// Whose turn it is comes first.
+    /// Ranges in progress. The front is the next to be worked on.
     ranges: VecDeque<Range>,
     closing: bool,
 }
 
-/// What is left of a request.
+/// Remaining part of a request.
 struct Range {
     caller: Token,
     lba: u64,
@@ -41,7 +40,7 @@ impl Zeroing {
         }
     }
 
-    /// Takes a request whose blocks lie on the disk.
+    /// Accepts a request. Its blocks lie on the disk.
     pub(super) fn begin<'a>(
         &mut self,
         shard: &mut Shard,
@@ -61,7 +60,7 @@ impl Zeroing {
         Submit::Pending
     }
 
-    /// One piece of the range whose turn it is, which then goes behind the others.
+    /// Zeroes one piece of the front range and moves the range to the back.
     fn step(&mut self, shard: &mut Shard) {
         let Some(mut range) = self.ranges.pop_front() else {
             return;
@@ -79,7 +78,7 @@ impl Zeroing {
         shard.complete(range.caller, Completion { result, loan });
     }
 
-    fn go_on_or_leave(&self, shard: &mut Shard) {
+    fn continue_or_remove(&self, shard: &mut Shard) {
         if !self.ranges.is_empty() {
             shard.flush_later(self.id);
         } else if self.closing {
@@ -95,18 +94,18 @@ impl Task for Zeroing {
 
     fn flush(&mut self, shard: &mut Shard) {
         self.step(shard);
-        self.go_on_or_leave(shard);
+        self.continue_or_remove(shard);
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         self.closing |= message.is::<Closing>();
-        self.go_on_or_leave(shard);
+        self.continue_or_remove(shard);
     }
 }
 
-/// What is zeroed at once, about a millisecond's work where every page was written.
+/// Length of a piece: 16 MiB, about one millisecond of work when every page was written.
 pub(super) const AT_ONCE_BYTES: u64 = 16 << 20;
-/// Requests in progress per channel; more are told to wait.
+/// Largest number of requests in progress per channel. Further requests get `Busy`.
 const RANGES_MAX: usize = 256;
 
 #[cfg(test)]
@@ -136,7 +135,7 @@ mod tests {
             for lba in [0, 7, last, last + 1] {
                 assert_eq!(front.write(&mut channel, lba, &[7; 512]), Status::Ok);
             }
-            // From within the first piece to within the fifth.
+            // A range from within the first piece to within the fifth.
             let range = (7, BLOCKS_AT_ONCE * 4);
             let long = begin(front, &mut channel, range).expect("it takes its time");
             for _ in 0..4 {

@@ -47,12 +47,12 @@ pub(super) fn is_well_formed(text: &str) -> bool {
 
 /// A sentence without its beginning, which `spec_at_depth` puts in front; or a member's, which is
 /// whole.
-enum Fault {
+enum ParseFault {
     Here(String),
     InMember(SpecError),
 }
 
-impl From<String> for Fault {
+impl From<String> for ParseFault {
     fn from(sentence: String) -> Self {
         Self::Here(sentence)
     }
@@ -60,15 +60,17 @@ impl From<String> for Fault {
 
 fn spec_at_depth(text: &str, depth: usize) -> Result<Spec, SpecError> {
     parts_of(text)
-        .map_err(Fault::Here)
+        .map_err(ParseFault::Here)
         .and_then(|parts| spec_of(text, &parts, depth))
         .map_err(|fault| match fault {
-            Fault::Here(sentence) => SpecError(format!("{text}: {sentence}{}", with_escapes(text))),
-            Fault::InMember(error) => error,
+            ParseFault::Here(sentence) => {
+                SpecError(format!("{text}: {sentence}{}", with_escapes(text)))
+            }
+            ParseFault::InMember(error) => error,
         })
 }
 
-fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, Fault> {
+fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, ParseFault> {
     let head = parts.first().copied().unwrap_or_default();
     if is_plain_path(head) || is_file_name(head) {
         return Ok(file(head, Options::read(&parts[1..])?)?);
@@ -81,7 +83,7 @@ fn spec_of(text: &str, parts: &[&str], depth: usize) -> Result<Spec, Fault> {
         "raid0" => raid0(text, depth),
         scheme => match body.strip_prefix("//") {
             Some(address) => Ok(remote(scheme, address, &parts[1..])?),
-            None => Err(Fault::Here(unknown(head, KINDS))),
+            None => Err(ParseFault::Here(unknown(head, KINDS))),
         },
     }
 }
@@ -125,9 +127,9 @@ fn file(body: &str, mut options: Options<'_>) -> Result<Spec, String> {
 }
 
 /// An array has no body: what stands after `raid0:` is one more option, or the list of its members.
-fn raid0(text: &str, depth: usize) -> Result<Spec, Fault> {
+fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
     if depth >= DEPTH_MAX {
-        return Err(Fault::Here(
+        return Err(ParseFault::Here(
             "arrays of arrays of arrays go no deeper than this".to_owned(),
         ));
     }
@@ -136,7 +138,7 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, Fault> {
         .into_iter()
         .partition(|part| part.starts_with('('));
     let [list] = lists[..] else {
-        return Err(Fault::Here(
+        return Err(ParseFault::Here(
             "an array has one list of members: raid0:(A,B)".to_owned(),
         ));
     };
@@ -144,7 +146,7 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, Fault> {
         .strip_prefix('(')
         .and_then(|list| list.strip_suffix(')'))
         .ok_or_else(|| {
-            Fault::Here("nothing but a comma may follow the list of members".to_owned())
+            ParseFault::Here("nothing but a comma may follow the list of members".to_owned())
         })?;
     let members = members(inner, depth)?;
     let mut options = Options::read(&rest)?;
@@ -162,7 +164,7 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, Fault> {
 
 /// Members are separated by the same comma as their options: a part that begins like a disk begins
 /// one.
-fn members(list: &str, depth: usize) -> Result<Vec<Spec>, Fault> {
+fn members(list: &str, depth: usize) -> Result<Vec<Spec>, ParseFault> {
     let mut texts: Vec<String> = Vec::new();
     for part in parts_of(list)? {
         match texts.last_mut() {
@@ -174,12 +176,12 @@ fn members(list: &str, depth: usize) -> Result<Vec<Spec>, Fault> {
         }
     }
     if texts.len() < 2 || texts.len() > MEMBERS_MAX {
-        return Err(Fault::Here(format!(
+        return Err(ParseFault::Here(format!(
             "an array has 2 to {MEMBERS_MAX} members, not {}",
             texts.len()
         )));
     }
-    let member = |text: &String| spec_at_depth(text, depth + 1).map_err(Fault::InMember);
+    let member = |text: &String| spec_at_depth(text, depth + 1).map_err(ParseFault::InMember);
     texts.iter().map(member).collect()
 }
 

@@ -115,7 +115,7 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
     let secret = percent + 1;
     if let Some(name) = named_file(part, secret) {
         match extent {
-            _ if is_there(&part[name.clone()]) => return Some(name.end..name.end),
+            _ if is_existing_file(&part[name.clone()]) => return Some(name.end..name.end),
             Extent::Grammar => return Some(name),
             Extent::Widest => {}
         }
@@ -153,7 +153,7 @@ fn named_file(part: &str, secret: usize) -> Option<Range<usize>> {
 }
 
 /// Whether a name is that of a file. One that is not may be a secret that begins with `@`.
-fn is_there(name: &str) -> bool {
+fn is_existing_file(name: &str) -> bool {
     percent_decode(name).is_ok_and(|name| Path::new(&name).is_file())
 }
 
@@ -187,7 +187,9 @@ fn passwords(part: &str, from: usize, extent: Extent) -> Vec<Range<usize>> {
             Extent::Grammar => continue,
             Extent::Widest => end_of(part, value),
         };
-        let is_file = part[value..end].strip_prefix('@').is_some_and(is_there);
+        let is_file = part[value..end]
+            .strip_prefix('@')
+            .is_some_and(is_existing_file);
         if !is_file {
             found.push(value..end);
         }

@@ -1,4 +1,4 @@
-//! A kernel that answers as a test tells it to, and remembers what it was asked.
+//! A scripted kernel: it returns the results that a test has set and records the operations.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,9 +9,9 @@ use fabrix_rt::{Completion, Nanos, Op, Registered, Shard, TaskId};
 
 use super::{FrontEnd, config};
 
-/// What a scripted kernel was asked.
+/// An operation recorded by the scripted kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum KernelCall {
     Read {
         start: usize,
         bytes: usize,
@@ -39,13 +39,13 @@ pub(crate) enum Asked {
     },
 }
 
-/// A kernel that gives scripted results, and full ones when the script has ended.
+/// A kernel that returns scripted results, and full success after the end of the script.
 #[derive(Clone, Default)]
 pub(crate) struct Kernel {
     script: Rc<RefCell<VecDeque<i32>>>,
-    asked: Rc<RefCell<Vec<Asked>>>,
-    /// Whether answers are held back.
-    silent: Rc<RefCell<bool>>,
+    calls: Rc<RefCell<Vec<KernelCall>>>,
+    /// Whether results are held back.
+    held: Rc<RefCell<bool>>,
     waiting: Rc<RefCell<VecDeque<Submission>>>,
 }
 
@@ -55,16 +55,16 @@ impl Kernel {
         FrontEnd::on(shard)
     }
 
-    pub(crate) fn will_answer(&self, results: &[i32]) {
+    pub(crate) fn script_results(&self, results: &[i32]) {
         self.script.borrow_mut().extend(results);
     }
 
-    pub(crate) fn be_silent(&self, silent: bool) {
-        *self.silent.borrow_mut() = silent;
+    pub(crate) fn hold_results(&self, held: bool) {
+        *self.held.borrow_mut() = held;
     }
 
-    pub(crate) fn was_asked(&self) -> Vec<Asked> {
-        self.asked.borrow_mut().split_off(0)
+    pub(crate) fn take_calls(&self) -> Vec<KernelCall> {
+        self.calls.borrow_mut().split_off(0)
     }
 }
 
@@ -76,12 +76,12 @@ impl Driver for Kernel {
         _until: Until,
     ) -> Nanos {
         self.waiting.borrow_mut().extend(submissions.drain(..));
-        while !*self.silent.borrow() {
+        while !*self.held.borrow() {
             let Some((token, op)) = self.waiting.borrow_mut().pop_front() else {
                 break;
             };
-            let (asked, full) = asked(&op);
-            self.asked.borrow_mut().push(asked);
+            let (call, full) = call_of(&op);
+            self.calls.borrow_mut().push(call);
             let result = self.script.borrow_mut().pop_front().unwrap_or(full);
             endings.push((
                 token,
@@ -101,7 +101,7 @@ impl Driver for Kernel {
     }
 }
 
-fn asked(op: &Op) -> (Asked, i32) {
+fn call_of(op: &Op) -> (KernelCall, i32) {
     let full = |bytes: usize| i32::try_from(bytes).expect("a small operation");
     match op {
         Op::Read {
@@ -110,7 +110,7 @@ fn asked(op: &Op) -> (Asked, i32) {
             offset,
             ..
         } => (
-            Asked::Read {
+            KernelCall::Read {
                 start: *start,
                 bytes: *bytes,
                 offset: *offset,
@@ -127,7 +127,7 @@ fn asked(op: &Op) -> (Asked, i32) {
         } => {
             let source = buf.bytes()[*start..*start + *bytes].to_vec();
             (
-                Asked::Write {
+                KernelCall::Write {
                     source,
                     offset: *offset,
                     durable: *durable,
@@ -136,7 +136,7 @@ fn asked(op: &Op) -> (Asked, i32) {
             )
         }
         Op::ReadRegistered { memory, offset, .. } => (
-            Asked::ReadRegistered {
+            KernelCall::ReadRegistered {
                 memory: *memory,
                 offset: *offset,
             },
@@ -148,18 +148,18 @@ fn asked(op: &Op) -> (Asked, i32) {
             durable,
             ..
         } => (
-            Asked::WriteRegistered {
+            KernelCall::WriteRegistered {
                 memory: *memory,
                 offset: *offset,
                 durable: *durable,
             },
             full(memory.bytes as usize),
         ),
-        Op::Sync { .. } => (Asked::Sync, 0),
+        Op::Sync { .. } => (KernelCall::Sync, 0),
         Op::Allocate {
             how, offset, bytes, ..
         } => (
-            Asked::Allocate {
+            KernelCall::Allocate {
                 how: *how,
                 offset: *offset,
                 bytes: *bytes,

@@ -1,4 +1,4 @@
-//! Random lives of a disk, and the same lives of a `Vec`: what a disk must be like.
+//! Random operation sequences, executed on a disk and on a `Vec` that models it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{FrontEnd, bytes_of};
 use crate::{Device, Operation, Payload, Status};
 
-/// One step of a random life of a disk of 512-byte blocks.
+/// One operation of a random sequence on a disk with blocks of 512 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     operation: Operation,
@@ -41,7 +41,8 @@ pub(crate) fn steps(disk_blocks: u64, longest: u32) -> impl Strategy<Value = Vec
     prop::collection::vec(step, 1..24)
 }
 
-/// Does every step on the disk and on a `Vec`, and compares what is read, at the end all of it.
+/// Executes every step on the disk and on a `Vec`. Compares every read, and the whole disk at the
+/// end.
 pub(crate) fn compare_with_model(front: &mut FrontEnd, device: &Arc<dyn Device>, steps: &[Step]) {
     let disk_bytes = usize::try_from(device.geometry().bytes()).expect("a small disk");
     let mut model = vec![0; disk_bytes];

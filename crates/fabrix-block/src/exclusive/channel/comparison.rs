@@ -1,7 +1,5 @@
-//! Comparisons of a channel, one at a time and alone: a read, and a write if it found what was
-//! expected.
-//!
-//! A part of `channel`. The gate is closed from the first phase of a comparison to its last.
+//! The comparisons of a channel, one at a time. A comparison is a read and, if the data is as
+//! expected, a write. The gate stays closed from its first phase to its last.
 
 use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
 
@@ -13,15 +11,15 @@ pub(super) struct Comparison {
     phase: Phase,
 }
 
-/// How far a comparison is. The gate is closed from the first phase to the last.
+/// Progress of a comparison. The gate is closed in all phases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Writes in progress have to end first.
+    /// Waiting for the writes in progress to end.
     Draining,
-    /// The read is to be submitted.
+    /// The read is not yet submitted.
     WantsRead,
     Reading,
-    /// The write is to be submitted.
+    /// The write is not yet submitted.
     WantsWrite,
     Writing,
 }
@@ -31,7 +29,7 @@ impl ExclusiveTask {
         if self.comparisons.len() == PARKED_MAX {
             return Submit::Busy(request);
         }
-        match self.keep(shard, request) {
+        match self.own_payload(shard, request) {
             Ok(parked) => self.comparisons.push_back(parked),
             Err(answer) => return answer,
         }
@@ -40,9 +38,9 @@ impl ExclusiveTask {
         Submit::Pending
     }
 
-    /// Begins the next comparison, if there is one and the gate is to be had.
+    /// Starts the next waiting comparison if the gate can be closed.
     pub(super) fn compare_next(&mut self, shard: &mut Shard) {
-        if self.current.is_some() || self.comparisons.is_empty() || !self.lane.want_hold() {
+        if self.current.is_some() || self.comparisons.is_empty() || !self.gate.request_hold() {
             return;
         }
         let next = self.comparisons.pop_front();
@@ -53,13 +51,15 @@ impl ExclusiveTask {
         self.step(shard);
     }
 
-    /// Takes the current comparison as far as it goes.
+    /// Advances the current comparison as far as possible.
     pub(super) fn step(&mut self, shard: &mut Shard) {
         while let Some(current) = &mut self.current {
             match current.phase {
-                Phase::Draining if self.lane.is_alone() => current.phase = Phase::WantsRead,
+                Phase::Draining if self.gate.writes_have_ended() => {
+                    current.phase = Phase::WantsRead
+                }
                 Phase::WantsRead | Phase::WantsWrite => {
-                    if !self.submit_part(shard) {
+                    if !self.submit_step(shard) {
                         return;
                     }
                 }
@@ -68,8 +68,8 @@ impl ExclusiveTask {
         }
     }
 
-    /// Submits the comparison's read or write. False: nothing more can be done now.
-    fn submit_part(&mut self, shard: &mut Shard) -> bool {
+    /// Submits the comparison's read or write. False: the comparison has to wait.
+    fn submit_step(&mut self, shard: &mut Shard) -> bool {
         let Some(Comparison { request, phase }) = &mut self.current else {
             return false;
         };
@@ -110,18 +110,18 @@ impl ExclusiveTask {
             }
             Submit::Done(status, loan) => {
                 *phase = next;
-                self.part_ended(shard, status, &loan);
+                self.step_ended(shard, status, &loan);
                 true
             }
         }
     }
 
-    pub(super) fn part_ended(&mut self, shard: &mut Shard, status: Status, loan: &Loan) {
+    pub(super) fn step_ended(&mut self, shard: &mut Shard, status: Status, loan: &Loan) {
         let Some(Comparison { request, phase }) = &mut self.current else {
             return;
         };
         if *phase != Phase::Reading || !status.is_ok() {
-            return self.compared(shard, status);
+            return self.finish_comparison(shard, status);
         }
         let bytes = request.blocks as usize * self.geometry.block_bytes as usize;
         let expected = request
@@ -129,16 +129,16 @@ impl ExclusiveTask {
             .as_ref()
             .map(|buf| &buf.bytes()[..bytes])
             .unwrap_or_default();
-        match holds(loan, expected) {
+        match equals(loan, expected) {
             Some(true) => *phase = Phase::WantsWrite,
-            Some(false) => self.compared(shard, Status::CompareFailed),
-            None => self.compared(shard, Status::Internal),
+            Some(false) => self.finish_comparison(shard, Status::CompareFailed),
+            None => self.finish_comparison(shard, Status::Internal),
         }
     }
 
-    /// The current comparison is over: the next in line may have the gate.
-    fn compared(&mut self, shard: &mut Shard, status: Status) {
-        self.lane.release();
+    /// Ends the current comparison and opens the gate for the next in the queue.
+    fn finish_comparison(&mut self, shard: &mut Shard, status: Status) {
+        self.gate.release();
         if let Some(Comparison { request, .. }) = self.current.take() {
             let loan = request
                 .buf
@@ -155,8 +155,8 @@ impl ExclusiveTask {
     }
 }
 
-/// Whether what was read is what was expected; None if nothing was brought.
-fn holds(loan: &Loan, expected: &[u8]) -> Option<bool> {
+/// Whether the read data equals the expected data. None: the read returned too few bytes.
+fn equals(loan: &Loan, expected: &[u8]) -> Option<bool> {
     match loan {
         Loan::Lent(lent) if lent.len() >= expected.len() => {
             Some(lent.first_difference(expected).is_none())

@@ -1,6 +1,6 @@
-//! What follows when the kernel has ended an operation of a job: more of the same, another way, a
-//! flush, or an answer to the caller. What the result means is judged in `outcome`; what a lost
-//! flush means for the whole disk is said here.
+//! Handles the kernel's result for a job's operation: continue, fall back to another operation,
+//! flush, or answer the caller. `outcome` interprets the result. This file decides when a failure
+//! degrades the whole disk.
 
 use fabrix_rt::{Buf, Completion, Loan, Shard};
 
@@ -17,20 +17,21 @@ impl FileTask {
         match job.step.judge(result, wanted, self.geometry.block_bytes) {
             Outcome::Progress(bytes) => {
                 job.done += bytes;
-                job.agains = 0;
+                job.retries = 0;
                 self.proceed(shard, slot, buf);
             }
-            Outcome::Again if job.agains < AGAINS_MAX => {
-                job.agains += 1;
+            Outcome::Retry if job.retries < RETRIES_MAX => {
+                job.retries += 1;
                 self.advance(shard, slot, buf);
             }
-            Outcome::Again => self.fail(shard, slot, buf, Status::NotReady),
+            Outcome::Retry => self.fail(shard, slot, buf, Status::NotReady),
             Outcome::Unsupported => self.write_zeroes_instead(shard, slot),
             Outcome::Failed(status) => self.fail(shard, slot, buf, status),
         }
     }
 
-    /// After progress: more of the same, the flush that makes zeroes durable, or the end.
+    /// After progress: the rest of the bytes, the flush that makes zeroes durable, or the end of
+    /// the job.
     fn proceed(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
         let Some(job) = self.jobs.get_mut(slot) else {
             return;
@@ -42,8 +43,8 @@ impl FileTask {
             job.step = Step::Sync;
             return self.advance(shard, slot, None);
         }
-        // Another shard may have seen a flush fail meanwhile, and with it the report of a write of
-        // ours.
+        // A flush on another shard may have failed meanwhile and consumed the kernel's report about
+        // a write of this channel.
         let status = if job.durable && self.state.is_degraded() {
             Status::Degraded
         } else {
@@ -72,7 +73,7 @@ impl FileTask {
         };
         let lost = match job.step {
             Step::Sync => true,
-            // The error may be that of an earlier write, which no flush will report a second time.
+            // The error may belong to an earlier write. No flush will report it again.
             Step::Write | Step::WriteRegistered(_) | Step::WriteZeroes => {
                 let late = self.state.through_page_cache && status == Status::NoSpace;
                 job.durable && (late || status == Status::MediaWrite)
@@ -112,9 +113,9 @@ impl FileTask {
                 loan,
             },
         );
-        self.leave_if_idle(shard);
+        self.remove_if_idle(shard);
     }
 }
 
-/// How often in a row the kernel may say "again" before the caller is told to decide.
-const AGAINS_MAX: u16 = 100;
+/// Largest number of consecutive EAGAIN or EINTR results before the request fails with `NotReady`.
+const RETRIES_MAX: u16 = 100;

@@ -1,5 +1,4 @@
-//! What the kernel's answers become: a kernel that answers as the test says, under a file that is
-//! only opened.
+//! Handling of kernel results. The kernel is scripted, and the file is only opened.
 
 use std::sync::Arc;
 
@@ -8,10 +7,10 @@ use fabrix_rt::{Allocate, Loan, errno};
 use super::JOBS_MAX;
 use crate::file::FileDisk;
 use crate::file::tests::{folder, options};
-use crate::testing::{Asked, FrontEnd, Kernel};
+use crate::testing::{FrontEnd, Kernel, KernelCall};
 use crate::{OpenErrorKind, Operation, Payload, Request, Status, Submit};
 
-/// A disk whose kernel does what the test says.
+/// Runs a test with a disk on a scripted kernel.
 fn scripted(test: impl Fn(&Kernel, &mut FrontEnd, &Arc<FileDisk>)) {
     let folder = folder();
     let disk = FileDisk::open(options(folder.path())).expect("a disk");
@@ -25,30 +24,30 @@ fn short_answers_are_continued_at_the_right_place() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
         let bytes: Vec<u8> = (0..4).flat_map(|block| [block; 512]).collect();
-        kernel.will_answer(&[512, 700, -errno::EINTR, -errno::EAGAIN]);
+        kernel.script_results(&[512, 700, -errno::EINTR, -errno::EAGAIN]);
         assert_eq!(front.write(&mut channel, 8, &bytes), Status::Ok);
-        let write = |from: usize| Asked::Write {
+        let write = |from: usize| KernelCall::Write {
             source: bytes[from..].to_vec(),
             offset: 4096 + from as u64,
             durable: false,
         };
         let expected = [write(0), write(512), write(1024), write(1024), write(1024)];
         assert_eq!(
-            kernel.was_asked(),
+            kernel.take_calls(),
             expected,
             "half a block is written again"
         );
 
-        kernel.will_answer(&[1024]);
+        kernel.script_results(&[1024]);
         front
             .read(&mut channel, 8, 4)
             .expect("a read in two pieces");
-        let read = |from: usize| Asked::Read {
+        let read = |from: usize| KernelCall::Read {
             start: from,
             bytes: 2048 - from,
             offset: 4096 + from as u64,
         };
-        assert_eq!(kernel.was_asked(), [read(0), read(1024)]);
+        assert_eq!(kernel.take_calls(), [read(0), read(1024)]);
     });
 }
 
@@ -60,10 +59,10 @@ fn errors_of_the_medium_are_told_and_harm_nothing_else() {
             (errno::EIO, Status::MediaWrite),
             (errno::ENOSPC, Status::NoSpace),
         ] {
-            kernel.will_answer(&[512, -errno]);
+            kernel.script_results(&[512, -errno]);
             assert_eq!(front.write(&mut channel, 0, &[1; 1024]), expected);
         }
-        kernel.will_answer(&[-errno::EIO]);
+        kernel.script_results(&[-errno::EIO]);
         assert_eq!(front.read(&mut channel, 0, 1), Err(Status::MediaRead));
         assert_eq!(front.flush(&mut channel), Status::Ok);
         assert!(!disk.degraded());
@@ -74,7 +73,7 @@ fn errors_of_the_medium_are_told_and_harm_nothing_else() {
 fn a_kernel_that_always_says_again_is_not_asked_for_ever() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
-        kernel.will_answer(&[-errno::EAGAIN; 101]);
+        kernel.script_results(&[-errno::EAGAIN; 101]);
         assert_eq!(front.read(&mut channel, 0, 1), Err(Status::NotReady));
     });
 }
@@ -84,10 +83,10 @@ fn a_failed_flush_is_final_for_every_channel_until_reopened() {
     scripted(|kernel, front, disk| {
         let mut first = front.open(disk);
         let mut second = front.open(disk);
-        kernel.will_answer(&[-errno::EIO]);
+        kernel.script_results(&[-errno::EIO]);
         assert_eq!(front.flush(&mut first), Status::Degraded);
         assert!(disk.degraded());
-        kernel.was_asked();
+        kernel.take_calls();
         for channel in [&mut first, &mut second] {
             assert_eq!(front.flush(channel), Status::Degraded);
             for operation in [
@@ -107,7 +106,7 @@ fn a_failed_flush_is_final_for_every_channel_until_reopened() {
                 );
             }
         }
-        assert_eq!(kernel.was_asked(), [], "the kernel is not asked again");
+        assert_eq!(kernel.take_calls(), [], "the kernel is not asked again");
         assert_eq!(
             front.write(&mut second, 0, &[1; 512]),
             Status::Ok,
@@ -120,7 +119,7 @@ fn a_failed_flush_is_final_for_every_channel_until_reopened() {
 fn a_flush_that_succeeds_after_another_has_failed_is_not_believed() {
     scripted(|kernel, front, disk| {
         let (mut first, mut second) = (front.open(disk), front.open(disk));
-        kernel.will_answer(&[-errno::EIO, 0]);
+        kernel.script_results(&[-errno::EIO, 0]);
         let fails = front
             .submit(&mut first, Operation::Flush, 0, 0, Payload::None)
             .expect_err("pending");
@@ -136,7 +135,7 @@ fn a_flush_that_succeeds_after_another_has_failed_is_not_believed() {
 fn a_durable_write_that_fails_may_have_hidden_an_earlier_loss() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
-        kernel.will_answer(&[-errno::EIO]);
+        kernel.script_results(&[-errno::EIO]);
         let write = Operation::Write { durable: true };
         let (status, _) = front.ask(&mut channel, write, 0, 1, Payload::Borrowed(&[1; 512]));
         assert_eq!(status, Status::MediaWrite);
@@ -156,12 +155,12 @@ fn durable_zeroes_are_followed_by_a_flush() {
             front.ask(&mut channel, zeroes, 8, 16, Payload::None).0,
             Status::Ok
         );
-        let punch = Asked::Allocate {
+        let punch = KernelCall::Allocate {
             how: Allocate::PunchHole,
             offset: 4096,
             bytes: 8192,
         };
-        assert_eq!(kernel.was_asked(), [punch, Asked::Sync]);
+        assert_eq!(kernel.take_calls(), [punch, KernelCall::Sync]);
         assert_eq!(
             front
                 .ask(&mut channel, Operation::Deallocate, 8, 16, Payload::None)
@@ -169,7 +168,7 @@ fn durable_zeroes_are_followed_by_a_flush() {
             Status::Ok
         );
         assert_eq!(
-            kernel.was_asked().len(),
+            kernel.take_calls().len(),
             1,
             "a deallocation promises nothing"
         );
@@ -180,7 +179,7 @@ fn durable_zeroes_are_followed_by_a_flush() {
 fn zeroes_are_written_where_the_file_system_cannot_make_them() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
-        kernel.will_answer(&[-errno::EOPNOTSUPP]);
+        kernel.script_results(&[-errno::EOPNOTSUPP]);
         let zeroes = Operation::WriteZeroes {
             deallocate: false,
             durable: false,
@@ -189,11 +188,13 @@ fn zeroes_are_written_where_the_file_system_cannot_make_them() {
             front.ask(&mut channel, zeroes, 0, 600, Payload::None).0,
             Status::Ok
         );
-        let asked = kernel.was_asked();
+        let asked = kernel.take_calls();
         let written: usize = asked[1..]
             .iter()
             .map(|asked| match asked {
-                Asked::Write { source, .. } if source.iter().all(|byte| *byte == 0) => source.len(),
+                KernelCall::Write { source, .. } if source.iter().all(|byte| *byte == 0) => {
+                    source.len()
+                }
                 other => panic!("{other:?}"),
             })
             .sum();
@@ -202,9 +203,9 @@ fn zeroes_are_written_where_the_file_system_cannot_make_them() {
             front.ask(&mut channel, zeroes, 0, 1, Payload::None).0,
             Status::Ok
         );
-        let asked = kernel.was_asked();
+        let asked = kernel.take_calls();
         assert!(
-            matches!(asked[..], [Asked::Write { .. }]),
+            matches!(asked[..], [KernelCall::Write { .. }]),
             "it is not tried a second time: {asked:?}"
         );
     });
@@ -214,7 +215,7 @@ fn zeroes_are_written_where_the_file_system_cannot_make_them() {
 fn a_full_channel_is_busy_and_takes_nothing() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
-        kernel.be_silent(true);
+        kernel.hold_results(true);
         let mut slots = Vec::new();
         for _ in 0..JOBS_MAX {
             let flush = front.submit(&mut channel, Operation::Flush, 0, 0, Payload::None);
@@ -233,7 +234,7 @@ fn a_full_channel_is_busy_and_takes_nothing() {
             panic!("it should be busy")
         };
         assert_eq!((request.lba, request.token), (3, token));
-        kernel.be_silent(false);
+        kernel.hold_results(false);
         for slot in slots {
             assert_eq!(front.wait(slot).0, Status::Ok);
         }
@@ -254,7 +255,7 @@ fn without_memory_an_idle_channel_says_not_ready_and_a_working_one_busy() {
             hoard.extend(std::iter::from_fn(|| front.shard.take_buf(bytes)));
         }
         assert_eq!(front.read(&mut channel, 0, 8), Err(Status::NotReady));
-        kernel.be_silent(true);
+        kernel.hold_results(true);
         let flush = front
             .submit(&mut channel, Operation::Flush, 0, 0, Payload::None)
             .expect_err("pending");
@@ -270,7 +271,7 @@ fn without_memory_an_idle_channel_says_not_ready_and_a_working_one_busy() {
             channel.submit(&mut front.shard, request),
             Submit::Busy(_)
         ));
-        kernel.be_silent(false);
+        kernel.hold_results(false);
         assert_eq!(front.wait(flush).0, Status::Ok);
         hoard.clear();
         assert!(front.read(&mut channel, 0, 8).is_ok());
@@ -281,12 +282,12 @@ fn without_memory_an_idle_channel_says_not_ready_and_a_working_one_busy() {
 fn an_owned_buffer_comes_back_with_an_error_too() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
-        kernel.will_answer(&[-errno::EIO]);
+        kernel.script_results(&[-errno::EIO]);
         let buf = front.buf(512, 1);
         let (status, loan) = front.ask(&mut channel, Operation::Read, 0, 1, Payload::Owned(buf));
         assert_eq!(status, Status::MediaRead);
         assert!(matches!(loan, Loan::Buf(_)));
-        kernel.will_answer(&[-errno::EIO]);
+        kernel.script_results(&[-errno::EIO]);
         let (_, loan) = front.ask(&mut channel, Operation::Read, 0, 1, Payload::Lend);
         assert!(
             matches!(loan, Loan::None),
@@ -299,14 +300,14 @@ fn an_owned_buffer_comes_back_with_an_error_too() {
 fn a_dropped_channel_still_answers_and_then_leaves_the_shard() {
     scripted(|kernel, front, disk| {
         let mut channel = front.open(disk);
-        kernel.be_silent(true);
+        kernel.hold_results(true);
         let slot = front
             .submit(&mut channel, Operation::Flush, 0, 0, Payload::None)
             .expect_err("pending");
         drop(channel);
         front.turns(3);
         assert!(!front.has_ended(slot));
-        kernel.be_silent(false);
+        kernel.hold_results(false);
         assert_eq!(front.wait(slot).0, Status::Ok);
         front.turns(3);
         assert_eq!(
@@ -331,12 +332,12 @@ fn a_borrowed_payload_is_not_looked_at_after_submit() {
         .expect_err("pending");
     payload.fill(2);
     assert_eq!(front.wait(slot).0, Status::Ok);
-    let expected = Asked::Write {
+    let expected = KernelCall::Write {
         source: vec![1; 1024],
         offset: 2048,
         durable: true,
     };
-    assert_eq!(kernel.was_asked(), [expected]);
+    assert_eq!(kernel.take_calls(), [expected]);
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn a_file_stays_locked_until_the_last_request_of_a_dropped_disk_has_ended() {
     let kernel = Kernel::default();
     let mut front = kernel.front_end();
     let mut channel = front.open(&disk);
-    kernel.be_silent(true);
+    kernel.hold_results(true);
     let payload = Payload::Borrowed(&[1; 512]);
     let slot = front
         .submit(
@@ -361,12 +362,12 @@ fn a_file_stays_locked_until_the_last_request_of_a_dropped_disk_has_ended() {
     front.turns(3);
     let early = FileDisk::open(options(folder.path()));
     assert_eq!(early.expect_err("a write").kind, OpenErrorKind::InUse);
-    kernel.be_silent(false);
+    kernel.hold_results(false);
     front.wait(slot);
     front.turns(3);
     let mut channel = front.open(&FileDisk::open(options(folder.path())).expect("it is free"));
     assert_eq!(front.write(&mut channel, 0, &[2; 512]), Status::Ok);
-    // What has nothing in progress lets go at once.
+    // A channel without requests in progress releases the lock at once.
     drop(channel);
     FileDisk::open(options(folder.path())).expect("it is free");
 }

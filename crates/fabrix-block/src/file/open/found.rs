@@ -1,5 +1,5 @@
-//! What stands at a path, and what the kernel says of it: of the file itself and, where it tells
-//! that only there, in /sys. A fact that is not there has a safe default.
+//! The file or device at a path, with its facts from the inode and from /sys. A missing fact gets a
+//! safe default.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,10 +10,10 @@ use crate::file::FileOptions;
 use crate::geometry::Deallocate;
 use crate::{OpenError, OpenErrorKind};
 
-/// What stands at the path.
+/// The file or device at a path.
 pub(super) struct Found {
     pub(super) is_block_device: bool,
-    /// Where /sys describes the device, or the one that the file lies on; it may not be there.
+    /// The /sys folder of the device's queue, or of the device below the file. It may not exist.
     queue: PathBuf,
 }
 
@@ -55,9 +55,9 @@ impl Found {
                 .is_some_and(|cache| cache == "write through")
     }
 
-    /// A file's holes read as zeroes, and where there are no holes zeroes are written. A block
-    /// device that cannot zero by itself would have to be written in full: then it does not
-    /// deallocate.
+    /// Deallocated blocks of a file read as zeroes: holes do, and without holes zeroes are written.
+    /// A block device without its own zeroing would have to be written in full, so it reports no
+    /// deallocation.
     pub(super) fn deallocate(&self) -> Deallocate {
         let zeroes_itself = self
             .text("write_zeroes_max_bytes")
@@ -70,7 +70,7 @@ impl Found {
     }
 }
 
-/// Where /sys describes the queue of a device; a partition has none and uses its disk's.
+/// The /sys folder of a device's queue. A partition has no queue of its own and uses its disk's.
 fn queue_of(device: u64) -> PathBuf {
     let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
     let minor = device & 0xff | (device >> 12) & !0xff;

@@ -1,5 +1,5 @@
-//! Why a file is not opened: the kernel's error numbers as sentences that name the path and what to
-//! do.
+//! Errors of opening a file: the kernel's error numbers as sentences that name the path and the
+//! remedy.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use fabrix_rt::errno;
 use crate::file::FileOptions;
 use crate::{OpenError, OpenErrorKind};
 
-/// What the operating system said to opening or asking the file, as a sentence.
+/// Converts an error of the operating system into a sentence.
 pub(super) fn refused(options: &FileOptions, is_block_device: bool, error: io::Error) -> OpenError {
     let hint = match error.raw_os_error() {
         Some(errno::EINVAL) if options.direct => return no_direct_io(options).caused_by(error),

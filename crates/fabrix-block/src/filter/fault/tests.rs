@@ -1,4 +1,5 @@
-//! Faults: which requests they hit, when, and that everything else is left alone.
+//! Fault injection: the affected requests, the time of the fault, and that other requests are not
+//! affected.
 
 use super::*;
 use crate::Payload;
@@ -62,7 +63,7 @@ fn a_late_answer_comes_no_earlier_and_brings_everything() {
         let mut channel = front.open(&faulty(Effect::Delay(delay), On::Read));
         assert_eq!(front.write(&mut channel, 0, &[5; 512]), Status::Ok);
         let begun = Instant::now();
-        front.turns(1); // the shard's clock is read
+        front.turns(1); // the turn reads the shard's clock
         let slot = front
             .submit(&mut channel, Operation::Read, 0, 1, Payload::Lend)
             .expect_err("later");

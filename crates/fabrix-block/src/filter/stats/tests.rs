@@ -1,4 +1,5 @@
-//! Counting: what is counted as what, over channels and shards, and the buckets of time.
+//! Counters: the counted kinds, the sums over channels and shards, and the buckets of the
+//! histogram.
 
 use super::*;
 use crate::Payload;

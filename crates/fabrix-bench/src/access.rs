@@ -1,8 +1,8 @@
-//! Which place the next request goes to, how long it is, and in which direction.
+//! Chooses the address, length and direction of the next request.
 //!
-//! Pure: a sequence named by a seed. Sequential jobs walk the region and start over; a sequential
-//! mix has one walk per direction, as in fio. Random jobs draw places of the region, evenly or
-//! after Zipf's law.
+//! The sequence is pure arithmetic and depends only on a seed. Sequential jobs go through the
+//! region and start over at its end. A sequential mix has one position per direction, as in fio.
+//! Random jobs draw addresses uniformly or after Zipf's addresses.
 
 mod zipf;
 
@@ -10,26 +10,26 @@ use crate::job::{Job, Region, Share};
 use crate::random::{Random, mix};
 use zipf::Zipf;
 
-/// How random addresses are spread over the region (fio's `random_distribution`).
+/// Distribution of random addresses over the region (fio's `random_distribution`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Every place as often as any other.
+    /// All units are equally likely.
     Uniform,
-    /// Few places often: the one of rank `k` in proportion to `1/k^theta`. Neighbouring ranks lie
-    /// apart.
+    /// A few units are drawn often: the probability of rank `k` is proportional to `1/k^theta`.
+    /// Neighbouring ranks are far apart in the region.
     Zipf {
         /// The exponent.
         theta: f64,
     },
 }
 
-/// The least and the greatest exponent of Zipf's law that can be asked for.
+/// Allowed range of Zipf's exponent.
 const THETA: std::ops::RangeInclusive<f64> = 0.01..=10.0;
 
 impl Distribution {
-    /// Reads fio's words: `random` (or `uniform`) and `zipf:THETA`.
+    /// Parses fio's words: `random` (or `uniform`) and `zipf:THETA`.
     ///
-    /// Errors: a sentence that says what there is.
+    /// Errors: a sentence that lists the known words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found = match text.split_once(':') {
             None if text == "random" || text == "uniform" => Self::Uniform,
@@ -49,7 +49,7 @@ impl Distribution {
         Ok(found)
     }
 
-    /// Whether its numbers can be used; the error is the end of a sentence about the job.
+    /// Checks the exponent. The error is the end of a sentence about the job.
     pub(crate) fn check(self) -> Result<(), String> {
         match self {
             Self::Zipf { theta } if !THETA.contains(&theta) => Err(format!(
@@ -61,7 +61,7 @@ impl Distribution {
         }
     }
 
-    /// fio's words for it.
+    /// The distribution in fio's words.
     pub fn text(self) -> String {
         match self {
             Self::Uniform => "random".into(),
@@ -70,57 +70,57 @@ impl Distribution {
     }
 }
 
-/// The next request of a job.
+/// One request of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Where it begins: a unit of the region.
+    /// First unit of the request in the region.
     pub unit: u64,
-    /// How many units it takes.
+    /// Length in units.
     pub units: u32,
-    /// Whether it is written.
+    /// Whether the request is a write.
     pub write: bool,
 }
 
-/// The sequence of one job's requests.
+/// The sequence of requests of one job.
 #[derive(Debug)]
 pub struct Sequence {
     units: u64,
-    law: Law,
-    coin: Random,
-    /// A draw of 32 bits below this is a read: 0 never, 2^32 always.
+    addresses: Addresses,
+    random: Random,
+    /// Threshold for reads: a 32-bit draw below it is a read. 0 means never, 2^32 always.
     read_below: u64,
-    /// Reads, then writes.
+    /// State per direction: reads, then writes.
     sides: [Side; 2],
 }
 
-/// How places are chosen.
+/// Rule for the choice of addresses.
 #[derive(Debug)]
-enum Law {
-    Walk,
+enum Addresses {
+    Sequential,
     Uniform(Random),
     Zipf(Zipf, Random),
 }
 
-/// One direction.
+/// State of one direction.
 #[derive(Debug)]
 struct Side {
-    /// Lengths in units, each with the draw of 32 bits below which it is chosen; the last one has
+    /// Lengths in units, each with the 32-bit draw below which it is chosen. The last threshold is
     /// 2^32.
     lengths: Vec<(u64, u32)>,
-    /// Where its walk goes on.
+    /// Next unit of the sequential order.
     next: u64,
 }
 
 impl Sequence {
-    /// The requests of job `index` over its region.
+    /// The requests of job `index` in its region.
     pub fn new(job: &Job, index: u32, region: &Region) -> Self {
-        // Jobs of one run must not draw the same addresses.
+        // The seed depends on the index, so that jobs of one run draw different addresses.
         let seed = mix(job.seed ^ mix(u64::from(index) + 1));
-        let law = match (job.rw.is_random(), job.distribution) {
-            (false, _) => Law::Walk,
-            (true, Distribution::Uniform) => Law::Uniform(Random::new(seed)),
+        let addresses = match (job.rw.is_random(), job.distribution) {
+            (false, _) => Addresses::Sequential,
+            (true, Distribution::Uniform) => Addresses::Uniform(Random::new(seed)),
             (true, Distribution::Zipf { theta }) => {
-                Law::Zipf(Zipf::new(region.units, theta, job.seed), Random::new(seed))
+                Addresses::Zipf(Zipf::new(region.units, theta, job.seed), Random::new(seed))
             }
         };
         let side = |write| Side {
@@ -129,34 +129,34 @@ impl Sequence {
         };
         Self {
             units: region.units,
-            law,
-            coin: Random::new(mix(seed)),
+            addresses,
+            random: Random::new(mix(seed)),
             read_below: (u64::from(job.percent_read()) << 32) / 100,
             sides: [side(false), side(true)],
         }
     }
 
-    /// The next request.
+    /// Draws the next request.
     #[inline]
     pub fn draw(&mut self) -> Access {
         let write = match self.read_below {
             0 => true,
             0x1_0000_0000 => false,
-            bound => self.coin.next() >> 32 >= bound,
+            bound => self.random.next() >> 32 >= bound,
         };
         let side = &mut self.sides[usize::from(write)];
-        let units = side.length(&mut self.coin);
-        // Where the last request of this length may begin.
+        let units = side.length(&mut self.random);
+        // Last unit where a request of this length may start.
         let last = self.units - u64::from(units);
-        let unit = match &mut self.law {
-            Law::Walk => side.walk(u64::from(units), last),
-            Law::Uniform(random) => random.below(last + 1),
-            Law::Zipf(zipf, random) => zipf.draw(random).min(last),
+        let unit = match &mut self.addresses {
+            Addresses::Sequential => side.next_unit(u64::from(units), last),
+            Addresses::Uniform(random) => random.below(last + 1),
+            Addresses::Zipf(zipf, random) => zipf.draw(random).min(last),
         };
         Access { unit, units, write }
     }
 
-    /// The place that follows, for a caller that cannot use the one it was given.
+    /// The unit after `unit`, for a caller that cannot use the drawn one.
     #[inline]
     pub fn after(&self, unit: u64) -> u64 {
         if unit + 1 < self.units { unit + 1 } else { 0 }
@@ -165,23 +165,23 @@ impl Sequence {
 
 impl Side {
     #[inline]
-    fn length(&self, coin: &mut Random) -> u32 {
+    fn length(&self, random: &mut Random) -> u32 {
         if let [(_, only)] = self.lengths[..] {
             return only;
         }
-        let draw = coin.next() >> 32;
+        let draw = random.next() >> 32;
         let chosen = self.lengths.iter().find(|(below, _)| draw < *below);
         chosen.expect("the last length has the whole range").1
     }
 
-    fn walk(&mut self, units: u64, last: u64) -> u64 {
+    fn next_unit(&mut self, units: u64, last: u64) -> u64 {
         let unit = if self.next > last { 0 } else { self.next };
         self.next = unit + units;
         unit
     }
 }
 
-/// The lengths of requests with the bounds of their draws.
+/// Lengths in units with the thresholds of their draws.
 fn lengths(shares: impl Iterator<Item = Share>, unit_bytes: u32) -> Vec<(u64, u32)> {
     let mut percent = 0;
     let bound = |share: Share| {

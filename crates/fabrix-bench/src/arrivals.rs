@@ -1,22 +1,20 @@
-//! When requests start: as soon as another ends (closed loop), or by a clock of their own (open
-//! loop).
+//! Start times of requests: when another request ends (closed loop), or by a schedule (open loop).
 //!
-//! A closed loop hides stalls: while the disk stands still, nothing new is asked of it. An open
-//! loop goes on intending to start requests, and counts latency from the moment a request was meant
-//! to start, so that a stall is charged to every request it delays. Pure arithmetic: the worker
-//! brings the time.
+//! A closed loop hides stalls: while the disk is stalled, no new request starts. An open loop keeps
+//! its schedule and measures latency from the scheduled start, so a stall adds to the latency of
+//! every request that it delays. This is pure arithmetic; the worker supplies the time.
 
 use crate::random::Random;
 
-/// The most requests per second one job can be asked to offer.
+/// Highest offered load of one job, in requests per second.
 pub const RATE_IOPS_MAX: u32 = 50_000_000;
 
-/// How the starts of an open loop are spaced.
+/// Spacing of the starts in an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// At equal distances (fio's `rate_process=linear`).
+    /// Equal distances (fio's `rate_process=linear`).
     Fixed,
-    /// Independently of each other (fio's `rate_process=poisson`).
+    /// Independent, exponentially distributed distances (fio's `rate_process=poisson`).
     Poisson,
 }
 
@@ -25,12 +23,12 @@ pub enum Pacing {
 pub struct Rate {
     /// Requests per second of each job (`rate_iops`).
     pub iops: u32,
-    /// Their spacing.
+    /// Spacing of the starts.
     pub pacing: Pacing,
 }
 
 impl Rate {
-    /// Whether the rate can be offered at all; the error is the end of a sentence about the job.
+    /// Checks the rate. The error is the end of a sentence about the job.
     pub(crate) fn check(self) -> Result<(), String> {
         if (1..=RATE_IOPS_MAX).contains(&self.iops) {
             return Ok(());
@@ -42,12 +40,12 @@ impl Rate {
     }
 }
 
-/// The starts that a job intends.
+/// The schedule of a job.
 #[derive(Debug)]
 pub(crate) enum Arrivals {
-    /// Whenever there is room.
+    /// Closed loop: start whenever a slot is free.
     Closed,
-    /// At the moments of a schedule.
+    /// Open loop: start at the times of a schedule.
     Open {
         next_ns: u64,
         mean_ns: f64,
@@ -58,7 +56,7 @@ pub(crate) enum Arrivals {
 }
 
 impl Arrivals {
-    /// The schedule of one job; times are those of the worker's clock.
+    /// The schedule of one job. Times are those of the worker's clock, in nanoseconds.
     pub(crate) fn new(rate: Option<Rate>, seed: u64) -> Self {
         let Some(rate) = rate else {
             return Self::Closed;
@@ -72,14 +70,15 @@ impl Arrivals {
         }
     }
 
-    /// Starts the schedule at a moment.
+    /// Starts the schedule at `now_ns`.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if let Self::Open { next_ns, .. } = self {
             *next_ns = now_ns;
         }
     }
 
-    /// The moment the next request was meant to start, if it is not in the future; then moves on.
+    /// The scheduled start of the next request, if it is not in the future. Then advances the
+    /// schedule.
     #[inline]
     pub(crate) fn due(&mut self, now_ns: u64) -> Option<u64> {
         match self {
@@ -94,7 +93,7 @@ impl Arrivals {
             } => {
                 let meant = *next_ns;
                 let gap = *carry + *mean_ns * draw(*pacing, random);
-                // What is below a nanosecond is kept, or a fixed rate would drift.
+                // The fraction of a nanosecond is carried over. Otherwise a fixed rate would drift.
                 *carry = gap.fract();
                 *next_ns = meant.saturating_add(whole(gap));
                 Some(meant)
@@ -102,7 +101,7 @@ impl Arrivals {
         }
     }
 
-    /// When the worker has to look again, if nothing ends before.
+    /// Time of the next scheduled start. None in a closed loop.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         match self {
             Self::Closed => None,
@@ -111,7 +110,7 @@ impl Arrivals {
     }
 }
 
-/// The next gap as a multiple of the mean.
+/// Draws the next gap as a multiple of the mean gap.
 fn draw(pacing: Pacing, random: &mut Random) -> f64 {
     match pacing {
         Pacing::Fixed => 1.0,

@@ -1,37 +1,36 @@
-//! How many cores were busy: the job threads', the process's and the machine's, over the measured
-//! time.
+//! Processor use in cores over the measured time: of the job threads, the process and the machine.
 //!
-//! Read twice, never while a request is counted. The job threads read their own time (see
-//! `worker`); the process's comes from /proc/self/stat in ticks of 10 ms, the machine's from
-//! /proc/stat.
+//! The counters are read at the start and at the end, never while a request is timed. The job
+//! threads read their own time (see `worker`). The process's time comes from /proc/self/stat in
+//! ticks of 10 ms, and the machine's from /proc/stat.
 
 use std::time::{Duration, Instant};
 
 use fabrix_rt::topology::{self, CpuTimes};
 
-/// Linux counts processor time for programs in ticks of 10 ms (USER_HZ), whatever the kernel's own
-/// clock.
+/// Tick of the processor times in /proc: 10 ms (USER_HZ), independent of the kernel's internal
+/// tick.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor use over the measured time, in cores: 1.5 means one and a half cores were busy all the
-/// time.
+/// Processor use over the measured time, in cores. 1.5 means that on average one and a half cores
+/// were busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cpu {
-    /// The threads that ran the jobs, with everything of the disk that runs on them.
+    /// The job threads, including the disk code that runs on them.
     pub job_cores: f64,
     /// This process in user mode.
     pub user_cores: f64,
     /// This process in the kernel.
     pub system_cores: f64,
-    /// The whole machine; what the hypervisor took for others counts as busy.
+    /// The whole machine. Time stolen by the hypervisor counts as busy.
     pub machine_cores: f64,
-    /// How many cores the machine has.
+    /// Number of cores of the machine.
     pub cores: usize,
-    /// The length of the window.
+    /// Length of the measured time.
     pub window: Duration,
 }
 
-/// The counters at one moment.
+/// The counters at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     at: Instant,
@@ -41,7 +40,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the counters now; what cannot be read counts as zero.
+    /// Reads the counters now. Unreadable counters are 0.
     pub(crate) fn take() -> Self {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let (user, system) = process_times(&text).unwrap_or_default();
@@ -53,8 +52,8 @@ impl Snapshot {
         }
     }
 
-    /// What was used between an earlier moment and this one; the job threads' time is for the
-    /// caller to add.
+    /// Processor use between an earlier snapshot and this one. The caller adds the time of the job
+    /// threads.
     pub(crate) fn since(&self, earlier: &Self) -> Cpu {
         let window = self.at.duration_since(earlier.at);
         let cores = |time: Duration| {
@@ -75,7 +74,7 @@ impl Snapshot {
     }
 }
 
-/// Cores that were busy between two readings of /proc/stat.
+/// Busy cores between two readings of /proc/stat.
 fn busy_cores(earlier: &[CpuTimes], later: &[CpuTimes]) -> f64 {
     let pairs = later
         .iter()
@@ -92,11 +91,11 @@ fn busy_cores(earlier: &[CpuTimes], later: &[CpuTimes]) -> f64 {
     busy.sum()
 }
 
-/// User and system time of a process from the text of /proc/PID/stat.
+/// User and system time of a process, from the text of /proc/PID/stat.
 ///
 /// Source: proc_pid_stat(5), fields 14 (utime) and 15 (stime).
 fn process_times(text: &str) -> Option<(Duration, Duration)> {
-    // The name is in parentheses and may hold anything, even a closing one: the last one ends it.
+    // The name stands in parentheses and may contain any character, so only the last `)` ends it.
     let after_name = &text[text.rfind(')')? + 1..];
     let mut fields = after_name.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u32>().ok();

@@ -1,22 +1,22 @@
-//! What a benchmark is asked to do, in fio's words, and whether a given disk can do it.
+//! A benchmark job in fio's words, and the checks whether a given disk can run it.
 //!
-//! Plain values and arithmetic: nothing here touches a disk. Every refusal is a sentence that names
-//! the job, the option and a way out. What is wrong whatever the disk is stands in `check`, what
-//! depends on the disk in `region`.
+//! These are plain values and arithmetic, without disk access. Every refusal is a sentence that
+//! names the job, the option and a remedy. `check` holds the checks that do not depend on the disk,
+//! and `region` those that do.
 //!
-//! What the options mean is what they mean in fio, with these differences:
-//! - a job ends after `runtime`, `number_ios`, `loops` or in its steady state, whichever comes
-//!   first, and sequential jobs start over at the end of their region;
-//! - random jobs draw every address independently (fio's `norandommap`);
-//! - jobs on several disks are dealt out, job `i` to disk `i % disks`, instead of each job visiting
-//!   all disks;
+//! The options mean the same as in fio, with these differences:
+//! - A job ends after `runtime`, `number_ios` or `loops`, or in its steady state, whichever comes
+//!   first. Sequential jobs start over at the end of their region.
+//! - Random jobs draw every address independently (fio's `norandommap`).
+//! - Job `i` works on disk `i % disks`. In fio each job visits all disks.
 //! - `verify` gives every job its own slice of the region, because two jobs that overwrite each
-//!   other's blocks cannot both know what must be there.
+//!   other's blocks cannot know the expected content.
 //!
-//! As in fio, each of `numjobs` jobs keeps `iodepth` requests in flight of its own, sequential jobs
-//! all start at `offset` unless `offset_increment` moves them apart, a sequential mix walks the
-//! region once for reads and once for writes, and `rwmixread` means nothing to a job that only
-//! reads or only writes.
+//! As in fio:
+//! - Each of `numjobs` jobs keeps its own `iodepth` requests in flight.
+//! - All sequential jobs start at `offset`, unless `offset_increment` separates them.
+//! - A sequential mix goes through the region once for reads and once for writes.
+//! - Jobs that only read or only write ignore `rwmixread`.
 
 mod check;
 mod region;
@@ -35,70 +35,70 @@ pub use region::Region;
 pub use rw::Rw;
 pub use sizes::{Share, Sizes, parse_split};
 
-/// The most requests one job keeps in flight.
+/// Largest `iodepth` of a job.
 pub const IODEPTH_MAX: u32 = 4096;
-/// The most jobs (threads) one run has.
+/// Largest number of jobs (threads) of a run.
 pub const NUMJOBS_MAX: u32 = 512;
-/// The longest `runtime` and the longest `ramp`: a year.
+/// Longest `runtime` and longest `ramp`: one year.
 pub const RUNTIME_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// The most memory the buffers of all jobs of one run take: 4 GiB.
+/// Largest memory for the buffers of all jobs of a run: 4 GiB.
 pub const BUFFER_BYTES_MAX: u64 = 4 << 30;
-/// The most places for a request that one run verifies; it remembers 8 bytes for each.
+/// Largest number of units that a run can verify. Each takes 8 bytes of memory.
 pub const VERIFY_UNITS_MAX: u64 = 1 << 27;
-/// The most percentiles one job is asked for.
+/// Largest number of percentiles of a job.
 pub const PERCENTILES_MAX: usize = 64;
 
-/// One benchmark job, by fio's options.
+/// One benchmark job with fio's options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
     /// Kind of access.
     pub rw: Rw,
-    /// Bytes of one request (`bs`): a multiple of the disk's block.
+    /// Request size in bytes (`bs`): a multiple of the disk's block.
     pub block_bytes: u32,
-    /// Several sizes of requests instead of one (`bssplit`), reads and writes; empty:
-    /// `block_bytes`.
+    /// Several request sizes with their shares (`bssplit`), for reads and for writes. Empty:
+    /// `block_bytes` only.
     pub split: [Vec<Share>; 2],
-    /// Requests that each job keeps in flight.
+    /// Requests in flight per job.
     pub iodepth: u32,
-    /// Jobs, each on a thread of its own.
+    /// Number of jobs, each on its own thread.
     pub numjobs: u32,
-    /// How long is measured.
+    /// Measured time.
     pub runtime: Duration,
-    /// How long the load runs before measuring begins (`ramp_time`).
+    /// Time under load before the measurement starts (`ramp_time`).
     pub ramp: Duration,
-    /// Percent of reads in `rw` and `randrw`.
+    /// Percentage of reads in `rw` and `randrw`.
     pub rwmixread: u32,
-    /// Where the region begins, in bytes.
+    /// Start of the region in bytes.
     pub offset: u64,
-    /// How many bytes the region has; `None`: up to the end of the disk.
+    /// Length of the region in bytes. None: up to the end of the disk.
     pub size: Option<u64>,
-    /// How far the region of each further job is moved, in bytes.
+    /// Distance between the regions of consecutive jobs, in bytes.
     pub offset_increment: u64,
-    /// How random addresses are spread.
+    /// Distribution of random addresses.
     pub distribution: Distribution,
-    /// Each job ends after so many requests, if `runtime` does not end it before.
+    /// Number of requests after which a job ends.
     pub number_ios: Option<u64>,
-    /// Each job ends when it has moved so many times the bytes of its region.
+    /// Number of passes over the region after which a job ends, measured in bytes.
     pub loops: Option<u32>,
-    /// End when the rates are steady (`steadystate`), if nothing ends it before.
+    /// Steady-state condition that ends the run (`steadystate`).
     pub steady: Option<Steady>,
-    /// Offered load instead of a constant number in flight.
+    /// Offered load (open loop). None: a constant number of requests in flight.
     pub rate: Option<Rate>,
-    /// Mark and check every block: see [`crate::verify`].
+    /// Whether to stamp and check every block: see [`crate::verify`].
     pub verify: bool,
-    /// Names the sequence of random addresses; the same seed asks for the same requests.
+    /// Seed of the random addresses. The same seed gives the same requests.
     pub seed: u64,
-    /// Count failed requests and go on; otherwise the first one ends its job.
+    /// Whether to count failed requests and continue. False: the first failure ends the job.
     pub continue_on_error: bool,
-    /// Which percentiles of the latency the results have, ascending.
+    /// Latency percentiles in the results, in ascending order.
     pub percentiles: Vec<f64>,
 }
 
 impl Default for Job {
-    /// `fabrix bench` without options: random 4 KiB reads, depth 32, one job, ten seconds after
-    /// two.
+    /// `fabrix bench` without options: random reads of 4 KiB, depth 32, one job, 10 s after 2 s of
+    /// ramp.
     fn default() -> Self {
         Self {
             name: "randread".into(),
@@ -126,7 +126,7 @@ impl Default for Job {
     }
 }
 
-/// Why a job cannot be run: a sentence for the user.
+/// The reason why a job cannot run, as a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobError(pub String);
 
@@ -139,12 +139,12 @@ impl fmt::Display for JobError {
 impl std::error::Error for JobError {}
 
 impl Job {
-    /// The most requests in flight, all jobs together.
+    /// Requests in flight of all jobs together.
     pub fn total_depth(&self) -> u64 {
         u64::from(self.iodepth) * u64::from(self.numjobs)
     }
 
-    /// Percent of requests that are reads, after `rw` has had its say.
+    /// Percentage of reads, considering `rw`.
     pub fn percent_read(&self) -> u32 {
         match (self.rw.reads(), self.rw.writes()) {
             (true, true) => self.rwmixread,
@@ -153,8 +153,8 @@ impl Job {
         }
     }
 
-    /// Memory of the buffers of one job, in bytes: one for each read in flight; one for all writes,
-    /// or when verifying one for each.
+    /// Buffer memory of one job in bytes: one buffer per read in flight, and one for all writes. A
+    /// verifying job has one buffer per write.
     pub fn buffer_bytes(&self) -> u64 {
         let percent = self.percent_read();
         let depth = u64::from(self.iodepth);
@@ -175,13 +175,13 @@ impl Job {
     }
 }
 
-/// What the tests of all parts share.
+/// Helpers for the tests of all submodules.
 #[cfg(test)]
 mod testing {
     use super::*;
     use fabrix_block::Geometry;
 
-    /// 1 GiB in blocks of 4096, 1 MiB per request.
+    /// A disk of 1 GiB with blocks of 4096 bytes and requests of at most 1 MiB.
     pub(super) fn disk() -> Geometry {
         Geometry::new(4096, 1 << 18)
     }

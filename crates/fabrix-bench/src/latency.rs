@@ -1,21 +1,21 @@
-//! How long requests took: recorded without allocation, summed up at the end.
+//! Latency statistics: recorded without allocation, summarised at the end.
 //!
-//! Three significant digits from 1 ns to 100 s (HDR histogram), allocated before the first request;
-//! mean, least and greatest are exact. What takes longer than 100 s counts as 100 s in the
+//! An HDR histogram holds three significant digits from 1 ns to 100 s. It is allocated before the
+//! first request. Mean, minimum and maximum are exact. Latencies above 100 s count as 100 s in the
 //! percentiles only.
 
 use hdrhistogram::Histogram;
 
-/// The percentiles that a summary has if nothing else is asked: fio's default list.
+/// The default percentiles, equal to fio's default list.
 pub const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
 ];
 
-/// The greatest latency that the percentiles tell apart: 100 s.
+/// Highest latency that the histogram distinguishes: 100 s.
 const HIGHEST_NS: u64 = 100_000_000_000;
 
-/// Latencies as they are counted.
+/// A collection of recorded latencies.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     histogram: Histogram<u64>,
@@ -31,7 +31,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// An empty one; all its memory is taken here.
+    /// An empty recorder. All memory is allocated here.
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, HIGHEST_NS, 3)
             .expect("1 ns to 100 s with 3 digits is legal");
@@ -43,7 +43,7 @@ impl Recorder {
         }
     }
 
-    /// Counts one request.
+    /// Records the latency of one request, in nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns);
@@ -52,13 +52,13 @@ impl Recorder {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Forgets everything; what is in flight is counted afresh.
+    /// Clears all recorded latencies. Requests in flight are recorded when they end.
     pub fn reset(&mut self) {
         self.histogram.reset();
         (self.sum_ns, self.min_ns, self.max_ns) = (0, u64::MAX, 0);
     }
 
-    /// Adds what another one counted.
+    /// Adds the latencies of another recorder.
     pub fn add(&mut self, other: &Self) {
         self.histogram
             .add(&other.histogram)
@@ -68,12 +68,12 @@ impl Recorder {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Everything that was counted, added up.
+    /// Sum of all latencies in nanoseconds.
     pub(crate) fn sum_ns(&self) -> u64 {
         u64::try_from(self.sum_ns).unwrap_or(u64::MAX)
     }
 
-    /// The figures for the report, with the values at these percentiles.
+    /// The statistics for the report, with the values of the given percentiles.
     pub fn summary(&self, percentiles: &[f64]) -> Latency {
         let count = self.histogram.len();
         if count == 0 {
@@ -98,25 +98,25 @@ impl Recorder {
     }
 }
 
-/// The distribution of the latencies of one kind of request; all zero when there was none.
+/// The latency distribution of one kind of request. All fields are 0 without requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// How many were counted.
+    /// Number of requests.
     pub count: u64,
-    /// The least, exactly.
+    /// Exact minimum.
     pub min_ns: u64,
-    /// The greatest, exactly.
+    /// Exact maximum.
     pub max_ns: u64,
-    /// The mean, exactly.
+    /// Exact mean.
     pub mean_ns: f64,
-    /// The standard deviation, to 3 digits.
+    /// Standard deviation with 3 significant digits.
     pub stddev_ns: f64,
-    /// The percentiles that were asked for with their values, to 3 digits.
+    /// The requested percentiles with their values, with 3 significant digits.
     pub percentiles_ns: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    /// The value at a percentile; `None` for one that was not asked for.
+    /// The value of a percentile. None if the percentile was not requested.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         let found = self
             .percentiles_ns
@@ -126,7 +126,7 @@ impl Latency {
     }
 }
 
-/// A count as a real number, for a report; exact up to 2^53.
+/// A count as a floating-point number. Exact up to 2^53.
 pub(crate) fn real(count: u128) -> f64 {
     count as f64
 }

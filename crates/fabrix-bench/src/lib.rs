@@ -1,12 +1,11 @@
-//! The load generator: a front end that invents its requests.
+//! The load generator: a front end that generates requests.
 //!
-//! It knows a disk only as `Arc<dyn block::Device>`, and the machine only through `rt`; what the
-//! disk is, and how a job or a result is written down (command line, JSON, HTML), is the business
-//! of the program.
+//! It accesses disks only as `Arc<dyn block::Device>` and the machine only through `rt`. The
+//! program knows the kinds of disks and the formats of jobs and results (command line, JSON, HTML).
 //!
-//! A [`Job`] says what to do, [`run()`] does it on threads of its own, [`Results`] says what came
-//! of it. The words of jobs and results are fio's, and so is their meaning; where ours differs,
-//! [`job`] says so.
+//! A [`Job`] describes the load, [`run()`] executes it on its own threads, and [`Results`] holds
+//! the measurements. Jobs and results use fio's words with fio's meaning. [`job`] lists the
+//! differences.
 
 pub mod access;
 pub mod arrivals;

@@ -1,27 +1,27 @@
-//! The demonstration's table: the same workloads on a disk as it is and through the network. Plain
-//! values.
+//! The table of the demonstration: the same workloads on a local disk and through the network.
+//! Plain values.
 
 use crate::results::Results;
 
-/// What one workload reached on one disk.
+/// The measurements of one workload on one disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
     /// Requests per second.
     pub iops: f64,
     /// Bytes per second.
     pub bw_bytes: f64,
-    /// Mean latency in microseconds, reads and writes together.
+    /// Mean latency of reads and writes together, in microseconds.
     pub mean_us: f64,
-    /// 99th percentile of the latency in microseconds.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// Cores that the initiator's side (the load generator and its disk) kept busy.
+    /// Busy cores on the initiator's side: the load generator and its disk.
     pub cpu_initiator: f64,
-    /// Cores that the target kept busy; `None` where there is no target, or it cannot be seen.
+    /// Busy cores of the target. None without a target, or when its use is unknown.
     pub cpu_target: Option<f64>,
 }
 
 impl Cell {
-    /// The figures of a finished run; the caller, who knows the target, adds its CPU.
+    /// The measurements of a finished run. The caller supplies the target's CPU use.
     pub fn new(results: &Results, cpu_target: Option<f64>) -> Self {
         let total = &results.aggregate.total;
         Self {
@@ -43,14 +43,14 @@ impl Cell {
 pub struct Row {
     /// The workload's name.
     pub name: String,
-    /// On the disk as it is.
+    /// Measurement on the local disk.
     pub local: Cell,
-    /// Through the network.
+    /// Measurement through the network.
     pub remote: Cell,
 }
 
 impl Row {
-    /// Remote IOPS as a part of local ones; `None` when there is nothing to divide by.
+    /// Remote IOPS divided by local IOPS. None without local IOPS.
     pub fn ratio(&self) -> Option<f64> {
         (self.local.iops > 0.0).then(|| self.remote.iops / self.local.iops)
     }
@@ -59,10 +59,10 @@ impl Row {
 /// The whole table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
-    /// What stands over the local columns, for example `ram:1G`.
+    /// Title of the local columns, for example `ram:1G`.
     pub local: String,
-    /// What stands over the remote columns, for example `nvme+tcp over loopback`.
+    /// Title of the remote columns, for example `nvme+tcp over loopback`.
     pub remote: String,
-    /// The rows, in the order they were run.
+    /// The rows, in the order of execution.
     pub rows: Vec<Row>,
 }

@@ -1,16 +1,15 @@
-//! Random numbers for addresses, mixes and contents: SplitMix64, whose state is one word.
+//! Pseudo-random numbers for addresses, mixes and contents: SplitMix64, whose state is one word.
 //!
-//! Good enough to spread requests, far from good enough for secrets. The same seed gives the same
-//! sequence.
-//! Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
-//! figure 16.
+//! The quality suffices for spreading requests, not for secrets. The same seed gives the same
+//! sequence. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
+//! 2014, figure 16.
 
 /// A sequence of pseudo-random words.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence that `seed` names.
+    /// A sequence that depends only on `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -22,22 +21,22 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`, by multiply and shift: no divide per I/O. The bias is below `bound`
-    /// / 2^64.
+    /// A number below `bound`, by multiplication and shift: a division per I/O would be slow. The
+    /// bias is below `bound` / 2^64.
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(bound);
         u64::try_from(product >> 64).expect("the high half of a 128-bit product has 64 bits")
     }
 
-    /// A number in (0, 1]: never zero, so that its logarithm exists.
+    /// A number in (0, 1]. It is never 0, so its logarithm exists.
     pub(crate) fn unit(&mut self) -> f64 {
         let bits = u32::try_from(self.next() >> 32).expect("32 bits remain");
         (f64::from(bits) + 1.0) / 4_294_967_296.0
     }
 }
 
-/// Scatters the bits of a word so that neighbouring inputs give unrelated outputs.
+/// Mixes the bits of a word, so that neighbouring inputs give unrelated outputs.
 #[inline]
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -45,7 +44,7 @@ pub(crate) fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Fills a buffer with words that no compressor and no deduplication shortens.
+/// Fills a buffer with incompressible data that deduplication cannot merge.
 pub(crate) fn fill(bytes: &mut [u8], seed: u64) {
     let mut random = Random::new(seed);
     let mut chunks = bytes.chunks_exact_mut(8);

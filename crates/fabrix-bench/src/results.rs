@@ -1,7 +1,6 @@
-//! What came of a run: plain values, in fio's terms, for the program to write down as it likes.
+//! The measurements of a run: plain values in fio's terms, independent of any output format.
 //!
-//! Nothing here knows a format. Times are nanoseconds, rates are per second of measured time
-//! (without `ramp`).
+//! Times are in nanoseconds. Rates are per second of measured time, without `ramp`.
 
 use std::time::Duration;
 
@@ -13,52 +12,53 @@ use crate::latency::{Latency, Recorder, real};
 use crate::series::Point;
 use crate::steady::Attained;
 
-/// One direction of one job, or of all jobs.
+/// Measurements of one direction of one job or of all jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
-    /// Requests that succeeded.
+    /// Successful requests.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes of the successful requests.
     pub bytes: u64,
-    /// Measured time.
+    /// Measured time in nanoseconds.
     pub runtime_ns: u64,
     /// Requests per second.
     pub iops: f64,
     /// Bytes per second.
     pub bw_bytes: f64,
-    /// From the submission of a request to its ending (fio's `clat`, with the submission included).
+    /// Latency from the submission of a request to its completion (fio's `clat` plus the time of
+    /// the submission).
     pub service: Latency,
-    /// From the moment it was meant to start (fio's `lat`): the same in a closed loop.
+    /// Latency from the scheduled start (fio's `lat`). Equal to `service` in a closed loop.
     pub latency: Latency,
 }
 
-/// A job's verification.
+/// Result of a job's verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Blocks that were read back and compared.
+    /// Blocks read back and compared.
     pub blocks_checked: u64,
-    /// Blocks that were wrong.
+    /// Blocks with wrong content.
     pub errors: u64,
-    /// The first of them, as a sentence.
+    /// Sentence about the first wrong block.
     pub first_error: Option<String>,
 }
 
-/// Requests that failed.
+/// The failed requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
-    /// How often each status came, the ones that came only.
+    /// Number of failures per status. Statuses without failures are absent.
     pub by_status: Vec<(Status, u64)>,
-    /// The first failure, as a sentence.
+    /// Sentence about the first failure.
     pub first: Option<String>,
 }
 
 impl Errors {
-    /// All failures.
+    /// Number of all failures.
     pub fn total(&self) -> u64 {
         self.by_status.iter().map(|(_, count)| count).sum()
     }
 
-    /// Counts one more failure; the sentence is made for the first one only.
+    /// Counts a failure. `sentence` is called for the first one only.
     pub(crate) fn count(&mut self, status: Status, sentence: impl FnOnce() -> String) {
         match self
             .by_status
@@ -84,47 +84,47 @@ impl Errors {
     }
 }
 
-/// One job, or all of them together.
+/// Measurements of one job or of all jobs together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobResult {
     /// Reads.
     pub read: Side,
     /// Writes.
     pub write: Side,
-    /// Both.
+    /// Reads and writes together.
     pub total: Side,
-    /// CPU time of the job's thread in the measured time.
+    /// CPU time of the job's thread during the measured time.
     pub cpu_time: Duration,
-    /// Requests that failed, whenever they did.
+    /// Failed requests, including those before the measurement.
     pub errors: Errors,
-    /// How often the disk had no room for a request; it was offered again.
+    /// Number of `Busy` answers. Each such request was submitted again.
     pub busy: u64,
-    /// Why the job ended before its time, if it did: a sentence.
+    /// Reason for an early end, as a sentence.
     pub ended_early: Option<String>,
-    /// Present when the job verified.
+    /// Result of the verification, if the job verified.
     pub verify: Option<Verified>,
 }
 
-/// What a run gives.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
-    /// What was asked.
+    /// The job as requested.
     pub job: Job,
-    /// Each job, in order.
+    /// Results of the single jobs, in order.
     pub jobs: Vec<JobResult>,
-    /// All jobs together (fio's `group_reporting`).
+    /// Results of all jobs together (fio's `group_reporting`).
     pub aggregate: JobResult,
-    /// Processor use while measuring; with several jobs side by side, all of theirs but
-    /// `job_cores`.
+    /// Processor use during the measurement. If several jobs run side by side, all fields except
+    /// `job_cores` include the other jobs.
     pub cpu: Cpu,
-    /// How the rates went, second by second or so.
+    /// Rates over time, in points of about a second.
     pub series: Vec<Point>,
-    /// Present when the job asked for a steady state.
+    /// Result of the steady-state condition, if the job has one.
     pub steady: Option<Attained>,
 }
 
 impl Results {
-    /// Whether nothing failed, nothing was found wrong and every job ran its time.
+    /// Whether no request failed, no block was wrong and no job ended early.
     pub fn is_clean(&self) -> bool {
         let all = &self.aggregate;
         let verified = all
@@ -135,10 +135,10 @@ impl Results {
     }
 }
 
-/// What one job counts while it runs; sums of these make the aggregate.
+/// Counters of a running job. Their sum over all jobs gives the aggregate.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Reads, then writes.
+    /// Counters per direction: reads, then writes.
     pub(crate) sides: [SideTally; 2],
     pub(crate) runtime_ns: u64,
     pub(crate) cpu_time: Duration,
@@ -148,13 +148,13 @@ pub(crate) struct Tally {
     pub(crate) verify: Option<Verified>,
 }
 
-/// One direction while it runs.
+/// Counters of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct SideTally {
     pub(crate) ios: u64,
     pub(crate) bytes: u64,
     pub(crate) service: Recorder,
-    /// Only in an open loop; otherwise the same as `service`.
+    /// Latency from the scheduled start. None in a closed loop, where it equals `service`.
     pub(crate) latency: Option<Recorder>,
 }
 
@@ -210,13 +210,13 @@ impl SideTally {
 }
 
 impl Tally {
-    /// Everything allocated, nothing counted.
+    /// Allocates all counters.
     pub(crate) fn new(open_loop: bool, verify: bool) -> Self {
         Self {
             sides: [SideTally::new(open_loop), SideTally::new(open_loop)],
             runtime_ns: 0,
             cpu_time: Duration::ZERO,
-            // Room for every status, so that a failing disk does not make the worker allocate.
+            // Capacity for every status, so that a failing disk causes no allocation in the worker.
             errors: Errors {
                 by_status: Vec::with_capacity(16),
                 first: None,
@@ -227,13 +227,13 @@ impl Tally {
         }
     }
 
-    /// Forgets the ramp; failures and wrong blocks are never forgotten.
+    /// Clears the counters of the ramp. Failures and wrong blocks are kept.
     pub(crate) fn begin_measuring(&mut self) {
         self.sides.iter_mut().for_each(SideTally::reset);
         self.busy = 0;
     }
 
-    /// Adds another job; measured time is that of the one that ran longest, as in fio.
+    /// Adds the counters of another job. The measured time is the longest of all jobs, as in fio.
     pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.sides.iter_mut().zip(&other.sides) {
             mine.add(theirs);
@@ -254,7 +254,7 @@ impl Tally {
         }
     }
 
-    /// Cores that the job's thread kept busy in its measured time.
+    /// Cores that the job's thread kept busy during its measured time.
     pub(crate) fn cores(&self) -> f64 {
         if self.runtime_ns == 0 {
             return 0.0;
@@ -262,7 +262,7 @@ impl Tally {
         self.cpu_time.as_secs_f64() / (real(self.runtime_ns.into()) / 1e9)
     }
 
-    /// The figures for the report, with the values at these percentiles.
+    /// The results for the report, with the values of the given percentiles.
     pub(crate) fn result(&self, percentiles: &[f64]) -> JobResult {
         let mut both = self.sides[0].clone();
         both.add(&self.sides[1]);

@@ -1,11 +1,11 @@
-//! Runs job specifications: a thread per job, a common start, the progress meanwhile, the results
-//! at the end.
+//! Executes jobs: one thread per job, a common start, progress reports, and the results at the end.
 //!
-//! The calling thread waits and adds up; it touches no disk. Every way out, good or bad, ends and
-//! joins all threads. The threads are `crew`, time and readings are `watch`.
+//! The calling thread waits and adds up the counters. It does not access a disk. Every exit path
+//! stops and joins all threads. `workers` manages the threads, and `monitor` reads time and
+//! counters.
 
-mod crew;
-mod watch;
+mod monitor;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use fabrix_rt::ShardConfig;
 
 use crate::job::{Job, JobError};
 use crate::results::Results;
-use crew::Crew;
+use workers::Workers;
 
-/// How a run is carried out; nothing here changes what is asked of the disk.
+/// Execution parameters of a run. They do not influence the requests.
 #[derive(Clone)]
 pub struct Config {
-    /// What each job's shard is made of. Its memory limit is raised to what the job's buffers need.
+    /// Configuration of each job's shard. Its memory limit is raised by the size of the job's
+    /// buffers.
     pub shard: ShardConfig,
-    /// The cores of the jobs, job `i` on core `i % len`; empty: the scheduler's choice.
+    /// Cores for the jobs: job `i` runs on core `pin[i % len]`. Empty: the scheduler decides.
     pub pin: Vec<usize>,
-    /// How often the progress is told.
+    /// Interval of the progress reports.
     pub progress_every: Duration,
-    /// How long the disk may take to answer its first read.
+    /// Time limit for the disk's first answer.
     pub ready: Duration,
-    /// How long the last requests may go without any answer.
+    /// Time without any completion after which the last requests are given up.
     pub drain: Duration,
-    /// The same when the user has seen enough; also for the first answer.
+    /// `drain` after the user has stopped the run. Also limits the wait for the first answer.
     pub stop_drain: Duration,
-    /// Becomes true when the user has seen enough; the results until then are given.
+    /// Set to true by the user to stop the run. The results until then are returned.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -53,51 +54,51 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether the user has seen enough.
+    /// Whether the user has stopped the run.
     fn is_stopped(&self) -> bool {
         let stop = self.stop.as_ref();
         stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 }
 
-/// What a run is doing.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The load runs and does not count yet.
+    /// The load runs, but is not yet measured.
     Ramp,
-    /// The load runs and counts.
+    /// The load runs and is measured.
     Measuring,
-    /// The load is over; last answers are waited for, or what was written is read back.
+    /// The load has ended. The run waits for the last completions, or reads back written blocks.
     Finishing,
 }
 
-/// What can be said while a run lasts.
+/// Progress report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// What the run is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// Time since the load began.
+    /// Time since the start of the load.
     pub elapsed: Duration,
-    /// Ramp and measured time together.
+    /// Planned duration: ramp and measured time.
     pub planned: Duration,
-    /// Requests done since measuring began, during the ramp since the load began.
+    /// Completed requests since the start of the measurement, or of the load during the ramp.
     pub ios: u64,
-    /// Requests per second since the progress was last told.
+    /// Requests per second since the previous report.
     pub iops: f64,
-    /// Bytes per second since the progress was last told.
+    /// Bytes per second since the previous report.
     pub bw_bytes: f64,
     /// Failed requests so far.
     pub errors: u64,
 }
 
-/// Why there are no results: a sentence for the user.
+/// Reason why there are no results, as a sentence for the user.
 #[derive(Debug)]
 pub enum RunError {
-    /// The job cannot be run on these disks.
+    /// The job cannot run on these disks.
     Job(JobError),
-    /// A thread, a channel or memory was not to be had, or the disk did not answer its first read.
+    /// A thread, a channel or memory was not available, or the disk did not answer its first read.
     Start(String),
-    /// A thread ended without a result: our own mistake.
+    /// A thread ended without a result: a fault of the program.
     Lost(String),
 }
 
@@ -112,34 +113,34 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// One job with its disks, of several that run side by side.
+/// One of several jobs that run side by side, with its disks.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
-    /// The disks; job `i` of `numjobs` works on disk `i % disks`.
+    /// The disks. Job `i` of `numjobs` works on disk `i % disks`.
     pub devices: &'a [Arc<dyn Device>],
-    /// What is done on them.
+    /// The job.
     pub job: &'a Job,
-    /// Where what is read is written to: a copy. The job then only reads.
+    /// Destination of a copy: the job reads, and the data is written there.
     pub copy_to: Option<CopyTo<'a>>,
 }
 
-/// The other end of a copy.
+/// Destination of a copy.
 #[derive(Clone, Copy)]
 pub struct CopyTo<'a> {
-    /// The disk that is written.
+    /// The disk to write to.
     pub device: &'a Arc<dyn Device>,
-    /// Where on it the first byte of the job's region comes to lie.
+    /// Position of the region's first byte on that disk, in bytes.
     pub offset: u64,
 }
 
-/// Runs a job on one disk or several, and waits for its end.
+/// Runs a job on one or more disks and waits for its end.
 ///
-/// Each of `numjobs` jobs has a thread, a shard and a channel of its own; job `i` works on disk `i
-/// % disks`. All begin together, when every channel has answered a first read. `progress` is called
-/// on this thread every `config.progress_every`.
+/// Each of `numjobs` jobs has its own thread, shard and channel. Job `i` works on disk `i % disks`.
+/// All jobs start together when every channel has answered a first read. `progress` is called on
+/// this thread every `config.progress_every`.
 ///
-/// Errors: see [`RunError`]; a first read that fails is one. Later requests that fail are not
-/// errors of the run; they stand in the results.
+/// Errors: see [`RunError`]. A failed first read is an error of the run. Later failures of requests
+/// are part of the results.
 pub fn run(
     devices: &[Arc<dyn Device>],
     job: &Job,
@@ -158,17 +159,17 @@ pub fn run(
     Ok(results.pop().expect("one part has one result"))
 }
 
-/// Runs several jobs side by side, as [`run`] does one: all begin together, and each ends when its
-/// own time is over.
+/// Runs several jobs side by side, each as in [`run`]. All start together, and each ends at its own
+/// time. The results are in the order of `parts`.
 ///
-/// Errors: see [`RunError`]. The results are in the order of the parts.
+/// Errors: see [`RunError`].
 pub fn run_together(
     parts: &[Part<'_>],
     config: &Config,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<Results>, RunError> {
-    let mut crew = Crew::gather(parts, config)?;
-    crew.wait_until_ready(config)?;
-    crew.start()?;
-    crew.watch(parts, config, progress)
+    let mut workers = Workers::spawn_all(parts, config)?;
+    workers.wait_until_ready(config)?;
+    workers.start()?;
+    workers.observe(parts, config, progress)
 }

@@ -1,25 +1,25 @@
-//! How the rates of a run went over time: what the threads counted, read again and again.
+//! The rates of a run over time, from periodic readings of the counters.
 //!
-//! Bounded: when there are too many points, neighbours become one, and each point then stands for
+//! Memory is bounded: when there are too many points, neighbours are merged and each point covers
 //! twice the time.
 
 use std::time::Duration;
 
 use crate::latency::real;
 
-/// What one direction did in one stretch of time.
+/// Counters of one direction in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Requests that succeeded.
+    /// Successful requests.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes of the successful requests.
     pub bytes: u64,
-    /// Their latencies, added up.
+    /// Sum of their latencies in nanoseconds.
     pub wait_ns: u64,
 }
 
 impl Moved {
-    /// What came since an earlier reading; counters that have begun anew count from zero.
+    /// Difference to an earlier reading. Counters that were reset in between count from zero.
     fn since(self, earlier: Self) -> Self {
         if self.ios < earlier.ios {
             return self;
@@ -37,7 +37,7 @@ impl Moved {
         self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
     }
 
-    /// The mean latency in nanoseconds; zero without requests.
+    /// Mean latency in nanoseconds, or 0 without requests.
     pub fn mean_ns(&self) -> f64 {
         if self.ios == 0 {
             return 0.0;
@@ -46,41 +46,41 @@ impl Moved {
     }
 }
 
-/// A stretch of the measured time.
+/// An interval of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// Its end, counted from the beginning of the measured time.
+    /// End of the interval, from the start of the measurement.
     pub at: Duration,
-    /// Its length.
+    /// Length of the interval.
     pub span: Duration,
-    /// Reads, then writes.
+    /// Counters per direction: reads, then writes.
     pub sides: [Moved; 2],
 }
 
 impl Point {
-    /// Requests per second, both directions.
+    /// Requests per second in both directions.
     pub fn iops(&self) -> f64 {
         real((self.sides[0].ios + self.sides[1].ios).into()) / self.span.as_secs_f64().max(1e-9)
     }
 
-    /// Bytes per second, both directions.
+    /// Bytes per second in both directions.
     pub fn bw_bytes(&self) -> f64 {
         real((self.sides[0].bytes + self.sides[1].bytes).into()) / self.span.as_secs_f64().max(1e-9)
     }
 }
 
-/// Points as they come.
+/// A growing list of points.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     points: Vec<Point>,
-    /// So many readings make a point.
+    /// Number of readings per point.
     every: u32,
     open: Option<(Point, u32)>,
     last: ([Moved; 2], Duration),
 }
 
 impl Series {
-    /// Begins: what was counted until now is of the ramp.
+    /// Starts the series. `counted` belongs to the ramp and is subtracted.
     pub(crate) fn begin(&mut self, counted: [Moved; 2]) {
         *self = Self {
             every: 1,
@@ -89,7 +89,7 @@ impl Series {
         };
     }
 
-    /// One more reading, `at` after the beginning.
+    /// Adds a reading, taken `at` after the start. Returns the interval since the previous reading.
     pub(crate) fn read(&mut self, at: Duration, counted: [Moved; 2]) -> Point {
         let (before, earlier) = std::mem::replace(&mut self.last, (counted, at));
         let point = Point {
@@ -117,14 +117,14 @@ impl Series {
         point
     }
 
-    /// All points; the last one may be shorter than the others.
+    /// All points. The last one may be shorter than the others.
     pub(crate) fn points(mut self) -> Vec<Point> {
         self.points.extend(self.open.map(|(open, _)| open));
         self.points
     }
 }
 
-/// Two neighbouring stretches as one.
+/// Merges two neighbouring intervals.
 fn joined(first: Point, second: Point) -> Point {
     let mut sides = first.sides;
     sides
@@ -138,7 +138,7 @@ fn joined(first: Point, second: Point) -> Point {
     }
 }
 
-/// The most points that are kept.
+/// Largest number of points.
 const POINTS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Repeats of one measurement: the median, the least, the greatest, and how far they lie apart.
+//! Statistics of repeated measurements: median, minimum, maximum and relative spread.
 
-/// What several repeats gave.
+/// Statistics of several repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// How many repeats there were.
+    /// Number of repeats.
     pub count: usize,
-    /// The one in the middle; between the middle two of an even number.
+    /// Median. For an even number of repeats, the mean of the two middle values.
     pub median: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
-    /// The mean.
+    /// Arithmetic mean.
     pub mean: f64,
 }
 
 impl Spread {
-    /// Sums up repeats; all zero without any. Values that are no numbers are left out.
+    /// The statistics of `values`. All fields are 0 without values. Infinities and NaN are ignored.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values
             .into_iter()
@@ -36,7 +36,7 @@ impl Spread {
         }
     }
 
-    /// The distance between the least and the greatest, in percent of the median.
+    /// Maximum minus minimum, in percent of the median.
     pub fn percent(&self) -> f64 {
         if self.median == 0.0 {
             return 0.0;
@@ -45,8 +45,8 @@ impl Spread {
     }
 }
 
-/// Which of the repeats has the median: of an even number the lower of the two in the middle.
-/// `None` without any.
+/// Index of the repeat with the median. For an even number, the lower of the two middle values.
+/// None without repeats.
 pub fn middle(values: &[f64]) -> Option<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, other| values[*one].total_cmp(&values[*other]));

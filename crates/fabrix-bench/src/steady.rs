@@ -1,42 +1,42 @@
-//! Whether a disk has reached its steady state, by fio's criteria (`steadystate`, `ss_dur`,
-//! `ss_ramp`).
+//! Detects the steady state of a disk with fio's criteria (`steadystate`, `ss_dur`, `ss_ramp`).
 //!
-//! Over a window, either no reading lies further from the mean than the limit, or the line through
-//! the readings rises and falls by less. Pure arithmetic over the readings of a run.
+//! A run is steady when, over a window, no reading deviates from the mean by more than the limit,
+//! or when the regression line through the readings is flatter than the limit. This is pure
+//! arithmetic over the readings.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::series::Point;
 
-/// What must become steady.
+/// A steady-state condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
-    /// Bytes per second instead of requests per second.
+    /// Whether to judge bytes per second. False: requests per second.
     pub bandwidth: bool,
-    /// Judge the slope of the line through the readings instead of their distance from the mean.
+    /// Whether to judge the slope of the regression line. False: the deviation from the mean.
     pub slope: bool,
-    /// In percent of the mean (per second, for a slope).
+    /// Limit in percent of the mean, for a slope in percent of the mean per second.
     pub limit_percent: f64,
-    /// How long it must stay so (`ss_dur`).
+    /// Time over which the condition must hold (`ss_dur`).
     pub window: Duration,
-    /// How long nothing is judged (`ss_ramp`).
+    /// Time at the start that is not judged (`ss_ramp`).
     pub ramp: Duration,
 }
 
-/// What came of the wish.
+/// Result of a steady-state condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attained {
-    /// When it was reached, counted from the beginning of the measured time; `None`: never.
+    /// Time from the start of the measurement until the state was reached. None: never reached.
     pub at: Option<Duration>,
-    /// What was judged at last, in percent of the mean.
+    /// Last judged value, in percent of the mean.
     pub percent: f64,
 }
 
 impl Steady {
-    /// Reads fio's words: `iops:5%`, `bw:2%`, `iops_slope:0.3%`, `bw_slope:0.3%`.
+    /// Parses fio's words: `iops:5%`, `bw:2%`, `iops_slope:0.3%`, `bw_slope:0.3%`.
     ///
-    /// Errors: a sentence with the form.
+    /// Errors: a sentence that shows the form.
     pub fn parse(text: &str, window: Duration, ramp: Duration) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -57,7 +57,7 @@ impl Steady {
         let limit_percent = limit_percent.filter(|limit: &f64| *limit > 0.0 && limit.is_finite());
         if window.is_zero() {
             return Err(
-                "ss_dur=0 leaves nothing to judge; say how long it must be steady, for example \
+                "ss_dur=0 leaves nothing to detector; say how long it must be steady, for example \
              ss_dur=10"
                     .into(),
             );
@@ -72,15 +72,15 @@ impl Steady {
     }
 }
 
-/// Judges the readings as they come.
+/// Evaluates a steady-state condition reading by reading.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub(crate) struct SteadyDetector {
     steady: Steady,
     readings: VecDeque<(f64, f64)>,
     attained: Attained,
 }
 
-impl Judge {
+impl SteadyDetector {
     pub(crate) fn new(steady: Steady) -> Self {
         let attained = Attained {
             at: None,
@@ -93,7 +93,7 @@ impl Judge {
         }
     }
 
-    /// One more reading; true when the state is steady now.
+    /// Adds a reading. Returns true when the state is steady now.
     pub(crate) fn read(&mut self, point: &Point) -> bool {
         if point.at <= self.steady.ramp {
             return false;
@@ -139,7 +139,7 @@ impl Judge {
         self.readings.iter().map(of).sum::<f64>() / self.readings.len() as f64
     }
 
-    /// The greatest distance from the mean, in percent of it.
+    /// Largest deviation from the mean, in percent of the mean.
     fn deviation(&self) -> f64 {
         let mean = self.mean(|(_, value)| *value);
         let most = self
@@ -150,7 +150,7 @@ impl Judge {
         percent(most, mean)
     }
 
-    /// The slope of the line of least squares, in percent of the mean per second.
+    /// Slope of the regression line, in percent of the mean per second.
     fn slope(&self) -> f64 {
         let (at, value) = (self.mean(|(at, _)| *at), self.mean(|(_, value)| *value));
         let both = self
@@ -175,7 +175,7 @@ fn percent(part: f64, whole: f64) -> f64 {
     }
 }
 
-/// Fewer readings say nothing; more are not kept.
+/// Fewest readings that allow a judgement, and the most that are kept.
 const READINGS_MIN: usize = 3;
 const READINGS_MAX: usize = 100_000;
 
@@ -184,11 +184,11 @@ mod tests {
     use super::*;
     use crate::series::Moved;
 
-    /// When a run whose seconds had so many requests is found steady.
+    /// Time at which a run with the given requests per second is found steady.
     fn judged(text: &str, ios: impl Iterator<Item = u64>) -> Option<Duration> {
         let steady = Steady::parse(text, Duration::from_secs(5), Duration::from_secs(2))
             .expect("it is fio's form");
-        let mut judge = Judge::new(steady);
+        let mut detector = SteadyDetector::new(steady);
         for (at, ios) in (1..).zip(ios) {
             let point = Point {
                 at: Duration::from_secs(at),
@@ -201,11 +201,11 @@ mod tests {
                     Moved::default(),
                 ],
             };
-            if judge.read(&point) {
+            if detector.read(&point) {
                 break;
             }
         }
-        judge.attained().at
+        detector.attained().at
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! Whether a disk gives back what was written: every block says where it belongs and how new it is.
+//! Data verification: every written block contains its address and its age.
 //!
-//! A written block carries its own byte offset, the number of times its place was written (its
-//! generation), the run that wrote it, contents that depend on all three, and a checksum over
-//! everything. A block that is old, that belongs elsewhere, that was never written or that lost a
-//! bit is told apart from a right one, and named.
+//! A written block carries its byte offset, the number of writes to its unit (the generation), the
+//! id of the run, contents derived from all three, and a checksum. The check therefore recognises
+//! stale, misdirected, unwritten and damaged blocks and names them.
 //!
-//! The generations are remembered in memory, so they outlive a reconnection of the disk. The job
-//! keeps at most one request in flight per place, so there is one right answer for every read. The
-//! exception is a write that failed: until the next write of its place succeeds, its block and
-//! every older one back to the last acknowledged one are right.
+//! The generations are kept in memory, so they survive a reconnection of the disk. The job keeps at
+//! most one request in flight per unit, so every read has one correct result. A failed write is the
+//! exception: until the next successful write of its unit, its generation and every older one down
+//! to the last acknowledged one are correct.
 //!
 //! Layout of a block of `verify_bytes`, little-endian: magic (8 bytes), offset (8), run (8),
 //! generation (4), length (4), pseudo-random contents, CRC32C of everything before it (4).
@@ -21,30 +20,30 @@ use crate::job::Region;
 use crate::random::{fill, mix};
 use crate::results::Verified;
 
-/// The largest block that carries one stamp; larger requests carry several.
+/// Largest block with one stamp, in bytes. Larger requests carry several stamps.
 const VERIFY_BYTES_MAX: u32 = 4096;
 const MAGIC: [u8; 8] = *b"FabrixV1";
 const HEADER_BYTES: usize = 32;
 
-/// What stands in a block that should have held something else.
+/// The content found in a wrong block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing but zeroes.
+    /// All bytes are zero.
     Zeroes,
-    /// The right place in another generation.
+    /// The right address with another generation.
     Generation(u32),
-    /// A whole block of this run that belongs to another offset.
+    /// An intact block of this run with another offset.
     Elsewhere {
-        /// Where it belongs, in bytes.
+        /// Offset in the block, in bytes.
         offset: u64,
-        /// Its generation there.
+        /// Generation in the block.
         generation: u32,
     },
-    /// A whole block of another run: what this run wrote never arrived.
+    /// An intact block of another run: this run's write was lost.
     OtherRun,
-    /// Our magic, but the checksum is wrong.
+    /// A block with our magic and a wrong checksum.
     Damaged,
-    /// Something that this program did not write.
+    /// Data that this program did not write.
     Garbage,
 }
 
@@ -66,12 +65,12 @@ impl fmt::Display for Found {
     }
 }
 
-/// The generations that are right for a place; they wrap after 2^32 - 1 to 1.
+/// The correct generations of a unit. Generation 2^32 - 1 is followed by 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The last acknowledged one.
+    /// Last acknowledged generation.
     pub oldest: u32,
-    /// The last one tried.
+    /// Last attempted generation.
     pub newest: u32,
 }
 
@@ -90,17 +89,17 @@ impl fmt::Display for Expected {
     }
 }
 
-/// How many bytes carry one stamp when requests have `block_bytes`: the largest power of two up to
-/// 4096 that divides them.
+/// Bytes per stamp for requests of `block_bytes`: the largest power of two up to 4096 that divides
+/// them.
 pub fn verify_bytes(block_bytes: u32) -> u32 {
     1 << block_bytes
         .trailing_zeros()
         .min(VERIFY_BYTES_MAX.trailing_zeros())
 }
 
-/// Writes one block: the stamp, the contents, the checksum.
+/// Writes one block: stamp, contents and checksum.
 ///
-/// `block` has at least 512 bytes; `offset` is its place on the disk, in bytes.
+/// `block` has at least 512 bytes. `offset` is its position on the disk in bytes.
 pub fn write_block(block: &mut [u8], offset: u64, generation: u32, run: u64) {
     let length = u32::try_from(block.len()).expect("a block has at most 4096 bytes");
     let (body, check) = block.split_at_mut(block.len() - 4);
@@ -116,7 +115,7 @@ pub fn write_block(block: &mut [u8], offset: u64, generation: u32, run: u64) {
     check.copy_from_slice(&crc(body).to_le_bytes());
 }
 
-/// Compares one block with what must stand there; the error is what stands there instead.
+/// Checks one block. The error is the content found instead.
 pub fn check_block(block: &[u8], offset: u64, expected: Expected, run: u64) -> Result<(), Found> {
     let (body, check) = block.split_at(block.len() - 4);
     if body[..8] != MAGIC {
@@ -152,24 +151,24 @@ fn crc(bytes: &[u8]) -> u32 {
     u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC32C has 32 bits")
 }
 
-/// What one job knows about its region.
+/// The expected contents of one job's region.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     region: Region,
     disk_block_bytes: u32,
-    /// Length of a stamped block.
+    /// Length of a stamped block in bytes.
     stamp_bytes: usize,
     run: u64,
-    /// Per place: the generation last acknowledged, 0 for none.
+    /// Last acknowledged generation per unit; 0 for none.
     acknowledged: Vec<u32>,
-    /// Per place: the generation last tried, 0 for none.
+    /// Last attempted generation per unit; 0 for none.
     tried: Vec<u32>,
-    /// One bit per place: a request is in flight.
+    /// One bit per unit: a request is in flight.
     in_flight: Vec<u64>,
 }
 
 impl Verifier {
-    /// All memory that the job needs to remember its region is taken here.
+    /// Allocates all memory for the region.
     pub(crate) fn new(region: Region, disk_block_bytes: u32, run: u64) -> Self {
         let units =
             usize::try_from(region.units).expect("the job was checked against VERIFY_UNITS_MAX");
@@ -185,7 +184,7 @@ impl Verifier {
         }
     }
 
-    /// Reserves a place for one request; false when another one is in flight there.
+    /// Reserves a unit for one request. False: another request is in flight there.
     pub(crate) fn claim(&mut self, unit: u64) -> bool {
         let (word, bit) = position(unit);
         let free = self.in_flight[word] & bit == 0;
@@ -193,7 +192,7 @@ impl Verifier {
         free
     }
 
-    /// The request of a place has ended.
+    /// Releases a unit after its request.
     pub(crate) fn release(&mut self, unit: u64) {
         let (word, bit) = position(unit);
         debug_assert!(
@@ -203,7 +202,7 @@ impl Verifier {
         self.in_flight[word] &= !bit;
     }
 
-    /// Fills a buffer with the next generation of a place.
+    /// Fills a buffer with the next generation of a unit.
     pub(crate) fn stamp(&mut self, unit: u64, bytes: &mut [u8]) {
         let generation = self.tried[index(unit)].checked_add(1).unwrap_or(1);
         self.tried[index(unit)] = generation;
@@ -215,12 +214,12 @@ impl Verifier {
         }
     }
 
-    /// The last stamped generation of a place is acknowledged.
+    /// Records that the last stamped generation of a unit is acknowledged.
     pub(crate) fn acknowledge(&mut self, unit: u64) {
         self.acknowledged[index(unit)] = self.tried[index(unit)];
     }
 
-    /// Compares what was read from a place, if anything of this run must be there.
+    /// Checks the data read from a unit, if this run has written it.
     pub(crate) fn check(&self, unit: u64, bytes: &[u8], verified: &mut Verified) {
         let Some(expected) = self.expected(unit) else {
             return;
@@ -236,8 +235,8 @@ impl Verifier {
         }
     }
 
-    /// A read ended without giving its buffer back: there is nothing to compare, and that is wrong.
-    pub(crate) fn kept(&self, unit: u64, verified: &mut Verified) {
+    /// Records an error: a read ended without returning its buffer, so its data cannot be checked.
+    pub(crate) fn buffer_missing(&self, unit: u64, verified: &mut Verified) {
         verified.errors += 1;
         let lba = self.region.lba_of(unit);
         let sentence =
@@ -245,18 +244,18 @@ impl Verifier {
         verified.first_error.get_or_insert_with(sentence);
     }
 
-    /// The first place from `unit` on whose contents this run knows.
+    /// The first unit from `unit` on with known content.
     pub(crate) fn next_known(&self, unit: u64) -> Option<u64> {
         (unit..self.region.units).find(|unit| self.expected(*unit).is_some())
     }
 
-    /// What must stand in a place; `None` while no write of it was acknowledged.
+    /// The correct generations of a unit. None while no write of it was acknowledged.
     fn expected(&self, unit: u64) -> Option<Expected> {
         let (oldest, newest) = (self.acknowledged[index(unit)], self.tried[index(unit)]);
         (oldest != 0).then_some(Expected { oldest, newest })
     }
 
-    /// The byte offsets of the stamped blocks of a place.
+    /// Byte offsets of the stamped blocks of a unit.
     fn offsets(&self, unit: u64) -> impl Iterator<Item = u64> + use<> {
         let first = self.region.lba_of(unit) * u64::from(self.disk_block_bytes);
         (first..).step_by(self.stamp_bytes)

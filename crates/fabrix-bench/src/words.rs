@@ -1,9 +1,8 @@
-//! Words that sentences of results and errors share.
+//! Wording shared by the sentences of results and errors.
 
 use std::fmt;
 
-/// So many of a thing, as a sentence says it: `1 thread`, `8 threads`. The thing's plural ends in
-/// s.
+/// A count with its noun: `1 thread`, `8 threads`. The plural of the noun must end in s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a>(pub u64, pub &'a str);
 

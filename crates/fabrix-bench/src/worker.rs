@@ -1,19 +1,19 @@
-//! One job at work: a task that keeps its requests in flight on one channel of one shard.
+//! One running job: a task that keeps requests in flight on one channel of one shard.
 //!
-//! A request occupies a slot from its submission to its ending; the slot's buffers are allocated
-//! before the first request and travel with the requests. A disk that answers at once is served in
-//! a loop, never in a recursion, and at most [`TURN_BATCH`] times per turn, so that timers and
-//! other tasks of the shard have theirs. The ending of one request is the start of the next: how
-//! often the clock is read says `clock.rs`.
+//! A request occupies a slot from its submission to its completion. The slot's buffers are
+//! allocated before the first request and travel with the requests. If the disk answers at once,
+//! the worker loops without recursion, at most [`TURN_BATCH`] requests per turn, so that timers and
+//! other tasks of the shard can run. The completion of a request also starts the next one.
+//! `clock.rs` decides how often the clock is read.
 //!
-//! Here is how a request begins. Where it and its buffers are kept meanwhile is in `slot.rs`, what
-//! its ending brings in `ending.rs`, the job's life from the first read to the report in `life.rs`;
-//! what the next request is, is decided in `access`, `arrivals` and `verify`.
+//! This file starts requests. `slot.rs` keeps requests and their buffers, `ending.rs` handles
+//! completions, and `lifecycle.rs` leads the job from the first read to the report. `access`,
+//! `arrivals` and `verify` determine the next request.
 
 mod clock;
 mod copy;
 mod ending;
-mod life;
+mod lifecycle;
 mod setup;
 mod slot;
 
@@ -32,14 +32,14 @@ use crate::results::Tally;
 use crate::verify::Verifier;
 use clock::Clock;
 use copy::Copy;
-use life::{Life, Phase};
+use lifecycle::{Lifecycle, Phase};
 pub(crate) use setup::{Command, Counters, Destination, Event, Setup};
 use slot::{Slot, longest, take_buffers};
 
-/// Requests that one job starts in one turn of its shard, at most.
+/// Largest number of requests that a job starts in one turn of its shard.
 const TURN_BATCH: u32 = 256;
 
-/// One job.
+/// State of one job.
 pub(crate) struct Worker {
     id: TaskId,
     channel: Option<Box<dyn Channel>>,
@@ -49,31 +49,31 @@ pub(crate) struct Worker {
     verifier: Option<Verifier>,
     copy: Option<Copy>,
     slots: Vec<Slot>,
-    /// What all writes that are not verified are sent from. One buffer of the longest write stays
-    /// in the processor's cache, as the data of a program does that has just made it; one for each
-    /// slot would be fetched from memory.
+    /// Source of all unverified writes: one buffer of the longest write. A single buffer stays in
+    /// the processor's cache, like freshly produced data of a real program. One buffer per slot
+    /// would be fetched from memory.
     source: Option<Buf>,
-    /// Slots without a request, the one that has been waiting longest first.
+    /// Free slots. The slot that has been free longest comes first.
     idle: VecDeque<u32>,
-    /// The slot whose request the disk had no room for.
+    /// Slot whose request the disk answered with `Busy`.
     parked: Option<u32>,
     in_flight: u32,
-    /// Requests started since the phase that counts them began, and their bytes.
+    /// Requests started since the current counting phase began, and their bytes.
     started: u64,
     started_bytes: u64,
-    /// Bytes of one unit of the region.
+    /// Bytes per unit of the region.
     unit_bytes: u32,
-    /// Bytes of the longest read and of the longest write: so long are the buffers.
+    /// Buffer lengths in bytes: the longest read and the longest write.
     longest: [usize; 2],
-    life: Life,
+    lifecycle: Lifecycle,
     clock: Clock,
     tally: Tally,
 }
 
 impl Worker {
-    /// Opens the disk on this shard and begins with a first read.
+    /// Opens the disk on this shard and submits a first read.
     ///
-    /// Errors: a sentence when the disk cannot be opened or the shard's memory does not suffice.
+    /// Errors: a sentence when the disk cannot be opened or the shard lacks memory.
     pub(crate) fn start(
         shard: &mut Shard,
         device: &dyn Device,
@@ -93,7 +93,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes all buffers and tables the job needs.
+    /// Allocates all buffers and tables of the job.
     fn new(
         shard: &mut Shard,
         id: TaskId,
@@ -127,18 +127,19 @@ impl Worker {
             started_bytes: 0,
             longest: [false, true].map(|write| longest(job, write)),
             unit_bytes: setup.region.blocks_per_unit * setup.block_bytes,
-            life: Life::default(),
+            lifecycle: Lifecycle::default(),
             clock: Clock::new(),
             tally: Tally::new(job.rate.is_some(), job.verify),
             setup,
         })
     }
 
-    /// Starts requests until the disk, the depth, the schedule or the turn says stop.
+    /// Starts requests until the disk is busy, the depth is reached, the schedule says wait, or the
+    /// turn's batch is used up.
     fn pump(&mut self, shard: &mut Shard) {
         for _ in 0..TURN_BATCH {
             let Some(slot) = self.next_slot(shard) else {
-                return self.settle(shard);
+                return self.check_phase_complete(shard);
             };
             if !self.submit(shard, slot) {
                 return self.wait_for_room(shard);
@@ -147,14 +148,14 @@ impl Worker {
         shard.flush_later(self.id);
     }
 
-    /// The slot of the next request, prepared; `None` when none is to be started now.
+    /// The slot of the next request, prepared. None when no request may start now.
     fn next_slot(&mut self, shard: &mut Shard) -> Option<u32> {
         self.advance(shard);
-        if let Some(slot) = self.next_copied().or_else(|| self.parked.take()) {
+        if let Some(slot) = self.next_copy().or_else(|| self.parked.take()) {
             return Some(slot);
         }
         let slot = *self.idle.front()?;
-        let (access, meant_ns) = match self.life.phase {
+        let (access, scheduled_ns) = match self.lifecycle.phase {
             Phase::Probe if self.started == 0 => (self.probe(), self.clock.now_ns()),
             Phase::Ramp { .. } | Phase::Measure { .. } => self.next_access(shard)?,
             Phase::ReadBack { next } => (self.next_known(next)?, self.clock.now_ns()),
@@ -163,12 +164,12 @@ impl Worker {
         self.idle.pop_front();
         self.started += 1;
         self.started_bytes += self.bytes(access) as u64;
-        self.prepare(shard, slot, access, meant_ns);
+        self.prepare(shard, slot, access, scheduled_ns);
         Some(slot)
     }
 
-    /// The read that brings the disk's connections up. It is not counted; when it fails, the job
-    /// does.
+    /// The first read, which establishes the disk's connections. It is not counted, and its failure
+    /// ends the job.
     fn probe(&mut self) -> Access {
         let first = Access {
             unit: 0,
@@ -181,30 +182,31 @@ impl Worker {
         first
     }
 
-    /// What the job asks for next, if it is due, and when it was meant to start.
+    /// The next request of the job and its scheduled start, if it is due.
     fn next_access(&mut self, shard: &mut Shard) -> Option<(Access, u64)> {
-        let Some(meant_ns) = self.arrivals.due(self.clock.now_ns()) else {
+        let Some(scheduled_ns) = self.arrivals.due(self.clock.now_ns()) else {
             self.wait_for_arrival(shard);
             return None;
         };
         let mut access = self.sequence.draw();
         if let Some(verifier) = &mut self.verifier {
-            // At most iodepth places are taken, and the region has twice as many: this ends soon.
+            // At most iodepth units are taken and the region has twice as many, so the loop ends
+            // soon.
             while !verifier.claim(access.unit) {
                 access.unit = self.sequence.after(access.unit);
             }
         }
-        Some((access, meant_ns))
+        Some((access, scheduled_ns))
     }
 
-    /// The next place to be read back.
+    /// The next unit to read back.
     fn next_known(&mut self, from: u64) -> Option<Access> {
         let verifier = self
             .verifier
             .as_mut()
             .expect("only a verifying job reads back");
         let unit = verifier.next_known(from);
-        self.life.phase = Phase::ReadBack {
+        self.lifecycle.phase = Phase::ReadBack {
             next: unit.map_or(self.setup.region.units, |unit| unit + 1),
         };
         let unit = unit?;
@@ -221,11 +223,11 @@ impl Worker {
         (access.units * self.unit_bytes) as usize
     }
 
-    /// Offers the request of a slot to the disk; false when there is no room for it.
+    /// Submits the request of a slot. False: the disk is busy.
     fn submit(&mut self, shard: &mut Shard, slot: u32) -> bool {
         let Some(buf) = self.buffer(slot) else {
             self.park(slot);
-            self.give_up(shard, "the shard has no memory for one more buffer".into());
+            self.end_early(shard, "the shard has no memory for one more buffer".into());
             return true;
         };
         let request = self.request(slot, buf);
@@ -272,10 +274,10 @@ impl Worker {
         }
     }
 
-    /// Keeps a prepared request for when there is room.
+    /// Keeps a prepared request until the disk can accept it.
     fn park(&mut self, slot: u32) {
         match &mut self.copy {
-            Some(copy) if self.slots[slot as usize].access.write => copy.put_first(slot),
+            Some(copy) if self.slots[slot as usize].access.write => copy.push_front(slot),
             _ => self.parked = Some(slot),
         }
     }
@@ -284,7 +286,8 @@ impl Worker {
 impl Task for Worker {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         if self.verifier.is_some() {
-            // Verifying takes longer than reading the clock, so each completion reads it.
+            // Verification takes longer than a clock reading, so the clock is read for every
+            // completion.
             self.clock.read();
         } else {
             self.clock.ending(shard.now());
@@ -314,7 +317,7 @@ impl Task for Worker {
         match message.downcast().map(|command| *command) {
             Ok(Command::Start) => self.begin(shard),
             Ok(Command::Stop) => self.stop(shard),
-            Ok(Command::Enough) => self.enough(shard),
+            Ok(Command::EndSteady) => self.end_steady(shard),
             Err(_) => debug_assert!(false, "only the run knows this task, and it sends commands"),
         }
     }

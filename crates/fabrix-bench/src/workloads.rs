@@ -1,9 +1,9 @@
-//! The thirteen workloads of the demonstration, by the names under which they were published.
+//! The thirteen workloads of the demonstration, with the names of their publication.
 //!
-//! The publication ran them with fio, and two kinds of its lines do not do what their names say:
-//! fio ignores `rwmixread=50` beside `rw=write`, so its "50write" rows are pure writes, and its "8k
-//! random 70% write" row ran with `rwmixread=70`, which is 70 % reads. Both readings are offered;
-//! which one ran belongs in the report.
+//! The publication used fio, and two kinds of its rows do not match their names. fio ignores
+//! `rwmixread=50` together with `rw=write`, so the "50write" rows are pure writes. The "8k random
+//! 70% write" row ran with `rwmixread=70`, which means 70 % reads. Both interpretations are
+//! available, and the report must name the one that was used.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use fabrix_block::Geometry;
 
 use crate::job::{Job, RUNTIME_MAX, Rw};
 
-/// Which of the two the workloads are to be.
+/// Interpretation of the workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// What the names say: half writes, and 70 % writes.
+    /// As named: 50 % writes and 70 % writes.
     Names,
-    /// What the published job file made fio do.
+    /// As fio executed the published job file.
     JobFile,
 }
 
-/// Name, access as the name says, percent read; access as the job file says, percent read; request
-/// size.
+/// Name, access and percentage of reads as named, the same as in the job file, and request size in
+/// bytes.
 type Line = (&'static str, (Rw, u32), (Rw, u32), u32);
 
 const LINES: [Line; 13] = [
@@ -107,8 +107,8 @@ const LINES: [Line; 13] = [
 
 /// The thirteen jobs, in the order of the published table.
 ///
-/// The publication measured 60 s each, with the `numjobs` and `iodepth` that its search had found
-/// best, and then once more with one job at depth 1 for the latencies.
+/// The publication measured each for 60 s with the best `numjobs` and `iodepth` of a search, and
+/// then once more with one job at depth 1 for the latencies.
 pub fn thirteen(
     reading: Reading,
     numjobs: u32,
@@ -137,10 +137,10 @@ pub fn thirteen(
     LINES.map(job).into()
 }
 
-/// Writes the whole disk once, in requests as long as it takes them.
+/// A job that writes the whole disk once, in requests of up to 1 MiB.
 ///
-/// To be run before anything is measured: memory that was never written is one page of zeroes, and
-/// blocks that were never written are not read from the medium at all.
+/// Run it before a measurement: unwritten memory is a single shared page of zeroes, and unwritten
+/// blocks are not read from the medium at all.
 pub fn fill(geometry: &Geometry) -> Job {
     let longest = geometry.max_transfer_bytes.min(FILL_BYTES) / geometry.block_bytes;
     let block_bytes = longest.max(1) * geometry.block_bytes;
@@ -156,7 +156,7 @@ pub fn fill(geometry: &Geometry) -> Job {
     }
 }
 
-/// The longest request of [`fill`]; 16 of them in flight are 16 MiB.
+/// Longest request of [`fill`] in bytes. 16 requests in flight take 16 MiB.
 const FILL_BYTES: u32 = 1 << 20;
 
 #[cfg(test)]

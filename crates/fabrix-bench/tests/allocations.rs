@@ -1,4 +1,4 @@
-//! Once a job has begun, its requests allocate nothing, whether they are answered at once or later.
+//! The requests of a running job allocate nothing, whether they are answered at once or later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use fabrix_rt::{Completion, Shard};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Forgets everything, and counts the allocations between two of its requests.
+/// A disk that stores nothing and counts the allocations between two of its requests.
 struct Forgetful {
     geometry: Geometry,
     identity: Identity,
@@ -83,7 +83,8 @@ fn requests_allocate_nothing() {
             later,
             allocated: Arc::clone(&allocated),
         });
-        // Verification finds every block wrong on this disk, which must not cost memory either.
+        // Verification finds every block of this disk wrong. Reporting that must not allocate
+        // either.
         let job = Job {
             rw: Rw::RandMixed,
             iodepth: 8,

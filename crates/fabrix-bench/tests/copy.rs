@@ -1,4 +1,4 @@
-//! Copies from disk to disk: every byte comes to its place, whatever the disks do meanwhile.
+//! Copies from disk to disk: every byte arrives at its address, whatever the disks do meanwhile.
 
 #[allow(
     unreachable_pub,
@@ -13,7 +13,7 @@ use disk::{Act, BLOCK, Manner, TestDisk, job};
 use fabrix_bench::{Config, CopyTo, Job, Part, Results, RunError, Rw, run_together};
 use fabrix_block::{Device, Status};
 
-/// Copies the blocks 3 to 43 of one disk to those from 7 on of another, eight at once.
+/// Copies blocks 3 to 43 of one disk to another disk, with eight requests in flight.
 fn copy(from: &Arc<TestDisk>, to: &Arc<TestDisk>, offset: u64) -> Result<Results, RunError> {
     let job = Job {
         iodepth: 8,

@@ -1,5 +1,5 @@
-//! What `verify` finds on a disk that lies. The writes are sequential and counted, so every test
-//! knows which block holds what.
+//! The faults that `verify` finds on a misbehaving disk. The writes are sequential and counted, so
+//! every test knows the content of each block.
 
 #[allow(
     unreachable_pub,
@@ -17,7 +17,7 @@ use fabrix_block::Status;
 
 const BLOCKS: u64 = 64;
 
-/// What is found after `passes` sequential passes over a disk that follows a script.
+/// The verification result of `passes` sequential passes over a scripted disk.
 fn verified(passes: u64, script: impl Fn(Seen) -> Act + Send + Sync + 'static) -> Verified {
     let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, script));
     let job = Job {
@@ -27,7 +27,7 @@ fn verified(passes: u64, script: impl Fn(Seen) -> Act + Send + Sync + 'static) -
     found(&disk, &job)
 }
 
-/// What a run finds.
+/// The verification result of a run.
 fn found(disk: &Arc<TestDisk>, job: &Job) -> Verified {
     let all = results(disk, job).aggregate;
     all.verify.expect("the job verifies")
@@ -42,7 +42,7 @@ fn check(found: &Verified, errors: u64, first_error: &str) {
     );
 }
 
-/// Does something to one write, and everything else honestly.
+/// A script that changes one write and executes everything else correctly.
 fn on_write(number: usize, act: Act) -> impl Fn(Seen) -> Act {
     move |seen| {
         if seen.write && seen.number == number {
@@ -53,7 +53,7 @@ fn on_write(number: usize, act: Act) -> impl Fn(Seen) -> Act {
     }
 }
 
-/// Does something to reads of one block, and everything else honestly.
+/// A script that changes reads of one block and executes everything else correctly.
 fn on_read_of(lba: u64, act: Act) -> impl Fn(Seen) -> Act {
     move |seen| {
         if !seen.write && seen.lba == lba {
@@ -90,7 +90,7 @@ fn finds_a_stale_block() {
 
 #[test]
 fn finds_a_misdirected_block_and_the_place_where_it_is_missing() {
-    // The second write of block 20 lands on block 10, which was written already.
+    // The second write of block 20 goes to block 10, which is already written.
     let found = verified(2, on_write(64 + 20, Act::At(10)));
     check(
         &found,
@@ -123,7 +123,7 @@ fn finds_one_flipped_bit() {
 #[test]
 fn finds_blocks_of_an_earlier_run_with_the_same_seed() {
     let disk = Arc::new(TestDisk::new(BLOCKS, Manner::AtOnce, |seen| {
-        // The first run writes 64 blocks; of the second run block 20 is lost.
+        // The first run writes 64 blocks. The second run loses block 20.
         if seen.write && seen.number == 64 + 20 {
             Act::Answer(Status::Ok)
         } else {
@@ -145,7 +145,7 @@ fn finds_blocks_of_an_earlier_run_with_the_same_seed() {
 
 #[test]
 fn finds_a_wrong_answer_while_the_load_runs() {
-    // Only one read lies, long before the end; the reading back sees an honest disk.
+    // Only one read returns wrong data, long before the end. The read-back finds a correct disk.
     let disk = Arc::new(TestDisk::new(BLOCKS, Manner::Later(64), |seen| {
         if !seen.write && seen.number == 5000 {
             Act::Zeroes
@@ -217,7 +217,7 @@ fn a_failed_write_leaves_old_and_new_right() {
 
 #[test]
 fn requests_of_several_blocks_are_checked_block_by_block() {
-    // The lie spoils only one block of the four.
+    // The fault affects only one of the four blocks.
     let disk = Arc::new(TestDisk::new(
         BLOCKS,
         Manner::AtOnce,

@@ -1,23 +1,23 @@
-//! The disk without a cache of Linux before it, and its blocks, each made from its address and its
-//! sequence alone.
+//! A disk opened without Linux's page cache, and the test blocks. A block's content depends only on
+//! its address and its sequence number.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Bytes of a block; an LBA counts these, whatever the disk's own blocks are.
+/// Block size in bytes. An LBA counts these blocks, independent of the disk's own block size.
 pub(crate) const BLOCK: usize = 4096;
-/// Blocks that a check reads at a time: what is written begins and ends at a MiB, so a piece never
-/// ends after it.
+/// Blocks that a check reads at a time. The written range starts and ends at a MiB, so such a piece
+/// never reaches beyond it.
 pub(crate) const PIECE: usize = 32;
 pub(crate) const BLOCKS_PER_MIB: u64 = (1 << 20) / BLOCK as u64;
-/// `O_DIRECT` on x86 and most others: no page cache between us and the disk.
+/// `O_DIRECT` on x86 and most other architectures: I/O without the page cache.
 const O_DIRECT: i32 = 0x4000;
-/// What every block of ours begins with.
+/// First 8 bytes of every test block.
 const MAGIC: u64 = u64::from_le_bytes(*b"ledger01");
-/// The sequence of a block that was never written.
+/// Sequence number of a block that was never written.
 pub(crate) const NEVER: u64 = 0;
 
-/// A disk without a cache of Linux before it.
+/// A disk opened without the page cache.
 pub(crate) struct Disk {
     file: File,
     name: String,
@@ -54,7 +54,7 @@ impl Disk {
     }
 }
 
-/// Blocks at an address that `O_DIRECT` accepts.
+/// Blocks in memory, aligned as `O_DIRECT` requires.
 pub(crate) struct Memory {
     bytes: Vec<u8>,
     start: usize,
@@ -73,7 +73,7 @@ impl Memory {
     }
 }
 
-/// The block of this address and sequence: both, and bytes that follow from them.
+/// Fills a block: magic, address, sequence number, and bytes derived from both.
 pub(crate) fn fill(block: &mut [u8], lba: u64, sequence: u64) {
     let mut random = lba.rotate_left(32) ^ sequence;
     let words = [MAGIC, lba, sequence].into_iter();
@@ -83,8 +83,8 @@ pub(crate) fn fill(block: &mut [u8], lba: u64, sequence: u64) {
     }
 }
 
-/// The sequence of a block of ours that belongs to this address and is whole; `NEVER` if all of it
-/// is zero.
+/// The sequence number of an intact test block of this address. `NEVER` if all bytes are zero. None
+/// otherwise.
 pub(crate) fn sequence_of(block: &[u8], lba: u64) -> Option<u64> {
     if block.iter().all(|&byte| byte == 0) {
         return Some(NEVER);
@@ -95,7 +95,7 @@ pub(crate) fn sequence_of(block: &[u8], lba: u64) -> Option<u64> {
     (block == expected).then_some(sequence)
 }
 
-/// The next of a row of numbers that look random (SplitMix64).
+/// The next pseudo-random number (SplitMix64).
 pub(crate) fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut word = *state;

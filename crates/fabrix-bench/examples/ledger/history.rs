@@ -1,26 +1,26 @@
-//! The ledger, read: what may be at each address, and what a check makes of what is there.
+//! Reads the ledger: the allowed contents of every address, and the verdict of a check.
 
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 
-/// What may be at one address.
+/// The allowed contents of one address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
-    /// The sequence that is certainly on the medium.
+    /// Sequence number that must be on the medium at least.
     durable: u64,
-    /// Whether it was flushed since the last check.
+    /// Whether a flush has covered the block since the last check.
     was_flushed: bool,
-    /// The last one that was acknowledged.
+    /// Last acknowledged sequence number.
     acknowledged: u64,
-    /// Those that were tried after the durable one.
+    /// Sequence numbers attempted after the durable one.
     later: Vec<u64>,
 }
 
-/// The ledger, read.
+/// The content of a ledger.
 #[derive(Default)]
 pub(crate) struct Past {
     pub(crate) blocks: BTreeMap<u64, History>,
-    /// What was acknowledged since the last flush.
+    /// Addresses with acknowledged writes since the last flush.
     unflushed: Vec<u64>,
     pub(crate) last_sequence: u64,
 }
@@ -79,7 +79,8 @@ impl History {
         }
     }
 
-    /// The writer waits for each write, so all that was acknowledged before is on the medium.
+    /// A flush makes all earlier acknowledged writes durable, because the writer waits for each
+    /// write.
     fn flush(&mut self) {
         if self.durable != self.acknowledged {
             self.durable = self.acknowledged;
@@ -89,7 +90,7 @@ impl History {
     }
 }
 
-/// What a check has seen.
+/// The result of a check.
 #[derive(Default)]
 pub(crate) struct Counts {
     flushed: u64,
@@ -97,19 +98,19 @@ pub(crate) struct Counts {
     wrong: u64,
     later_new: u64,
     later_old: u64,
-    /// The first of what must not be.
+    /// Sentence about the first violation.
     pub(crate) first: Option<String>,
 }
 
 impl Counts {
-    /// `found` is the sequence that the block carries, or none if it is no block of ours.
+    /// Judges one block. `found` is its sequence number, or None if it is not a test block.
     pub(crate) fn count(&mut self, lba: u64, history: &History, found: Option<u64>) {
         let durable = history.durable;
         self.flushed += u64::from(history.was_flushed);
         let later = history.acknowledged != durable;
         match found {
             Some(found) if found == durable || history.later.contains(&found) => {
-                // A write that was never acknowledged counts as neither.
+                // A write that was never acknowledged counts as neither new nor old.
                 self.later_new += u64::from(later && found >= history.acknowledged);
                 self.later_old += u64::from(later && found < history.acknowledged);
             }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::disk::NEVER;
 
-    /// What a check says of the only block, lba 7, when it carries `found`.
+    /// The result of a check of the only block, LBA 7, with content `found`.
     fn verdict(ledger: &str, found: Option<u64>) -> Counts {
         let past = Past::parse(ledger).expect("well formed");
         let mut counts = Counts::default();

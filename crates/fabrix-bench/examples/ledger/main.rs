@@ -1,20 +1,24 @@
-//! Writes blocks and keeps a ledger of what the disk acknowledged; later says whether the disk kept
-//! its word.
+//! Writes blocks and keeps a ledger of the acknowledged writes. A later check tells whether the
+//! disk has kept its promises.
 //!
 //! ```text
 //! ledger write DISK LEDGER [--seconds N] [--until FILE] [--seed N]
 //!       [--first MIB] [--size MIB] [--flush-every WRITES]
 //! ledger check DISK LEDGER
 //! ```
-//! It writes until the time is over, or until FILE is there. The ledger lies where the disk's power
-//! does not reach. It has a line for each step: `try LBA SEQUENCE` before a write, `ack LBA
-//! SEQUENCE` once it is acknowledged, `flush` once a flush is, and `found LBA SEQUENCE` for what a
-//! check has read after the power came back. What was acknowledged before the last acknowledged
-//! flush must be there; of what came later, the disk may have any write that was tried, or what was
-//! there before; never anything else.
+//! The writer stops when the time is over or when FILE exists. The ledger must be on a disk that
+//! does not lose power in the test. It has one line per step:
 //!
-//! A block is made from its address and its sequence alone, so that a check compares every byte.
-//! Knows nothing of Fabrix: a disk is whatever Linux opens with `O_DIRECT`.
+//! - `try LBA SEQUENCE` before a write,
+//! - `ack LBA SEQUENCE` after its acknowledgement,
+//! - `flush` after the acknowledgement of a flush,
+//! - `found LBA SEQUENCE` for a block that a check has read.
+//!
+//! Writes acknowledged before the last acknowledged flush must be on the disk. For later writes the
+//! disk may hold any attempted content, or the previous one. Any other content is an error.
+//!
+//! A block's content follows from its address and sequence number, so a check compares every byte.
+//! The program knows nothing of Fabrix. It works on everything that Linux opens with `O_DIRECT`.
 
 mod disk;
 mod history;
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to write.
+/// Options of the writer.
 struct Options<'a> {
     seconds: u64,
     until: Option<&'a Path>,
@@ -90,7 +94,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Writes until it is enough; an I/O error ends it too, and is a failure.
+/// Writes until the end condition is reached or an I/O fails.
 fn write(disk: &str, ledger: &str, options: &Options<'_>) -> Result<(), String> {
     let past = Past::read(ledger, true)?;
     let disk = Disk::open(disk, true)?;
@@ -108,7 +112,7 @@ fn write(disk: &str, ledger: &str, options: &Options<'_>) -> Result<(), String> 
     let mut step = || -> Result<(), String> {
         sequence += 1;
         let lba = options.first_lba + next(&mut random) % options.blocks;
-        // One system call a line: a kill cannot leave half of one.
+        // One system call per line, so that a killed writer leaves no partial line.
         let mut note = |line: String| ledger.write_all(line.as_bytes()).map_err(cannot);
         note(format!("try {lba} {sequence}\n"))?;
         fill(memory.blocks(), lba, sequence);
@@ -131,7 +135,7 @@ fn write(disk: &str, ledger: &str, options: &Options<'_>) -> Result<(), String> 
     ended
 }
 
-/// Reads all that the ledger names, says how much of it is there, and notes what was found for the
+/// Reads all blocks named in the ledger, prints the verdict, and appends the found contents for the
 /// next check.
 fn check(disk: &str, ledger: &str) -> Result<(), String> {
     let past = Past::read(ledger, false)?;

@@ -1,58 +1,59 @@
-//! Places after Zipf's law: the one of rank `k` comes in proportion to `1/k^theta`.
+//! Addresses after Zipf's law: the probability of rank `k` is proportional to `1/k^theta`.
 //!
-//! Ranks are drawn by rejection-inversion, which needs no table and no time that grows with the
-//! number of places; then they are scattered over the region, so that the often asked places do not
-//! lie side by side.
-//! Source: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions", ACM Transactions on Modeling and Computer Simulation 6(3), 1996.
+//! Ranks are drawn by rejection-inversion, which needs no table and constant time. A hash then
+//! scatters the ranks over the region, so that frequent units are not adjacent. Source: Hörmann,
+//! Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
+//! Transactions on Modeling and Computer Simulation 6(3), 1996.
 
 use crate::random::{Random, mix};
 
-/// The law over a number of places.
+/// Zipf's law over a number of units.
 #[derive(Debug)]
 pub(super) struct Zipf {
-    places: u64,
+    units: u64,
     theta: f64,
-    /// Names which place has which rank; the same for all jobs of a run, so that they share the
-    /// often asked ones.
+    /// Seed of the mapping from rank to unit. All jobs of a run share it, so they share the
+    /// frequent units.
     scatter: u64,
     /// The integral of the density at the left end of the first rank and at the right end of the
-    /// last one.
+    /// last.
     ends: (f64, f64),
-    /// So near to its rank, a draw needs no further look.
-    sure: f64,
+    /// Distance from the rank below which a draw is accepted without further computation.
+    accept_distance: f64,
 }
 
 impl Zipf {
-    /// `theta` is above 0, and there is at least one place.
-    pub(super) fn new(places: u64, theta: f64, scatter: u64) -> Self {
+    /// A law over at least one unit, with `theta` above 0.
+    pub(super) fn new(units: u64, theta: f64, scatter: u64) -> Self {
         let mut law = Self {
-            places,
+            units,
             theta,
             scatter: mix(scatter),
             ends: (0.0, 0.0),
-            sure: 0.0,
+            accept_distance: 0.0,
         };
-        law.ends = (law.integral(1.5) - 1.0, law.integral(places as f64 + 0.5));
-        law.sure = 2.0 - law.inverse(law.integral(2.5) - law.density(2.0));
+        law.ends = (law.integral(1.5) - 1.0, law.integral(units as f64 + 0.5));
+        law.accept_distance = 2.0 - law.inverse(law.integral(2.5) - law.density(2.0));
         law
     }
 
-    /// The next place.
+    /// Draws a unit.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         let scattered = mix(self.rank(random) ^ self.scatter);
-        let product = u128::from(scattered) * u128::from(self.places);
+        let product = u128::from(scattered) * u128::from(self.units);
         u64::try_from(product >> 64).expect("the high half of a 128-bit product has 64 bits")
     }
 
-    /// The next rank, from 1.
+    /// Draws a rank, starting at 1.
     fn rank(&self, random: &mut Random) -> u64 {
         let (first, last) = self.ends;
         loop {
             let area = last + random.unit() * (first - last);
             let exact = self.inverse(area);
-            let rank = exact.round().clamp(1.0, self.places as f64);
-            if rank - exact <= self.sure || area >= self.integral(rank + 0.5) - self.density(rank) {
+            let rank = exact.round().clamp(1.0, self.units as f64);
+            if rank - exact <= self.accept_distance
+                || area >= self.integral(rank + 0.5) - self.density(rank)
+            {
                 return whole(rank);
             }
         }
@@ -80,13 +81,14 @@ impl Zipf {
     }
 }
 
-/// An exponent so near to 1 has the logarithm as its integral, as far as these numbers can tell.
+/// Exponents this close to 1 use the logarithm as integral: the general formula loses its
+/// precision.
 const NEARLY_ONE: f64 = 1e-9;
 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "ranks are whole numbers from 1 to a number of places"
+    reason = "ranks are whole numbers from 1 to a number of units"
 )]
 fn whole(rank: f64) -> u64 {
     rank as u64
@@ -96,13 +98,13 @@ fn whole(rank: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How often each of the first ranks came in 200 000 draws.
-    fn ranks(places: u64, theta: f64) -> Vec<u32> {
-        let (law, mut random) = (Zipf::new(places, theta, 1), Random::new(5));
+    /// Counts of the first ranks in 200,000 draws.
+    fn ranks(units: u64, theta: f64) -> Vec<u32> {
+        let (law, mut random) = (Zipf::new(units, theta, 1), Random::new(5));
         let mut hits = vec![0; 17];
         for _ in 0..200_000 {
             let rank = law.rank(&mut random);
-            assert!((1..=places).contains(&rank), "rank {rank} of {places}");
+            assert!((1..=units).contains(&rank), "rank {rank} of {units}");
             if let Some(hits) = hits.get_mut(usize::try_from(rank).expect("small")) {
                 *hits += 1;
             }
@@ -118,7 +120,7 @@ mod tests {
             for rank in [1_u32, 2, 5] {
                 let expected = 200_000.0 * f64::from(rank).powf(-theta) / zeta;
                 let off = (f64::from(hits[rank as usize]) - expected).abs();
-                // Five standard deviations of a count.
+                // Tolerance: five standard deviations of a count.
                 assert!(
                     off < 5.0 * expected.sqrt() + 1.0,
                     "theta {theta}, rank {rank}: {hits:?}"
@@ -136,19 +138,19 @@ mod tests {
     #[test]
     fn the_often_asked_places_do_not_lie_side_by_side() {
         let (law, mut random) = (Zipf::new(1 << 20, 1.2, 1), Random::new(5));
-        let mut places: Vec<u64> = (0..1000).map(|_| law.draw(&mut random)).collect();
-        places.sort_unstable();
-        places.dedup();
+        let mut units: Vec<u64> = (0..1000).map(|_| law.draw(&mut random)).collect();
+        units.sort_unstable();
+        units.dedup();
         assert!(
-            places.len() < 700,
-            "{} different places of 1000 draws",
-            places.len()
+            units.len() < 700,
+            "{} different units of 1000 draws",
+            units.len()
         );
-        let side_by_side = places
+        let side_by_side = units
             .windows(2)
             .filter(|pair| pair[1] - pair[0] == 1)
             .count();
         assert!(side_by_side < 5, "{side_by_side}");
-        assert!(places.iter().any(|place| *place > 1 << 19));
+        assert!(units.iter().any(|place| *place > 1 << 19));
     }
 }

@@ -1,11 +1,11 @@
-//! What can be wrong with a job whatever the disk is.
+//! Checks of a job that do not depend on the disk.
 
 use super::{
     BUFFER_BYTES_MAX, IODEPTH_MAX, Job, JobError, NUMJOBS_MAX, PERCENTILES_MAX, RUNTIME_MAX,
 };
 
 impl Job {
-    /// Checks everything that does not depend on the disk.
+    /// Checks all options that do not depend on the disk.
     pub(super) fn check_numbers(&self) -> Result<(), JobError> {
         if !(1..=IODEPTH_MAX).contains(&self.iodepth) {
             return self.refuse(&format!(
@@ -57,7 +57,7 @@ impl Job {
         Ok(())
     }
 
-    /// Checks what is a list or a law.
+    /// Checks the lists and the distribution.
     fn check_lists(&self) -> Result<(), JobError> {
         if let Err(sentence) = self.distribution.check() {
             return self.refuse(&sentence);

@@ -1,19 +1,19 @@
-//! Where on a disk each job works, and whether that disk can do what the job asks.
+//! The region of a disk in which a job works, and the checks against that disk.
 
 use fabrix_block::Geometry;
 
 use super::{Job, JobError, VERIFY_UNITS_MAX};
 use crate::words::Counted;
 
-/// Where one of the jobs works: a row of equal units; a request takes one, or as many as it is
-/// longer.
+/// The region of one job: a row of equal units. A unit is the job's shortest request. A longer
+/// request takes several units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// First LBA.
     pub lba: u64,
-    /// How many units it has.
+    /// Number of units.
     pub units: u64,
-    /// Blocks of the disk in one unit, the shortest request.
+    /// Disk blocks per unit.
     pub blocks_per_unit: u32,
 }
 
@@ -27,7 +27,7 @@ impl Region {
 }
 
 impl Job {
-    /// Checks the request size against the disk.
+    /// Checks the request sizes against the disk.
     fn check_block(&self, geometry: &Geometry) -> Result<(), JobError> {
         let block = geometry.block_bytes;
         if block == 0 || geometry.blocks == 0 {
@@ -48,7 +48,7 @@ impl Job {
         Ok(())
     }
 
-    /// Checks one size of requests.
+    /// Checks one request size.
     fn check_size(&self, bs: u32, geometry: &Geometry) -> Result<(), JobError> {
         let block = geometry.block_bytes;
         if bs == 0 || !bs.is_multiple_of(block) {
@@ -68,8 +68,7 @@ impl Job {
 
     /// The region of job `index` (from 0) on a disk.
     ///
-    /// Errors: a sentence when the job asks for something that this disk, or this program, cannot
-    /// do.
+    /// Errors: a sentence when the disk or the program cannot do what the job demands.
     pub fn region(&self, index: u32, geometry: &Geometry) -> Result<Region, JobError> {
         self.check_numbers()?;
         self.check_block(geometry)?;
@@ -87,7 +86,7 @@ impl Job {
         }
     }
 
-    /// First byte and length of the region, checked against the disk.
+    /// First byte and length of the region in bytes, checked against the disk.
     fn span(&self, index: u32, geometry: &Geometry) -> Result<(u64, u64), JobError> {
         let block = u64::from(geometry.block_bytes);
         let disk = geometry.blocks.saturating_mul(block);
@@ -122,10 +121,10 @@ impl Job {
         Ok((start, bytes))
     }
 
-    /// The part of the region that is this job's alone, for `verify`.
+    /// This job's own slice of the region, for `verify`.
     fn slice(&self, index: u32, region: Region) -> Result<Region, JobError> {
-        // With an increment the user has already moved the regions; they may still overlap, so it
-        // is refused.
+        // With an increment the regions are already moved and may overlap, so the combination is
+        // refused.
         if self.offset_increment != 0 {
             return self.refuse("verify divides the region itself; leave offset_increment out");
         }

@@ -1,10 +1,10 @@
-//! The kinds of access, by fio's names.
+//! The access patterns by fio's names.
 
 use std::fmt;
 
 use super::JobError;
 
-/// The kind of access, by fio's names.
+/// Access pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rw {
     /// `read`: sequential reads.
@@ -15,14 +15,14 @@ pub enum Rw {
     RandRead,
     /// `randwrite`: random writes.
     RandWrite,
-    /// `rw` or `readwrite`: sequential, mixed as `rwmixread` says.
+    /// `rw` or `readwrite`: sequential reads and writes in the ratio of `rwmixread`.
     Mixed,
-    /// `randrw`: random, mixed as `rwmixread` says.
+    /// `randrw`: random reads and writes in the ratio of `rwmixread`.
     RandMixed,
 }
 
 impl Rw {
-    /// All of them with fio's names, aliases last.
+    /// All patterns with fio's names. Aliases come last.
     const NAMES: [(&'static str, Self); 7] = [
         ("read", Self::Read),
         ("write", Self::Write),
@@ -33,9 +33,9 @@ impl Rw {
         ("readwrite", Self::Mixed),
     ];
 
-    /// Reads fio's name of an access kind.
+    /// Parses fio's name of an access pattern.
     ///
-    /// Errors: a sentence that lists the names there are.
+    /// Errors: a sentence that lists the known names.
     pub fn parse(name: &str) -> Result<Self, JobError> {
         let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, rw)| *rw).ok_or_else(|| {
@@ -45,23 +45,23 @@ impl Rw {
         })
     }
 
-    /// fio's name for it.
+    /// fio's name of the pattern.
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(_, rw)| *rw == self);
         found.expect("every kind stands in NAMES").0
     }
 
-    /// Whether addresses are drawn rather than walked.
+    /// Whether the addresses are random.
     pub fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandMixed)
     }
 
-    /// Whether it reads at all; `rwmixread` may still make it 0 %.
+    /// Whether the pattern contains reads. `rwmixread` may still reduce them to 0 %.
     pub fn reads(self) -> bool {
         !matches!(self, Self::Write | Self::RandWrite)
     }
 
-    /// Whether it writes at all; `rwmixread` may still make it 0 %.
+    /// Whether the pattern contains writes. `rwmixread` may still reduce them to 0 %.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::RandRead)
     }

@@ -1,17 +1,17 @@
-//! How long requests are: one size, or several with their shares (fio's `bssplit`).
+//! Request sizes: one size, or several with their shares (fio's `bssplit`).
 
 use super::Job;
 
-/// A size of requests and how many of a hundred have it.
+/// A request size and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Bytes of such a request.
+    /// Request size in bytes.
     pub bytes: u32,
-    /// Of a hundred requests so many.
+    /// Percentage of the requests with this size.
     pub percent: u32,
 }
 
-/// The sizes that requests of one direction have, never none.
+/// The request sizes of one direction. At least one.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes<'a> {
     split: &'a [Share],
@@ -19,7 +19,7 @@ pub struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
-    /// Each size with its share.
+    /// The sizes with their shares.
     pub fn iter(&self) -> impl Iterator<Item = Share> + '_ {
         let one = Share {
             bytes: self.usual,
@@ -29,14 +29,14 @@ impl Sizes<'_> {
         one.into_iter().chain(self.split.iter().copied())
     }
 
-    /// The longest request.
+    /// Length of the longest request in bytes.
     pub fn longest_bytes(&self) -> u32 {
         self.iter().map(|share| share.bytes).max().unwrap_or(0)
     }
 }
 
 impl Job {
-    /// The sizes of reads, or of writes.
+    /// The request sizes of reads or of writes.
     pub fn sizes(&self, write: bool) -> Sizes<'_> {
         Sizes {
             split: &self.split[usize::from(write)],
@@ -44,12 +44,12 @@ impl Job {
         }
     }
 
-    /// Whether requests of this job have different sizes.
+    /// Whether the job has requests of different sizes.
     pub fn is_split(&self) -> bool {
         self.split.iter().any(|shares| !shares.is_empty())
     }
 
-    /// The sizes of all requests that this job makes, reads and writes.
+    /// All request sizes in use, of reads and writes.
     pub(super) fn all_sizes(&self) -> impl Iterator<Item = u32> {
         let percent = self.percent_read();
         [(false, percent > 0), (true, percent < 100)]
@@ -63,12 +63,12 @@ impl Job {
             })
     }
 
-    /// What addresses are multiples of: the shortest request, as in fio.
+    /// Alignment of addresses in bytes: the shortest request, as in fio.
     pub fn unit_bytes(&self) -> u32 {
         self.all_sizes().min().unwrap_or(self.block_bytes)
     }
 
-    /// What a report says of the sizes: `4096`, or `4096/60:65536/40` for reads and, after a comma,
+    /// The sizes as shown in reports: `4096`, or `4096/60:65536/40` for reads and, after a comma,
     /// for writes.
     pub fn size_text(&self) -> String {
         if !self.is_split() {
@@ -89,10 +89,11 @@ impl Job {
     }
 }
 
-/// Reads fio's `bssplit`: `SIZE/PERCENT:SIZE/PERCENT...`, for reads and, after a comma, for writes;
-/// without a comma for both. What has no percentage shares what is left. `parse_size` reads a size.
+/// Parses fio's `bssplit`: `SIZE/PERCENT:SIZE/PERCENT...`, for reads and, after a comma, for
+/// writes. Without a comma the list applies to both. Sizes without a percentage share the remainder
+/// equally. `parse_size` parses a size.
 ///
-/// Errors: a sentence about the part that is wrong.
+/// Errors: a sentence about the wrong part.
 pub fn parse_split(
     text: &str,
     parse_size: fn(&str) -> Result<u64, String>,
@@ -135,7 +136,7 @@ fn parse_side(
             "bssplit: `{text}` adds up to {given} %, and not to 100"
         ));
     };
-    // The first of those without a percentage gets what does not divide evenly.
+    // The first size without a percentage also gets the indivisible remainder.
     let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
     for (at, index) in open.iter().enumerate() {
         shares[*index].percent = left / count + if at == 0 { left % count } else { 0 };

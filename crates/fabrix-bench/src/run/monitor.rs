@@ -1,5 +1,4 @@
-//! Time, progress, rates and processor use of a run: everything that is read while the threads
-//! work.
+//! Readings during a run: time, progress, rates and processor use.
 
 use std::time::{Duration, Instant};
 
@@ -8,53 +7,53 @@ use crate::cpu::Snapshot;
 use crate::latency::real;
 use crate::results::{Results, Tally};
 use crate::series::{Moved, Series};
-use crate::steady::Judge;
+use crate::steady::SteadyDetector;
 
-/// What is known of a run while it lasts.
-pub(super) struct Watch<'a> {
+/// State of the readings of a run.
+pub(super) struct Monitor<'a> {
     pub(super) began: Instant,
-    parts: Vec<PartWatch<'a>>,
-    /// When measuring begins and ends, if nothing ends it before; of all parts.
+    parts: Vec<PartMonitor<'a>>,
+    /// Planned start and end of the measurement over all parts. An early end moves the end forward.
     window: (Instant, Instant),
-    /// CPU at the beginning and at the end of the measured time.
+    /// CPU counters at the start and at the end of the measurement.
     cpu: (Option<Snapshot>, Option<Snapshot>),
-    told: (Instant, u64, u64),
+    last_progress: (Instant, u64, u64),
 }
 
-/// One part.
-struct PartWatch<'a> {
+/// Readings of one part.
+struct PartMonitor<'a> {
     part: Part<'a>,
     series: Series,
-    judge: Option<Judge>,
+    detector: Option<SteadyDetector>,
     steady: bool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Monitor<'a> {
     pub(super) fn new(parts: &[Part<'a>]) -> Self {
         let began = Instant::now();
         let latest =
             |time: fn(&Part<'_>) -> Duration| parts.iter().map(time).max().unwrap_or_default();
         let ramp = latest(|part| part.job.ramp);
         let all = latest(|part| part.job.ramp + part.job.runtime);
-        let watch = |part: &Part<'a>| PartWatch {
+        let monitor = |part: &Part<'a>| PartMonitor {
             part: *part,
             series: Series::default(),
-            judge: part.job.steady.map(Judge::new),
+            detector: part.job.steady.map(SteadyDetector::new),
             steady: false,
         };
-        let mut watch = Self {
+        let mut monitor = Self {
             began,
-            parts: parts.iter().map(watch).collect(),
+            parts: parts.iter().map(monitor).collect(),
             window: (began + ramp, began + all),
             cpu: (None, None),
-            told: (began, 0, 0),
+            last_progress: (began, 0, 0),
         };
-        watch.sample(|_| [Moved::default(); 2]);
-        watch
+        monitor.sample(|_| [Moved::default(); 2]);
+        monitor
     }
 
-    /// Until when nothing is to be done: the next progress or CPU sample.
-    pub(super) fn wake(&self, next_progress: Instant) -> Instant {
+    /// Time of the next progress report or CPU reading.
+    pub(super) fn next_reading(&self, next_progress: Instant) -> Instant {
         match &self.cpu {
             (None, _) => self.window.0.min(next_progress),
             (_, None) => self.window.1.min(next_progress),
@@ -62,7 +61,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Reads the CPU counters when the measured time begins and when it ends.
+    /// Reads the CPU counters at the start and at the end of the measurement.
     pub(super) fn sample(&mut self, counted: impl Fn(usize) -> [Moved; 2]) {
         let now = Instant::now();
         if self.cpu.0.is_none() && now >= self.window.0 {
@@ -77,23 +76,23 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// One more point of every series, while the measured time lasts.
+    /// Adds a point to every series.
     fn read_series(&mut self, now: Instant, counted: &impl Fn(usize) -> [Moved; 2]) {
         let at = now.saturating_duration_since(self.window.0);
         for (index, part) in self.parts.iter_mut().enumerate() {
             let point = part.series.read(at, counted(index));
-            if let Some(judge) = &mut part.judge {
-                part.steady = part.steady || judge.read(&point);
+            if let Some(detector) = &mut part.detector {
+                part.steady = part.steady || detector.read(&point);
             }
         }
     }
 
-    /// A job has ended; when it is the first and before its time, the window ends here.
+    /// Records that a job has ended. The first one that ends early also ends the measurement.
     pub(super) fn ended(&mut self) {
         self.window.1 = self.window.1.min(Instant::now());
     }
 
-    /// Whether every part asked for a steady state and has reached it.
+    /// Whether every part has a steady-state condition and has reached it.
     pub(super) fn is_steady(&self) -> bool {
         self.parts.iter().all(|part| part.steady)
     }
@@ -111,10 +110,10 @@ impl<'a> Watch<'a> {
         (0..self.parts.len())
             .flat_map(&counted)
             .for_each(|side| sum.add(side));
-        let (told_at, told_ios, told_bytes) = self.told;
-        let seconds = now.duration_since(told_at).as_secs_f64().max(1e-9);
-        // The counters start over when measuring begins.
-        let begun_anew = sum.ios < told_ios;
+        let (last_at, last_ios, last_bytes) = self.last_progress;
+        let seconds = now.duration_since(last_at).as_secs_f64().max(1e-9);
+        // The counters restart at zero when the measurement starts.
+        let begun_anew = sum.ios < last_ios;
         let since = |now: u64, before: u64| {
             if begun_anew {
                 now
@@ -122,8 +121,8 @@ impl<'a> Watch<'a> {
                 now.saturating_sub(before)
             }
         };
-        let (ios, bytes) = (since(sum.ios, told_ios), since(sum.bytes, told_bytes));
-        self.told = (now, sum.ios, sum.bytes);
+        let (ios, bytes) = (since(sum.ios, last_ios), since(sum.bytes, last_bytes));
+        self.last_progress = (now, sum.ios, sum.bytes);
         let phase = match () {
             () if now < self.window.0 => Phase::Ramp,
             () if now < self.window.1 => Phase::Measuring,
@@ -132,7 +131,7 @@ impl<'a> Watch<'a> {
         let planned = self
             .parts
             .iter()
-            .map(|watch| watch.part.job.ramp + watch.part.job.runtime);
+            .map(|monitor| monitor.part.job.ramp + monitor.part.job.runtime);
         Progress {
             phase,
             elapsed: now.duration_since(self.began),
@@ -148,8 +147,8 @@ impl<'a> Watch<'a> {
         let end = self.cpu.1.unwrap_or_else(Snapshot::take);
         let begin = self.cpu.0.unwrap_or_else(|| end.clone());
         let machine = end.since(&begin);
-        let result = |(watch, tallies): (PartWatch<'_>, &Vec<Tally>)| {
-            let job = watch.part.job;
+        let result = |(monitor, tallies): (PartMonitor<'_>, &Vec<Tally>)| {
+            let job = monitor.part.job;
             let mut sum = Tally::new(job.rate.is_some(), job.verify);
             tallies.iter().for_each(|tally| sum.add(tally));
             let mut cpu = machine;
@@ -162,8 +161,8 @@ impl<'a> Watch<'a> {
                     .collect(),
                 aggregate: sum.result(&job.percentiles),
                 cpu,
-                series: watch.series.points(),
-                steady: watch.judge.map(|judge| judge.attained()),
+                series: monitor.series.points(),
+                steady: monitor.detector.map(|detector| detector.attained()),
             }
         };
         self.parts.into_iter().zip(tallies).map(result).collect()

@@ -1,4 +1,4 @@
-//! The threads of a run: gathered, started together, listened to, joined.
+//! The worker threads of a run: started, synchronised, observed and joined.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fabrix_block::Device;
 use fabrix_rt::{ShardThread, TaskId, spawn};
 
-use super::watch::Watch;
+use super::monitor::Monitor;
 use super::{Config, CopyTo, Part, Progress, RunError};
 use crate::job::{Job, JobError, Region, Rw};
 use crate::results::{Results, Tally};
@@ -17,24 +17,24 @@ use crate::series::Moved;
 use crate::words::Counted;
 use crate::worker::{Command, Counters, Destination, Event, Setup, Worker};
 
-/// The threads of a run. Dropping it stops and joins them.
-pub(super) struct Crew {
+/// The worker threads of a run. Dropping this value stops and joins them.
+pub(super) struct Workers {
     threads: Vec<ShardThread>,
-    /// The workers that are ready: whose shard, and which task of it.
+    /// Workers that are ready: index of the thread, and task on its shard.
     ready: Vec<(usize, TaskId)>,
     counters: Vec<Arc<Counters>>,
-    /// Of each worker, which part it belongs to.
+    /// Index of the part that each worker belongs to.
     part_of: Vec<usize>,
     events: Receiver<Event>,
-    /// Jobs that have told how they ended.
+    /// Number of jobs that have sent their result.
     ended: usize,
 }
 
-impl Crew {
-    /// Starts a thread per job; their channels open while this returns.
-    pub(super) fn gather(parts: &[Part<'_>], config: &Config) -> Result<Self, RunError> {
+impl Workers {
+    /// Starts one thread per job. Their channels may still be opening when this function returns.
+    pub(super) fn spawn_all(parts: &[Part<'_>], config: &Config) -> Result<Self, RunError> {
         let (sender, events) = mpsc::channel();
-        let mut crew = Self {
+        let mut workers = Self {
             threads: Vec::new(),
             ready: Vec::new(),
             counters: Vec::new(),
@@ -49,14 +49,15 @@ impl Crew {
                 job,
                 copy_to,
             } = parts[part];
-            // Blocks of an earlier run with the same seed must not pass for this one's.
+            // A random run id, so that blocks of an earlier run with the same seed are not mistaken
+            // for new ones.
             let run = RandomState::new().hash_one(job.seed);
             for (index, region) in (0..job.numjobs).zip(regions) {
                 let device = Arc::clone(device(devices, index));
                 let counters = Arc::new(Counters::default());
                 let copy_to = copy_to.map(|to| destination(job, region, &device, to));
                 let setup = Setup {
-                    worker: crew.threads.len(),
+                    worker: workers.threads.len(),
                     index,
                     job: job.clone(),
                     region,
@@ -68,15 +69,15 @@ impl Crew {
                     counters: Arc::clone(&counters),
                     events: sender.clone(),
                 };
-                crew.counters.push(counters);
-                crew.part_of.push(part);
-                crew.threads.push(start(device, setup, config)?);
+                workers.counters.push(counters);
+                workers.part_of.push(part);
+                workers.threads.push(start(device, setup, config)?);
             }
         }
-        Ok(crew)
+        Ok(workers)
     }
 
-    /// Waits until every disk has answered once; not for long when the user has seen enough.
+    /// Waits until every disk has answered a first read. A stop by the user shortens the wait.
     pub(super) fn wait_until_ready(&mut self, config: &Config) -> Result<(), RunError> {
         let mut deadline = Instant::now() + config.ready;
         let mut stopped = false;
@@ -110,12 +111,13 @@ impl Crew {
         Ok(())
     }
 
-    /// The next event; none by `deadline`, or when it is time to look around.
+    /// The next event. None after `deadline`, or after `NOTICE` to let the caller check other
+    /// conditions.
     ///
-    /// Errors: a thread is over that has not told how its job ended.
+    /// Errors: a thread has ended without sending its result.
     fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, RunError> {
-        // Counted before waiting: what these threads have said is in the queue by now, so silence
-        // is a loss.
+        // The count is taken before the wait: the events of these threads are already in the queue.
+        // If the queue stays empty, a thread ended without an event.
         let over = self
             .threads
             .iter()
@@ -134,12 +136,12 @@ impl Crew {
         }
     }
 
-    /// Lets everybody begin.
+    /// Starts all workers.
     pub(super) fn start(&self) -> Result<(), RunError> {
         match self
             .ready
             .iter()
-            .find(|worker| !self.tell(worker, Command::Start))
+            .find(|worker| !self.send(worker, Command::Start))
         {
             None => Ok(()),
             Some((index, _)) => {
@@ -149,59 +151,59 @@ impl Crew {
         }
     }
 
-    /// Tells those that are still at work; who has ended meanwhile hears nothing, and need not.
-    fn tell_all(&self, command: fn() -> Command) {
+    /// Sends a command to all workers. Workers that have already ended do not receive it.
+    fn send_to_all(&self, command: fn() -> Command) {
         for worker in &self.ready {
-            let _has_ended = self.tell(worker, command());
+            let _has_ended = self.send(worker, command());
         }
     }
 
-    /// Whether the worker could be told.
-    fn tell(&self, (index, task): &(usize, TaskId), command: Command) -> bool {
+    /// Sends a command to a worker. False: the worker has ended.
+    fn send(&self, (index, task): &(usize, TaskId), command: Command) -> bool {
         let remote = &self.threads[*index].remote;
         remote.send(*task, Box::new(command)).is_ok()
     }
 
-    /// From the common start to the last result.
-    pub(super) fn watch(
+    /// Observes the run from the common start to the last result.
+    pub(super) fn observe(
         &mut self,
         parts: &[Part<'_>],
         config: &Config,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Vec<Results>, RunError> {
-        let mut watch = Watch::new(parts);
+        let mut monitor = Monitor::new(parts);
         let mut tallies: Vec<Option<Tally>> = self.threads.iter().map(|_| None).collect();
-        let mut next_progress = watch.began + config.progress_every;
+        let mut next_progress = monitor.began + config.progress_every;
         let mut stopping = false;
         while self.ended < tallies.len() {
-            let event = self.next_event(watch.wake(next_progress))?;
+            let event = self.next_event(monitor.next_reading(next_progress))?;
             if let Some(Event::Ended(worker, tally)) = event {
                 tallies[worker] = Some(*tally);
-                watch.ended();
+                monitor.ended();
             }
-            watch.sample(|part| self.counted(part));
+            monitor.sample(|part| self.counted(part));
             if Instant::now() >= next_progress {
                 next_progress += config.progress_every;
                 let (counted, errors) = (|part| self.counted(part), self.errors());
-                progress(&watch.progress(errors, counted));
-                if !stopping && watch.is_steady() {
+                progress(&monitor.progress(errors, counted));
+                if !stopping && monitor.is_steady() {
                     stopping = true;
-                    self.tell_all(|| Command::Enough);
+                    self.send_to_all(|| Command::EndSteady);
                 }
             }
             if !stopping && config.is_stopped() {
                 stopping = true;
-                self.tell_all(|| Command::Stop);
+                self.send_to_all(|| Command::Stop);
             }
         }
         let mut of_parts: Vec<Vec<Tally>> = parts.iter().map(|_| Vec::new()).collect();
         for (part, tally) in self.part_of.iter().zip(tallies) {
             of_parts[*part].extend(tally);
         }
-        Ok(watch.results(&of_parts))
+        Ok(monitor.results(&of_parts))
     }
 
-    /// What the threads of a part have counted so far.
+    /// Counters of all threads of a part.
     fn counted(&self, part: usize) -> [Moved; 2] {
         let mut sum = [Moved::default(); 2];
         let members = self
@@ -229,17 +231,17 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         self.threads.iter().for_each(|thread| thread.remote.stop());
         for thread in self.threads.drain(..) {
-            // A thread that panicked has already said so; its job is reported as lost.
+            // A panicking thread has printed its message, and its job is reported as lost.
             let _ = thread.join.join();
         }
     }
 }
 
-/// The regions of all jobs of a part, or why one of them cannot be.
+/// The regions of all jobs of a part, or the reason why one is impossible.
 fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
     let Part { devices, job, .. } = *part;
     let disks = u32::try_from(devices.len()).unwrap_or(u32::MAX);
@@ -259,7 +261,7 @@ fn plan(part: &Part<'_>) -> Result<Vec<Region>, JobError> {
         .collect()
 }
 
-/// Where a job that reads writes what it has read, checked against that disk.
+/// The destination of a copy, checked against its disk.
 fn destination(
     job: &Job,
     region: Region,
@@ -271,7 +273,7 @@ fn destination(
         return Err(JobError(format!("job \"{}\": {sentence}", job.name)));
     }
     let unit = region.blocks_per_unit * source.geometry().block_bytes;
-    // What is written is a job of its own as far as the other disk is concerned.
+    // The writes of the copy are checked like a job on the destination disk.
     let writes = Job {
         name: format!("{}, the copy", job.name),
         rw: Rw::Write,
@@ -297,12 +299,12 @@ fn start(device: Arc<dyn Device>, setup: Setup, config: &Config) -> Result<Shard
     let mut shard = config.shard;
     shard.id = worker;
     let buffers = usize::try_from(setup.job.buffer_bytes()).unwrap_or(usize::MAX);
-    // A page-aligned buffer may take up to twice its length, and the disk needs memory of its own.
+    // A page-aligned buffer may take up to twice its length, and the disk needs memory too.
     shard.arena_bytes = shard.arena_bytes.saturating_add(buffers.saturating_mul(2));
     let begun = spawn(shard, pinned, move |shard| {
         let events = setup.events.clone();
         if let Err(sentence) = Worker::start(shard, &*device, setup) {
-            // Nobody listens when the run has already failed.
+            // The receiver is gone when the run has already failed.
             let _ = events.send(Event::Failed(sentence));
             shard.stop();
         }
@@ -313,5 +315,5 @@ fn start(device: Arc<dyn Device>, setup: Setup, config: &Config) -> Result<Shard
 const LOST: &str =
     "a job's thread is gone without a result; this is a fault of the program, please report it";
 
-/// How long a lost thread may stay unnoticed.
+/// Longest time until a lost thread is noticed.
 const NOTICE: Duration = Duration::from_millis(200);

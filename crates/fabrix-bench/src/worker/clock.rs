@@ -1,18 +1,17 @@
-//! The time as a job sees it: when endings came and when requests began.
+//! The time as seen by a job: the times of completions and of request starts.
 //!
-//! Reading the clock takes about 20 ns and makes the processor finish what it has begun; with many
-//! requests in flight that is a twentieth of all that a host does for one. A turn of the shard
-//! brings many endings at once, and taking eight of them takes about a microsecond, so that the
-//! time is no staler than that.
+//! Reading the clock takes about 20 ns and serialises the processor. With many requests in flight
+//! this is a twentieth of the host's work per request. A turn of the shard delivers many
+//! completions at once. Eight of them take about a microsecond, which bounds the error of the time.
 
 use fabrix_rt::Nanos;
 
-/// The clock as last read.
+/// The clock with its last reading.
 pub(super) struct Clock {
     now_ns: u64,
-    /// The turn whose endings are counted.
+    /// Turn whose completions are being counted.
     turn: Nanos,
-    /// Endings of this turn since the clock was read.
+    /// Completions of this turn since the last reading.
     endings: u32,
 }
 
@@ -25,20 +24,20 @@ impl Clock {
         }
     }
 
-    /// When it was read last, in nanoseconds.
+    /// Time of the last reading in nanoseconds.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Something has happened: what time is it?
+    /// Reads the clock.
     #[inline]
     pub(super) fn read(&mut self) {
         self.now_ns = Nanos::now().0;
         self.endings = 0;
     }
 
-    /// The ending of a request has come, in the turn that began at that time.
+    /// Counts a completion of the turn that began at `turn`. Reads the clock if needed.
     #[inline]
     pub(super) fn ending(&mut self, turn: Nanos) {
         self.endings += 1;
@@ -49,15 +48,14 @@ impl Clock {
     }
 }
 
-/// The clock is read with the first ending of a turn, and with each that is so many after the last
-/// reading.
+/// Completions per clock reading. The first completion of a turn always causes a reading.
 const ENDINGS_MOST: u32 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The clock at each of so many endings of one turn.
+    /// The clock after each of `count` completions of one turn.
     fn endings(clock: &mut Clock, turn: Nanos, count: usize) -> Vec<u64> {
         let mut times = Vec::new();
         for _ in 0..count {

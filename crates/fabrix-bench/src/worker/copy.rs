@@ -1,9 +1,9 @@
-//! The second half of a copy: what was read is written to another disk, in the same buffer and from
-//! the same slot.
+//! The write half of a copy: data that was read is written to another disk, from the same buffer
+//! and slot.
 //!
-//! A slot is busy from the start of its read to the end of its write; reads and writes are counted
-//! each on their side. Writes go before new reads, and when no more is read, those that are left
-//! are written.
+//! A slot is occupied from the start of its read to the end of its write. Reads and writes are
+//! counted separately. Writes start before new reads. When no more reads start, the remaining
+//! writes still do.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use fabrix_rt::Shard;
 use super::{Destination, Worker};
 use crate::job::Region;
 
-/// The other disk, and what waits to be written there.
+/// The destination disk and the pending writes.
 pub(super) struct Copy {
     channel: Box<dyn Channel>,
     region: Region,
-    /// Slots that hold what was read; at most all of them.
+    /// Slots with data to be written. At most all slots.
     due: VecDeque<u32>,
 }
 
 impl Copy {
-    /// Opens the other disk on the worker's shard.
+    /// Opens the destination disk on the worker's shard.
     ///
-    /// Errors: a sentence when it cannot be opened.
+    /// Errors: a sentence when the disk cannot be opened.
     pub(super) fn open(shard: &mut Shard, to: &Destination, iodepth: u32) -> Result<Self, String> {
         Ok(Self {
             channel: to.device.open(shard).map_err(|error| error.to_string())?,
@@ -37,14 +37,14 @@ impl Copy {
         Some(&mut self.channel)
     }
 
-    /// The disk had no room: this write is the next one again.
-    pub(super) fn put_first(&mut self, slot: u32) {
+    /// Puts a write back to the front, because the disk was busy.
+    pub(super) fn push_front(&mut self, slot: u32) {
         self.due.push_front(slot);
     }
 }
 
 impl Worker {
-    /// Where requests of a direction lie on their disk.
+    /// The region of a direction: that of the source disk or of the destination disk.
     pub(super) fn region_of(&self, write: bool) -> Region {
         match &self.copy {
             Some(copy) if write => copy.region,
@@ -52,15 +52,15 @@ impl Worker {
         }
     }
 
-    /// A request has succeeded: when it was a read of a copy, its slot waits to write what it has,
-    /// and that is true.
-    pub(super) fn copy_on(&mut self, index: u32) -> bool {
+    /// Turns the finished read of a copy into a pending write. False: the request was not such a
+    /// read.
+    pub(super) fn queue_copy_write(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
         match &mut self.copy {
-            Some(copy) if !slot.access.write && !self.life.is_cut_short() => {
+            Some(copy) if !slot.access.write && !self.lifecycle.is_cut_short() => {
                 slot.access.write = true;
                 slot.write = slot.read.take();
-                (slot.meant_ns, slot.start_ns) = (self.clock.now_ns(), self.clock.now_ns());
+                (slot.scheduled_ns, slot.start_ns) = (self.clock.now_ns(), self.clock.now_ns());
                 copy.due.push_back(index);
                 true
             }
@@ -68,24 +68,24 @@ impl Worker {
         }
     }
 
-    /// The next slot that is to be written.
-    pub(super) fn next_copied(&mut self) -> Option<u32> {
+    /// The next slot with data to be written.
+    pub(super) fn next_copy(&mut self) -> Option<u32> {
         self.copy.as_mut()?.due.pop_front()
     }
 
-    pub(super) fn has_copied(&self) -> bool {
+    pub(super) fn has_pending_copies(&self) -> bool {
         self.copy.as_ref().is_some_and(|copy| !copy.due.is_empty())
     }
 
-    /// The job ends before its time: what was read is not written any more.
-    pub(super) fn forget_copied(&mut self) {
-        while let Some(index) = self.next_copied() {
+    /// Discards the pending writes when the job ends early.
+    pub(super) fn discard_pending_copies(&mut self) {
+        while let Some(index) = self.next_copy() {
             self.reclaim(index);
             self.idle.push_back(index);
         }
     }
 
-    /// A slot is free: the buffer of its write is the next read's.
+    /// Frees a slot. The buffer of a copy's write becomes the buffer of the next read.
     pub(super) fn reclaim(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if self.copy.is_some() && slot.access.write {

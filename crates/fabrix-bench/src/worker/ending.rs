@@ -1,33 +1,33 @@
-//! The ending of a request: its buffer comes back, what was read is checked, the figures count it,
-//! its slot is free.
+//! Handles the completion of a request: takes its buffer back, verifies the data, counts the
+//! request and frees its slot.
 //!
-//! A failed request ends the job, unless the job goes on whatever fails; either way it is counted
+//! A failed request ends the job unless `continue_on_error` is set. Failures are always counted,
 //! and the first one is described.
 
 use fabrix_block::Status;
 use fabrix_rt::{Loan, Shard};
 
 use super::Worker;
-use super::life::Phase;
+use super::lifecycle::Phase;
 use crate::words::Counted;
 
 impl Worker {
-    /// A request has ended: checks it, counts it, and frees its slot.
+    /// Completes a request: verifies and counts it, and frees its slot.
     #[inline]
     pub(super) fn finish(&mut self, shard: &mut Shard, slot: u32, status: Status, loan: Loan) {
         self.in_flight -= 1;
-        self.life.alive_ns = self.clock.now_ns();
+        self.lifecycle.last_ending_ns = self.clock.now_ns();
         self.put_back(slot, loan);
         self.verify(slot, status);
-        match (status.is_ok(), self.life.phase) {
+        match (status.is_ok(), self.lifecycle.phase) {
             (true, Phase::Probe) => {}
             (true, _) => {
                 self.count(slot);
-                if self.copy_on(slot) {
+                if self.queue_copy_write(slot) {
                     return;
                 }
             }
-            (false, _) => self.failed(shard, slot, status),
+            (false, _) => self.record_failure(shard, slot, status),
         }
         self.reclaim(slot);
         self.idle.push_back(slot);
@@ -35,7 +35,7 @@ impl Worker {
 
     #[inline]
     fn count(&mut self, slot: u32) {
-        if !self.life.counts {
+        if !self.lifecycle.counts {
             return;
         }
         let slot = &self.slots[slot as usize];
@@ -47,12 +47,12 @@ impl Worker {
         side.service
             .record(self.clock.now_ns().saturating_sub(slot.start_ns));
         if let Some(latency) = &mut side.latency {
-            latency.record(self.clock.now_ns().saturating_sub(slot.meant_ns));
+            latency.record(self.clock.now_ns().saturating_sub(slot.scheduled_ns));
         }
-        self.show(write);
+        self.publish(write);
     }
 
-    /// What was written is acknowledged, what was read is compared.
+    /// Verification: acknowledges a write, or compares the data of a read.
     #[inline]
     fn verify(&mut self, slot: u32, status: Status) {
         let (Some(verifier), Some(verified)) = (&mut self.verifier, &mut self.tally.verify) else {
@@ -69,12 +69,12 @@ impl Worker {
             (false, Some(buf)) => {
                 verifier.check(unit, &buf.bytes()[..self.unit_bytes as usize], verified);
             }
-            (false, None) => verifier.kept(unit, verified),
+            (false, None) => verifier.buffer_missing(unit, verified),
         }
     }
 
     #[cold]
-    fn failed(&mut self, shard: &mut Shard, slot: u32, status: Status) {
+    fn record_failure(&mut self, shard: &mut Shard, slot: u32, status: Status) {
         let access = self.slots[slot as usize].access;
         let region = self.region_of(access.write);
         let lba = region.lba_of(access.unit);
@@ -84,10 +84,10 @@ impl Worker {
         self.tally.errors.count(status, || {
             format!("job {index}: the {kind} of {blocks} at LBA {lba} was answered {status:?}")
         });
-        self.show_errors();
-        let probing = self.life.phase == Phase::Probe;
+        self.publish_errors();
+        let probing = self.lifecycle.phase == Phase::Probe;
         if !self.setup.job.continue_on_error || probing {
-            self.give_up(
+            self.end_early(
                 shard,
                 format!("ended by its first failed request ({status:?})"),
             );

@@ -1,6 +1,5 @@
-//! The life of a job: the first read, the start, the ramp, the measured time, the last answers, the
-//! reading back, the report. And what wakes a job that waits: timers, which are the only way it
-//! looks at time while nothing ends.
+//! The phases of a job: first read, start, ramp, measurement, drain, read-back, report. Also the
+//! timers that wake a waiting job. Between completions, only timers make the job look at the time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,43 +10,43 @@ use super::{Event, Worker};
 use crate::results::Tally;
 use crate::words::Counted;
 
-/// How soon a disk that is busy without having anything of ours is asked again.
+/// Interval for retrying a disk that is busy while it has no request of this job.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// The slots of timers; requests have those below the depth.
+/// Slot numbers of the timers. Requests use the numbers below the depth.
 const TIMER_PHASE: u32 = u32::MAX;
 const TIMER_ARRIVAL: u32 = u32::MAX - 1;
 const TIMER_RETRY: u32 = u32::MAX - 2;
 
-/// Where a job is in its life, with the moment the phase ends by itself.
+/// Phase of a job, with the time of its planned end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// One read is under way, to bring the disk's connections up before anything is measured.
+    /// The first read is in flight. It establishes the disk's connections before the measurement.
     Probe,
-    /// Waiting for the other jobs.
+    /// Waiting for the start command.
     Ready,
-    /// The load runs and is forgotten at the end.
+    /// The load runs. Its counters are cleared at the end of the phase.
     Ramp { until_ns: u64 },
-    /// The load runs and counts.
+    /// The load runs and is measured.
     Measure { until_ns: u64 },
-    /// Nothing starts; what is in flight is waited for.
+    /// No requests start. The job waits for those in flight.
     Drain,
-    /// What was written is read back, from place `next` on.
+    /// The job reads written units back, starting at unit `next`.
     ReadBack { next: u64 },
-    /// The result is sent.
+    /// The result has been sent.
     Ended,
 }
 
-/// What a job knows about its own life.
-pub(super) struct Life {
+/// Lifecycle state of a job.
+pub(super) struct Lifecycle {
     pub(super) phase: Phase,
-    /// Whether endings count in the result.
+    /// Whether completions are counted.
     pub(super) counts: bool,
-    /// The last moment something ended, or began to be waited for.
-    pub(super) alive_ns: u64,
-    /// Whether the job is to end without reading back.
+    /// Time of the last completion, or of the start of the wait.
+    pub(super) last_ending_ns: u64,
+    /// Whether the job ends without reading back.
     cut_short: bool,
-    /// Whether the user waits for the end.
+    /// Whether the user has stopped the run.
     stopped: bool,
     measured_from_ns: Option<u64>,
     cpu_from: Duration,
@@ -55,12 +54,12 @@ pub(super) struct Life {
     retry_timer: bool,
 }
 
-impl Default for Life {
+impl Default for Lifecycle {
     fn default() -> Self {
         Self {
             phase: Phase::Probe,
             counts: false,
-            alive_ns: 0,
+            last_ending_ns: 0,
             cut_short: false,
             stopped: false,
             measured_from_ns: None,
@@ -71,65 +70,65 @@ impl Default for Life {
     }
 }
 
-impl Life {
+impl Lifecycle {
     pub(super) const fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 }
 
 impl Worker {
-    /// Everybody is ready.
+    /// Starts the load: all jobs are ready.
     pub(super) fn begin(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Ready {
+        if self.lifecycle.phase != Phase::Ready {
             return;
         }
         (self.started, self.started_bytes) = (0, 0);
-        self.life.counts = true;
+        self.lifecycle.counts = true;
         self.arrivals.begin(self.clock.now_ns());
-        self.life.phase = Phase::Ramp {
+        self.lifecycle.phase = Phase::Ramp {
             until_ns: self.clock.now_ns() + nanos(self.setup.job.ramp),
         };
         self.wake_at_phase_end(shard);
         self.pump(shard);
     }
 
-    /// The user has seen enough.
+    /// Stops the job on the user's request.
     pub(super) fn stop(&mut self, shard: &mut Shard) {
-        match self.life.phase {
+        match self.lifecycle.phase {
             Phase::Ended => {}
             Phase::Ready => self.end(shard),
             _ => {
-                self.life.stopped = true;
-                self.give_up(shard, "stopped before its time".into());
+                self.lifecycle.stopped = true;
+                self.end_early(shard, "stopped before its time".into());
                 self.wake_at_phase_end(shard);
                 self.pump(shard);
             }
         }
     }
 
-    /// There is nothing more to learn: ends as if its time were over.
-    pub(super) fn enough(&mut self, shard: &mut Shard) {
-        if matches!(self.life.phase, Phase::Measure { .. }) {
+    /// Ends the measurement early as if its time were over: the rates are steady.
+    pub(super) fn end_steady(&mut self, shard: &mut Shard) {
+        if matches!(self.lifecycle.phase, Phase::Measure { .. }) {
             self.drain(shard);
         }
         self.pump(shard);
     }
 
-    /// Moves on when the time of a phase is over.
+    /// Enters the next phase when the time of the current one is over.
     #[inline]
     pub(super) fn advance(&mut self, shard: &mut Shard) {
-        match self.life.phase {
+        match self.lifecycle.phase {
             Phase::Ramp { until_ns } if self.clock.now_ns() >= until_ns => {
                 self.begin_measuring(shard)
             }
             Phase::Measure { until_ns } if self.clock.now_ns() >= until_ns => self.drain(shard),
-            Phase::Measure { .. } if self.asked_enough() => self.drain(shard),
+            Phase::Measure { .. } if self.limit_reached() => self.drain(shard),
             Phase::Drain | Phase::ReadBack { .. } if self.is_stalled() => self.abandon(shard),
             _ => {}
         }
     }
 
-    fn asked_enough(&self) -> bool {
+    fn limit_reached(&self) -> bool {
         let job = &self.setup.job;
         let ios = job.number_ios.is_some_and(|ios| self.started >= ios);
         let region_bytes = self.setup.region.units * u64::from(self.unit_bytes);
@@ -138,38 +137,43 @@ impl Worker {
     }
 
     fn is_stalled(&self) -> bool {
-        let waiting = self.in_flight > 0 || self.parked.is_some() || self.has_copied();
-        waiting && self.clock.now_ns().saturating_sub(self.life.alive_ns) >= nanos(self.patience())
+        let waiting = self.in_flight > 0 || self.parked.is_some() || self.has_pending_copies();
+        waiting
+            && self
+                .clock
+                .now_ns()
+                .saturating_sub(self.lifecycle.last_ending_ns)
+                >= nanos(self.silence_limit())
     }
 
-    /// How long the disk may be silent at the end.
-    fn patience(&self) -> Duration {
-        match self.life.stopped {
+    /// Longest silence of the disk at the end of the job.
+    fn silence_limit(&self) -> Duration {
+        match self.lifecycle.stopped {
             true => self.setup.stop_drain.min(self.setup.drain),
             false => self.setup.drain,
         }
     }
 
     fn begin_measuring(&mut self, shard: &mut Shard) {
-        self.count_anew();
+        self.reset_counters();
         (self.started, self.started_bytes) = (0, 0);
-        self.life.measured_from_ns = Some(self.clock.now_ns());
-        self.life.cpu_from = topology::thread_cpu_time();
-        self.life.phase = Phase::Measure {
+        self.lifecycle.measured_from_ns = Some(self.clock.now_ns());
+        self.lifecycle.cpu_from = topology::thread_cpu_time();
+        self.lifecycle.phase = Phase::Measure {
             until_ns: self.clock.now_ns() + nanos(self.setup.job.runtime),
         };
         self.wake_at_phase_end(shard);
     }
 
-    /// Ends the job before its time; what is in flight is still waited for.
+    /// Ends the job early. Requests in flight are still awaited.
     #[cold]
-    pub(super) fn give_up(&mut self, shard: &mut Shard, why: String) {
+    pub(super) fn end_early(&mut self, shard: &mut Shard, why: String) {
         self.tally.ended_early.get_or_insert(why);
-        self.life.cut_short = true;
+        self.lifecycle.cut_short = true;
         self.drain(shard);
     }
 
-    /// Starts nothing more.
+    /// Stops starting requests.
     fn drain(&mut self, shard: &mut Shard) {
         if let Some(slot) = self.parked.take() {
             let unit = self.slots[slot as usize].access.unit;
@@ -178,29 +182,29 @@ impl Worker {
                 .for_each(|verifier| verifier.release(unit));
             self.idle.push_back(slot);
         }
-        if self.life.cut_short {
-            self.forget_copied();
+        if self.lifecycle.cut_short {
+            self.discard_pending_copies();
         }
-        if !matches!(self.life.phase, Phase::Drain | Phase::Ended) {
-            self.life.phase = Phase::Drain;
-            self.life.alive_ns = self.clock.now_ns();
+        if !matches!(self.lifecycle.phase, Phase::Drain | Phase::Ended) {
+            self.lifecycle.phase = Phase::Drain;
+            self.lifecycle.last_ending_ns = self.clock.now_ns();
             self.wake_at_phase_end(shard);
         }
     }
 
-    /// Nothing can be started now: sees whether a phase is complete.
+    /// Called when no request can be started. Checks whether the phase is complete.
     #[inline]
-    pub(super) fn settle(&mut self, shard: &mut Shard) {
+    pub(super) fn check_phase_complete(&mut self, shard: &mut Shard) {
         if self.in_flight == 0 {
             self.all_answered(shard);
         }
     }
 
     fn all_answered(&mut self, shard: &mut Shard) {
-        match self.life.phase {
+        match self.lifecycle.phase {
             Phase::Probe if self.started > 0 => {
-                self.life.phase = Phase::Ready;
-                self.tell(Event::Ready(self.setup.worker, self.id));
+                self.lifecycle.phase = Phase::Ready;
+                self.send(Event::Ready(self.setup.worker, self.id));
             }
             Phase::Drain => self.drained(shard),
             Phase::ReadBack { next } if next >= self.setup.region.units => self.end(shard),
@@ -208,34 +212,34 @@ impl Worker {
         }
     }
 
-    /// The load is over and everything is answered.
+    /// The load has ended and all requests are answered.
     fn drained(&mut self, shard: &mut Shard) {
         self.stop_measuring();
-        if self.life.cut_short || self.verifier.is_none() {
+        if self.lifecycle.cut_short || self.verifier.is_none() {
             return self.end(shard);
         }
-        self.life.phase = Phase::ReadBack { next: 0 };
+        self.lifecycle.phase = Phase::ReadBack { next: 0 };
         self.wake_at_phase_end(shard);
         shard.flush_later(self.id);
     }
 
-    /// Time and CPU include what was in flight at the end, because its requests are counted.
+    /// Time and CPU use include the drain, because its requests are counted.
     fn stop_measuring(&mut self) {
-        if !std::mem::replace(&mut self.life.counts, false) {
+        if !std::mem::replace(&mut self.lifecycle.counts, false) {
             return;
         }
-        let Some(from_ns) = self.life.measured_from_ns else {
-            // Ended during the ramp: nothing of it counts.
-            return self.count_anew();
+        let Some(from_ns) = self.lifecycle.measured_from_ns else {
+            // The job ended during the ramp: its counters are void.
+            return self.reset_counters();
         };
         self.tally.runtime_ns = self.clock.now_ns() - from_ns;
-        self.tally.cpu_time = topology::thread_cpu_time().saturating_sub(self.life.cpu_from);
+        self.tally.cpu_time = topology::thread_cpu_time().saturating_sub(self.lifecycle.cpu_from);
     }
 
-    /// The disk does not answer any more: reports without it.
+    /// Reports without the missing answers, because the disk is silent.
     fn abandon(&mut self, shard: &mut Shard) {
         let waiting = Counted(self.in_flight.into(), "request");
-        let seconds = self.patience().as_secs_f64();
+        let seconds = self.silence_limit().as_secs_f64();
         let why = format!("gave up {waiting} without an answer for {seconds} s");
         self.tally.ended_early.get_or_insert(why);
         self.stop_measuring();
@@ -243,25 +247,25 @@ impl Worker {
     }
 
     fn end(&mut self, shard: &mut Shard) {
-        self.life.phase = Phase::Ended;
+        self.lifecycle.phase = Phase::Ended;
         self.parked = None;
-        // The channel is closed on its own shard, while that still turns.
+        // Close the channel while its shard still runs.
         (self.channel, self.copy) = (None, None);
         let tally = std::mem::replace(&mut self.tally, Tally::new(false, false));
-        self.tell(Event::Ended(self.setup.worker, Box::new(tally)));
+        self.send(Event::Ended(self.setup.worker, Box::new(tally)));
         shard.remove(self.id);
         shard.stop();
     }
 
-    /// The run has gone if nobody listens; then there is nobody to tell.
-    fn tell(&self, event: Event) {
+    /// Sends an event to the run. The receiver is gone if the run has already failed.
+    fn send(&self, event: Event) {
         let _ = self.setup.events.send(event);
     }
 
-    /// Shows the counters of one direction to whoever draws the progress: after every request,
-    /// because nobody knows when the next one ends.
+    /// Publishes the counters of one direction for the progress report. This happens after every
+    /// request, because the time of the next completion is unknown.
     #[inline]
-    pub(super) fn show(&self, write: bool) {
+    pub(super) fn publish(&self, write: bool) {
         let counters = &self.setup.counters.sides[usize::from(write)];
         let side = &self.tally.sides[usize::from(write)];
         counters.ios.store(side.ios, Relaxed);
@@ -270,21 +274,21 @@ impl Worker {
         counters.wait_ns.store(latency.sum_ns(), Relaxed);
     }
 
-    pub(super) fn show_errors(&self) {
+    pub(super) fn publish_errors(&self) {
         let counters = &self.setup.counters;
         counters.errors.store(self.tally.errors.total(), Relaxed);
     }
 
-    /// Nothing counts of what there was before.
-    fn count_anew(&mut self) {
+    /// Clears all counters.
+    fn reset_counters(&mut self) {
         self.tally.begin_measuring();
-        self.show(false);
-        self.show(true);
-        self.show_errors();
+        self.publish(false);
+        self.publish(true);
+        self.publish_errors();
     }
 }
 
-/// What wakes a job that waits.
+/// Timers of a waiting job.
 impl Worker {
     fn wake(&self, shard: &mut Shard, slot: u32, at_ns: u64) {
         shard.set_timer(
@@ -296,11 +300,13 @@ impl Worker {
         );
     }
 
-    /// Wakes the job when its phase may be over.
+    /// Sets the timer for the planned end of the phase.
     fn wake_at_phase_end(&self, shard: &mut Shard) {
-        let until_ns = match self.life.phase {
+        let until_ns = match self.lifecycle.phase {
             Phase::Ramp { until_ns } | Phase::Measure { until_ns } => until_ns,
-            Phase::Drain | Phase::ReadBack { .. } => self.life.alive_ns + nanos(self.patience()),
+            Phase::Drain | Phase::ReadBack { .. } => {
+                self.lifecycle.last_ending_ns + nanos(self.silence_limit())
+            }
             Phase::Probe | Phase::Ready | Phase::Ended => return,
         };
         self.wake(shard, TIMER_PHASE, until_ns);
@@ -310,25 +316,26 @@ impl Worker {
         let Some(next_ns) = self.arrivals.next_ns() else {
             return;
         };
-        if !std::mem::replace(&mut self.life.arrival_timer, true) {
+        if !std::mem::replace(&mut self.lifecycle.arrival_timer, true) {
             self.wake(shard, TIMER_ARRIVAL, next_ns);
         }
     }
 
-    /// Any ending of the channel makes room; without one of ours, only time can.
+    /// Waits for room after a `Busy` answer. A completion on the channel makes room. Without a
+    /// request in flight, only a timer can continue.
     pub(super) fn wait_for_room(&mut self, shard: &mut Shard) {
-        if self.in_flight == 0 && !std::mem::replace(&mut self.life.retry_timer, true) {
+        if self.in_flight == 0 && !std::mem::replace(&mut self.lifecycle.retry_timer, true) {
             self.wake(shard, TIMER_RETRY, self.clock.now_ns() + nanos(RETRY));
         }
     }
 
-    /// A timer has rung; what is to be done shows when the job is pumped.
+    /// Handles a timer. The following `pump` does the actual work.
     pub(super) fn woken(&mut self, shard: &mut Shard, slot: u32) {
         match slot {
-            TIMER_ARRIVAL => self.life.arrival_timer = false,
-            TIMER_RETRY => self.life.retry_timer = false,
-            // The end of a stall moves with every ending: look again.
-            _ if matches!(self.life.phase, Phase::Drain | Phase::ReadBack { .. })
+            TIMER_ARRIVAL => self.lifecycle.arrival_timer = false,
+            TIMER_RETRY => self.lifecycle.retry_timer = false,
+            // Every completion postpones the end of a stall, so the timer is set again.
+            _ if matches!(self.lifecycle.phase, Phase::Drain | Phase::ReadBack { .. })
                 && !self.is_stalled() =>
             {
                 self.wake_at_phase_end(shard);
@@ -338,7 +345,7 @@ impl Worker {
     }
 }
 
-/// A length of time in nanoseconds; 146 years is the same as for ever.
+/// A duration in nanoseconds, limited to 146 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos())
         .unwrap_or(u64::MAX)

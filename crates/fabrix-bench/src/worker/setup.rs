@@ -1,6 +1,6 @@
-//! What a worker is made of, and what the run and its jobs tell each other.
+//! Parameters of a worker, and the messages between the run and its jobs.
 //!
-//! Plain values; the run (`crate::run`) fills them, a job reads them.
+//! Plain values: `crate::run` creates them, and a job reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,30 +13,30 @@ use fabrix_rt::TaskId;
 use crate::job::{Job, Region};
 use crate::results::Tally;
 
-/// What the run tells its jobs.
+/// Command from the run to a job.
 pub(crate) enum Command {
-    /// Everybody is ready: begin.
+    /// All jobs are ready: start the load.
     Start,
-    /// End now; what is in flight is still waited for.
+    /// End now. Requests in flight are still awaited.
     Stop,
-    /// The same, and nothing is missing: the rates are steady.
-    Enough,
+    /// End now as if the time were over: the rates are steady.
+    EndSteady,
 }
 
-/// What a job tells the run.
+/// Event from a job to the run.
 pub(crate) enum Event {
-    /// The channel is open and has answered once: which worker, and its task.
+    /// The channel is open and has answered a first read. Fields: worker and its task.
     Ready(usize, TaskId),
-    /// The job could not begin: a sentence.
+    /// The job could not start. Field: a sentence.
     Failed(String),
-    /// The job of this worker is over.
+    /// The job of this worker has ended.
     Ended(usize, Box<Tally>),
 }
 
-/// What anybody may look at while the job runs.
+/// Counters of a running job. Any thread may read them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Reads, then writes.
+    /// Counters per direction: reads, then writes.
     pub(crate) sides: [SideCounters; 2],
     pub(crate) errors: AtomicU64,
 }
@@ -46,33 +46,33 @@ pub(crate) struct Counters {
 pub(crate) struct SideCounters {
     pub(crate) ios: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Latencies, added up.
+    /// Sum of the latencies in nanoseconds.
     pub(crate) wait_ns: AtomicU64,
 }
 
-/// What a worker is made of.
+/// Parameters of a worker.
 pub(crate) struct Setup {
-    /// Which of all workers of the run.
+    /// Index among all workers of the run.
     pub(crate) worker: usize,
-    /// Which of the jobs that `numjobs` asks for.
+    /// Index among the `numjobs` jobs.
     pub(crate) index: u32,
     pub(crate) job: Job,
     pub(crate) region: Region,
-    /// Where what is read is written to.
+    /// Destination of a copy.
     pub(crate) copy_to: Option<Destination>,
-    /// The disk's block.
+    /// Block size of the disk in bytes.
     pub(crate) block_bytes: u32,
     pub(crate) run: u64,
     pub(crate) drain: Duration,
-    /// The same when the user has seen enough.
+    /// `drain` after the user has stopped the run.
     pub(crate) stop_drain: Duration,
     pub(crate) counters: Arc<Counters>,
     pub(crate) events: Sender<Event>,
 }
 
-/// The other end of a copy.
+/// Destination of a copy.
 pub(crate) struct Destination {
     pub(crate) device: Arc<dyn Device>,
-    /// As many bytes as the region that is read.
+    /// Region on the destination disk, as long as the region that is read.
     pub(crate) region: Region,
 }

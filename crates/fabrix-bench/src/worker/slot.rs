@@ -1,7 +1,7 @@
-//! Places for requests, and the buffers that travel with the requests.
+//! Slots for requests, and the buffers that travel with the requests.
 //!
-//! All buffers are taken before the first request. What a write sends is made here, and who may
-//! change a buffer that a disk may still be looking at is decided here.
+//! All buffers are allocated before the first request. This file fills the buffers of writes, and
+//! makes sure that a buffer is not changed while a disk may still read it.
 
 use fabrix_rt::{Buf, Loan, Shard};
 
@@ -10,30 +10,37 @@ use crate::access::Access;
 use crate::job::Job;
 use crate::random::fill;
 
-/// One place for a request.
+/// A slot for one request.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// What reads are received into.
+    /// Destination of reads.
     pub(super) read: Option<Buf>,
-    /// What a write is sent from: the worker's source, or when verifying one of its own that is
-    /// stamped each time.
+    /// Source of a write: the worker's shared source, or a separate buffer that is stamped for each
+    /// verified write.
     pub(super) write: Option<Buf>,
     pub(super) access: Access,
-    pub(super) meant_ns: u64,
+    pub(super) scheduled_ns: u64,
     pub(super) start_ns: u64,
 }
 
 impl Worker {
-    /// Takes a free place for a request, with a buffer that the request may have.
+    /// Prepares a slot for a request and makes sure that it has a suitable buffer.
     #[inline]
-    pub(super) fn prepare(&mut self, shard: &mut Shard, slot: u32, access: Access, meant_ns: u64) {
+    pub(super) fn prepare(
+        &mut self,
+        shard: &mut Shard,
+        slot: u32,
+        access: Access,
+        scheduled_ns: u64,
+    ) {
         let bytes = self.bytes(access);
         let longest = self.longest[usize::from(access.write)];
         let slot = &mut self.slots[slot as usize];
-        (slot.access, slot.meant_ns, slot.start_ns) = (access, meant_ns, self.clock.now_ns());
+        (slot.access, slot.scheduled_ns, slot.start_ns) =
+            (access, scheduled_ns, self.clock.now_ns());
         if !access.write {
-            // A read fills its buffer, so nobody else may look at it; the probe of a job that only
-            // writes has none.
+            // A read overwrites its buffer, so the buffer must not be shared. The first read of a
+            // job that only writes has no buffer yet.
             replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));
             return;
         }
@@ -43,8 +50,8 @@ impl Worker {
             }
             return;
         };
-        // A disk may still be sending what it has answered already: such a buffer can be sent
-        // again, not changed.
+        // A disk may still send an answered write's buffer. Such a buffer may be sent again, but
+        // not changed.
         let another = || shard.take_buf(longest);
         replace_unless(&mut slot.write, Buf::is_unique, another);
         if let Some(buf) = &mut slot.write {
@@ -52,7 +59,7 @@ impl Worker {
         }
     }
 
-    /// The buffer of a prepared slot, unless the shard had no memory for it.
+    /// The buffer of a prepared slot. None if the shard had no memory for it.
     #[inline]
     pub(super) fn buffer(&mut self, slot: u32) -> Option<Buf> {
         let slot = &mut self.slots[slot as usize];
@@ -63,7 +70,7 @@ impl Worker {
         }
     }
 
-    /// The buffer has come back, if the disk did not keep it.
+    /// Takes a buffer back, unless the disk kept it.
     #[inline]
     pub(super) fn put_back(&mut self, slot: u32, loan: Loan) {
         let slot = &mut self.slots[slot as usize];
@@ -78,7 +85,7 @@ impl Worker {
     }
 }
 
-/// The source of writes that are not verified, if there are any, and the slots; `None` without the
+/// The shared source of unverified writes, if the job has any, and the slots. None without enough
 /// memory.
 pub(super) fn take_buffers(
     shard: &mut Shard,
@@ -104,20 +111,20 @@ fn new_slot(shard: &mut Shard, job: &Job, seed: u64) -> Option<Slot> {
     Some(slot)
 }
 
-/// Bytes of the longest read or write.
+/// Length of the longest read or write in bytes.
 pub(super) fn longest(job: &Job, write: bool) -> usize {
     job.sizes(write).longest_bytes() as usize
 }
 
-/// A buffer for writes. Touched here, once: the measured time pays neither for page faults nor for
-/// contents.
+/// A filled buffer for writes. It is touched here once, so that the measurement includes neither
+/// page faults nor the generation of contents.
 fn filled(shard: &mut Shard, bytes: usize, seed: u64) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes)?;
     fill(buf.bytes_mut(), seed);
     Some(buf)
 }
 
-/// Keeps a buffer that is there and fit, otherwise takes another one.
+/// Keeps a suitable buffer, otherwise replaces it.
 #[inline]
 fn replace_unless(
     buf: &mut Option<Buf>,

@@ -1,5 +1,5 @@
-//! A disk in memory that lies, fails, stalls or is busy as a test tells it, and remembers what it
-//! was asked.
+//! A memory disk that returns wrong data, fails, stalls or is busy on a test's demand, and records
+//! its requests.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,13 +14,13 @@ use fabrix_block::{
 };
 use fabrix_rt::{Buf, Completion, Loan, Nanos, Shard, Task, TaskId, Token};
 
-/// Bytes of a block, and of a request unless a test says otherwise.
+/// Block size in bytes, and default request size.
 pub const BLOCK: usize = 4096;
 
-/// A request as the disk saw it.
+/// A recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// How many of its direction came before.
+    /// Number of earlier requests in the same direction.
     pub number: usize,
     pub write: bool,
     pub lba: u64,
@@ -34,39 +34,39 @@ impl Seen {
     }
 }
 
-/// What the disk does with a request.
+/// The disk's handling of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     Honest,
-    /// Does nothing and answers so.
+    /// Do nothing and answer with this status.
     Answer(Status),
-    /// Does it at another block.
+    /// Execute the request at another block.
     At(u64),
-    /// Reads as zeroes.
+    /// Read zeroes.
     Zeroes,
-    /// Flips a bit of what is read.
+    /// Flip a bit of the data that is read.
     Flip(usize),
-    /// Honest, but the disk goes on looking at the buffer after the answer, like one that is still
-    /// sending it.
+    /// Execute correctly, but keep a reference to the buffer after the answer, like a disk that
+    /// still sends from it.
     Keep,
-    /// Never answers.
+    /// Never answer.
     Silence,
-    /// Honest, but the answer comes so much later.
+    /// Execute correctly, and answer after a delay.
     Stall(Duration),
 }
 
-/// How requests are answered.
+/// Time of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Within `submit`.
     AtOnce,
-    /// At the end of the turn; more than so many at once are `Busy`.
+    /// At the end of the turn. More requests than this at once are answered `Busy`.
     Later(usize),
 }
 
 type Script = dyn Fn(Seen) -> Act + Send + Sync;
 
-/// The disk.
+/// The test disk.
 pub struct TestDisk {
     geometry: Geometry,
     identity: Identity,
@@ -118,12 +118,12 @@ impl TestDisk {
         self
     }
 
-    /// What was asked after the first read, which only brings the disk up.
+    /// The recorded requests without the first read.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.lock().expect("no panic in the disk").seen[1..].to_vec()
     }
 
-    /// Everything on the disk.
+    /// The whole content of the disk.
     pub fn bytes(&self) -> Vec<u8> {
         self.state
             .lock()
@@ -132,7 +132,7 @@ impl TestDisk {
             .clone()
     }
 
-    /// The same disk with something on it.
+    /// The same disk with initial content.
     pub fn with(self, bytes: impl Fn(usize) -> u8) -> Self {
         let mut state = self.state.lock().expect("no panic in the disk");
         let all = state.bytes.iter_mut().enumerate();
@@ -148,7 +148,8 @@ impl TestDisk {
             .most_in_flight
     }
 
-    /// How often a request met another one in flight on the same block, one of them a write.
+    /// Number of requests that met another request in flight on the same block, at least one of
+    /// them a write.
     pub fn overlaps(&self) -> usize {
         self.state.lock().expect("no panic in the disk").overlaps
     }
@@ -192,10 +193,10 @@ impl Device for TestDisk {
 
 type Waiting = Rc<RefCell<Vec<(Seen, Token, Completion)>>>;
 
-/// Answers at the end of the turn.
+/// A task that answers at the end of the turn.
 struct Later {
     waiting: Waiting,
-    /// The one answer that comes later still.
+    /// The single answer that is delayed further.
     stalled: Option<(Token, Completion)>,
 }
 
@@ -319,7 +320,7 @@ impl State {
     }
 }
 
-/// A job of a counted number of requests: no test waits for a clock.
+/// A job with a fixed number of requests, so that tests do not depend on time.
 pub fn job(rw: Rw, number_ios: u64) -> Job {
     Job {
         rw,
@@ -331,7 +332,7 @@ pub fn job(rw: Rw, number_ios: u64) -> Job {
     }
 }
 
-/// Runs a job on one disk without progress.
+/// Runs a job on one disk without progress reports.
 pub fn try_run(disk: &Arc<TestDisk>, job: &Job, config: &Config) -> Result<Results, RunError> {
     run(
         &[Arc::clone(disk) as Arc<dyn Device>],
@@ -341,7 +342,7 @@ pub fn try_run(disk: &Arc<TestDisk>, job: &Job, config: &Config) -> Result<Resul
     )
 }
 
-/// Runs a job that can be run.
+/// Runs a job that must succeed.
 pub fn results(disk: &Arc<TestDisk>, job: &Job) -> Results {
     try_run(disk, job, &Config::default()).expect("the job can be run")
 }

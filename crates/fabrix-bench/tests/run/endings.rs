@@ -1,5 +1,4 @@
-//! How a run ends that does not go as asked: failures, silence, interrupts, jobs and disks that
-//! cannot be had.
+//! Runs that do not end as planned: failures, silence, interrupts, and impossible jobs or disks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What is asked of disks and in which order, and that all of it is counted.
+//! The requests that disks receive, their order, and their complete accounting.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whole runs on disks in memory: what is asked of them, and what is said of it afterwards.
+//! Whole runs on memory disks: the requests and the results.
 
 #[path = "../disk/mod.rs"]
 #[allow(

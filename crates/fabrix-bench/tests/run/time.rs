@@ -1,4 +1,4 @@
-//! Runs that time decides: ramp and runtime, arrivals on a schedule, a steady state.
+//! Runs that depend on time: ramp and runtime, scheduled arrivals, and the steady state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn an_open_loop_offers_its_rate_and_counts_the_wait() {
     }
 }
 
-/// Reads from a disk that stands still once, for 300 ms, with one request in flight.
+/// Reads from a disk that stalls once for 300 ms, with one request in flight.
 fn stalled(rate: Option<Rate>) -> Results {
     let disk = Arc::new(TestDisk::new(64, Manner::AtOnce, |seen| {
         match seen.number {
@@ -100,7 +100,7 @@ fn an_open_loop_shows_a_stall_that_a_closed_loop_hides() {
     }))
     .aggregate
     .read;
-    // 600 of the 1000 requests were meant to start while the disk stood still.
+    // 600 of the 1000 requests were scheduled during the stall.
     let shown = open.latency.percentile_ns(50.0).expect("it was asked for");
     assert!(
         shown > 50_000_000,

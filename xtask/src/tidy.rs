@@ -9,8 +9,10 @@ use crate::source::{Line, after_word, has_word, lines};
 use std::fs;
 use std::path::Path;
 
-/// The one folder whose code may do what the compiler cannot check.
-const SYS: &str = "crates/fabrix-rt/src/sys/";
+/// The crate whose folder `src/sys/` may hold unsafe code, beside crates named [`FOREIGN`].
+const RUNTIME: &str = "fabrix-rt";
+/// How the names of crates begin that hold one foreign interface or library each.
+const FOREIGN: &str = "sys-";
 /// As rustfmt has it for code; a line of code with a long text may have more, which rustfmt leaves.
 const COMMENT_COLUMNS_MAX: usize = 100;
 const LINE_COLUMNS_MAX: usize = 120;
@@ -102,7 +104,7 @@ fn check_file(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Find
         check_shape(text, &mut findings);
         let lines = lines(text);
         check_finished(&lines, &mut findings);
-        if path.starts_with(SYS) {
+        if may_be_unsafe(path) {
             check_reasons(&lines, &mut findings);
         } else {
             check_safe(&lines, &mut findings);
@@ -221,10 +223,20 @@ fn check_finished(lines: &[Line], findings: &mut Findings) {
     }
 }
 
+/// Whether a file lies in a folder for unsafe code.
+fn may_be_unsafe(path: &str) -> bool {
+    let inside = path.strip_prefix("crates/");
+    let parts = inside.and_then(|inside| inside.split_once('/'));
+    parts.is_some_and(|(name, file)| {
+        (name == RUNTIME || name.starts_with(FOREIGN)) && file.starts_with("src/sys/")
+    })
+}
+
 fn check_safe(lines: &[Line], findings: &mut Findings) {
     for (index, line) in lines.iter().enumerate() {
         if has_word(&line.code, "unsafe") {
-            findings.add(index, format!("unsafe code belongs under {SYS}"));
+            let what = "unsafe code belongs under src/sys/ of fabrix-rt or of a crate sys-*";
+            findings.add(index, what);
         }
     }
 }
@@ -326,6 +338,14 @@ mod tests {
             "unsafe impl Send for X {}\n",
             &[(2, "belongs under")],
         );
+    }
+
+    #[test]
+    fn unsafe_code_has_its_folder_in_the_runtime_and_in_crates_of_foreign_interfaces() {
+        assert!(may_be_unsafe(INSIDE));
+        assert!(may_be_unsafe("crates/sys-devices/src/sys/ublk.rs"));
+        assert!(!may_be_unsafe("crates/sys-devices/src/ublk.rs"));
+        assert!(!may_be_unsafe("crates/fabrix-block/src/sys/ram.rs"));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::io;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -138,6 +139,12 @@ impl Lent {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Address of the first byte. The bytes stay mapped while this loan lives. Other threads may
+    /// change them at any time, so the bytes are copied, and no reference to them is formed.
+    pub fn start(&self) -> NonNull<u8> {
+        self.mapping().0.pointer(self.offset, self.bytes)
     }
 
     /// Copies the first `out.len()` bytes.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use fabrix_block::Device;
 use fabrix_proto::fuse::{self, Asked, Offer};
-use fabrix_rt::device::page_bytes;
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
+use sys_devices::page_bytes;
 
 use crate::job::Job;
 use crate::lane::Lane;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use fabrix_proto::ublk::spec::{self, DeviceInfo};
-use fabrix_rt::device::Control;
 use fabrix_rt::errno;
+use sys_devices::ublk::Control;
 
 use super::{BLOCK_DEVICE, LOOK_EVERY, NEEDED, PATIENCE};
 use crate::BeginError;

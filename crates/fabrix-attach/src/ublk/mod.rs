@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use fabrix_block::{Device, Geometry};
 use fabrix_proto::ublk::spec::{self, DeviceInfo, Facts, Parameters};
-use fabrix_rt::device::Control;
 use fabrix_rt::{Engine, Remote, TaskId, errno};
+use sys_devices::ublk::Control;
 
 use crate::job::trims;
 use crate::{BeginError, Tell, on_shard};

@@ -16,8 +16,9 @@ use std::sync::mpsc::SyncSender;
 use fabrix_block::Device;
 use fabrix_proto::ublk::queue::{Came, Command, Queue};
 use fabrix_proto::ublk::spec::{self, Descriptor};
-use fabrix_rt::device::{DevicePages, page_bytes};
 use fabrix_rt::{Buf, Completion, File, Gather, Op, Shard, Task, TaskId, Token, errno};
+use sys_devices::page_bytes;
+use sys_devices::ublk::DevicePages;
 
 use super::request::{Call, plan};
 use crate::lane::Lane;

@@ -11,7 +11,7 @@ use std::sync::mpsc::SyncSender;
 use fabrix_block::Device;
 use fabrix_proto::virtio::blk::ID_BYTES;
 use fabrix_proto::virtio::vhost_user::{QUEUES_MAX, Start};
-use fabrix_rt::{Completion, File, Loan, Shard, Task, TaskId, Token, descriptors};
+use fabrix_rt::{Completion, File, Loan, Shard, Task, TaskId, Token, counter};
 
 use super::inflight::Inflight;
 use super::memory::GuestMemory;
@@ -106,8 +106,8 @@ impl Common {
     }
 
     pub(super) fn call(&self, ring: usize) {
-        if let Some(counter) = &self.calls.borrow()[ring] {
-            descriptors::ring(counter);
+        if let Some(call) = &self.calls.borrow()[ring] {
+            counter::ring(call);
         }
     }
 

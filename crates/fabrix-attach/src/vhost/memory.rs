@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 
 use fabrix_proto::virtio::Memory;
 use fabrix_proto::virtio::vhost_user::Region;
-use fabrix_rt::{Lent, SharedMemory};
+use fabrix_rt::Lent;
+use sys_devices::SharedMemory;
 
 pub(super) struct GuestMemory {
     regions: Vec<(u64, SharedMemory)>,

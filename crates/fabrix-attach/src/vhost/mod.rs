@@ -24,7 +24,8 @@ use fabrix_block::{Device, Geometry};
 use fabrix_proto::virtio::blk::Facts;
 use fabrix_proto::virtio::vhost_user::{QUEUES_MAX, config_changed};
 use fabrix_rt::net::is_over;
-use fabrix_rt::{Listener, Remote, TaskId, descriptors, needed_thread};
+use fabrix_rt::{Listener, Remote, TaskId, needed_thread};
+use sys_devices::descriptors;
 
 use crate::job::trims;
 use crate::{BeginError, Tell, Told, on_shard};

@@ -15,8 +15,8 @@ use fabrix_proto::virtio::vhost_user::{
     BODY_BYTES_MAX, DESCRIPTORS_MAX, Event, HEAD_BYTES, Record, Region, Session,
 };
 use fabrix_proto::virtio::{Broken, blk, feature};
-use fabrix_rt::SharedMemory;
-use fabrix_rt::descriptors::{self, counter};
+use fabrix_rt::counter;
+use sys_devices::{SharedMemory, descriptors};
 use zerocopy::IntoBytes;
 
 use super::Desk;
@@ -168,7 +168,7 @@ impl Connection<'_> {
 /// The counter that came with a message, if one did.
 fn one(files: Vec<OwnedFd>) -> Result<Option<File>, Cut> {
     let first = files.into_iter().next();
-    let counter = first.map(counter).transpose();
+    let counter = first.map(counter::from_descriptor).transpose();
     counter.map_err(|error| Cut(format!("by what a queue is kicked or called: {error}")))
 }
 

@@ -14,11 +14,12 @@ use std::sync::mpsc;
 use fabrix_block::Operation;
 use fabrix_proto::virtio::vhost_user::request;
 use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
-use fabrix_rt::{Engine, Remote, Shard, descriptors};
+use fabrix_rt::{Engine, Remote, Shard};
 use monitor::{
     ANSWER, AVAILABLE, BOUND, Bench, DATA, DISCARD, FLUSH, GET_ID, GUEST, HEAD, IN, MEMORY_BYTES,
     Machine, NEXT, OUT, SIZE, USED, WRITE, ZEROES, on_both_engines, pair,
 };
+use sys_devices::descriptors;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -11,7 +11,8 @@ use fabrix_attach::Told;
 use fabrix_attach::vhost::VhostSocket;
 use fabrix_block::{Device, open_local};
 use fabrix_proto::virtio::vhost_user::{OFFERED, Region, request};
-use fabrix_rt::{Engine, File, ShardConfig, ShardThread, SharedMemory, descriptors, spawn};
+use fabrix_rt::{Engine, File, ShardConfig, ShardThread, counter, spawn};
+use sys_devices::{SharedMemory, descriptors};
 use zerocopy::IntoBytes;
 
 pub(super) const BOUND: Duration = Duration::from_secs(20);
@@ -131,8 +132,8 @@ impl Machine {
             stream,
             memory,
             file,
-            kick: descriptors::new_counter().expect("a counter"),
-            call: descriptors::new_counter().expect("a counter"),
+            kick: counter::new().expect("a counter"),
+            call: counter::new().expect("a counter"),
             offered: 0,
             record: None,
         }
@@ -277,7 +278,7 @@ impl Machine {
             .store(AVAILABLE + 4 + 2 * usize::from(self.offered % SIZE), head);
         self.offered = self.offered.wrapping_add(1);
         self.memory.store(AVAILABLE + 2, self.offered);
-        descriptors::ring(&File::from(self.kick.try_clone().expect("a descriptor")));
+        counter::ring(&File::from(self.kick.try_clone().expect("a descriptor")));
     }
 
     pub(super) fn wait(&self) {

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use fabrix_proto::virtio::vhost_user::request;
-use fabrix_rt::{Engine, File, descriptors};
+use fabrix_rt::{Engine, File, counter};
 
 use crate::monitor::{
     ANSWER, BOUND, Bench, DATA, GUEST, HEAD, IN, Machine, NEXT, OUT, SIZE, USED, WRITE, pair,
@@ -87,7 +87,7 @@ impl Machine {
     }
 
     fn forgets_calls(&self) {
-        descriptors::ring(&File::from(self.call.try_clone().expect("a descriptor")));
+        counter::ring(&File::from(self.call.try_clone().expect("a descriptor")));
         self.was_called();
     }
 }
@@ -104,7 +104,7 @@ fn dead(engine: Engine) -> Machine {
     guest.waits_until_in_progress(3);
     // It answers nothing any more: as good as dead. Only to kicks it would still listen.
     std::mem::forget(bench);
-    guest.kick = descriptors::new_counter().expect("a counter");
+    guest.kick = counter::new().expect("a counter");
     guest.forgets_calls();
     guest
 }

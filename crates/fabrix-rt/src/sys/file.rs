@@ -102,24 +102,6 @@ pub(crate) fn event() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// A new file of so many zeroes that lies in memory, has no name, and keeps its length whoever has
-/// it.
-pub(crate) fn in_memory(bytes: u64) -> io::Result<File> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a literal that ends in a zero; the kernel only reads it.
-    // WHY UNSAFE: std has no memfd_create.
-    let descriptor = check(unsafe { libc::memfd_create(c"fabrix".as_ptr(), flags) })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-    // WHY UNSAFE: ownership of a number cannot be checked.
-    let file = unsafe { File::from_raw_fd(descriptor) };
-    file.set_len(bytes)?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: takes three numbers and touches no memory.
-    // WHY UNSAFE: std has no seals.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
-    Ok(file)
-}
-
 /// The kernel's signed offsets; beyond them it says EINVAL.
 fn to_offset(value: u64) -> io::Result<i64> {
     i64::try_from(value).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))

@@ -89,14 +89,6 @@ pub(crate) fn shut_down_sockets() {
     }
 }
 
-/// Bytes of a page of memory.
-pub(crate) fn page_bytes() -> usize {
-    // SAFETY: takes a number and touches no memory.
-    // WHY UNSAFE: std does not tell.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("every machine has pages")
-}
-
 /// Whether we act as root.
 pub(crate) fn is_root() -> bool {
     // SAFETY: takes nothing and touches no memory.

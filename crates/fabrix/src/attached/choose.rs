@@ -6,8 +6,8 @@
 use std::fs::{self, File};
 
 use fabrix_attach::ublk;
-use fabrix_rt::nbd_device::NbdDevice;
 use fabrix_rt::{Engine, process};
+use sys_devices::nbd_device::NbdDevice;
 
 use super::kernel_fuse::{has_fuse, no_fuse};
 use super::kernel_nbd;

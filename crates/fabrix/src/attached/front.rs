@@ -18,9 +18,9 @@ use fabrix_attach::vhost::VhostSocket;
 use fabrix_attach::{BeginError, Tell};
 use fabrix_block::Device;
 use fabrix_rt::Remote;
-use fabrix_rt::loop_device::LoopDevice;
-use fabrix_rt::mounts::{self, Unmount};
-use fabrix_rt::nbd_device::NbdDevice;
+use sys_devices::loop_device::LoopDevice;
+use sys_devices::mounts::{self, Unmount};
+use sys_devices::nbd_device::NbdDevice;
 
 use super::kernel_fuse::{begin_file, begin_loop, end_loop, is_left};
 use super::records::{Claim, Record};

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use fabrix_attach::Tell;
 use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_block::Device;
-use fabrix_rt::loop_device::{LoopDevice, LoopOptions};
-use fabrix_rt::mounts::{self, Unmount};
 use fabrix_rt::{Remote, process};
+use sys_devices::loop_device::{LoopDevice, LoopOptions};
+use sys_devices::mounts::{self, Unmount};
 
 use super::front::not_ended;
 use crate::args::FrontEnd;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use fabrix_attach::Tell;
 use fabrix_attach::nbd::{NbdPeers, flags};
 use fabrix_block::Device;
-use fabrix_rt::nbd_device::{NbdDevice, NbdOptions};
 use fabrix_rt::{Remote, process};
+use sys_devices::nbd_device::{NbdDevice, NbdOptions};
 
 use crate::failure::Failure;
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use fabrix_attach::fuse::{KernelRing, RING_SWITCH};
-use fabrix_rt::{engine, local_peer, mounts, process, topology};
+use fabrix_rt::{engine, local_peer, process, topology};
 use serde_json::json;
+use sys_devices::mounts;
 
 use super::terminal::print;
 use crate::args::{DoctorArgs, Format};

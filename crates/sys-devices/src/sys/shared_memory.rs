@@ -1,18 +1,20 @@
-//! Memory that another process has too: a range of its file, mapped.
+//! Memory that this process shares with another one: a mapped range of a file.
 //!
-//! No Rust reference into it ever exists: the other process may change every byte at any time, so
-//! all access is copies and single atomic words, and what a copy reads is taken for nothing but
-//! bytes.
+//! The other process may change every byte at any time. So no Rust reference into the memory ever
+//! exists: all access is copies and single atomic words, and a copy is taken for nothing but bytes.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::mmap::Mapping;
+use fabrix_rt::Lent;
 
-/// A range of a file, mapped for reading and writing. The pages before its start belong to it and
-/// are not looked at.
+use super::check;
+
+/// A range of a file, mapped for reading and writing. The mapping begins at a page, up to
+/// `skip_bytes` before the range.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
     start: NonNull<u8>,
@@ -31,9 +33,9 @@ unsafe impl Send for SharedMapping {}
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Maps `bytes` of a file from `skip_bytes` behind `offset`, which is a multiple of the file's
-    /// pages. All of it lies inside the file, says the caller; what is cut off later cannot be
-    /// reached without dying.
+    /// Maps `bytes` of a file from `offset + skip_bytes` on. `offset` is a multiple of the file's
+    /// page size, and the caller has checked that the range lies inside the file. Access to pages
+    /// that the other process cuts off later ends this process (SIGBUS).
     pub(crate) fn new(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -69,7 +71,7 @@ impl SharedMapping {
         })
     }
 
-    /// Puts what is behind the first `bytes` out of reach.
+    /// Limits access to the first `bytes`.
     pub(crate) fn shorten(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
     }
@@ -95,25 +97,21 @@ impl SharedMapping {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
-    /// Copies in what lies in memory of our own that others may write too. Panics unless both
-    /// ranges lie inside.
-    pub(crate) fn write_mapping(&self, offset: usize, source: (&Mapping, usize), bytes: usize) {
-        let to = self.pointer(offset, bytes);
-        let from = source.0.pointer(source.1, bytes);
-        // SAFETY: both ranges were checked, and two mappings do not overlap: neither is at a fixed
-        // address.
-        // WHY UNSAFE: slices of memory that others write must not be formed.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) }
+    /// Copies in what a disk has lent. Panics unless the range lies inside.
+    pub(crate) fn write_lent(&self, offset: usize, lent: &Lent) {
+        let to = self.pointer(offset, lent.len());
+        // SAFETY: `to` was checked. `Lent::start` points to `lent.len()` bytes that stay mapped
+        // while the loan lives. The two mappings do not overlap: the kernel has chosen both
+        // addresses. WHY UNSAFE: slices of memory that others write must not be formed.
+        unsafe { ptr::copy_nonoverlapping(lent.start().as_ptr(), to.as_ptr(), lent.len()) }
     }
 
-    /// Reads a word, in order with everything before and behind. Panics unless it is inside and
-    /// aligned.
+    /// Reads a word, sequentially consistent. Panics unless it is inside and aligned.
     pub(crate) fn load(&self, offset: usize) -> u16 {
         self.word(offset).load(Ordering::SeqCst)
     }
 
-    /// Writes a word, in order with everything before and behind. Panics unless it is inside and
-    /// aligned.
+    /// Writes a word, sequentially consistent. Panics unless it is inside and aligned.
     pub(crate) fn store(&self, offset: usize, value: u16) {
         self.word(offset).store(value, Ordering::SeqCst);
     }
@@ -147,9 +145,26 @@ impl SharedMapping {
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, by its only owner.
+        // SAFETY: this is the range that `new` has mapped, and its only owner gives it up.
         // WHY UNSAFE: munmap takes an address.
         let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.whole_bytes) };
         debug_assert!(result == 0, "munmap of our own pages");
     }
+}
+
+/// A new file of zeroes without a name, in memory. Seals keep anybody from changing its length.
+pub(crate) fn new_file(bytes: u64) -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a literal that ends in a zero; the kernel only reads it.
+    // WHY UNSAFE: std has no memfd_create.
+    let descriptor = check(unsafe { libc::memfd_create(c"fabrix".as_ptr(), flags) })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // WHY UNSAFE: ownership of a number cannot be checked.
+    let file = unsafe { File::from_raw_fd(descriptor) };
+    file.set_len(bytes)?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: takes three numbers and touches no memory.
+    // WHY UNSAFE: std has no seals.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(file)
 }

@@ -6,7 +6,7 @@ use std::os::fd::FromRawFd;
 
 use super::check;
 
-/// What is written to the socket goes to the kernel, what is read comes from there.
+/// A new socket. Writes go to the kernel, reads return its answers.
 pub(crate) fn generic() -> io::Result<File> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes three numbers and touches no memory.

@@ -1,9 +1,8 @@
-//! What this process needs to be a driver of the kernel's: a way to a control device, and pages
-//! that the kernel fills.
+//! What a ublk server needs beside its ring: the control device, and pages that the kernel fills.
 //!
-//! Knows how a command travels; does not know what it means. Requests themselves go over the
-//! shard's ring (see [`Op::DeviceCommand`](crate::Op::DeviceCommand)). A control command may wait
-//! for the shard, so it belongs on another thread.
+//! This module knows how a control command travels and not what it means. The requests of a device
+//! go over the ring of a shard (see [`Op::DeviceCommand`](fabrix_rt::Op::DeviceCommand)). A control
+//! command may wait for that shard, so it belongs on another thread.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -12,19 +11,19 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::sys::device::{ControlRing, Pages};
+use crate::sys::ublk::{ControlRing, Pages};
 
-/// A control device, and a ring to reach it.
+/// The control device of ublk, and a ring for its commands.
 pub struct Control {
     device: File,
     ring: ControlRing,
 }
 
 impl Control {
-    /// Opens the control device of ublk.
+    /// Opens the control device at `path`.
     ///
-    /// Errors: there is none (`NotFound`), it is not ours to use (`PermissionDenied`), there is no
-    /// io_uring.
+    /// Errors: `NotFound` without the driver, `PermissionDenied` without the right to use it, and
+    /// what io_uring_setup(2) says.
     pub fn open(path: &Path) -> io::Result<Self> {
         let device = OpenOptions::new()
             .read(true)
@@ -35,10 +34,10 @@ impl Control {
         Ok(Self { device, ring })
     }
 
-    /// Says one command about the device of this number, with so much data, and waits for its end.
-    /// What the command reads or writes is `bytes`.
+    /// Sends one command about the device with number `device` and waits for its result. `data` is
+    /// the command's inline argument, `bytes` is what the driver reads or writes.
     ///
-    /// Errors: what the driver says; `InvalidInput`: no such command is known here.
+    /// Errors: `InvalidInput` for an unknown command, and what the driver says.
     pub fn ask(
         &mut self,
         opcode: u32,
@@ -57,28 +56,23 @@ impl fmt::Debug for Control {
     }
 }
 
-/// Pages of a device: the kernel writes them, we read.
+/// Pages of a device that the kernel writes and this process reads.
 #[derive(Debug)]
 pub struct DevicePages(Pages);
 
 impl DevicePages {
-    /// Maps `bytes` of a device, whole pages, from `offset` on.
+    /// Maps `bytes` of a device from `offset` on; both are multiples of a page.
     ///
     /// Errors: what the driver says.
     pub fn map(device: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         Pages::map(device.as_fd(), offset, bytes).map(Self)
     }
 
-    /// Copies out. What the kernel writes at the same time may or may not be there. Panics outside
-    /// of the pages.
+    /// Copies out. Bytes that the kernel writes at the same time may be old or new. Panics outside
+    /// the pages.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }
-}
-
-/// Bytes of a page of this machine's memory.
-pub fn page_bytes() -> usize {
-    crate::sys::process::page_bytes()
 }
 
 #[cfg(test)]

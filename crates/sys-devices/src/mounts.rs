@@ -1,7 +1,7 @@
-//! Mounts: a FUSE file system in its place, and out of it again.
+//! Mounting and unmounting a FUSE file system of one file.
 //!
-//! Knows the system calls and what the unprivileged have instead of them; does not know what is
-//! mounted.
+//! With the privilege to mount this module uses system calls, without it the helper `fusermount3`.
+//! It does not know what the file holds.
 
 use std::ffi::CString;
 use std::io::{self, Read};
@@ -14,18 +14,19 @@ use std::process::{Command, Stdio};
 
 use crate::sys;
 
-/// How to unmount.
+/// Ways to unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// Only when nobody uses it.
+    /// Only if nobody uses the mount.
     Unused,
-    /// Out of sight now; it goes when nobody uses it any more.
+    /// Detaches the mount now. The kernel ends it when nobody uses it any more (MNT_DETACH).
     Lazily,
 }
 
-/// Opens /dev/fuse, in the mode that [`Op::TakeMessage`](crate::Op::TakeMessage) needs.
+/// Opens /dev/fuse in the nonblocking mode that [`Op::TakeMessage`](fabrix_rt::Op::TakeMessage)
+/// needs.
 ///
-/// Errors: there is no FUSE here, or it is not ours to use.
+/// Errors: `NotFound` without FUSE, `PermissionDenied` without the right to use it.
 pub fn open_fuse() -> io::Result<std::fs::File> {
     std::fs::OpenOptions::new()
         .read(true)
@@ -34,10 +35,10 @@ pub fn open_fuse() -> io::Result<std::fs::File> {
         .open(FUSE)
 }
 
-/// Mounts what `device`, an open /dev/fuse, serves, over the regular file `place`. `options` are
-/// those of the kernel beside the ones that are always needed. Needs the privilege to mount.
+/// Mounts the file system of `device`, an open /dev/fuse, over the regular file `place`. `options`
+/// are mount options of the kernel beside those that this function sets itself.
 ///
-/// Errors: what mount(2) says.
+/// Errors: `PermissionDenied` without the privilege to mount, and what mount(2) says.
 pub fn mount_fuse_file(device: &std::fs::File, place: &Path, options: &str) -> io::Result<()> {
     let ids = std::fs::metadata("/proc/self")?;
     let (user, group) = {
@@ -62,13 +63,13 @@ pub fn mount_fuse_file(device: &std::fs::File, place: &Path, options: &str) -> i
     )
 }
 
-/// The same by the helper `fusermount3`, which may do it for everybody: gives the device that it
-/// has opened.
+/// Mounts by the setuid helper `fusermount3`. The helper opens /dev/fuse and hands it over; this
+/// function returns it.
 ///
-/// Errors: there is no such helper, or what it says.
+/// Errors: `NotFound` without the helper, and what the helper says.
 pub fn mount_fuse_file_by_helper(place: &Path, options: &str) -> io::Result<std::fs::File> {
     let (ours, theirs) = UnixStream::pair()?;
-    sys::socket::inherit(theirs.as_fd())?;
+    sys::descriptors::inherit(theirs.as_fd())?;
     let mut helper = Command::new(HELPER);
     helper
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
@@ -89,13 +90,13 @@ pub fn mount_fuse_file_by_helper(place: &Path, options: &str) -> io::Result<std:
         return Err(io::Error::other(said.trim().to_owned()));
     }
     let device = std::fs::File::from(received?);
-    sys::file::set_nonblocking(device.as_fd())?;
+    sys::descriptors::set_nonblocking(device.as_fd())?;
     Ok(device)
 }
 
-/// Unmounts what is mounted at `place`; by the helper where we have no privilege.
+/// Unmounts the file system at `place`, by the helper if this process has no privilege.
 ///
-/// Errors: somebody uses it (`ResourceBusy`), or nothing of ours is mounted there.
+/// Errors: `ResourceBusy` for a mount in use, and what umount2(2) or the helper says.
 pub fn unmount(place: &Path, how: Unmount) -> io::Result<()> {
     let flags = libc::UMOUNT_NOFOLLOW
         | match how {

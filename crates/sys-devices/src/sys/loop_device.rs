@@ -37,7 +37,7 @@ pub(crate) struct Info {
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
 
 impl Info {
-    /// Nothing set.
+    /// All fields zero.
     pub(crate) const fn empty() -> Self {
         Self {
             device: 0,
@@ -57,7 +57,7 @@ impl Info {
     }
 }
 
-/// The number of a device that nobody uses, made if there is none.
+/// Number of an unused device. The driver makes a new device if all are in use.
 pub(crate) fn free_number(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: the request takes no argument.
     // WHY UNSAFE: std has no ioctl.
@@ -65,9 +65,9 @@ pub(crate) fn free_number(control: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(number.cast_unsigned())
 }
 
-/// Puts a file under a device, all settings at once.
+/// Puts a file under a device with all settings in one call.
 pub(crate) fn configure(device: BorrowedFd<'_>, config: &Config) -> io::Result<()> {
-    // SAFETY: the kernel reads one `loop_config`, which is what this is.
+    // SAFETY: the kernel reads one `struct loop_config`; `Config` has its layout.
     // WHY UNSAFE: std has no ioctl.
     check(unsafe {
         libc::ioctl(
@@ -79,17 +79,16 @@ pub(crate) fn configure(device: BorrowedFd<'_>, config: &Config) -> io::Result<(
     Ok(())
 }
 
-/// What a device is; `ENXIO` when no file is under it.
+/// Settings and flags of a device. `ENXIO`: no file is under it.
 pub(crate) fn status(device: BorrowedFd<'_>) -> io::Result<Info> {
     let mut info = Info::empty();
-    // SAFETY: the kernel writes one `loop_info64`, which is what this is, and every pattern of bits
-    // is one.
-    // WHY UNSAFE: std has no ioctl.
+    // SAFETY: the kernel writes one `struct loop_info64`. `Info` has its layout, and every pattern
+    // of bits is a valid `Info`. WHY UNSAFE: std has no ioctl.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) })?;
     Ok(info)
 }
 
-/// Takes the file away; while others have the device open, when the last of them closes it.
+/// Takes the file away: at once, or when the last user closes the device.
 pub(crate) fn clear(device: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the request takes no argument.
     // WHY UNSAFE: std has no ioctl.
@@ -97,7 +96,7 @@ pub(crate) fn clear(device: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The file has another size now.
+/// Sets the size of the device to the size of its file.
 pub(crate) fn set_capacity(device: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the request takes no argument.
     // WHY UNSAFE: std has no ioctl.

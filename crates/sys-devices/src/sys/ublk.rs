@@ -1,5 +1,5 @@
-//! What a driver that lives in this process shares with the kernel: commands to a control device,
-//! and pages of a character device.
+//! What a ublk server shares with the kernel: commands to the control device, and pages of the
+//! character device.
 //!
 //! Source: include/uapi/linux/ublk_cmd.h and include/uapi/linux/io_uring.h of the Linux kernel.
 
@@ -11,7 +11,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use super::check;
 
-/// A ring for control commands: its entries have room for them.
+/// A ring for control commands, with entries of 128 bytes.
 pub(crate) struct ControlRing(IoUring<squeue::Entry128, cqueue::Entry>);
 
 impl ControlRing {
@@ -19,8 +19,8 @@ impl ControlRing {
         Ok(Self(IoUring::builder().build(ENTRIES)?))
     }
 
-    /// Says one command about a device, and waits for its end. `bytes` are read or written, as the
-    /// command wants. `InvalidInput`: it is no command whose memory is these bytes.
+    /// Sends one command about a device and waits for its result. The driver reads or writes
+    /// `bytes`. Errors: `InvalidInput` for a command that may use other memory.
     pub(crate) fn ask(
         &mut self,
         control: BorrowedFd<'_>,
@@ -36,9 +36,9 @@ impl ControlRing {
         let entry = opcode::UringCmd80::new(types::Fd(control.as_raw_fd()), opcode)
             .cmd(command)
             .build();
-        // SAFETY: the driver reads or writes at most `length` bytes from `address`, which are the
-        // caller's and borrowed until the completion has come: this function does not return
-        // before. The commands whose memory is something else have numbers past the last known one.
+        // SAFETY: every command up to LAST_KNOWN makes the driver read or write at most `length`
+        // bytes at the address in `command`. Those bytes are `bytes`, which this function borrows
+        // until it returns, and it returns only after the completion.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.0.submission().push(&entry) };
         pushed.expect("one command at a time");
@@ -50,8 +50,7 @@ impl ControlRing {
             }
             match entered {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    // Whether the kernel has seen the command is not known, so nobody may have its
-                    // memory back.
+                    // The kernel may have seen the command, so its memory must not be given back.
                     panic!("io_uring_enter refuses a control ring: {error}");
                 }
                 _ => {}
@@ -72,7 +71,7 @@ fn area(device: u32, length: u16, address: u64, data: u64) -> [u8; 80] {
     area
 }
 
-/// Pages of a device that the kernel writes and we read.
+/// Pages of a device that the kernel writes and this process reads.
 #[derive(Debug)]
 pub(crate) struct Pages {
     start: NonNull<u8>,
@@ -103,7 +102,7 @@ impl Pages {
         Ok(Self { start, bytes })
     }
 
-    /// Copies out; panics outside of the mapping.
+    /// Copies out. Panics outside the mapping.
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
         let inside = offset
             .checked_add(out.len())
@@ -114,9 +113,9 @@ impl Pages {
             out.len(),
             self.bytes
         );
-        // SAFETY: the range was checked; `out` is Rust's memory and so lies outside every mapping.
-        // No reference into the mapping exists, so what the kernel writes meanwhile can make the
-        // copy old and nothing worse.
+        // SAFETY: the range was checked, and `out` is Rust's memory, so the two do not overlap. The
+        // kernel may write during the copy: no reference into the mapping exists, and the copy is
+        // taken for nothing but bytes.
         // WHY UNSAFE: a slice of memory that the kernel writes must not be formed.
         unsafe {
             let from = self.start.add(offset);
@@ -127,7 +126,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone and never used again.
+        // SAFETY: this is the range that `map` has mapped, and its only owner gives it up.
         // WHY UNSAFE: munmap takes an address.
         let unmapped = check(unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) });
         debug_assert!(unmapped.is_ok(), "munmap of our own pages");

@@ -1,9 +1,8 @@
 //! The kernel's NBD client: sockets as a block device of this machine, /dev/nbdN.
 //!
-//! Knows the driver's words, which are generic netlink; does not know who answers at the other end
-//! of the sockets. Every call may wait for the kernel, so it belongs on a thread that those who
-//! answer do not need. Source: include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux
-//! kernel.
+//! This module speaks the driver's generic netlink. It does not know the NBD server at the other
+//! end of the sockets. Every call may wait for that server, so it belongs on a thread that does not
+//! serve. Source: include/uapi/linux/nbd-netlink.h and genetlink.h of the Linux kernel.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,22 +14,22 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// How a device is set up.
+/// Settings of a new device.
 #[derive(Clone, Copy, Debug)]
 pub struct NbdOptions {
     /// Bytes of the disk.
     pub bytes: u64,
     /// Bytes of a logical block.
     pub block_bytes: u32,
-    /// What the other end understands: NBD's transmission flags.
+    /// Transmission flags of NBD: what the server supports.
     pub flags: u16,
-    /// The longest that a request may take, in whole seconds. With several sockets there is always
-    /// a bound: without one here it is 30 s. Behind it the driver gives up the socket for good, and
-    /// asks the same on another.
+    /// Longest time of a request, in whole seconds; zero sets none. After it the driver gives up
+    /// the socket and sends the request on another one. With several sockets the driver uses 30 s
+    /// for zero.
     pub timeout: Duration,
 }
 
-/// A device of the driver. Dropping this leaves the device as it is: it may be in use.
+/// A connected device. Dropping this value leaves the device connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdDevice {
     path: PathBuf,
@@ -38,15 +37,17 @@ pub struct NbdDevice {
 }
 
 impl NbdDevice {
-    /// Whether the driver is here: an error says why not (`NotFound`: it is not loaded).
+    /// Asks whether the driver can be used.
+    ///
+    /// Errors: `NotFound` when the driver is not loaded.
     pub fn available() -> io::Result<()> {
         Netlink::open().map(drop)
     }
 
-    /// Puts sockets under a free device; each serves requests of its own.
+    /// Connects a free device to an NBD server. The driver spreads requests over the sockets.
     ///
-    /// Errors: there is no driver (`NotFound`), it is not ours to use (`PermissionDenied`), what it
-    /// says.
+    /// Errors: `NotFound` without the driver, `PermissionDenied` without the right to use it, and
+    /// what the driver says.
     pub fn connect(sockets: &[UnixStream], options: &NbdOptions) -> io::Result<Self> {
         let mut items = Vec::new();
         for socket in sockets {
@@ -66,28 +67,29 @@ impl NbdDevice {
         Ok(Self { path, index })
     }
 
-    /// The device at this path, whoever has connected it. None: no such device is called so.
+    /// The device at a path. Another process may have connected it. None: the path is not
+    /// /dev/nbdN.
     pub fn at(path: &Path) -> Option<Self> {
         let index = path.to_str()?.strip_prefix("/dev/nbd")?.parse().ok()?;
         let path = path.to_owned();
         Some(Self { path, index })
     }
 
-    /// Where it is: /dev/nbdN.
+    /// Path of the device: /dev/nbdN.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The process that has connected it. None: nothing is connected.
+    /// Id of the process that has connected the device. None: the device is not connected.
     pub fn owner(&self) -> Option<u32> {
         let name = format!("/sys/block/nbd{}/pid", self.index);
         std::fs::read_to_string(name).ok()?.trim().parse().ok()
     }
 
-    /// Writes back what the kernel holds and disconnects, if nobody has claimed the device: no
-    /// mount, no swap, no other driver.
+    /// Writes back the cached data and disconnects. The device must not be claimed by a mount, by
+    /// swap or by another driver.
     ///
-    /// Errors: `ResourceBusy` when it is claimed; what was not written back.
+    /// Errors: `ResourceBusy` for a claimed device, and what failed while writing back.
     pub fn disconnect(&self) -> io::Result<()> {
         let claimed = OpenOptions::new()
             .read(true)
@@ -97,7 +99,7 @@ impl NbdDevice {
         self.disconnect_by_force()
     }
 
-    /// Disconnects whatever is on its way: that fails.
+    /// Disconnects at once. Requests in progress fail.
     ///
     /// Errors: what the driver says.
     pub fn disconnect_by_force(&self) -> io::Result<()> {
@@ -105,7 +107,7 @@ impl NbdDevice {
         Netlink::open()?.ask(DISCONNECT, &index).map(drop)
     }
 
-    /// The disk has another size.
+    /// Sets the size of the device.
     ///
     /// Errors: what the driver says.
     pub fn resize(&self, bytes: u64) -> io::Result<()> {
@@ -117,7 +119,7 @@ impl NbdDevice {
     }
 }
 
-/// A conversation with the driver.
+/// A netlink socket to the driver.
 struct Netlink {
     socket: File,
     family: u16,
@@ -141,7 +143,8 @@ impl Netlink {
         Ok(netlink)
     }
 
-    /// Asks the driver for something; the index in its answer, if there is one.
+    /// Sends one command and waits for its acknowledgement. Returns the device index of the answer,
+    /// if the answer has one.
     fn ask(&self, command: u8, body: &[u8]) -> io::Result<Option<u32>> {
         self.send(command, 1, body)?;
         let mut index = None;
@@ -160,14 +163,14 @@ impl Netlink {
             &length.to_ne_bytes()[..],
             &self.family.to_ne_bytes(),
             &(REQUEST | ACKNOWLEDGE).to_ne_bytes(),
-            &[0; 8], // sequence and port: one question at a time
+            &[0; 8], // sequence and port: one command at a time
             &[command, version, 0, 0],
             body,
         ];
         (&self.socket).write_all(&message.concat())
     }
 
-    /// Reads answers until the last one, which says how it went.
+    /// Reads messages up to the acknowledgement, which carries the result.
     fn receive(&self, mut answer: impl FnMut(&[u8]) -> Option<()>) -> io::Result<()> {
         let mut buffer = vec![0; ANSWER_BYTES];
         loop {
@@ -181,7 +184,7 @@ impl Netlink {
                         errno => Err(io::Error::from_raw_os_error(-errno)),
                     };
                 }
-                // An answer without what is looked for is none.
+                // A message without the wanted attribute is ignored.
                 let _unknown = body.get(GENERIC_BYTES..).and_then(&mut answer);
                 rest = behind;
             }
@@ -189,7 +192,7 @@ impl Netlink {
     }
 }
 
-/// The first message of several: its kind, its body, and what is behind it.
+/// The first message of several: its kind, its body, and the messages behind it.
 fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -198,7 +201,7 @@ fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, behind))
 }
 
-/// One attribute: its head, its value, and zeroes up to a multiple of four.
+/// One attribute: head, value, and padding to a multiple of four bytes.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(ATTRIBUTE_BYTES + value.len()).expect("our attributes are short");
     let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();

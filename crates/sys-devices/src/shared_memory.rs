@@ -1,20 +1,21 @@
-//! Memory that is shared with another process, a virtual machine's for instance: a range of a file
-//! that it has handed over.
+//! Memory that another process shares with this one, for instance the memory of a virtual machine:
+//! a range of a file whose descriptor it has sent.
 //!
-//! The other side may change every byte at any time, so nothing here lends: what is copied out once
-//! is ours. It may not make its file shorter: the kernel ends who reaches for what is gone
-//! (SIGBUS).
+//! The other process may change every byte at any time, so bytes are copied out before they are
+//! looked at. It must not shorten its file: the kernel ends a process that reaches for pages that
+//! are gone (SIGBUS).
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
-use crate::sys::shared::SharedMapping;
-use crate::{Lent, sys};
+use fabrix_rt::Lent;
 
-/// A range of a file, for reading and writing by all threads. Offsets outside are the caller's
-/// mistake and panic.
+use crate::sys::shared_memory::{SharedMapping, new_file};
+
+/// A range of a file, mapped for reading and writing by all threads. An offset outside the range is
+/// the caller's mistake and panics.
 #[derive(Debug)]
 pub struct SharedMemory {
     mapping: SharedMapping,
@@ -23,7 +24,8 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Maps `bytes` of a file from `offset` on.
     ///
-    /// Errors: the range is empty or not all in the file (`InvalidInput`), what mmap says.
+    /// Errors: `InvalidInput` for a range that is empty or ends behind the file, and what mmap(2)
+    /// says.
     pub fn map(file: &File, offset: u64, bytes: u64) -> io::Result<Self> {
         let invalid = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
         let facts = file.metadata()?;
@@ -31,7 +33,7 @@ impl SharedMemory {
         if bytes == 0 || end.is_none_or(|end| end > facts.len()) {
             return Err(invalid("it is not all in its file"));
         }
-        // Huge pages are mapped whole: their files say how long they are.
+        // A file of huge pages is mapped in whole pages; its block size is their size.
         let page = match facts.blksize() {
             size if size.is_power_of_two() && size > PAGE_BYTES => size,
             _ => PAGE_BYTES,
@@ -39,7 +41,7 @@ impl SharedMemory {
         let skip = offset % page;
         let whole = (skip + bytes).next_multiple_of(page) - skip;
         let in_memory = |bytes| usize::try_from(bytes).map_err(|_| invalid("it is too long"));
-        // Mapped up to the end of its last page, used up to its own end.
+        // The mapping ends with its last page, the accessible range with `bytes`.
         let mut mapping = SharedMapping::new(
             file.as_fd(),
             offset - skip,
@@ -50,11 +52,11 @@ impl SharedMemory {
         Ok(Self { mapping })
     }
 
-    /// A new file of so many zeroes, to be shared: its length stays, whoever has it.
+    /// A new file of zeroes, to be shared with another process. Nobody can change its length.
     ///
     /// Errors: no descriptor or no memory is left.
     pub fn new_file(bytes: u64) -> io::Result<File> {
-        sys::file::in_memory(bytes)
+        new_file(bytes)
     }
 
     /// Bytes.
@@ -79,16 +81,15 @@ impl SharedMemory {
 
     /// Copies in what a disk has lent.
     pub fn write_lent(&self, offset: usize, lent: &Lent) {
-        self.mapping
-            .write_mapping(offset, lent.mapping(), lent.len());
+        self.mapping.write_lent(offset, lent);
     }
 
-    /// Reads two bytes at once, in order with everything before and behind; at an even offset.
+    /// Reads two bytes at an even offset as one atomic word, sequentially consistent.
     pub fn load(&self, offset: usize) -> u16 {
         self.mapping.load(offset)
     }
 
-    /// Writes two bytes at once, in order with everything before and behind; at an even offset.
+    /// Writes two bytes at an even offset as one atomic word, sequentially consistent.
     pub fn store(&self, offset: usize, value: u16) {
         self.mapping.store(offset, value);
     }
@@ -99,9 +100,11 @@ const PAGE_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{HugePages, Region};
     use std::os::unix::fs::FileExt;
+
+    use fabrix_rt::{HugePages, Region};
+
+    use super::*;
 
     fn file(bytes: u64) -> File {
         let file = tempfile::tempfile().expect("a file");

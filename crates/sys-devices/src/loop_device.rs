@@ -1,7 +1,7 @@
 //! Loop devices: a file as a block device of this machine.
 //!
-//! Knows how a free device is found and what its settings are; does not know what the file is.
-//! Every call may wait for the file, so it belongs on a thread that the file does not need.
+//! This module finds a free device and sets it up. It does not know what the file is. Every call
+//! may wait for the file, so it belongs on a thread that does not serve the file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,38 +11,38 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::loop_device as ioctl;
 
-/// How a loop device is set up.
+/// Settings of a new loop device.
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
     /// Bytes of a logical block.
     pub block_bytes: u32,
-    /// No writes.
+    /// The device refuses writes.
     pub read_only: bool,
-    /// What `losetup` calls the file; cut to 63 bytes.
+    /// Name of the file as `losetup` shows it, cut to 63 bytes.
     pub name: String,
 }
 
-/// A loop device with a file under it. Dropping this leaves the device as it is: it may be in use.
+/// A loop device with a file under it. Dropping this value leaves the device set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopDevice {
     path: PathBuf,
 }
 
-/// How a device stands.
+/// State of a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
-    /// The kernel passes requests on as they come, past its page cache for files.
+    /// Requests go to the file by direct I/O, past the page cache.
     pub direct: bool,
 }
 
 impl LoopDevice {
     /// Puts `file` under a free device. Direct I/O is used where the kernel can.
     ///
-    /// Errors: there is no loop driver (`NotFound`), it is not ours to use (`PermissionDenied`),
-    /// what it says.
+    /// Errors: `NotFound` without the loop driver, `PermissionDenied` without the right to use it,
+    /// and what the driver says.
     pub fn attach(file: &File, options: &LoopOptions) -> io::Result<Self> {
-        // The loop driver of Linux 6.1 and 6.12 takes the size that the kernel remembers of the
-        // file. Of a file over FUSE the kernel remembers 0 until somebody asks for its size.
+        // The loop driver of Linux 6.1 and 6.12 uses the cached size of the file. For a file over
+        // FUSE the cached size is 0 until somebody asks for the size.
         file.metadata()?;
         let control = open(Path::new(CONTROL), false)?;
         for _ in 0..TRIES {
@@ -58,7 +58,7 @@ impl LoopDevice {
             }
             match configured {
                 Ok(()) => return Ok(Self { path }),
-                // Somebody else was faster: the next free one.
+                // Another process has taken this device: try the next free one.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
                 Err(error) => return Err(error),
             }
@@ -66,21 +66,21 @@ impl LoopDevice {
         Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// The device at this path, whoever has made it.
+    /// The loop device at a path. Another process may have set it up.
     pub fn at(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
         }
     }
 
-    /// Where it is: /dev/loopN.
+    /// Path of the device: /dev/loopN.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it stands.
+    /// State of the device.
     ///
-    /// Errors: there is no file under it any more.
+    /// Errors: no file is under the device any more.
     pub fn status(&self) -> io::Result<LoopStatus> {
         let info = ioctl::status(open(&self.path, false)?.as_fd())?;
         Ok(LoopStatus {
@@ -88,10 +88,10 @@ impl LoopDevice {
         })
     }
 
-    /// What the file under it is called.
+    /// Name of the file under the device.
     ///
-    /// Errors: there is none; or nobody answers for it any more, and the kernel does not even tell
-    /// its name (`NotConnected`, `ConnectionAborted`).
+    /// Errors: no file is under the device. `NotConnected` or `ConnectionAborted`: the file is on a
+    /// FUSE mount whose server has ended.
     pub fn name(&self) -> io::Result<String> {
         let info = ioctl::status(open(&self.path, false)?.as_fd())?;
         let end = info.file_name.iter().position(|byte| *byte == 0);
@@ -99,11 +99,11 @@ impl LoopDevice {
         Ok(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Writes back what the kernel holds and takes the file away, if nobody has claimed the device:
-    /// no mount, no swap, no other driver. While a program still has it open, it goes when that
-    /// closes it.
+    /// Writes back the cached data and takes the file away. The device must not be claimed by a
+    /// mount, by swap or by another driver. If a program has the device open, the file goes when
+    /// the program closes it.
     ///
-    /// Errors: `ResourceBusy` when it is claimed; what was not written back.
+    /// Errors: `ResourceBusy` for a claimed device, and what failed while writing back.
     pub fn detach(&self) -> io::Result<()> {
         let claimed = OpenOptions::new()
             .read(true)
@@ -113,14 +113,14 @@ impl LoopDevice {
         ioctl::clear(claimed.as_fd())
     }
 
-    /// Takes the file away whatever is on its way to it: now, or when the last user lets go.
+    /// Takes the file away without writing back: at once, or when the last user closes the device.
     ///
     /// Errors: what the loop driver says.
     pub fn detach_by_force(&self) -> io::Result<()> {
         ioctl::clear(open(&self.path, false)?.as_fd())
     }
 
-    /// Takes over the size that the file has now.
+    /// Sets the size of the device to the size of the file.
     ///
     /// Errors: what the loop driver says.
     pub fn take_over_size(&self) -> io::Result<()> {
@@ -157,5 +157,5 @@ fn config(file: &File, options: &LoopOptions, direct: bool) -> ioctl::Config {
 }
 
 const CONTROL: &str = "/dev/loop-control";
-/// Between asking for a free device and taking it, others may take it.
+/// Attempts to get a free device. Another process may take a device between the two calls for it.
 const TRIES: usize = 16;

@@ -1,0 +1,20 @@
+//! Interfaces of the Linux kernel for block devices and files that a process of ours serves: loop,
+//! NBD, ublk, FUSE mounts, and what a vhost-user back end shares with a virtual machine.
+//!
+//! This crate knows system calls, ioctls and netlink messages. It does not know who serves a device
+//! or what is asked of it. Unsafe code stands in `sys/`.
+
+pub mod descriptors;
+pub mod loop_device;
+pub mod mounts;
+pub mod nbd_device;
+mod shared_memory;
+mod sys;
+pub mod ublk;
+
+pub use shared_memory::SharedMemory;
+
+/// Bytes of a page of this machine's memory.
+pub fn page_bytes() -> usize {
+    sys::page_bytes()
+}

@@ -1,14 +1,14 @@
-//! The bytes of one connection that have arrived and are not consumed yet.
+//! The received bytes of one connection that are not consumed yet.
 //!
-//! Knows one receive buffer, which starts small and grows only while the peer fills it, so that an
-//! unknown or idle peer costs little. Does not know what the bytes mean.
+//! Knows one receive buffer. It starts small and grows only while the peer fills it, so that an
+//! unknown or idle peer costs little memory. Does not know what the bytes mean.
 
 use fabrix_rt::{Buf, Shard};
 
-/// What a connection starts with: holds the largest PDU that must lie in one piece (8 KiB of
+/// Bytes of a new connection's buffer: twice the largest PDU that must lie in one piece (8 KiB of
 /// in-capsule data).
 const FIRST_BYTES: usize = 16 << 10;
-/// What a busy connection grows to: a few times what TCP hands over in one go.
+/// Bytes of a busy connection's buffer: a few times what one receive of TCP gives.
 const MOST_BYTES: usize = 256 << 10;
 /// Receives in a row that used less than a sixteenth of the buffer before it is exchanged for a
 /// smaller one.
@@ -39,7 +39,7 @@ impl Inbox {
             .map_or(&[], |buf| &buf.bytes()[self.start..self.end])
     }
 
-    /// Bytes that were consumed a moment ago and still lie where they were.
+    /// Bytes that were consumed since the last receive. They still lie where they were.
     pub(crate) fn consumed(&self, start: usize, bytes: usize) -> &[u8] {
         self.buf
             .as_ref()
@@ -55,10 +55,10 @@ impl Inbox {
         self.start += bytes;
     }
 
-    /// The buffer to receive into, from which position and how many bytes at most.
+    /// Gives the buffer to receive into, the position to start at and the most bytes to receive.
     ///
-    /// `contiguous` is what the machine needs in one piece. None: the shard has no memory left for
-    /// it.
+    /// `contiguous` is how many bytes the machine needs in one piece. None: the shard has no memory
+    /// for a buffer.
     pub(crate) fn lend(
         &mut self,
         shard: &mut Shard,
@@ -88,7 +88,7 @@ impl Inbox {
         Some((buf, self.end, room))
     }
 
-    /// The receive has ended with `bytes` more.
+    /// Takes the buffer back after a receive of `bytes`.
     pub(crate) fn take_back(&mut self, buf: Buf, bytes: usize) {
         let room = buf.len() - self.end;
         self.end += bytes;

@@ -1,9 +1,9 @@
-//! What waits to be sent on one connection: one gather being filled, one in flight, and the
-//! overflow in between.
+//! The bytes that wait to be sent on one connection: one gather that is being filled, one in
+//! flight, and full ones in between.
 //!
-//! Knows gathers and the order of what was pushed; does not know the machine. Everything that
-//! becomes ready while a send is in flight joins the next one, so a busy connection does one system
-//! call for many answers.
+//! Knows gathers and their order; does not know the machine. Everything that becomes ready while a
+//! send is in flight joins the next send. So a busy connection makes one system call for many
+//! answers.
 
 use std::collections::VecDeque;
 
@@ -13,34 +13,34 @@ use fabrix_rt::{Gather, Lent};
 use crate::pass::PassResult;
 use crate::slot::{Outgoing, Payload};
 
-/// Bytes of headers a gather holds for each of its parts, generously: an SQE capsule is 72 with its
-/// 4 of digest.
+/// Header bytes that a gather has room for, per part: a command capsule of NVMe/TCP takes 76 with
+/// its header digest.
 const BYTES_PER_PART: usize = 80;
-/// The most that a machine says by value in one piece: 8 KiB of text, its filling and its digest.
+/// Most bytes that a machine sends by value in one piece: 8 KiB of iSCSI text, its filling and its
+/// digest.
 const BYTES_AT_ONCE: usize = 9 << 10;
-/// The kernel takes no more parts than this in one call (`UIO_MAXIOV`).
+/// Most parts of one system call (`UIO_MAXIOV`).
 const MOST_PARTS: usize = 1024;
-/// Parts of a connection's first gather: enough to connect and to be looked at, and little memory
-/// for who does no more.
+/// Parts of a connection's first gather: enough to connect and to be identified. A peer that does
+/// no more costs little memory.
 const FIRST_PARTS: usize = 16;
-/// A connection whose peer has this many full gathers unread is not read from.
+/// Full gathers that may wait. With so many unread, the stream receives no further commands.
 const BACKLOG: usize = 2;
-/// Gathers that are kept for the next sends: one is filled while another travels, and as many wait
-/// as a backlog has.
+/// Gathers that are kept for reuse: one is filled, one is in flight, and a backlog waits.
 const SPARES: usize = BACKLOG + 2;
 /// What payload is filled up with.
 const FILL: [u8; 3] = [0; 3];
-/// Nor is one for whom so many bytes wait behind the send in flight: with those of a disk that
-/// gives buffers, a peer that never reads would hold the shard's memory.
+/// Bytes that may wait behind the send in flight. They bound the memory of the shard that a peer
+/// holds by never reading.
 const BACKLOG_BYTES: usize = 4 << 20;
 
 pub(crate) struct Outbox {
     filling: Option<Box<Gather>>,
     queued: VecDeque<Box<Gather>>,
-    /// In here, and not in a block of their own: see [`fabrix_rt::Apart`].
+    /// Inline rather than in a block of their own: see [`fabrix_rt::Apart`].
     spare: [Option<Box<Gather>>; SPARES],
     in_flight: bool,
-    /// Parts of the next gather that is made: twice as many whenever one was full, up to the most.
+    /// Parts of the next new gather. Doubles whenever a gather was full, up to `parts_most`.
     parts: usize,
     parts_most: usize,
     /// Payload is filled up with zeros to a multiple of this.
@@ -48,8 +48,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox whose gathers grow until they hold what `slots` commands may have to say at once:
-    /// header, payload, digest each.
+    /// Makes an outbox. Its gathers grow until one holds the answers of `slots` commands: header,
+    /// payload and digest each.
     pub(crate) fn new(slots: usize, unit: u32) -> Self {
         let parts_most = (slots * 3 + 8).min(MOST_PARTS);
         Self {
@@ -71,8 +71,8 @@ impl Outbox {
         self.in_flight
     }
 
-    /// The peer does not read: take no more from it until it does. True only while a send is in
-    /// flight, or about to be, so that its ending is the time to look again.
+    /// True while the peer leaves too much unread. Then a send is in flight or about to start, and
+    /// its completion is the time to ask again.
     pub(crate) fn backlogged(&self) -> bool {
         self.queued.len() >= BACKLOG || self.waiting_bytes() >= BACKLOG_BYTES
     }
@@ -84,7 +84,7 @@ impl Outbox {
             .map_or(queued, |gather| queued + gather.total_bytes())
     }
 
-    /// What is to be sent next, if nothing is in flight.
+    /// Takes the gather to send next. None: one is in flight, or nothing waits.
     pub(crate) fn take(&mut self) -> Option<Box<Gather>> {
         if self.in_flight {
             return None;
@@ -104,15 +104,15 @@ impl Outbox {
         next
     }
 
-    /// A send has ended: its gather is free again.
+    /// Takes back the gather of a send that has completed.
     pub(crate) fn give_back(&mut self, mut gather: Box<Gather>) {
         gather.clear();
         self.in_flight = false;
         if !gather.has_room(0, self.parts) {
-            return; // others are longer by now
+            return; // newer gathers are longer
         }
         let place = self.spare.iter_mut().find(|place| place.is_none());
-        // A peer that does not read can leave more than this: they go.
+        // A peer that did not read can leave more gathers than there are places: they are freed.
         if let Some(place) = place {
             *place = Some(gather);
         }
@@ -125,25 +125,25 @@ impl Outbox {
             .as_ref()
             .is_some_and(|gather| !gather.has_room(bytes, 2))
         {
-            self.put_by();
+            self.queue_filled();
         }
         if self.filling.is_none() {
             self.filling = Some(self.fresh());
         }
-        self.filling.as_mut().expect("just seen to")
+        self.filling.as_mut().expect("it was made above")
     }
 
-    /// The gather being filled is full.
+    /// Queues the gather that is being filled: it is full.
     #[inline(never)]
-    fn put_by(&mut self) {
+    fn queue_filled(&mut self) {
         self.queued.extend(self.filling.take());
         if self.parts < self.parts_most {
             self.parts = (self.parts * 2).min(self.parts_most);
-            self.spare = [const { None }; SPARES]; // they would only be full again
+            self.spare = [const { None }; SPARES]; // a short gather would only be full again
         }
     }
 
-    /// A gather to be filled, one that was used before if there is one.
+    /// Gives an empty gather, a used one if there is one.
     #[inline(never)]
     fn fresh(&mut self) -> Box<Gather> {
         let capacity = (self.parts * BYTES_PER_PART).max(BYTES_AT_ONCE);
@@ -152,11 +152,11 @@ impl Outbox {
     }
 }
 
-/// Where a machine puts what is to be sent: the [`Sink`] of a stream.
+/// The [`Sink`] of a stream: takes what a machine sends.
 pub struct Out<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) slots: &'a [Payload],
-    /// All payload of the slot that is answered now, if it is not in the table.
+    /// Payload of the slot that is answered now, if a disk lends it.
     pub(crate) at_hand: Option<Lent>,
 }
 
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_at_once_again_and_again_comes_to_leave_at_once() {
+    fn gathers_grow_until_one_holds_all_that_is_pushed_in_a_turn() {
         const BYTES: usize = 80;
         const TIMES: usize = 300;
         let mut outbox = Outbox::new(128, 1);

@@ -1,9 +1,10 @@
-//! A TCP connection and the machine that speaks on it.
+//! A TCP connection and the protocol machine that speaks on it.
 //!
-//! One receive in flight into a large buffer, as many PDUs taken out of it as are there, one send
-//! in flight for everything that became ready. Payload that a slot has a buffer for goes there,
-//! large payload without passing through the receive buffer; payload of a slot without a buffer is
-//! handed out where it lies. What arrives is in `arriving`. Does not know what a command means.
+//! A stream keeps one receive and one send in flight. A receive fills a large buffer, and the
+//! machine takes all PDUs that are in it. A send carries everything that became ready meanwhile.
+//! Payload goes into the buffer of its slot; long payload is received there directly. Payload of a
+//! slot without a buffer stays in the receive buffer. `arriving` has the receiving half. A stream
+//! does not know what a command means.
 
 mod arriving;
 #[cfg(test)]
@@ -19,29 +20,29 @@ use crate::slot::{Incoming, Outgoing, Payload};
 /// Which slots of its task a stream uses for its own operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSlots {
-    /// Endings of receives.
+    /// Completions of receives.
     pub receive: u32,
-    /// Endings of sends.
+    /// Completions of sends.
     pub send: u32,
 }
 
-/// Why nothing more comes from a stream.
+/// Why a stream has ended.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// The peer has closed, or the machine has said goodbye.
+    /// The peer has closed the connection, or the machine has ended it.
     Closed,
-    /// The socket failed: a negative `errno`.
+    /// The socket failed with this negative `errno`.
     Socket(i32),
-    /// The peer broke the protocol; the goodbye that its standard asks for is in the outbox.
+    /// The peer broke the protocol. The termination PDU of the standard is in the outbox.
     Violation(Box<Violation>),
 }
 
-/// What the receive in flight fills.
+/// Destination of the receive in flight.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Receiving {
     Nothing,
     Inbox,
-    /// The payload of a slot, whose buffer starts there.
+    /// The buffer of a slot, in which the payload starts at this offset.
     Slot(Slot, usize),
 }
 
@@ -53,8 +54,9 @@ pub struct Stream<M> {
     tokens: StreamSlots,
     inbox: Inbox,
     receiving: Receiving,
-    /// How much of the payload that the machine wants now is in its slot's buffer.
+    /// Bytes of the wanted payload that are in the slot's buffer already.
     filled: usize,
+    /// Position and length, in the receive buffer, of the payload of the last event.
     in_place: (usize, usize),
     /// True after long payload was received directly into its slot's buffer.
     last_payload_direct: bool,
@@ -62,17 +64,16 @@ pub struct Stream<M> {
     outbox: Outbox,
     ended: bool,
     discard: bool,
-    /// This is the side that answers.
+    /// True on the side that answers commands.
     answers: bool,
-    /// The machine has taken all that arrived. Until then the receive buffer is not lent to the
-    /// kernel: what is in it could not be taken before more arrives, and nothing more may ever
-    /// come.
-    hungry: bool,
+    /// True once the machine has consumed every received byte. While false, no receive is posted:
+    /// the unconsumed bytes must be offered to the machine again first.
+    may_receive: bool,
 }
 
 impl<M: Machine> Stream<M> {
-    /// A stream over a connected socket; `slots` is how many commands the machine can have in
-    /// progress.
+    /// Makes a stream over a connected socket. `slots` is the most commands that the machine can
+    /// have in progress.
     pub fn new(
         machine: M,
         socket: Socket,
@@ -95,31 +96,31 @@ impl<M: Machine> Stream<M> {
             ended: false,
             discard: false,
             answers: false,
-            hungry: true,
+            may_receive: true,
         }
     }
 
-    /// This is the side that answers.
+    /// Marks this as the side that answers commands.
     ///
-    /// From now on nothing is received while the peer does not take what is sent: what waits for it
-    /// is then bounded by what it has asked for before. The side that asks must go on reading, or
-    /// both could wait for each other.
+    /// The stream then receives nothing while the peer leaves its answers unread. So the waiting
+    /// answers are bounded by the commands that were received before. The side that sends commands
+    /// must go on reading, or both sides could wait for each other.
     pub fn set_answering(&mut self) {
         self.answers = true;
     }
 
-    /// The machine, to ask it.
+    /// The machine.
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// The machine and where it puts what is to be sent.
+    /// The machine, and the sink for what it sends.
     pub fn speak(&mut self) -> (&mut M, Out<'_>) {
         self.speak_of(None)
     }
 
-    /// The same to answer a slot with a disk's pages that are at hand: they are sent, or let go,
-    /// and no table has to keep them meanwhile.
+    /// As [`speak`](Self::speak), with a disk's own pages as the payload of the slot that is
+    /// answered now. The pages are sent or dropped; no table keeps them.
     #[inline(always)]
     pub fn speak_of(&mut self, at_hand: Option<Lent>) -> (&mut M, Out<'_>) {
         (
@@ -169,15 +170,14 @@ impl<M: Machine> Stream<M> {
         incoming.into_buf()
     }
 
-    /// The payload that came with the last event, where it lies; only until the next call of `next`
+    /// The payload of the last event, in the receive buffer. Valid until the next call of `next`
     /// or `flush`.
     pub fn in_place(&self) -> &[u8] {
         self.inbox.consumed(self.in_place.0, self.in_place.1)
     }
 
-    /// True while the peer does not take its answers: no further commands should be taken from it.
-    /// What has arrived meanwhile stays where it is; the owner calls `next` again when this is
-    /// over.
+    /// True while the peer leaves its answers unread. The owner then takes no further commands;
+    /// received bytes stay in the receive buffer. The owner calls `next` again when this is over.
     pub fn backlogged(&self) -> bool {
         self.answers && self.outbox.backlogged()
     }
@@ -187,19 +187,19 @@ impl<M: Machine> Stream<M> {
         self.receiving == Receiving::Nothing && !self.outbox.in_flight()
     }
 
-    /// True when everything that was to be said has been sent.
+    /// True when everything has been sent.
     pub fn is_drained(&self) -> bool {
         self.outbox.is_empty() && !self.outbox.in_flight()
     }
 
-    /// True while something is to be said that was not handed to the kernel yet.
+    /// True while something waits that was not handed to the kernel yet.
     pub fn has_unsent(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// From now on what arrives is dropped unread: the connection is being closed, politely.
+    /// Drops every byte that arrives from now on: the connection is being closed politely.
     pub fn discard(&mut self) {
-        (self.discard, self.hungry) = (true, true);
+        (self.discard, self.may_receive) = (true, true);
         self.inbox.consume(self.inbox.bytes().len());
     }
 
@@ -209,7 +209,7 @@ impl<M: Machine> Stream<M> {
         self.socket.shutdown();
     }
 
-    /// A send has ended.
+    /// Takes the completion of a send.
     ///
     /// # Errors
     /// The connection failed.
@@ -225,8 +225,8 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Starts the send of what became ready and the next receive, where none is in flight. Nothing
-    /// is received before `next` has given None.
+    /// Starts the next send and the next receive, where none is in flight. A receive starts only
+    /// after `next` has given None.
     ///
     /// # Errors
     /// The shard has no memory for a receive buffer: the connection cannot go on.
@@ -247,16 +247,16 @@ impl<M: Machine> Stream<M> {
                 },
             );
         }
-        let is_ready = self.receiving == Receiving::Nothing && self.hungry;
+        let is_ready = self.receiving == Receiving::Nothing && self.may_receive;
         if is_ready && !self.ended && !self.backlogged() {
             self.receive(shard)?;
         }
         Ok(())
     }
 
-    /// What the peer has asked for goes behind all that is new, and only as much of it as one call
-    /// sends, in whole PDUs: the next commands wait for no more than that, and the peer has them
-    /// before it has taken the data of those before.
+    /// Appends data that the peer has asked for, behind everything new, up to [`DATA_AT_ONCE`] and
+    /// in whole PDUs. So a new command waits for no more than that, and the peer has new commands
+    /// before it has taken the data of the older ones.
     fn hand_out_data(&mut self) {
         let (machine, mut out) = self.speak();
         let mut bytes = 0;
@@ -269,7 +269,6 @@ impl<M: Machine> Stream<M> {
     }
 }
 
-/// Two blocks of 128 KiB: with one at a time there are too many calls, and with all of them a peer
-/// that is full has at one moment all data and no command, and at the next all commands and no
-/// data.
+/// Two blocks of 128 KiB. One block a send takes too many system calls. All blocks at once leave a
+/// busy peer with data and no commands, and then with commands and no data.
 const DATA_AT_ONCE: usize = 256 << 10;

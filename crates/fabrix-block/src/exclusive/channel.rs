@@ -150,7 +150,11 @@ impl ExclusiveTask {
     }
 
     /// Turns a request into a queued one. Borrowed data is copied into a buffer of the shard.
-    fn own_payload<'a>(&self, shard: &mut Shard, request: Request<'a>) -> Result<Parked, Submit<'a>> {
+    fn own_payload<'a>(
+        &self,
+        shard: &mut Shard,
+        request: Request<'a>,
+    ) -> Result<Parked, Submit<'a>> {
         let (buf, callers_buf) = match request.payload {
             // `refusal` has rejected registered memory: this disk does not accept it.
             Payload::None | Payload::Lend | Payload::Registered(_) => (None, false),

@@ -1,6 +1,5 @@
-//! What arrives on a stream: received into the receive buffer or straight into a slot's, and handed
-//! to the machine as it wants it. Digests over payload are made here, where its bytes are moved
-//! anyway.
+//! The receiving half of a stream: bytes go into the receive buffer, or straight into the buffer of
+//! a slot, and then to the machine. Passes over payload run here, where its bytes are in the cache.
 
 use fabrix_proto::{Machine, Pass, Slot, Want};
 use fabrix_rt::{Completion, Loan, Op, Shard, Token, errno};
@@ -10,19 +9,20 @@ use crate::outbox::Out;
 use crate::pass::PassResult;
 use crate::slot::Incoming;
 
-/// Payload with at least this much still to come is received straight into its slot's buffer.
+/// Payload of which at least 16 KiB are missing is received straight into its slot's buffer. Below
+/// that, a copy costs less than a system call of its own.
 const DIRECT_BYTES: usize = 16 << 10;
-/// Payload of at least this length is probably followed by more of the same kind.
+/// After payload of at least 64 KiB, the next payload is probably as long.
 const LONG_BYTES: u32 = 64 << 10;
-/// Behind long payload so little is received, which holds the next header: the payload behind that
-/// header then goes straight into its slot's buffer as well.
+/// Bytes to receive behind long payload: enough for the next header. The payload behind that header
+/// then goes straight into its slot's buffer as well.
 pub(super) const NEXT_HEADER_BYTES: usize = 256;
 
 impl<M: Machine> Stream<M> {
-    /// A receive has ended.
+    /// Takes the completion of a receive.
     ///
     /// # Errors
-    /// The connection is over: closed by the peer, or failed.
+    /// The peer has closed the connection, or the socket failed.
     pub fn received(&mut self, completion: Completion) -> Result<(), Ended> {
         let got = usize::try_from(completion.result);
         let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
@@ -36,7 +36,7 @@ impl<M: Machine> Stream<M> {
             }
             _ => self.inbox.take_back(buf, got.unwrap_or(0)),
         }
-        self.hungry = self.discard;
+        self.may_receive = self.discard;
         if self.discard {
             self.inbox.consume(self.inbox.bytes().len());
         }
@@ -47,10 +47,11 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Runs the machine over what has arrived, up to its next event; None: more must arrive.
+    /// Runs the machine over the received bytes up to its next event. None: the machine needs more
+    /// bytes.
     ///
     /// # Errors
-    /// The peer broke the protocol or said goodbye; nothing comes after that.
+    /// The peer broke the protocol or ended the connection. No event follows.
     #[expect(
         clippy::should_implement_trait,
         reason = "no iterator: more may come after None"
@@ -58,7 +59,7 @@ impl<M: Machine> Stream<M> {
     #[inline(always)]
     pub fn next(&mut self) -> Result<Option<M::Event>, Ended> {
         let event = self.step();
-        self.hungry |= matches!(event, Ok(None));
+        self.may_receive |= matches!(event, Ok(None));
         event
     }
 
@@ -119,8 +120,8 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Brings the payload that the machine wants to its place; None: more must arrive. Otherwise
-    /// whether the result of the pass is right.
+    /// Puts the wanted payload where its slot wants it. None: more bytes must arrive. Otherwise
+    /// true if the result of the pass is right.
     fn place(&mut self, slot: Slot, offset: usize, bytes: usize, pass: Pass) -> Option<bool> {
         let fill = Self::fill(bytes);
         let trailer = fill + pass.trailer_bytes();
@@ -157,8 +158,8 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// How many bytes fill a payload up to the machine's unit: they follow it, and its digest
-    /// covers them.
+    /// Bytes that fill a payload up to a multiple of the machine's unit. They follow the payload,
+    /// and the pass covers them.
     fn fill(bytes: usize) -> usize {
         bytes.next_multiple_of(M::PAYLOAD_UNIT as usize) - bytes
     }
@@ -177,7 +178,8 @@ impl<M: Machine> Stream<M> {
         };
     }
 
-    /// Begins the next receive, where what the machine wants is best put.
+    /// Starts the next receive, into the slot's buffer if long payload is wanted, or else into the
+    /// receive buffer.
     pub(super) fn receive(&mut self, shard: &mut Shard) -> Result<(), Ended> {
         let token = Token {
             task: self.task,

@@ -55,6 +55,21 @@ pub(crate) struct Payload {
     pub(crate) outgoing: Option<Outgoing>,
 }
 
+impl Payload {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.incoming, Incoming::InPlace) && self.outgoing.is_none()
+    }
+
+    /// The buffer of either direction.
+    pub(crate) fn into_buf(self) -> Option<Buf> {
+        match self.outgoing {
+            Some(Outgoing::Buf(buf, _)) => Some(buf),
+            Some(Outgoing::Lent(_)) | None => self.incoming.into_buf(),
+        }
+    }
+}
+
 const _: () = assert!(
     size_of::<Payload>() <= 64,
     "a slot's payload fills one cache line"

@@ -162,12 +162,10 @@ impl<M: Machine> Stream<M> {
     #[inline(always)]
     pub fn release(&mut self, slot: Slot) -> Option<Buf> {
         let payload = &mut self.slots[usize::from(slot.0)];
-        let incoming = std::mem::take(&mut payload.incoming);
-        match payload.outgoing.take() {
-            Some(Outgoing::Buf(buf, _)) => return Some(buf),
-            Some(Outgoing::Lent(_)) | None => {}
+        if payload.is_empty() {
+            return None;
         }
-        incoming.into_buf()
+        std::mem::take(payload).into_buf()
     }
 
     /// The payload of the last event, in the receive buffer. Valid until the next call of `next`

@@ -1,14 +1,13 @@
-//! The text form of a disk: the same words in the command line, the configuration and the API. Here
-//! are the values and their canonical text; `parse` reads text, `size` reads and writes sizes,
-//! `secrets` cuts secrets out. Nothing is opened here; of a bare name it is asked whether there is
-//! such a file. A remote disk stays opaque: what its address means is known to those who speak its
-//! protocol.
+//! The text form of a disk, shared by command line, configuration and API. This file has the values
+//! and their canonical text. `parse` parses a text, `size` parses and formats sizes, and `secrets`
+//! removes secrets. No disk is opened here, but for a bare name the parser checks whether such a
+//! file exists. Remote addresses stay opaque: only the protocol's code understands them.
 //!
-//! Grammar: `ram:1G`, `null:1T`, `/path`, the name of a file that is there, or `file:PATH`,
+//! Grammar: `ram:1G`, `null:1T`, `/path`, the name of an existing file, `file:PATH`,
 //! `raid0:chunk=256k,(A,B)`, `SCHEME://HOST[:PORT][/NAME[/ID]]`, each followed by `,option` or
-//! `,option=value`; for iSCSI `USER%SECRET@` or `USER%@FILE@` may stand before the host. In paths
-//! and values a backslash makes `,` `(` `)` and itself ordinary characters; in the names and the
-//! secret of an address `%XX` does it.
+//! `,option=value`. For iSCSI `USER%SECRET@` or `USER%@FILE@` may precede the host. In paths and
+//! values a backslash escapes `,` `(` `)` and itself. In the names and the secret of an address
+//! `%XX` does so.
 
 mod parse;
 mod secrets;
@@ -24,145 +23,144 @@ use std::time::Duration;
 use self::secrets::{Extent, is_secret};
 use crate::status::{OpenError, OpenErrorKind};
 
-/// A disk that somebody wants opened.
+/// The description of a disk to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What it is.
+    /// Kind of disk with its parameters.
     pub disk: Disk,
-    /// What can be said of every disk.
+    /// Options common to all kinds.
     pub common: Common,
 }
 
-/// What a disk is, before it is opened.
+/// Kind of a disk with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// Memory of this process.
     Ram {
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// Whether to ask the kernel for large pages.
+        /// Whether to request huge pages from the kernel.
         huge_pages: bool,
     },
-    /// Nothing: reads zeroes and forgets writes.
+    /// Null disk: reads zeroes and discards writes.
     Null {
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
     },
     /// A regular file or a block device.
     File {
-        /// Where it is.
+        /// Path of the file or device.
         path: String,
-        /// The size of the sparse file to create if there is none.
+        /// Size in bytes of the sparse file to create if none exists.
         create_bytes: Option<u64>,
-        /// Direct I/O (the default) or, when switched off, the page cache.
+        /// Direct I/O (the default). False: the page cache.
         direct: bool,
     },
     /// Stripes over several disks.
     Raid0 {
-        /// How many bytes go to one member before the next: a power of two.
+        /// Chunk size in bytes: the part of a stripe on one member. A power of two.
         chunk_bytes: u32,
-        /// The disks, in order: two or more.
+        /// Members in order. At least two.
         members: Vec<Spec>,
     },
-    /// A disk of another machine.
+    /// A disk on another machine.
     Remote(Remote),
 }
 
-/// The options that every disk has.
+/// Options of every disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Common {
-    /// What the user calls it; the identity is derived from it.
+    /// The user's name for the disk, from which its identity is derived.
     pub name: Option<String>,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// The block size asked for: 512 or 4096.
+    /// Requested block size in bytes: 512 or 4096.
     pub block_bytes: Option<u32>,
-    /// What hosts are told the medium writes at once: 512 or 4096, and no less than a block.
+    /// Physical block size in bytes as reported to hosts: 512 or 4096, at least a block.
     pub physical_block_bytes: Option<u32>,
-    /// Faults to be made on purpose.
+    /// Faults to inject.
     pub inject: Vec<Inject>,
 }
 
-/// A fault made on purpose.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inject {
-    /// What happens.
+    /// Effect on the request.
     pub effect: Effect,
-    /// To which requests.
+    /// Affected requests.
     pub on: On,
 }
 
-/// What happens to a request that a fault is made for.
+/// Effect of an injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Of a million requests so many fail, chosen by a seeded dice.
+    /// Failure of a fraction of the requests, chosen by seeded random numbers.
     ErrorRate {
-        /// Parts per million.
+        /// Failures per million requests.
         ppm: u32,
     },
-    /// The request with this number fails, once; the first is 1.
+    /// Failure of the request with this number, once. The first request has number 1.
     ErrorNth(u64),
-    /// The answer comes later.
+    /// Delay of the answer.
     Delay(Duration),
 }
 
-/// Which requests a fault is made for.
+/// Requests affected by a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// All.
+    /// All requests.
     Any,
     /// Reads.
     Read,
-    /// Writes, comparing ones included.
+    /// Writes, including compare and write.
     Write,
     /// Flushes.
     Flush,
-    /// Writes of zeroes, and deallocations.
+    /// Writes of zeroes and deallocations.
     Zeroes,
 }
 
-/// The address of a disk on another machine; opaque here.
+/// The address of a disk on another machine, opaque to this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// The protocol: `nvme+tcp`, `iscsi`, ...
+    /// Protocol: `nvme+tcp`, `iscsi`, ...
     pub scheme: String,
-    /// Who proves who it is, where the protocol has that in its addresses.
+    /// Account for protocols with accounts in their addresses.
     pub account: Option<Account>,
-    /// A name, an IPv4 address, or an IPv6 address without its brackets.
+    /// Host name, IPv4 address, or IPv6 address without brackets.
     pub host: String,
-    /// The TCP port, if it is not the protocol's own.
+    /// TCP port. None: the protocol's default.
     pub port: Option<u16>,
-    /// The subsystem's NQN, or the target's name in iSCSI.
+    /// NQN of the subsystem, or name of the iSCSI target.
     pub nqn: Option<String>,
-    /// The namespace, or the LUN in iSCSI.
+    /// Namespace id, or LUN in iSCSI.
     pub nsid: Option<u32>,
-    /// Whatever else the protocol understands, in the order given; a bare option has an empty
-    /// value.
+    /// Options of the protocol, in the given order. An option without `=` has an empty value.
     pub options: Vec<(String, String)>,
 }
 
-/// A user, and the secret that proves it; the secret is never printed, not even in the canonical
-/// text.
+/// A user and the secret that authenticates the user. The secret is never printed, not even in the
+/// canonical text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
-    /// The user's name.
+    /// User name.
     pub user: String,
-    /// The secret, if it was given.
+    /// Secret, if given.
     pub secret: Option<Secret>,
 }
 
-/// A secret, or where it is. It has no text form of its own, so that nothing prints it by accident.
+/// A secret or its location. It has no text form, so that it cannot be printed by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     /// The secret itself.
     Text(String),
-    /// The path of a file that holds it.
+    /// Path of the file that contains it.
     File(String),
 }
 
 impl Secret {
-    /// The secret of an option's value: `@FILE` names a file. The end of a line does not belong to
-    /// a secret.
+    /// Parses the value of an option: `@FILE` names a file. A trailing newline is not part of a
+    /// secret.
     #[must_use]
     pub fn of_value(value: &str) -> Self {
         let value = value.trim_end_matches(LINE_END);
@@ -179,8 +177,7 @@ impl fmt::Debug for Account {
     }
 }
 
-/// A text without the secrets that may be in it, for messages and reports. The text need not be a
-/// disk's.
+/// A text without secrets, for messages and reports. The text may be of any kind.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
     let extent = if parse::is_well_formed(text) {
@@ -191,7 +188,7 @@ pub fn without_secrets(text: &str) -> String {
     secrets::cut(text, extent).replace(secrets::MARK, secrets::SHOWN)
 }
 
-/// What is wrong with a text, as a sentence that starts with the wrong part.
+/// Error in a text: a sentence that starts with the wrong part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError(pub(crate) String);
 
@@ -205,9 +202,9 @@ impl Spec {
         }
     }
 
-    /// Reads a disk's text.
+    /// Parses the text of a disk.
     ///
-    /// Errors: a sentence that names the part that cannot be understood, and what to write instead.
+    /// Errors: a sentence that names the wrong part and the correct form.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         parse::spec(text)
     }
@@ -234,7 +231,7 @@ impl From<SpecError> for OpenError {
     }
 }
 
-/// The canonical text: parsing it gives the same value back, but for secrets.
+/// The canonical text. Parsing it gives the same value, except for secrets.
 impl Display for Spec {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.disk {
@@ -354,7 +351,7 @@ fn duration_text(duration: Duration) -> String {
     format!("{}{name}", nanos / u128::from(unit))
 }
 
-/// Whether a path is recognised as one without `file:`.
+/// Whether a path is recognised without the prefix `file:`.
 fn is_plain_path(path: &str) -> bool {
     path.starts_with('/') || path.starts_with("./") || path.starts_with("../")
 }
@@ -380,7 +377,7 @@ fn write_percent(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Nanoseconds in each unit of time, from the largest.
+/// Nanoseconds of the units of time, largest first.
 const DURATION_UNITS: [(u64, &str); 4] = [
     (1_000_000_000, "s"),
     (1_000_000, "ms"),
@@ -388,16 +385,16 @@ const DURATION_UNITS: [(u64, &str); 4] = [
     (1, "ns"),
 ];
 
-/// What ends a line, on any system.
+/// Line endings of all systems.
 pub const LINE_END: [char; 2] = ['\r', '\n'];
 
-/// What an array's chunk is if nobody says.
+/// Default chunk size of an array in bytes.
 pub const DEFAULT_CHUNK_BYTES: u32 = 256 << 10;
 
-/// The smallest and the largest chunk of an array.
+/// Smallest and largest chunk of an array in bytes.
 pub const CHUNK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;
 
-/// The most members an array may have.
+/// Largest number of members of an array.
 pub const MEMBERS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! After a channel is open, an I/O allocates nothing: counted with the whole stack of filters over
-//! a RAM disk and over an array, in a process whose allocator counts.
+//! With an open channel an I/O allocates nothing. The test uses a counting allocator and all
+//! filters over a RAM disk and over an array.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ impl Task for Ended {
     }
 }
 
-/// One round of every operation, and its endings.
+/// Executes each operation once and waits for the completions.
 fn round(shard: &mut Shard, channel: &mut Box<dyn Channel>, token: Token, lba: u64) {
     static BYTES: [u8; 16384] = [7; 16384];
     let buf = shard.take_buf(16384).expect("a buffer");

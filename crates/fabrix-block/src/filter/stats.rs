@@ -70,8 +70,8 @@ impl Stats {
         Self::telling(inner, |_| {})
     }
 
-    /// [`Self::new`] with a callback. `on_failure` receives every request that the disk has failed, on
-    /// the shard that submitted it.
+    /// [`Self::new`] with a callback. `on_failure` receives every request that the disk has failed,
+    /// on the shard that submitted it.
     #[must_use]
     pub fn telling(
         inner: Arc<dyn Device>,

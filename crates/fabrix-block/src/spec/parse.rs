@@ -1,10 +1,8 @@
-//! Reads the text of a disk. Only what the grammar of [`super`] allows is let through; every error
-//! is one sentence that begins with the disk it is about, so that in an array of arrays the wrong
-//! member is named.
+//! Parses the text of a disk. Texts outside the grammar of [`super`] are rejected. Every error is a
+//! sentence that begins with the disk it is about, so in nested arrays it names the wrong member.
 //!
-//! Here are the kinds of disks; `parse/names.rs` knows bare names of files, `parse/remote.rs` reads
-//! addresses, `parse/options.rs` what stands behind, and `parse/inject.rs` the faults that can be
-//! asked for.
+//! This file parses the kinds of disks. `parse/names.rs` recognises file names, `parse/remote.rs`
+//! parses addresses, `parse/options.rs` options, and `parse/inject.rs` faults.
 
 mod inject;
 mod names;
@@ -20,8 +18,8 @@ use super::{
     CHUNK_BYTES, DEFAULT_CHUNK_BYTES, Disk, MEMBERS_MAX, Spec, SpecError, is_plain_path, parse_size,
 };
 
-/// Reads a text. Where that fails and a secret may be in it, the error is about the text without
-/// the secret.
+/// Parses a text. If that fails and the text may contain a secret, the error is about the text
+/// without the secret.
 pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
     let error = match spec_at_depth(text, 0) {
         Ok(spec) => return Ok(spec),
@@ -40,13 +38,13 @@ pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
     Err(SpecError(sentence.replace(MARK, SHOWN)))
 }
 
-/// Whether a text is a disk's.
+/// Whether the text is valid.
 pub(super) fn is_well_formed(text: &str) -> bool {
     spec_at_depth(text, 0).is_ok()
 }
 
-/// A sentence without its beginning, which `spec_at_depth` puts in front; or a member's, which is
-/// whole.
+/// An error sentence without its beginning, which `spec_at_depth` adds, or the complete error of a
+/// member.
 enum ParseFault {
     Here(String),
     InMember(SpecError),
@@ -126,7 +124,7 @@ fn file(body: &str, mut options: Options<'_>) -> Result<Spec, String> {
     })
 }
 
-/// An array has no body: what stands after `raid0:` is one more option, or the list of its members.
+/// Parses an array. The text after `raid0:` consists of options and the list of members.
 fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
     if depth >= DEPTH_MAX {
         return Err(ParseFault::Here(
@@ -162,8 +160,8 @@ fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
     })
 }
 
-/// Members are separated by the same comma as their options: a part that begins like a disk begins
-/// one.
+/// Splits a list into members. A comma separates members as well as their options, so a part that
+/// looks like a disk starts a new member.
 fn members(list: &str, depth: usize) -> Result<Vec<Spec>, ParseFault> {
     let mut texts: Vec<String> = Vec::new();
     for part in parts_of(list)? {
@@ -185,7 +183,7 @@ fn members(list: &str, depth: usize) -> Result<Vec<Spec>, ParseFault> {
     texts.iter().map(member).collect()
 }
 
-/// Whether a part of a member list is a new member: options and lists never look like this.
+/// Whether a part of a member list starts a new member. Options and lists never look like this.
 fn begins_disk(part: &str) -> bool {
     let kind = part.split_once(':').map_or("", |(kind, _)| kind);
     is_plain_path(part) || is_scheme(kind) || is_file_name(part) && !SWITCHES.contains(&part)
@@ -215,8 +213,7 @@ fn disk_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Cuts a text at the commas that are neither in parentheses nor behind a backslash. The parts stay
-/// escaped.
+/// Splits a text at the commas outside of parentheses that are not escaped. The parts stay escaped.
 fn parts_of(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut depth, mut escaped) = (Vec::new(), 0, 0usize, false);
     for (index, c) in text.char_indices() {
@@ -242,17 +239,17 @@ fn parts_of(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-/// What can be written, for those who wrote something else.
+/// Valid forms, for error messages.
 const KINDS: &str = "ram:1G, null:1T, /path, file:PATH, raid0:(A,B), nvme+tcp://HOST[:4420][/NQN[/NSID]] or \
      iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]";
 
-/// Options without a value: in the list of an array they belong to the member before them, and name
-/// no file.
+/// Options without a value. In a list of members they belong to the preceding member and are not
+/// file names.
 const SWITCHES: [&str; 5] = ["ro", "direct", "hugepages", "hdr-digest", "data-digest"];
 
-/// For secrets with characters in them that mean something else in an address.
+/// Advice for secrets that contain special characters.
 const ENCODED: &str = "in an address write %25 for %, %2C for a comma, %2F for /, %3F for ? and %40 for @, in \
      target_password \\, for a comma; or keep the secret in a file: iscsi://USER%@FILE@HOST, target_password=@FILE";
 
-/// Arrays in arrays: enough for any sense, and little enough for any stack.
+/// Largest depth of nested arrays: enough for every use and small enough for the stack.
 const DEPTH_MAX: usize = 4;

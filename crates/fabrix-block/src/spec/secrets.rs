@@ -1,10 +1,9 @@
-//! Finds the secrets in a text that may be a disk's, and cuts them out: a sentence about what is
-//! left cannot repeat one.
+//! Finds and removes the secrets in a text that may be a disk's text, so that messages cannot show
+//! them.
 //!
-//! A secret stands in `SCHEME://USER%SECRET@HOST` and behind an option like `target_password=`.
-//! Texts that are not well-formed are cut widely: everything that may belong to a secret is left
-//! out, even where more is left out than was secret. `%@FILE@` and `password=@FILE` name a file and
-//! hold no secret.
+//! A secret is in `SCHEME://USER%SECRET@HOST` or in the value of an option like `target_password=`.
+//! In malformed texts everything that may belong to a secret is removed, even if that is too much.
+//! `%@FILE@` and `password=@FILE` name a file and contain no secret.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -12,23 +11,23 @@ use std::path::Path;
 
 use super::parse::percent_decode;
 
-/// How far a secret reaches.
+/// Assumed length of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// As far as the grammar says: the text is well-formed.
+    /// As defined by the grammar. For well-formed texts.
     Grammar,
-    /// As far as it can: the text is not.
+    /// As long as possible. For malformed texts.
     Widest,
 }
 
-/// Stands for a secret in a text that is parsed further. No argument of a program holds it.
+/// Replaces a secret in a text that is parsed further. Program arguments cannot contain this
+/// character.
 pub(super) const MARK: char = '\0';
 
-/// What users are shown in the place of a secret.
+/// Replaces a secret in texts for users.
 pub(super) const SHOWN: &str = "...";
 
-/// Whether the value of an option is a secret: `target_password`, and how one may slip while typing
-/// it.
+/// Whether an option's value is a secret: `target_password` or a likely misspelling.
 pub(super) fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["pass", "pasw", "pw", "secret"]
@@ -36,7 +35,7 @@ pub(super) fn is_secret(key: &str) -> bool {
         .any(|word| key.contains(word))
 }
 
-/// The text with [`MARK`] in the place of each secret.
+/// The text with [`MARK`] in place of each secret.
 pub(super) fn cut(text: &str, extent: Extent) -> String {
     let mut rest = text.to_owned();
     for secret in secrets(text, extent).into_iter().rev() {
@@ -45,7 +44,7 @@ pub(super) fn cut(text: &str, extent: Extent) -> String {
     rest
 }
 
-/// Where the secrets are, in their order, none inside another.
+/// The ranges of the secrets, in order and without overlaps.
 fn secrets(text: &str, extent: Extent) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut starts = vec![0];
@@ -78,8 +77,7 @@ fn shift(range: &Range<usize>, by: usize) -> Range<usize> {
     range.start + by..range.end + by
 }
 
-/// Where the addresses of our protocols begin in a text, as in the list of an array:
-/// `raid0:(iscsi://A,iscsi://B)`.
+/// Start positions of the addresses in a text. An array has several: `raid0:(iscsi://A,iscsi://B)`.
 fn addresses(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices("://").filter_map(|(colon, _)| {
         let is_scheme_byte = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
@@ -91,10 +89,9 @@ fn addresses(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The secret of the account in a part of a text that has one address at most. Empty where a file
-/// is named.
+/// The secret of the account in a part with at most one address. Empty if a file is named.
 fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
-    // Behind a percent sign it is a piece of a secret that ends no scheme.
+    // After a percent sign, `://` belongs to a secret and does not end a scheme.
     let is_scheme = |colon: &usize| !part[..*colon].contains('%');
     let scheme_bytes = part.find("://").filter(is_scheme).map(|colon| colon + 3);
     if scheme_bytes.is_none() && extent == Extent::Grammar {
@@ -127,7 +124,7 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
         }
         Extent::Widest => match part[secret..].rfind('@') {
             Some(at) => Some(secret..secret + at),
-            // A percent sign behind the machine is that of a name, at least where there are no
+            // A percent sign after the host belongs to the name, at least for protocols without
             // accounts.
             None if !part.starts_with("nvme") || percent < authority_end => {
                 scheme_bytes.map(|_| secret..end_of(part, secret))
@@ -137,27 +134,27 @@ fn account(part: &str, extent: Extent) -> Option<Range<usize>> {
     }
 }
 
-/// `user:secret@host`, as other addresses have it, or `user@secret@host`: what stands behind the
-/// first separator.
+/// The secret in `user:secret@host` or `user@secret@host`: the text after the first separator.
+/// Other tools use these forms.
 fn without_percent(part: &str, begin: usize) -> Option<Range<usize>> {
     let at = begin + part[begin..].rfind('@')?;
     let separator = begin + part[begin..at].find([':', '@'])?;
     Some(separator + 1..at)
 }
 
-/// The name in `@FILE@`, in the place of a secret.
+/// The file name in `@FILE@` in place of a secret.
 fn named_file(part: &str, secret: usize) -> Option<Range<usize>> {
     let name = part[secret..].strip_prefix('@')?;
     let begin = secret + 1;
     Some(begin..begin + name.find('@')?)
 }
 
-/// Whether a name is that of a file. One that is not may be a secret that begins with `@`.
+/// Whether a file exists. Otherwise the text may be a secret that begins with `@`.
 fn is_existing_file(name: &str) -> bool {
     percent_decode(name).is_ok_and(|name| Path::new(&name).is_file())
 }
 
-/// The values of options that are secrets, in a part of a text behind `from`.
+/// The values of secret options in a part, from position `from` on.
 fn passwords(part: &str, from: usize, extent: Extent) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let is_key_byte = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -171,7 +168,7 @@ fn passwords(part: &str, from: usize, extent: Extent) -> Vec<Range<usize>> {
         }
         if key.eq_ignore_ascii_case("target_user") {
             let end = value_end(part, part.len() - behind.len(), separator);
-            // A user with a secret behind it, as the account of an address has it.
+            // The user may contain a secret after `%`, as the account of an address does.
             found.extend(
                 behind
                     .find('%')
@@ -197,7 +194,7 @@ fn passwords(part: &str, from: usize, extent: Extent) -> Vec<Range<usize>> {
     found
 }
 
-/// Where an address, or the value of an option behind `separator`, ends as the grammar has it.
+/// End of an address, or of an option's value after `separator`, as defined by the grammar.
 fn value_end(part: &str, value: usize, separator: &str) -> usize {
     let (mut depth, mut escaped) = (0usize, false);
     for (at, c) in part[value..].char_indices() {
@@ -214,13 +211,12 @@ fn value_end(part: &str, value: usize, separator: &str) -> usize {
     part.len()
 }
 
-/// The end of a part, without what closes and separates the members of an array.
+/// End of a part without the closing parentheses and commas of an array.
 fn end_of(part: &str, from: usize) -> usize {
     from + part[from..].trim_end_matches([')', ',']).len()
 }
 
-/// The bytes of an IPv6 address in its brackets at the start of a text: a percent sign in it begins
-/// a zone.
+/// Length of a bracketed IPv6 address at the start of a text. A percent sign in it starts a zone.
 fn ipv6_literal_bytes(text: &str) -> usize {
     let literal = text.strip_prefix('[').and_then(|text| text.split_once(']'));
     let Some((inside, _)) = literal else { return 0 };

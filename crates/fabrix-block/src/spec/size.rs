@@ -1,16 +1,16 @@
-//! Sizes as people write them. `k`, `m`, `g`, `t`, `p` are powers of 1024, in either case, with or
-//! without `i`, `iB`; a plain number counts bytes. `KB`, `MB`, `GB` are refused, because the tools
-//! that people come from disagree about them: fio, nbdkit and the SI each mean something else.
+//! Sizes as users write them. `k`, `m`, `g`, `t` and `p` are powers of 1024, in upper or lower
+//! case, with or without `i` or `iB`. A plain number counts bytes. `KB`, `MB` and `GB` are
+//! rejected, because fio, nbdkit and the SI define them differently.
 
 use std::fmt::{self, Display, Formatter};
 
-/// A size in bytes, written with the largest unit that says it exactly.
+/// A size in bytes, displayed in the largest unit that represents it exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// Reads a size: bytes.
+/// Parses a size in bytes.
 ///
-/// Errors: a sentence about the text, which it quotes.
+/// Errors: a sentence that quotes the text.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -25,7 +25,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is more bytes than can be counted"))
 }
 
-/// Bytes in one of `unit`, or how the sentence about it goes on.
+/// Bytes per unit. The error is the rest of a sentence about the size.
 fn factor(number: &str, unit: &str) -> Result<u64, String> {
     let lower = unit.to_ascii_lowercase();
     let mut letters = lower.chars();

@@ -1,5 +1,5 @@
-//! The words of the grammar one by one, the sentences about wrong ones, and that any value survives
-//! its text.
+//! Every element of the grammar, the sentences about errors, and the conversion of values to text
+//! and back.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn error(text: &str) -> String {
     Spec::parse(text).expect_err(text).to_string()
 }
 
-/// The text is understood, and `canonical` is what is shown for it.
+/// Parses `text` and compares its canonical text with `canonical`.
 fn check(text: &str, canonical: &str) {
     assert_eq!(parse(text).to_string(), canonical, "{text}");
     assert_eq!(parse(canonical), parse(text), "{canonical}");
@@ -352,7 +352,7 @@ fn a_secret_may_be_in_a_file_and_what_was_shown_is_no_secret() {
     assert!(account("iscsi://me%...@box").is_none() && account("iscsi://me@box").is_none());
     assert!(account("iscsi://me%secret\r\n@box") == Some(Secret::Text("secret".to_owned())));
     assert!(Some(Secret::of_value("@chap\r\n")) == file("chap"));
-    // The manifest of this package is there, and so is shown.
+    // This package's manifest exists, so its name is shown.
     let text = "iscsi://me%@Cargo.toml@box/x/0,target_user=it,target_password=@Cargo.toml";
     assert_eq!(without_secrets(text), text);
     let text = "iscsi://me%@no-such-file@box,target_user=it,target_password=@nor-this";
@@ -413,7 +413,7 @@ fn a_secret_that_ends_nowhere_in_particular_is_explained_and_not_repeated() {
 
 #[test]
 fn the_bare_name_of_a_file_that_is_there_is_a_disk() {
-    // Tests run in the folder of their package.
+    // Tests run in the package's folder.
     check("Cargo.toml", "file:Cargo.toml");
     check("Cargo.toml,ro,name=x", "file:Cargo.toml,name=x,ro");
     check(
@@ -441,7 +441,7 @@ fn a_file_whose_name_has_commas_is_named_as_it_must_be_written() {
 
 const MARKER: &str = "hushhush";
 
-/// Accounts and passwords that hold [`MARKER`], most of them malformed.
+/// Accounts and passwords that contain [`MARKER`], most of them malformed.
 fn any_leaky() -> impl Strategy<Value = String> {
     const JUNK: &str = "[ab,@=%/?&()\\\\:. \\[\\]\r\n]{0,6}";
     const NO_PERCENT: &str = "[ab,@=/?&()\\\\:. ]{0,6}";

@@ -1,4 +1,4 @@
-//! Faults that a disk is to have: errors and delays.
+//! Parses faults to inject: errors and delays.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) fn injected(text: &str) -> Result<Inject, String> {
     }
 }
 
-/// Up to 100 with up to four decimals, as parts per million.
+/// Parses a percentage up to 100 with up to four decimals, as parts per million.
 fn percent(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     if decimals.is_empty() || decimals.len() > 4 {
@@ -64,5 +64,5 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The longest delay that can be injected: one minute.
+/// Longest delay in nanoseconds: one minute.
 const DELAY_NANOS_MAX: u64 = 60_000_000_000;

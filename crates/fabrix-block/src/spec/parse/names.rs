@@ -1,6 +1,6 @@
-//! Words without a kind: names of files that are there, and slips of the pen.
+//! Texts without a kind: names of existing files, and typing errors.
 //!
-//! The only place of the grammar that looks at this machine: it asks whether a file exists.
+//! This is the only part of the grammar that accesses the machine: it checks whether a file exists.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use super::options::unescape;
 
-/// Whether a word is the bare name of a file or a block device that is there. A colon ends the kind
-/// of a disk, so a name with one needs `./` before it.
+/// Whether a word is the bare name of an existing file or block device. A colon ends the kind of a
+/// disk, so a name with a colon needs `./` before it.
 pub(super) fn is_file_name(word: &str) -> bool {
     !word.contains(':') && unescape(word).is_ok_and(|name| is_file(&name))
 }
 
-/// The sentence about a word that is no disk; `kinds` lists what could be written.
+/// The error for a word that is not a disk. `kinds` lists the valid forms.
 pub(super) fn unknown(word: &str, kinds: &str) -> String {
     if unescape(word).is_ok_and(|name| is_file(&name)) {
         return format!(
@@ -32,8 +32,8 @@ pub(super) fn unknown(word: &str, kinds: &str) -> String {
     }
 }
 
-/// How a text is written that is the name of a file as a whole, commas and parentheses included.
-/// Empty for others.
+/// Advice for a text that is the name of an existing file as a whole, with commas or parentheses:
+/// the escaped form. Empty for other texts.
 pub(super) fn with_escapes(text: &str) -> String {
     if !text.contains([',', '(', ')', '\\']) || !is_file(text) {
         return String::new();
@@ -53,7 +53,7 @@ fn is_file(path: &str) -> bool {
     found.is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
 }
 
-/// The kind of disk that a word was meant to be, if it is a letter or two away from one.
+/// The kind of disk that was probably meant: at most two letters differ.
 fn nearest(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let near = KINDS.into_iter().map(|kind| (distance(&word, kind), kind));
@@ -61,8 +61,8 @@ fn nearest(word: &str) -> Option<&'static str> {
     (away <= 2 && away * 2 <= kind.len()).then_some(kind)
 }
 
-/// How many letters have to be put in, left out or changed to make one word of another. The same
-/// letters in another order are one slip.
+/// Edit distance of two words: insertions, deletions and replacements. A permutation of the letters
+/// counts as one edit.
 fn distance(word: &str, other: &str) -> usize {
     let sorted = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();

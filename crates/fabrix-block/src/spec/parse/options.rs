@@ -1,11 +1,12 @@
-//! What stands behind the first part of a disk's text: options, each with or without a value.
+//! Parses the options of a disk's text, with and without values.
 
 use super::inject::injected;
 use crate::spec::Common;
 
-/// What follows the first part: `key` or `key=value`, taken out one by one until none is left.
+/// The options of a text: `key` or `key=value`. Parsers remove the known ones, and none may be
+/// left.
 pub(super) struct Options<'a> {
-    /// The value is still escaped. None: a bare key.
+    /// Keys with their escaped values. None: no value.
     given: Vec<(&'a str, Option<&'a str>)>,
 }
 
@@ -48,7 +49,7 @@ impl<'a> Options<'a> {
         Some(self.given.remove(index).1)
     }
 
-    /// The value of an option that must have one.
+    /// Removes an option that must have a value.
     pub(super) fn take(&mut self, key: &str) -> Option<Result<String, String>> {
         let value = self.take_raw(key)?.filter(|value| !value.is_empty());
         Some(
@@ -58,7 +59,7 @@ impl<'a> Options<'a> {
         )
     }
 
-    /// `key`, `key=on`, `key=off`.
+    /// Removes a switch: `key`, `key=on` or `key=off`.
     pub(super) fn switch(&mut self, key: &str) -> Result<Option<bool>, String> {
         match self.take_raw(key) {
             None => Ok(None),
@@ -68,7 +69,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The options of every disk, and then nothing may be left.
+    /// Removes the common options and checks that no other is left.
     pub(super) fn common(mut self, with_block: bool) -> Result<Common, String> {
         let common = self.take_common(with_block)?;
         match self.given.first() {
@@ -124,7 +125,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The value of `key`, which is `block` or `physical`.
+/// The value of the option `key`, which is `block` or `physical`.
 fn block(key: &str, text: &str, allowed: bool) -> Result<u32, String> {
     match text {
         _ if !allowed => Err(format!(
@@ -152,5 +153,5 @@ pub(super) fn unescape(text: &str) -> Result<String, String> {
     Ok(plain)
 }
 
-/// The longest name of a disk.
+/// Longest name of a disk in bytes.
 const NAME_BYTES_MAX: usize = 64;

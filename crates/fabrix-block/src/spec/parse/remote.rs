@@ -1,4 +1,4 @@
-//! The address of a remote disk: a protocol, an account, a machine, a name and a number there.
+//! Parses the address of a remote disk: protocol, account, host, name and id.
 
 use std::net::Ipv6Addr;
 
@@ -52,8 +52,8 @@ pub(super) fn remote(scheme: &str, address: &str, rest: &[&str]) -> Result<Spec,
     })
 }
 
-/// `USER%SECRET@`, as libiscsi writes it, or `USER%@FILE@`, where a protocol has it; what is left
-/// begins with the machine.
+/// Splits off the account: `USER%SECRET@` as in libiscsi, or `USER%@FILE@`, if the protocol has
+/// accounts. The rest starts with the host.
 fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a str), String> {
     let Some((account, rest)) = split_account(address) else {
         return Ok((None, address));
@@ -72,7 +72,7 @@ fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a s
     };
     let is_user_byte = |c: u8| is_host_byte(c) || b":+~".contains(&c);
     if user.is_empty() || !user.bytes().all(is_user_byte) {
-        // What stands here may be a secret behind a wrong separator: it is not repeated.
+        // The text may be a secret after a wrong separator, so the error does not show it.
         return Err(
             "what stands before the machine is not the name of a user: iscsi://USER%SECRET@HOST"
                 .to_owned(),
@@ -82,7 +82,7 @@ fn account<'a>(scheme: &str, address: &'a str) -> Result<(Option<Account>, &'a s
     Ok((Some(Account { user, secret }), rest))
 }
 
-/// What stands before the `@` that ends the account, and what stands behind it.
+/// Splits an address at the `@` that ends the account.
 fn split_account(address: &str) -> Option<(&str, &str)> {
     let authority_bytes = address.find(['/', '?']).unwrap_or(address.len());
     if let Some(at) = address[..authority_bytes].find("%@") {
@@ -95,7 +95,7 @@ fn split_account(address: &str) -> Option<(&str, &str)> {
     Some((&address[..at], &address[at + 1..]))
 }
 
-/// None: the text was shown somewhere, and the secret was left out there.
+/// None: the text is `...`, which output shows instead of a secret.
 fn secret_of(text: &str) -> Result<Option<Secret>, String> {
     let text = text.trim_end_matches(LINE_END);
     if text == SHOWN {
@@ -120,8 +120,8 @@ fn refuse_empty_secret(remote: &Remote) -> Result<(), String> {
     Ok(())
 }
 
-/// What nobody understands in an address with a secret may be the rest of the secret: it must not
-/// be said again.
+/// Rejects unknown parts of an address with a secret. They may belong to the secret, so the error
+/// does not show them.
 fn refuse_rest_of_secret(remote: &Remote, path: &str) -> Result<(), String> {
     let has_account = remote
         .account
@@ -195,7 +195,8 @@ fn port_number(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Namespaces count from 1 (0 and the last number mean none and all); LUNs count from 0.
+/// Parses a namespace id or LUN. Namespaces count from 1 (0 and the last number have special
+/// meanings), and LUNs from 0.
 fn namespace(scheme: &str, text: &str) -> Result<u32, String> {
     let number = if text.bytes().all(|c| c.is_ascii_digit()) {
         text.parse::<u32>().ok()

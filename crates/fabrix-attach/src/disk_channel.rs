@@ -1,4 +1,4 @@
-//! The way of a front end to its disk: one channel for all of its requests, and what the disk is.
+//! A front end's access to its disk: the device, and one channel for all requests.
 
 use std::cell::{Ref, RefCell};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabrix_block::{Channel, Device, Geometry, OpenError, Request, Run, Submit};
 use fabrix_rt::Shard;
 
-pub(crate) struct Lane {
+pub(crate) struct DiskChannel {
     open: RefCell<Open>,
 }
 
@@ -16,13 +16,13 @@ struct Open {
     channel: Box<dyn Channel>,
 }
 
-impl Lane {
+impl DiskChannel {
     pub(crate) fn open(shard: &mut Shard, device: Arc<dyn Device>) -> Result<Self, OpenError> {
         let open = RefCell::new(Open::new(shard, device)?);
         Ok(Self { open })
     }
 
-    /// Goes on with the same disk in another size. What is in progress ends where it began.
+    /// Replaces the device by a resized one. Requests in progress end on the old channel.
     pub(crate) fn replace(
         &self,
         shard: &mut Shard,
@@ -36,12 +36,12 @@ impl Lane {
         Ref::map(self.open.borrow(), |open| open.device.geometry())
     }
 
-    /// How blocks are kept: see [`Device::allocation`].
+    /// Allocation state of blocks: see [`Device::allocation`].
     pub(crate) fn allocation(&self, lba: u64) -> Run {
         self.open.borrow().device.allocation(lba)
     }
 
-    /// Whether the disk takes what is lent to the shard's ring.
+    /// Whether the disk accepts memory that is registered with the shard's ring.
     pub(crate) fn takes_registered(&self) -> bool {
         self.open.borrow().takes_registered
     }

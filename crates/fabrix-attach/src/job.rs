@@ -1,15 +1,15 @@
-//! A request of a front end at work: which request of the disk comes next, and how it ends.
+//! A front end's request in progress: the next disk request, and the result.
 //!
-//! Knows operations and blocks; does not know where bytes lie, nor who asked.
+//! It knows operations and blocks, but neither the location of the data nor the requester.
 
 use std::time::Duration;
 
 use fabrix_block::{Deallocate, Geometry, Operation, Status};
 use fabrix_rt::errno;
 
-/// What is to be done with a range of blocks.
+/// Action on a range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum Action {
     Read,
     Write { durable: bool },
     Flush,
@@ -17,20 +17,21 @@ pub(crate) enum Ask {
     Zeroes { deallocate: bool, durable: bool },
 }
 
-/// One request of a front end, in as many pieces as its disk needs.
+/// A front end's request, executed in as many pieces as the disk needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    ask: Ask,
+    action: Action,
     lba: u64,
     left: u64,
     piece: u32,
 }
 
 impl Job {
-    /// `blocks` lie on the disk, and a read or a write is within the disk's longest transfer.
-    pub(crate) fn new(ask: Ask, lba: u64, blocks: u64) -> Self {
+    /// A job on `blocks` blocks. They lie on the disk, and a read or write fits the longest
+    /// transfer.
+    pub(crate) fn new(action: Action, lba: u64, blocks: u64) -> Self {
         Self {
-            ask,
+            action,
             lba,
             left: blocks,
             piece: 0,
@@ -38,21 +39,21 @@ impl Job {
     }
 
     pub(crate) fn reads(&self) -> bool {
-        self.ask == Ask::Read
+        self.action == Action::Read
     }
 
     pub(crate) fn writes(&self) -> bool {
-        matches!(self.ask, Ask::Write { .. })
+        matches!(self.action, Action::Write { .. })
     }
 
-    /// The next request of the disk: what, from where, how many blocks.
+    /// The next disk request: operation, first block and number of blocks.
     pub(crate) fn next(&mut self) -> (Operation, u64, u32) {
-        let operation = match self.ask {
-            Ask::Read => Operation::Read,
-            Ask::Write { durable } => Operation::Write { durable },
-            Ask::Flush => return (Operation::Flush, 0, 0),
-            Ask::Trim { .. } => Operation::Deallocate,
-            Ask::Zeroes {
+        let operation = match self.action {
+            Action::Read => Operation::Read,
+            Action::Write { durable } => Operation::Write { durable },
+            Action::Flush => return (Operation::Flush, 0, 0),
+            Action::Trim { .. } => Operation::Deallocate,
+            Action::Zeroes {
                 deallocate,
                 durable,
             } => Operation::WriteZeroes {
@@ -64,36 +65,36 @@ impl Job {
         (operation, self.lba, self.piece)
     }
 
-    /// The request has ended. None: there is another.
+    /// Records the result of a piece. None: another piece follows.
     pub(crate) fn ended(&mut self, status: Status) -> Option<Status> {
-        if !status.is_ok() || self.ask == Ask::Flush {
+        if !status.is_ok() || self.action == Action::Flush {
             return Some(status);
         }
         self.lba += u64::from(self.piece);
         self.left -= u64::from(self.piece);
-        match self.ask {
+        match self.action {
             _ if self.left > 0 => None,
-            // A disk deallocates without a promise: the promise is a flush after it.
-            Ask::Trim { durable: true } => {
-                self.ask = Ask::Flush;
+            // `Deallocate` promises no durability, so a flush follows.
+            Action::Trim { durable: true } => {
+                self.action = Action::Flush;
                 None
             }
             _ => Some(Status::Ok),
         }
     }
 
-    /// Whether the blocks still lie on the disk: it may have become smaller since the request came.
+    /// Whether the blocks still lie on the disk, which may have shrunk since the request arrived.
     pub(crate) fn fits(&self, geometry: &Geometry) -> bool {
-        self.ask == Ask::Flush || (self.lba + self.left) <= geometry.blocks
+        self.action == Action::Flush || (self.lba + self.left) <= geometry.blocks
     }
 }
 
-/// Whether the disk gives space back.
+/// Whether the disk releases the space of deallocated blocks.
 pub(crate) fn trims(geometry: &Geometry) -> bool {
     geometry.deallocate != Deallocate::No
 }
 
-/// What the kernel is told of a status; None: it was carried out.
+/// The errno of a status. None: success.
 pub(crate) fn errno_of(status: Status) -> Option<i32> {
     Some(match status {
         Status::Ok => return None,
@@ -111,19 +112,20 @@ pub(crate) fn errno_of(status: Status) -> Option<i32> {
     })
 }
 
-/// Pieces of one request that a disk answers at once before others have their turn.
+/// Largest number of pieces of a request per turn, so that other requests can run.
 pub(crate) const PIECES_AT_ONCE: usize = 32;
-/// How soon a busy disk is asked again, when no ending of our own will wake us.
+/// Interval for retrying a busy disk when no own completion triggers the retry.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(1);
-/// Zeroes and holes go to the disk in pieces of so many blocks: others have their turn in between.
+/// Length of one piece of zeroing or deallocation in blocks, so that other requests can run in
+/// between.
 const PIECE_BLOCKS: u64 = 1 << 21;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pieces(ask: Ask, blocks: u64) -> Vec<(Operation, u64, u32)> {
-        let mut job = Job::new(ask, 8, blocks);
+    fn pieces(action: Action, blocks: u64) -> Vec<(Operation, u64, u32)> {
+        let mut job = Job::new(action, 8, blocks);
         let mut pieces = Vec::new();
         loop {
             pieces.push(job.next());
@@ -137,7 +139,7 @@ mod tests {
     #[test]
     fn long_holes_go_in_pieces_and_cover_all() {
         let blocks = PIECE_BLOCKS * 2 + 5;
-        let pieces = pieces(Ask::Trim { durable: false }, blocks);
+        let pieces = pieces(Action::Trim { durable: false }, blocks);
         let sum: u64 = pieces.iter().map(|piece| u64::from(piece.2)).sum();
         assert_eq!((pieces.len(), sum), (3, blocks));
         assert_eq!(pieces[2], (Operation::Deallocate, 8 + PIECE_BLOCKS * 2, 5));
@@ -145,14 +147,14 @@ mod tests {
 
     #[test]
     fn a_durable_hole_ends_with_a_flush() {
-        let pieces = pieces(Ask::Trim { durable: true }, 1);
+        let pieces = pieces(Action::Trim { durable: true }, 1);
         assert_eq!(pieces[1].0, Operation::Flush);
         assert_eq!(pieces.len(), 2);
     }
 
     #[test]
     fn the_first_failure_ends_it() {
-        let mut job = Job::new(Ask::Trim { durable: true }, 0, PIECE_BLOCKS * 2);
+        let mut job = Job::new(Action::Trim { durable: true }, 0, PIECE_BLOCKS * 2);
         job.next();
         assert_eq!(job.ended(Status::NoSpace), Some(Status::NoSpace));
     }

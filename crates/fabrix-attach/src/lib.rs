@@ -1,18 +1,17 @@
-//! Front ends for this machine: a disk as a file, a block device or a socket of the machine that we
-//! run on.
+//! Front ends for this machine: a disk as a file, a block device or a socket.
 //!
-//! Knows how the kernel (ublk; FUSE with a loop device) and programs (NBD over a socket) ask for
-//! blocks, and turns that into requests of a [`fabrix_block::Device`]; touches sockets, mounts and
-//! devices through `rt` only. Does not know what the disk is, and opens no way to a network: a
-//! listening socket is handed over.
+//! The crate translates the block requests of the kernel (ublk; FUSE with a loop device) and of
+//! programs (NBD, vhost-user) into requests of a [`fabrix_block::Device`]. It accesses sockets,
+//! mounts and devices only through `rt`. It does not know the kind of disk. The caller opens
+//! listening sockets and passes them in.
 //!
-//! A front end lives on one shard, with one channel to its disk. So a flush on any of its
-//! connections covers what was answered on all of them. [`ublk`], [`nbd`], [`fuse`] and [`vhost`]
-//! are begun from a control thread and end by themselves, or when their handle is told.
+//! A front end runs on one shard with one channel to its disk. A flush on any of its connections
+//! therefore covers the answered writes of all of them. [`ublk`], [`nbd`], [`fuse`] and [`vhost`]
+//! are started from a control thread. They end by themselves or on an order of their handle.
 
+mod disk_channel;
 pub mod fuse;
 mod job;
-mod lane;
 pub mod nbd;
 #[cfg(test)]
 mod testing;
@@ -26,7 +25,7 @@ use std::sync::{Arc, mpsc};
 use fabrix_block::{Device, OpenError};
 use fabrix_rt::{Remote, Shard, TaskId};
 
-/// Why a front end could not begin, or not go on with another size: a sentence.
+/// Error of starting or resizing a front end: a sentence.
 #[derive(Debug)]
 pub struct BeginError(pub String);
 
@@ -38,50 +37,53 @@ impl fmt::Display for BeginError {
 
 impl std::error::Error for BeginError {}
 
-/// Called on the shard's thread, so it must not wait.
-pub type Tell = Box<dyn Fn(Told) + Send>;
+/// Callback for the events of a front end. It runs on the shard's thread, so it must not block.
+pub type EventHandler = Box<dyn Fn(FrontEndEvent) + Send>;
 
-/// What a front end tells its owner.
+/// Event of a front end for its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// It has ended: nobody uses it any more, and nothing of it is left on the shard.
-    Over,
-    /// A client broke the rules and was cut off; the sentence says how.
+pub enum FrontEndEvent {
+    /// The front end has ended and left the shard.
+    Ended,
+    /// A client broke the protocol and was disconnected. Field: a sentence.
     Violation(String),
 }
 
-/// The same disk in another size, and who waits to hear whether it was taken.
+/// A resized disk, and the channel for the result of the resize.
 struct Resize {
     disk: Arc<dyn Device>,
-    tell: mpsc::SyncSender<Result<(), OpenError>>,
+    result: mpsc::SyncSender<Result<(), OpenError>>,
 }
 
-/// Has a task go on with the same disk in another size, and waits until it does. Never to be called
-/// on its shard.
+/// Lets a task continue with a resized disk, and waits for the result. Must not be called on the
+/// task's shard.
 fn resize<T: Any + Send>(
     (remote, task): (&Remote, TaskId),
     disk: Arc<dyn Device>,
     order: impl FnOnce(Resize) -> T,
 ) -> Result<(), BeginError> {
-    let (tell, told) = mpsc::sync_channel(1);
-    let order = Box::new(order(Resize { disk, tell }));
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let order = Box::new(order(Resize {
+        disk,
+        result: sender,
+    }));
     let lost = || BeginError("it is being detached, or is too busy for another size".to_owned());
     remote.send(task, order).map_err(|_| lost())?;
-    let taken = told.recv().map_err(|_| lost())?;
+    let taken = receiver.recv().map_err(|_| lost())?;
     taken.map_err(|error| BeginError(error.to_string()))
 }
 
-/// Runs something on a shard and waits for what it gives. Never to be called on that shard.
+/// Runs a function on a shard and returns its result. Must not be called on that shard.
 fn on_shard<T: Send + 'static>(
     remote: &Remote,
     work: impl FnOnce(&mut Shard) -> T + Send + 'static,
 ) -> Result<T, BeginError> {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     let run = Box::new(move |shard: &mut Shard| {
-        let _nobody_waits = tell.send(work(shard));
+        let _nobody_waits = sender.send(work(shard));
     });
     let lost =
         || BeginError("the data path has ended, or is too busy to begin anything".to_owned());
     remote.run(run).map_err(|_| lost())?;
-    told.recv().map_err(|_| lost())
+    receiver.recv().map_err(|_| lost())
 }

@@ -1,4 +1,4 @@
-//! What the tests of front ends share: a disk that takes its time, until the test says so.
+//! Test helper for front ends: a disk whose answers the test controls.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -7,7 +7,7 @@ use fabrix_block::{
 };
 use fabrix_rt::{Registered, Shard, Token};
 
-/// A disk that takes its time. It has room for two requests.
+/// A disk that answers on the test's demand. It accepts two requests at a time.
 pub(crate) struct Slow {
     pub(crate) geometry: Geometry,
     pub(crate) identity: Identity,
@@ -15,12 +15,11 @@ pub(crate) struct Slow {
     pub(crate) asked: Asked,
 }
 
-/// What it was asked and has not answered.
+/// Submitted requests without an answer.
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Vec<AtDisk>>>);
 
-/// A request, with the first byte of a write that was given in a buffer, or the memory that is
-/// lent.
+/// A request, with the first byte of a write's buffer or with the registered memory.
 #[derive(Clone, Copy)]
 pub(crate) struct AtDisk {
     pub(crate) token: Token,
@@ -45,12 +44,12 @@ impl Asked {
         self.list().len()
     }
 
-    /// Takes all: the disk has room for others.
+    /// Takes all requests, so that the disk accepts others.
     pub(crate) fn take(&self) -> Vec<AtDisk> {
         std::mem::take(&mut self.list())
     }
 
-    /// Takes the one that came first.
+    /// Takes the oldest request.
     pub(crate) fn take_first(&self) -> AtDisk {
         self.list().remove(0)
     }

@@ -1,5 +1,5 @@
-//! A disk on a socket, on both engines: what a client reads is what it wrote, and nothing is
-//! allocated for an I/O.
+//! A disk on a socket, with both engines: clients read what they wrote, and an I/O allocates
+//! nothing.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fabrix_attach::Told;
+use fabrix_attach::FrontEndEvent;
 use fabrix_attach::nbd::{NbdPeers, NbdSocket, flags};
 use fabrix_block::null::NullDisk;
 use fabrix_block::ram::RamDisk;
@@ -26,11 +26,11 @@ const TRIM: u16 = 4;
 const ZEROES: u16 = 6;
 const BLOCK_STATUS: u16 = 7;
 
-/// A disk on a socket, of 8 MiB if nothing else is said, and its client.
+/// A disk on a socket, by default of 8 MiB, and its client.
 struct Bench {
     shard: ShardThread,
     socket: NbdSocket,
-    told: mpsc::Receiver<Told>,
+    events: mpsc::Receiver<FrontEndEvent>,
     path: std::path::PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -49,15 +49,15 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let (tell, told) = mpsc::channel();
-        let tell = Box::new(move |news| {
-            let _nobody_waits = tell.send(news);
+        let (sender, events) = mpsc::channel();
+        let on_event = Box::new(move |event| {
+            let _nobody_waits = sender.send(event);
         });
-        let socket = NbdSocket::begin(&shard.remote, disk, OwnedFd::from(listener), tell);
+        let socket = NbdSocket::begin(&shard.remote, disk, OwnedFd::from(listener), on_event);
         Self {
             shard,
             socket: socket.expect("it begins"),
-            told,
+            events,
             path,
             _folder: folder,
         }
@@ -76,9 +76,13 @@ impl Bench {
     fn end(self) {
         self.socket.close();
         loop {
-            match self.told.recv_timeout(BOUND).expect("it is over some day") {
-                Told::Over => break,
-                Told::Violation(_) => {}
+            match self
+                .events
+                .recv_timeout(BOUND)
+                .expect("it is over some day")
+            {
+                FrontEndEvent::Ended => break,
+                FrontEndEvent::Violation(_) => {}
             }
         }
         self.shard.remote.stop();
@@ -141,7 +145,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 fn what_is_read_is_what_was_written_in_every_size() {
     on_both_engines(|bench| {
         let mut client = bench.client();
-        // The disk takes no more than 1 MiB at once.
+        // The disk accepts at most 1 MiB per request.
         for bytes in [
             512,
             4096,
@@ -175,7 +179,7 @@ fn what_one_client_wrote_the_other_reads_and_many_requests_wait_their_turn() {
         assert_eq!(bench.socket.clients(), 2);
         assert_eq!(one.write(4096, &[5; 512]), 0);
         assert_eq!(other.read(4096, 512), [5; 512]);
-        // More than there are slots, and none is answered before all were asked.
+        // More requests than slots, all sent before the first answer is read.
         for _ in 0..500 {
             one.ask(READ, 4096, 512, &[]);
         }
@@ -193,8 +197,8 @@ fn a_client_that_talks_nonsense_is_cut_off_and_the_others_are_not() {
         let (mut good, mut bad) = (bench.client(), bench.client());
         bad.0.write_all(&[7; 28]).expect("it listens");
         assert_eq!(bad.0.read(&mut [0; 1]).expect("the end"), 0);
-        let told = bench.told.recv_timeout(BOUND).expect("it is told");
-        assert!(matches!(told, Told::Violation(_)), "{told:?}");
+        let event = bench.events.recv_timeout(BOUND).expect("it is told");
+        assert!(matches!(event, FrontEndEvent::Violation(_)), "{event:?}");
         assert_eq!(good.read(0, 512), [0; 512]);
     });
 }
@@ -230,7 +234,7 @@ fn a_refused_write_of_32_mib_is_answered_and_the_connection_lives() {
     });
 }
 
-/// A client of `base:allocation`, with structured replies or, `extended`, with extended headers.
+/// A client of `base:allocation` with structured replies or, if `extended`, with extended headers.
 fn status_client(bench: &Bench, extended: bool) -> Client {
     let mut stream = UnixStream::connect(&bench.path).expect("it answers");
     stream.set_read_timeout(Some(BOUND)).expect("a timeout");
@@ -248,7 +252,7 @@ fn status_client(bench: &Bench, extended: bool) -> Client {
         option(7, &[0; 6]),
     ];
     stream.write_all(&said.concat()).expect("it listens");
-    // Chunks; a context and the end of the list; the export, its sizes and the end.
+    // Bytes: chunks; a context and the end of the list; the export, its sizes and the end.
     let answers = 20 + (20 + 19) + 20 + (20 + 12) + (20 + 14) + 20;
     stream.read_exact(&mut vec![0; answers]).expect("answers");
     Client(stream)
@@ -282,7 +286,7 @@ fn block_status_tells_what_was_written() {
     });
 }
 
-/// A client of extended headers.
+/// A client with extended headers.
 struct Extended(Client);
 
 impl Extended {
@@ -296,7 +300,7 @@ impl Extended {
         self.0.0.write_all(&request.concat()).expect("it listens");
     }
 
-    /// The only chunk of an answer: its type and what it says.
+    /// The only chunk of an answer: type and content.
     fn answer(&mut self, offset: u64) -> (u16, Vec<u8>) {
         let mut head = [0; 32];
         self.0.0.read_exact(&mut head).expect("an answer");
@@ -373,7 +377,7 @@ fn a_whole_disk_of_a_tebibyte_is_trimmed_zeroed_and_mapped_by_one_request() {
     }
 }
 
-/// A disk of so many bytes.
+/// A disk of `bytes` bytes.
 fn disk(bytes: u64) -> std::sync::Arc<dyn Device> {
     let identity = Identity::derive("disk", "disk", "a disk");
     RamDisk::new(Geometry::new(512, bytes / 512), HugePages::No, identity).expect("memory")
@@ -388,16 +392,16 @@ fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_en
         };
         let shard = spawn(config, None, |_| {}).expect("a shard");
         let (small, large) = (disk(1 << 20), disk(2 << 20));
-        // Flags, flush, FUA, trim, write zeroes, several connections, cache, fast zeroes; and it
-        // may be written.
+        // Flags, flush, FUA, trim, write zeroes, multiple connections, cache and fast zeroes. The
+        // export is writable.
         assert_eq!(flags(&*small), 0b1101_0110_1101);
-        let (tell, told) = mpsc::channel();
-        let tell = Box::new(move |news| {
-            let _nobody_waits = tell.send(news);
+        let (sender, events) = mpsc::channel();
+        let on_event = Box::new(move |event| {
+            let _nobody_waits = sender.send(event);
         });
         let pairs = [UnixStream::pair(), UnixStream::pair()].map(|pair| pair.expect("a pair"));
         let [(ours, our_other), (theirs, their_other)] = pairs;
-        let peers = NbdPeers::begin(&shard.remote, small, vec![our_other, their_other], tell);
+        let peers = NbdPeers::begin(&shard.remote, small, vec![our_other, their_other], on_event);
         let peers = peers.expect("it begins");
         let [mut one, mut other] = [ours, theirs].map(|stream| {
             stream.set_read_timeout(Some(BOUND)).expect("a timeout");
@@ -413,21 +417,21 @@ fn a_client_that_knows_everything_begins_with_a_request_and_the_last_to_leave_en
         drop(one);
         assert_eq!(other.read(behind, 512), [0; 512]);
         drop(other);
-        assert_eq!(told.recv_timeout(BOUND), Ok(Told::Over));
+        assert_eq!(events.recv_timeout(BOUND), Ok(FrontEndEvent::Ended));
         shard.remote.stop();
         shard.join.join().expect("the shard ends");
     }
 }
 
-/// What the shard's thread has allocated so far. The way back has its memory before: it would
-/// count.
+/// Allocations of the shard's thread so far. The result channel is created before, so that it does
+/// not count.
 fn allocated(remote: &Remote) -> u64 {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     let ask = Box::new(move |_: &mut fabrix_rt::Shard| {
-        let _nobody_waits = tell.send(allocations());
+        let _nobody_waits = sender.send(allocations());
     });
     remote.run(ask).expect("it listens");
-    told.recv_timeout(BOUND).expect("it answers")
+    receiver.recv_timeout(BOUND).expect("it answers")
 }
 
 #[test]

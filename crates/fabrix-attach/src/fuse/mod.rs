@@ -1,7 +1,8 @@
-//! The disk as a regular file, over /dev/fuse: for a loop device above it, or as it is.
+//! The disk as a regular file, served over /dev/fuse: used directly or below a loop device.
 //!
-//! Knows beginning and ending; what the kernel asks meanwhile is `server`. The file is not mounted
-//! here: whoever mounts waits for the kernel, and must not be the shard that answers it.
+//! This file starts and stops the server, and `server` handles the kernel's requests. The program
+//! mounts the file, because a mount waits for the kernel and must not block the shard that answers
+//! it.
 
 mod server;
 #[cfg(test)]
@@ -13,10 +14,10 @@ use std::sync::Arc;
 use fabrix_block::Device;
 use fabrix_rt::{Remote, TaskId};
 
-use crate::{BeginError, Tell, on_shard, resize};
+use crate::{BeginError, EventHandler, on_shard, resize};
 use server::{Order, OverUring, Server};
 
-/// A disk that is served as a file.
+/// A disk served as a file.
 #[derive(Debug)]
 pub struct FuseFile {
     remote: Remote,
@@ -24,22 +25,22 @@ pub struct FuseFile {
     over_uring: OverUring,
 }
 
-/// Whether this machine's FUSE gives its requests out over io_uring.
+/// Availability of FUSE over io_uring on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelRing {
-    /// It does.
+    /// Switched on.
     On,
-    /// It can, and its administrator has not switched it on.
+    /// Supported by the kernel, but not switched on by the administrator.
     Off,
-    /// Before Linux 6.14, or built without it.
+    /// Not supported: Linux before 6.14, or built without it.
     Absent,
 }
 
-/// The switch of it, for the whole machine.
+/// The machine-wide switch of FUSE over io_uring.
 pub const RING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 impl KernelRing {
-    /// Looks.
+    /// Reads the switch.
     #[must_use]
     pub fn look() -> Self {
         match fs::read_to_string(RING_SWITCH) {
@@ -51,9 +52,9 @@ impl KernelRing {
 }
 
 impl FuseFile {
-    /// Answers the kernel on `device`, an open /dev/fuse, on the shard of `remote`. `owner` is the
-    /// user and the group whose file it is. `tell` hears when the kernel needs the file no more.
-    /// Where the kernel and the shard allow it, requests come over io_uring.
+    /// Serves `disk` on `device`, an open /dev/fuse, on the shard of `remote`. `owner` is the user
+    /// and group that own the file. `on_event` is called when the kernel no longer needs the file.
+    /// Requests come over io_uring if the kernel and the shard support it.
     ///
     /// # Errors
     /// The disk cannot be opened on the shard.
@@ -62,7 +63,7 @@ impl FuseFile {
         disk: Arc<dyn Device>,
         device: File,
         owner: (u32, u32),
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, BeginError> {
         let over_uring = OverUring::default();
         let known = match KernelRing::look() {
@@ -75,9 +76,9 @@ impl FuseFile {
         }
         let asked = Arc::clone(&over_uring);
         let task = on_shard(remote, move |shard| {
-            // Without the privilege memory may run short in a bad moment; it works all the same.
+            // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
-            Server::open(shard, disk, device, owner, (tell, asked))
+            Server::open(shard, disk, device, owner, (on_event, asked))
         })??;
         Ok(Self {
             remote: remote.clone(),
@@ -86,24 +87,23 @@ impl FuseFile {
         })
     }
 
-    /// Whether requests come over io_uring, or why they are read; None: the kernel has not asked
-    /// for anything yet.
+    /// Whether requests come over io_uring, or the reason why not. None: the kernel has not sent a
+    /// request yet.
     #[must_use]
     pub fn over_uring(&self) -> Option<Result<(), &str>> {
         let known = self.over_uring.get()?;
         Some(known.as_ref().copied().map_err(String::as_str))
     }
 
-    /// The disk has another size. Whoever looks at the file when this has returned sees it.
+    /// Changes the size of the file. The new size is visible when this function returns.
     ///
     /// # Errors
-    /// The disk cannot be opened again, so its old size stays; or it is over.
+    /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, disk: Arc<dyn Device>) -> Result<(), BeginError> {
         resize((&self.remote, self.task), disk, Order::Resized)
     }
 
-    /// From now on everything fails at once, what is in progress included: nobody waits for this
-    /// disk any more.
+    /// Fails all current and future requests at once: the disk's users have given it up.
     pub fn fail(&self) {
         let _it_is_over = self.remote.send(self.task, Box::new(Order::Fail));
     }

@@ -1,8 +1,9 @@
-//! What the kernel asks of the file. How its requests reach the disk is `disk`, how they are
-//! answered `answers`, how they come over io_uring `exchanges`.
+//! Serves the kernel's requests for the file. `disk` submits them to the disk, `answers` answers
+//! them, and `exchanges` receives them over io_uring.
 //!
-//! One message is waited for; when it has come, those behind it are taken at once until there is
-//! none. Answers leave together at the end of the turn, a read's data from where the disk has it.
+//! One receive waits for a message. After its completion, the messages behind it are read without
+//! waiting until none is left. Answers are sent together at the end of the turn, and a read's data
+//! is sent from the disk's memory.
 
 mod answers;
 mod disk;
@@ -19,83 +20,84 @@ use fabrix_proto::fuse::{self, Asked, Offer};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 use sys_devices::page_bytes;
 
+use crate::disk_channel::DiskChannel;
 use crate::job::Job;
-use crate::lane::Lane;
-use crate::{BeginError, Resize, Tell, Told};
+use crate::{BeginError, EventHandler, FrontEndEvent, Resize};
 pub(super) use exchanges::OverUring;
 use exchanges::{Exchanges, PAYLOAD_BYTES};
 use plan::Reply;
 
-const TAKE: u32 = 0;
-const GIVE: u32 = 1;
+const RECEIVE: u32 = 0;
+const SEND: u32 = 1;
 const RETRY: u32 = 2;
-/// The answer to the kernel's first message, when its requests may come over io_uring.
-const GIVE_FIRST: u32 = 3;
-/// The disk's endings: this and the slot's number.
+/// Sends the answer to FUSE_INIT, after which requests may come over io_uring.
+const SEND_INIT_ANSWER: u32 = 3;
+/// Completions of the disk: this number plus the slot number.
 const DISK_SLOTS: u32 = 16;
-/// What comes over io_uring: this and the number of its place.
+/// Completions over io_uring: this number plus the entry number.
 const EXCHANGE_SLOTS: u32 = 1 << 16;
 
-/// Requests in progress that were read. The kernel waits with more.
+/// Largest number of requests in progress that were read as messages. The kernel keeps further
+/// ones.
 const SLOTS: u16 = 256;
-/// How many requests that nobody waits for (writeback, direct I/O side by side) the kernel sends at
+/// Largest number of background requests (writeback, parallel direct I/O) that the kernel sends at
 /// once.
 const BACKGROUND: u16 = 192;
-/// The longest read and write: what one message carries.
+/// Longest read and write in bytes: the capacity of one message.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// Messages taken at once: then others have their turn.
+/// Largest number of messages read per turn, so that other tasks can run.
 const MESSAGES_AT_ONCE: usize = 64;
 
-/// What is told to a server.
+/// An order to the server from another thread.
 pub(super) enum Order {
     Resized(Resize),
     Fail,
 }
 
-/// What is in a slot.
+/// State of a slot.
 #[derive(Default)]
 enum Work {
     #[default]
     Nothing,
     AtDisk(Call),
-    /// The disk was busy; a write's data is kept.
+    /// Waiting because the disk was busy, with the data of a write.
     Stalled(Call, Option<Buf>),
 }
 
-/// What a message leaves behind.
-enum Left {
-    /// Itself.
-    Message(Buf),
-    /// Nothing: its data is still needed.
-    Nothing,
-    /// The kernel has gone.
-    Kernel,
+/// Follow-up of a handled message.
+enum AfterMessage {
+    /// The buffer is free again.
+    Reuse(Buf),
+    /// The buffer is still in use for the data of a write.
+    Keep,
+    /// The kernel has unmounted the file.
+    Unmounted,
 }
 
-/// Who waits for an answer, and where.
+/// Origin of a request: where to send its answer.
 #[derive(Clone, Copy)]
-struct Asker {
+struct Requester {
     unique: u64,
-    /// The place in which the request came over io_uring. None: it was read.
-    place: Option<u16>,
+    /// Entry number of a request over io_uring. None: the request was read as a message.
+    entry: Option<u16>,
 }
 
-/// One request of the kernel.
+/// A request of the kernel.
 struct Call {
-    asker: Asker,
+    requester: Requester,
     job: Job,
     reply: Reply,
-    /// It was answered before its time; its ending is for nobody.
+    /// Whether an answer was sent early. The completion is then ignored.
     answered: bool,
 }
 
 pub(super) struct Server {
     task: TaskId,
     file: File,
-    lane: Lane,
+    channel: DiskChannel,
     owner: (u32, u32),
-    tell: Tell,
-    /// Where messages are received; None while the kernel has it, or there is no memory for one.
+    on_event: EventHandler,
+    /// Receive buffer. None while the kernel has it, or when no memory is free.
     message: Option<Buf>,
     has_no_memory: bool,
     transfer_bytes: u32,
@@ -108,10 +110,10 @@ pub(super) struct Server {
         reason = "a gather travels to the kernel and back in this box: it is made once"
     )]
     gathers: Vec<Box<Gather>>,
-    /// Everything fails from now on.
+    /// Whether all requests fail from now on.
     failing: bool,
     retrying: bool,
-    /// The kernel needs the file no more.
+    /// Whether the kernel has unmounted the file.
     over: bool,
 }
 
@@ -121,10 +123,14 @@ impl Server {
         disk: Arc<dyn Device>,
         device: std::fs::File,
         owner: (u32, u32),
-        (tell, over_uring): (Tell, OverUring),
+        (on_event, over_uring): (EventHandler, OverUring),
     ) -> Result<TaskId, BeginError> {
-        let lane = Lane::open(shard, disk).map_err(|error| BeginError(error.to_string()))?;
-        let transfer_bytes = lane.geometry().max_transfer_bytes.min(TRANSFER_BYTES_MAX);
+        let channel =
+            DiskChannel::open(shard, disk).map_err(|error| BeginError(error.to_string()))?;
+        let transfer_bytes = channel
+            .geometry()
+            .max_transfer_bytes
+            .min(TRANSFER_BYTES_MAX);
         let message_bytes = transfer_bytes as usize + fuse::WRITE_HEAD_BYTES;
         let message = shard.take_buf(message_bytes.max(fuse::MESSAGE_BYTES_MIN));
         let message = message.ok_or_else(|| BeginError("no memory for messages".to_owned()))?;
@@ -132,9 +138,9 @@ impl Server {
         let mut server = Self {
             task,
             file: File::from(device),
-            lane,
+            channel,
             owner,
-            tell,
+            on_event,
             message: Some(message),
             has_no_memory: false,
             transfer_bytes,
@@ -160,7 +166,7 @@ impl Server {
             self.message = shard.take_buf(self.message_bytes());
             self.has_no_memory = self.message.is_none();
             if self.has_no_memory {
-                return self.arrange_retry(shard);
+                return self.schedule_retry(shard);
             }
         }
         if let Some(buf) = self.message.take() {
@@ -172,28 +178,28 @@ impl Server {
                 start: 0,
                 bytes,
             };
-            shard.start(self.token(TAKE), op);
+            shard.start(self.token(RECEIVE), op);
         }
     }
 
-    /// A message has come, or the kernel says why none comes; takes those behind it.
+    /// Handles a received message or an error of the receive, and reads the messages behind it.
     fn messages(&mut self, shard: &mut Shard, result: i32, mut buf: Buf) {
         let mut result = result;
         let mut left = MESSAGES_AT_ONCE;
         loop {
             match usize::try_from(result) {
                 Ok(bytes) => match self.message(shard, buf, bytes) {
-                    Left::Message(back) => buf = back,
-                    Left::Nothing => match shard.take_buf(self.message_bytes()) {
+                    AfterMessage::Reuse(back) => buf = back,
+                    AfterMessage::Keep => match shard.take_buf(self.message_bytes()) {
                         Some(fresh) => buf = fresh,
                         None => {
                             self.has_no_memory = true;
                             return self.await_message(shard);
                         }
                     },
-                    Left::Kernel => return self.end(shard),
+                    AfterMessage::Unmounted => return self.end(shard),
                 },
-                Err(_) if is_passing(-result) => {}
+                Err(_) if is_transient(-result) => {}
                 Err(_) => return self.end(shard),
             }
             left -= 1;
@@ -211,68 +217,67 @@ impl Server {
         self.await_message(shard);
     }
 
-    /// Carries out what a message asks, or begins to.
-    fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> Left {
+    /// Executes the request of a message, or starts it.
+    fn message(&mut self, shard: &mut Shard, buf: Buf, bytes: usize) -> AfterMessage {
         let Some((unique, asked)) = fuse::parse(&buf.bytes()[..bytes]) else {
-            return Left::Message(buf);
+            return AfterMessage::Reuse(buf);
         };
-        let asker = Asker {
+        let requester = Requester {
             unique,
-            place: None,
+            entry: None,
         };
         match asked {
-            Asked::Init { .. } => self.begun(shard, unique, asked),
+            Asked::Init { .. } => self.init(shard, unique, asked),
             Asked::Unanswered => {}
-            Asked::Destroy => return Left::Kernel,
+            Asked::Destroy => return AfterMessage::Unmounted,
             _ => {
                 return self
-                    .act(shard, asker, asked, Some(buf))
-                    .map_or(Left::Nothing, Left::Message);
+                    .act(shard, requester, asked, Some(buf))
+                    .map_or(AfterMessage::Keep, AfterMessage::Reuse);
             }
         }
-        Left::Message(buf)
+        AfterMessage::Reuse(buf)
     }
 
-    /// Carries out what the kernel asks and waits for, or begins to. Gives the message back when
-    /// its data is needed no more.
+    /// Executes a request that expects an answer, or starts it. Returns the message if its data is
+    /// no longer needed.
     fn act(
         &mut self,
         shard: &mut Shard,
-        asker: Asker,
+        requester: Requester,
         asked: Asked,
         message: Option<Buf>,
     ) -> Option<Buf> {
-        let geometry = self.lane.geometry().clone();
+        let geometry = self.channel.geometry().clone();
         match asked {
-            Asked::Attributes => self.attributes(shard, asker, &geometry),
+            Asked::Attributes => self.attributes(shard, requester, &geometry),
             Asked::Change {
                 size,
                 owner_or_mode,
             } => {
                 let keeps = !owner_or_mode && size.is_none_or(|size| size == geometry.bytes());
                 match keeps {
-                    true => self.attributes(shard, asker, &geometry),
-                    false => self.refuse(shard, asker, errno::EPERM),
+                    true => self.attributes(shard, requester, &geometry),
+                    false => self.refuse(shard, requester, errno::EPERM),
                 }
             }
-            Asked::Open => self.answer(shard, asker, &fuse::opened()),
-            Asked::StatFs => self.answer(shard, asker, &fuse::statfs(&self.facts(&geometry))),
-            Asked::Close => self.answer(shard, asker, &[]),
-            Asked::Broken => self.refuse(shard, asker, errno::EINVAL),
-            // The first and those without an answer are read.
+            Asked::Open => self.answer(shard, requester, &fuse::opened()),
+            Asked::StatFs => self.answer(shard, requester, &fuse::statfs(&self.facts(&geometry))),
+            Asked::Close => self.answer(shard, requester, &[]),
+            Asked::Broken => self.refuse(shard, requester, errno::EINVAL),
+            // FUSE_INIT and requests without an answer come as messages only.
             Asked::Unknown | Asked::Init { .. } | Asked::Unanswered | Asked::Destroy => {
-                self.refuse(shard, asker, errno::ENOSYS);
+                self.refuse(shard, requester, errno::ENOSYS);
             }
             Asked::Read { .. } | Asked::Write { .. } | Asked::Sync | Asked::Zero { .. } => {
-                return self.io(shard, asker, asked, &geometry, message);
+                return self.io(shard, requester, asked, &geometry, message);
             }
         }
         message
     }
 
-    /// The kernel's first message: what it can, and whether its requests come over io_uring from
-    /// now on.
-    fn begun(&mut self, shard: &mut Shard, unique: u64, asked: Asked) {
+    /// Answers FUSE_INIT: negotiates the features and decides whether requests come over io_uring.
+    fn init(&mut self, shard: &mut Shard, unique: u64, asked: Asked) {
         let Asked::Init {
             major,
             minor,
@@ -286,7 +291,7 @@ impl Server {
         let over_uring = self.exchanges.make(shard, &self.file, (flags, bytes_max));
         if over_uring {
             self.transfer_bytes = bytes_max;
-            let more = self.exchanges.places();
+            let more = self.exchanges.entries();
             let all = self.work.len() + more;
             let slot = |slot: usize| u16::try_from(slot).expect("some hundreds");
             self.free.extend((self.work.len()..all).map(slot));
@@ -298,16 +303,16 @@ impl Server {
             background: BACKGROUND,
             over_uring,
         };
-        let slot = if over_uring { GIVE_FIRST } else { GIVE };
+        let slot = if over_uring { SEND_INIT_ANSWER } else { SEND };
         match fuse::init((major, minor, flags), max_readahead, &offer) {
-            Some(body) => self.give(shard, slot, unique, Ok(&body)),
-            None => self.give(shard, GIVE, unique, Err(errno::EPROTO)),
+            Some(body) => self.send_answer(shard, slot, unique, Ok(&body)),
+            None => self.send_answer(shard, SEND, unique, Err(errno::EPROTO)),
         }
     }
 
-    /// Whether a message may be taken: what comes over io_uring finds room in any case.
+    /// Whether a slot is free for a message. Every entry of io_uring has a reserved slot.
     fn has_room(&self) -> bool {
-        self.free.len() > self.exchanges.places()
+        self.free.len() > self.exchanges.entries()
     }
 
     fn message_bytes(&self) -> usize {
@@ -321,18 +326,18 @@ impl Server {
         }
     }
 
-    /// The kernel needs the file no more: ends when the disk has given everything back.
+    /// Ends the server when the disk has completed all requests. The kernel no longer needs it.
     fn end(&mut self, shard: &mut Shard) {
         self.over = true;
-        self.leave_or_go_on(shard);
+        self.continue_or_end(shard);
     }
 
-    fn leave_or_go_on(&mut self, shard: &mut Shard) {
+    fn continue_or_end(&mut self, shard: &mut Shard) {
         if !self.over {
             return self.await_message(shard);
         }
         if self.free.len() == self.work.len() {
-            (self.tell)(Told::Over);
+            (self.on_event)(FrontEndEvent::Ended);
             shard.remove(self.task);
         }
     }
@@ -341,19 +346,19 @@ impl Server {
 impl Task for Server {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         match (slot, completion.loan) {
-            (TAKE, Loan::Buf(buf)) => self.messages(shard, completion.result, buf),
-            // An answer that comes too late finds nobody (ENOENT), and that is all the kernel has
-            // to say.
-            (GIVE | GIVE_FIRST, Loan::Gather(mut gather)) => {
+            (RECEIVE, Loan::Buf(buf)) => self.messages(shard, completion.result, buf),
+            // The result is ignored: an error means that the request has ended meanwhile (ENOENT).
+            (SEND | SEND_INIT_ANSWER, Loan::Gather(mut gather)) => {
                 gather.clear();
                 self.gathers.push(gather);
-                if slot == GIVE_FIRST && completion.result > 0 {
+                if slot == SEND_INIT_ANSWER && completion.result > 0 {
                     self.begin_exchanges(shard);
                 }
             }
             (slot, Loan::Exchange(exchange)) => {
-                let place = u16::try_from(slot - EXCHANGE_SLOTS).expect("it came from a place");
-                self.exchanged(shard, place, (completion.result, exchange));
+                let entry =
+                    u16::try_from(slot - EXCHANGE_SLOTS).expect("the slot belongs to an entry");
+                self.exchanged(shard, entry, (completion.result, exchange));
             }
             (slot, loan) if slot >= DISK_SLOTS => {
                 let completion = Completion {
@@ -376,16 +381,16 @@ impl Task for Server {
             return debug_assert!(false, "a server is told orders only");
         };
         match *order {
-            Order::Resized(Resize { disk, tell }) => {
-                let _nobody_waits = tell.send(self.lane.replace(shard, disk));
+            Order::Resized(Resize { disk, result }) => {
+                let _nobody_waits = result.send(self.channel.replace(shard, disk));
             }
             Order::Fail => self.fail(shard),
         }
     }
 }
 
-/// Whether the kernel has only been disturbed, or has answered somebody itself.
-fn is_passing(error: i32) -> bool {
+/// Whether a receive may be repeated: it was interrupted, or the kernel has ended its request.
+fn is_transient(error: i32) -> bool {
     matches!(
         error,
         errno::EINTR | errno::EAGAIN | errno::ENOENT | errno::EIO

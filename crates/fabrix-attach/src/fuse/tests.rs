@@ -1,5 +1,4 @@
-//! The server against a kernel of our own: what is asked, over io_uring and by messages, and what
-//! is answered.
+//! The server with a simulated kernel: requests over io_uring and by messages, and their answers.
 
 mod bench;
 
@@ -10,7 +9,7 @@ use fabrix_rt::counting::{allocations, allocations_of};
 use fabrix_rt::{Completion, Loan, Token, Wait, errno, topology};
 
 use super::server::{Order, OverUring};
-use crate::Told;
+use crate::FrontEndEvent;
 use crate::testing::{Asked, Slow};
 use bench::{
     Bench, FLAGS, FSYNC, GETATTR, INIT, LOOKUP, Plan, READ, SLOT, WRITE, bad, good, ram, transfer,
@@ -174,11 +173,11 @@ fn an_answer_that_is_not_taken_makes_its_place_anew_and_a_queue_without_any_ends
     let queues = u32::try_from(topology::possible_cpus().expect("the kernel says")).expect("few");
     let all = u32::try_from(bench.places()).expect("few");
     for place in (0..all).step_by(queues as usize) {
-        assert!(bench.told.try_recv().is_err(), "its queue has a place");
+        assert!(bench.events.try_recv().is_err(), "its queue has a place");
         bench.end(place, -errno::EINVAL);
     }
     bench.kernel.borrow_mut().refuses = 0;
-    assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+    assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
 }
 
 #[test]
@@ -192,13 +191,13 @@ fn a_file_that_is_unmounted_is_over() {
         let mut bench = Bench::ram();
         assert_eq!(bench.ask(0, FSYNC, &[0; 16], &[]), good(0));
         bench.unmount(errno);
-        assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+        assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
         assert!(bench.shard.task(bench.task).is_none());
         assert_eq!(bench.places(), 0, "{errno}: nothing is offered any more");
     }
 }
 
-/// A server whose disk takes its time.
+/// A server on a slow disk.
 fn slow() -> (Bench, Asked) {
     let disk = Slow::new(Geometry::new(512, 4096));
     let asked = disk.asked.clone();
@@ -231,16 +230,16 @@ fn by_force_what_is_at_the_disk_is_answered_in_its_place_once() {
     let failing = bench.ask(0, WRITE, &transfer(0, 512), &[1; 512]);
     assert_eq!(failing, bad(errno::EIO), "and so does what comes");
     bench.unmount(errno::ENOTCONN);
-    assert!(bench.told.try_recv().is_err(), "the disk still has two");
+    assert!(bench.events.try_recv().is_err(), "the disk still has two");
     let at_disk = asked.take();
     assert_eq!(at_disk.len(), 2);
     for at_disk in at_disk {
         done(&mut bench, at_disk.token);
     }
-    assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+    assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
 }
 
-/// From within the first block to within the third, whichever way it was asked.
+/// A read from within the first block to within the third, over both ways.
 #[test]
 fn what_a_disk_gives_in_a_buffer_is_answered_from_where_it_was_asked() {
     let (mut bench, asked) = slow();
@@ -260,7 +259,7 @@ fn what_a_disk_gives_in_a_buffer_is_answered_from_where_it_was_asked() {
     assert!(message[16..] == blocks[100..1100]);
 }
 
-/// Else a request in an exchange would find no slot free.
+/// Without this reserve, a request over io_uring could find no free slot.
 #[test]
 fn however_many_messages_come_there_is_room_for_what_comes_in_exchanges() {
     let (mut bench, _asked) = slow();
@@ -290,7 +289,7 @@ fn a_busy_disk_is_asked_again_with_the_data_of_the_place() {
     let first = asked.take_first().token;
     done(&mut bench, first);
     assert_eq!(bench.answer(0), good(8));
-    // The timer of the retry: it comes by itself, however long that takes on a busy machine.
+    // The retry timer expires by itself, however long that takes on a busy machine.
     while asked.count() < 2 {
         bench.shard.turn(Wait::Never);
     }

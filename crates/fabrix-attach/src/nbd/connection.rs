@@ -1,5 +1,5 @@
-//! One client, from its greeting to its end. How its requests become requests of the disk, and
-//! their endings its answers, is `disk`.
+//! One NBD client, from the greeting to the end of its connection. `disk` submits its requests and
+//! sends the answers.
 
 mod disk;
 
@@ -13,8 +13,8 @@ use fabrix_proto::nbd::server::{Event, Server};
 use fabrix_rt::{Buf, Completion, Shard, Socket, Task, TaskId, TimerId, Token};
 use fabrix_transport::{Ended, Stream, StreamSlots};
 
-use super::{Common, News};
-use crate::Told;
+use super::{Common, ConnectionMessage};
+use crate::FrontEndEvent;
 use crate::job::Job;
 
 const STREAM: StreamSlots = StreamSlots {
@@ -23,35 +23,35 @@ const STREAM: StreamSlots = StreamSlots {
 };
 const DEADLINE: u32 = 2;
 const RETRY: u32 = 3;
-/// The disk's endings: this and the slot's number.
+/// Completions of the disk: this number plus the slot number.
 const DISK_SLOTS: u32 = 16;
 
-/// Requests in progress on one connection.
+/// Largest number of requests in progress per connection.
 const SLOTS: u16 = 128;
-/// How long a client may take to say what it wants.
+/// Time limit for the negotiation.
 const NEGOTIATION: Duration = Duration::from_secs(10);
-/// Events taken at once: then others have their turn.
+/// Largest number of events handled per turn, so that other tasks can run.
 const EVENTS_AT_ONCE: usize = 128;
 
-/// What is in a slot.
+/// State of a slot.
 #[derive(Default)]
 enum Work {
     #[default]
     Nothing,
-    /// Its data is on the way.
+    /// Receiving the data of a write.
     Receiving(Job),
-    /// The disk has it.
+    /// In progress at the disk.
     AtDisk(Job),
-    /// The disk was busy; a write's data is kept.
+    /// Waiting because the disk was busy, with the data of a write.
     Stalled(Job, Option<Buf>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
-    /// The client has said goodbye: what is in progress is answered.
+    /// The client has sent NBD_CMD_DISC. Requests in progress are still answered.
     Leaving,
-    /// Closed; waits for the kernel and the disk.
+    /// Closed, while the kernel or the disk still has requests.
     Ending,
     Gone,
 }
@@ -63,7 +63,7 @@ pub(super) struct Connection {
     work: Vec<Work>,
     at_disk: usize,
     stalled: usize,
-    /// The slot that is asked for first at the next retry.
+    /// First slot of the next retry.
     retry_from: u16,
     phase: Phase,
     deadline: Option<TimerId>,
@@ -72,7 +72,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Greets a client that says what it wants.
+    /// Starts a connection with negotiation.
     pub(super) fn adopt(shard: &mut Shard, socket: Socket, common: &Rc<Common>) {
         let task = shard.reserve();
         let machine = Server::new(common.export.borrow().clone(), SLOTS);
@@ -88,7 +88,7 @@ impl Connection {
         Self::begin(shard, task, stream, deadline, common);
     }
 
-    /// Takes a client that begins with its first request: the kernel.
+    /// Starts a connection without negotiation, for the kernel's client.
     pub(super) fn adopt_begun(shard: &mut Shard, socket: Socket, common: &Rc<Common>) {
         let task = shard.reserve();
         let machine = Server::begun(common.export.borrow().clone(), SLOTS);
@@ -117,7 +117,7 @@ impl Connection {
             retrying: false,
             has_more: false,
         };
-        connection.common.joined(task);
+        connection.common.connection_started(task);
         connection.take_events(shard);
         shard.flush_later(task);
         shard.install(task, Rc::new(RefCell::new(connection)));
@@ -141,7 +141,7 @@ impl Connection {
         self.has_more = true;
     }
 
-    /// The pieces of a long request come before what has arrived behind it.
+    /// The next event. Further pieces of a long request come before newly received requests.
     fn next_event(&mut self) -> Result<Option<Event>, Ended> {
         match self.stream.speak().0.piece() {
             None => self.stream.next(),
@@ -173,7 +173,7 @@ impl Connection {
 
     fn ended(&mut self, shard: &mut Shard, ended: &Ended) {
         if let Ended::Violation(violation) = ended {
-            (self.common.tell)(Told::Violation(violation.sentence().to_owned()));
+            (self.common.on_event)(FrontEndEvent::Violation(violation.sentence().to_owned()));
         }
         self.end(shard);
     }
@@ -189,10 +189,10 @@ impl Connection {
                 }
             }
         }
-        self.leave_when_quiet(shard);
+        self.remove_when_idle(shard);
     }
 
-    fn leave_when_quiet(&mut self, shard: &mut Shard) {
+    fn remove_when_idle(&mut self, shard: &mut Shard) {
         if self.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk > 0 {
             return;
         }
@@ -200,7 +200,7 @@ impl Connection {
         if let Some(timer) = self.deadline.take() {
             shard.cancel_timer(timer);
         }
-        self.common.left(self.task);
+        self.common.connection_ended(self.task);
         shard.remove(self.task);
     }
 
@@ -224,13 +224,13 @@ impl Task for Connection {
             }
         };
         match outcome {
-            // A client that closes without a word has heard all that it wants.
+            // A client that closes without NBD_CMD_DISC needs no more answers.
             Err(_) => self.end(shard),
             Ok(()) if self.has_more => {}
             Ok(()) => self.take_events(shard),
         }
         if self.phase >= Phase::Ending {
-            self.leave_when_quiet(shard);
+            self.remove_when_idle(shard);
         } else {
             shard.flush_later(self.task);
         }
@@ -263,7 +263,7 @@ impl Task for Connection {
         if self.has_more && may_go_on {
             shard.flush_later(self.task);
         }
-        self.arrange_retry(shard);
+        self.schedule_retry(shard);
         let idle = self.stream.machine().in_progress() == 0;
         if self.phase == Phase::Leaving && idle && self.stream.is_drained() {
             self.end(shard);
@@ -271,10 +271,13 @@ impl Task for Connection {
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        match message.downcast::<News>().map(|news| *news) {
-            Ok(News::Leave) => self.end(shard),
-            Ok(News::Resized(bytes)) => self.stream.speak().0.resized(bytes),
-            Err(_) => debug_assert!(false, "a client is told news only"),
+        match message
+            .downcast::<ConnectionMessage>()
+            .map(|message| *message)
+        {
+            Ok(ConnectionMessage::Close) => self.end(shard),
+            Ok(ConnectionMessage::Resized(bytes)) => self.stream.speak().0.resized(bytes),
+            Err(_) => debug_assert!(false, "a client is told message only"),
         }
     }
 }

@@ -1,25 +1,23 @@
-//! Which parts of a range hold something, as `base:allocation` tells it.
-//!
-//! Asks the disk; does not know who wants to know.
+//! Allocation state of a range for NBD's `base:allocation`, as reported by the disk.
 
 use fabrix_block::{Allocation, Deallocate, Run};
 use fabrix_proto::nbd::server::{EXTENTS_MAX, Extent};
 use fabrix_proto::nbd::spec::state;
 
-use crate::lane::Lane;
+use crate::disk_channel::DiskChannel;
 
-/// The extents of one answer.
+/// Extents of one answer.
 pub(super) struct Extents {
     list: [Extent; EXTENTS_MAX],
     count: usize,
 }
 
 impl Extents {
-    /// Extents from block `lba` on. They cover `blocks`, or as many of them as one answer has room
-    /// for; with `one` only the first extent is sought.
-    pub(super) fn find(lane: &Lane, (lba, blocks): (u64, u64), one: bool) -> Self {
+    /// The extents of `blocks` blocks from `lba` on, as many as one answer holds. With `one`, only
+    /// the first extent.
+    pub(super) fn find(channel: &DiskChannel, (lba, blocks): (u64, u64), one: bool) -> Self {
         let (block_bytes, reads_zeroes) = {
-            let geometry = lane.geometry();
+            let geometry = channel.geometry();
             let zeroes = geometry.deallocate == Deallocate::Zeroes;
             (u64::from(geometry.block_bytes), zeroes)
         };
@@ -29,11 +27,11 @@ impl Extents {
         };
         let most = if one { 1 } else { EXTENTS_MAX };
         let (mut at, end) = (lba, lba + blocks);
-        for _ in 0..ASKED_MAX {
+        for _ in 0..QUERIES_MAX {
             if at >= end {
                 break;
             }
-            let run = lane.allocation(at).at_most(end - at);
+            let run = channel.allocation(at).at_most(end - at);
             at += run.blocks;
             let bytes = run.blocks * block_bytes;
             if !extents.add(bytes, flags(run, reads_zeroes), most) {
@@ -47,7 +45,7 @@ impl Extents {
         &self.list[..self.count]
     }
 
-    /// Adds bytes behind what is there. False: there is no room for another extent.
+    /// Appends an extent, or extends the last one. False: the answer is full.
     fn add(&mut self, bytes: u64, flags: u32, most: usize) -> bool {
         if let Some(last) = self.list[..self.count].last_mut()
             && last.flags == flags
@@ -72,6 +70,5 @@ fn flags(run: Run, reads_zeroes: bool) -> u32 {
     }
 }
 
-/// How often a disk is asked for one answer: an array may have to say the same of each of its
-/// chunks.
-const ASKED_MAX: usize = 1024;
+/// Largest number of queries to the disk per answer. An array may report one run per chunk.
+const QUERIES_MAX: usize = 1024;

@@ -1,9 +1,8 @@
-//! The disk as NBD: on a listening socket, for qemu, nbdcopy, fio, and every other program that
-//! speaks it; and on sockets of the kernel's own client, which makes a block device of them.
+//! The disk as an NBD server: on a listening socket for qemu, nbdcopy, fio and other clients, and
+//! on sockets of the kernel's own client, which makes a block device of them.
 //!
-//! Knows accepting and how many clients there are; what one of them does is `connection`. The
-//! listening socket, a Unix socket or one of TCP, is handed over: its maker decides who can reach
-//! it.
+//! This file accepts clients and counts them, and `connection` serves one of them. The caller opens
+//! the listening socket (Unix or TCP) and so decides about access.
 
 mod connection;
 mod extents;
@@ -20,12 +19,12 @@ use fabrix_block::{Deallocate, Device, Geometry, OpenError};
 use fabrix_proto::nbd::server::Export;
 use fabrix_rt::{Completion, Listener, Loan, Op, Remote, Shard, Socket, Task, TaskId, Token};
 
+use crate::disk_channel::DiskChannel;
 use crate::job::trims;
-use crate::lane::Lane;
-use crate::{BeginError, Resize, Tell, Told, on_shard, resize};
+use crate::{BeginError, EventHandler, FrontEndEvent, Resize, on_shard, resize};
 use connection::Connection;
 
-/// A disk that is served on a socket.
+/// A disk served on a listening socket.
 #[derive(Debug)]
 pub struct NbdSocket {
     remote: Remote,
@@ -33,21 +32,22 @@ pub struct NbdSocket {
     clients: Arc<AtomicUsize>,
 }
 
-/// A disk that is served to the kernel's client.
+/// A disk served to the kernel's client.
 #[derive(Debug)]
 pub struct NbdPeers {
     remote: Remote,
     task: TaskId,
 }
 
-/// What is told to a port.
+/// An order to the port from another thread.
 enum Order {
     Resized(Resize),
     Close,
 }
 
 impl NbdSocket {
-    /// Serves `device` on `listener`, on the shard of `remote`. `tell` hears when it is over.
+    /// Serves `device` on `listener`, on the shard of `remote`. `on_event` is called when the
+    /// server has ended.
     ///
     /// # Errors
     /// The disk cannot be opened on the shard.
@@ -55,12 +55,12 @@ impl NbdSocket {
         remote: &Remote,
         device: Arc<dyn Device>,
         listener: OwnedFd,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, BeginError> {
         let clients = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&clients);
         let task = on_shard(remote, move |shard| {
-            Port::open(shard, device, listener, counter, tell)
+            Port::open(shard, device, listener, counter, on_event)
         })??;
         Ok(Self {
             remote: remote.clone(),
@@ -69,29 +69,30 @@ impl NbdSocket {
         })
     }
 
-    /// How many clients are connected.
+    /// Number of connected clients.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// Clients that come when this has returned see this size; those that are there keep theirs.
+    /// Changes the size. Clients that connect after this call see the new size, and connected
+    /// clients keep the old one.
     ///
     /// # Errors
-    /// The disk cannot be opened again, so its old size stays; or it is over.
+    /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
         resize((&self.remote, self.task), device, Order::Resized)
     }
 
-    /// Takes no more clients and lets those that are there go; [`Told::Over`] follows.
+    /// Accepts no more clients and disconnects the current ones. [`FrontEndEvent::Ended`] follows.
     pub fn close(&self) {
         let _it_is_over = self.remote.send(self.task, Box::new(Order::Close));
     }
 }
 
 impl NbdPeers {
-    /// Serves `device` on these sockets, on the shard of `remote`; the other ends begin with their
-    /// first requests. `tell` hears when the last of them has gone.
+    /// Serves `device` on these sockets, on the shard of `remote`. The other ends send requests
+    /// without negotiation. `on_event` is called when the last of them has closed.
     ///
     /// # Errors
     /// The disk cannot be opened on the shard.
@@ -99,12 +100,12 @@ impl NbdPeers {
         remote: &Remote,
         device: Arc<dyn Device>,
         sockets: Vec<UnixStream>,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, BeginError> {
         let task = on_shard(remote, move |shard| {
-            // Without the privilege memory may run short in a bad moment; it works all the same.
+            // Without this privilege a memory shortage can block the server. It works nevertheless.
             let _unprivileged = fabrix_rt::process::carries_io();
-            Port::serve(shard, device, sockets, tell)
+            Port::serve(shard, device, sockets, on_event)
         })??;
         Ok(Self {
             remote: remote.clone(),
@@ -112,32 +113,32 @@ impl NbdPeers {
         })
     }
 
-    /// The disk has another size, which is served when this has returned.
+    /// Changes the size. The new size is served when this function returns.
     ///
     /// # Errors
-    /// The disk cannot be opened again, so its old size stays; or it is over.
+    /// The disk cannot be opened in its new size, so the old size stays; or the server has ended.
     pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
         resize((&self.remote, self.task), device, Order::Resized)?;
-        // What the other ends' tasks were told of it lies before this in the mailbox.
+        // The resize messages to the connections precede this one in the mailbox, so they are done.
         on_shard(&self.remote, |_| ())
     }
 }
 
-/// The transmission flags with which a client that does not negotiate is to begin.
+/// Transmission flags for a client that skips the negotiation.
 #[must_use]
 pub fn flags(device: &dyn Device) -> u16 {
     export(device).flags(false)
 }
 
-/// What the clients of one socket have in common.
+/// State shared by the connections of one server.
 struct Common {
-    lane: Rc<Lane>,
+    channel: Rc<DiskChannel>,
     export: RefCell<Export>,
     clients: Arc<AtomicUsize>,
-    /// The clients' tasks, to be told that it is over.
+    /// Tasks of the connections, for the closing message.
     tasks: RefCell<Vec<TaskId>>,
     closing: Cell<bool>,
-    tell: Tell,
+    on_event: EventHandler,
 }
 
 impl Common {
@@ -145,33 +146,34 @@ impl Common {
         shard: &mut Shard,
         device: Arc<dyn Device>,
         clients: Arc<AtomicUsize>,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Rc<Self>, BeginError> {
         let export = export(&*device);
-        let lane = Lane::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
+        let channel =
+            DiskChannel::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
         Ok(Rc::new(Self {
-            lane: Rc::new(lane),
+            channel: Rc::new(channel),
             export: RefCell::new(export),
             clients,
             tasks: RefCell::default(),
             closing: Cell::new(false),
-            tell,
+            on_event,
         }))
     }
 
-    fn tell_clients(&self, shard: &Shard, news: impl Fn() -> News) {
+    fn send_to_connections(&self, shard: &Shard, message: impl Fn() -> ConnectionMessage) {
         for task in self.tasks.borrow().iter() {
-            // A full mailbox is tried again by who has asked.
-            let _full = shard.remote().send(*task, Box::new(news()));
+            // When a mailbox is full, the caller repeats the order.
+            let _full = shard.remote().send(*task, Box::new(message()));
         }
     }
 
-    fn joined(&self, task: TaskId) {
+    fn connection_started(&self, task: TaskId) {
         self.tasks.borrow_mut().push(task);
         self.clients.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn left(&self, task: TaskId) {
+    fn connection_ended(&self, task: TaskId) {
         self.tasks.borrow_mut().retain(|id| *id != task);
         self.clients.fetch_sub(1, Ordering::Relaxed);
         self.end_if_empty();
@@ -179,22 +181,22 @@ impl Common {
 
     fn end_if_empty(&self) {
         if self.closing.get() && self.tasks.borrow().is_empty() {
-            (self.tell)(Told::Over);
+            (self.on_event)(FrontEndEvent::Ended);
         }
     }
 }
 
-/// Told to a client.
-enum News {
-    /// It is over.
-    Leave,
-    /// The disk has so many bytes now.
+/// A message to a connection.
+enum ConnectionMessage {
+    /// The server is closing.
+    Close,
+    /// The new size of the disk in bytes.
     Resized(u64),
 }
 
 struct Port {
     task: TaskId,
-    /// None: all clients are there from the beginning.
+    /// None: all clients are connected from the start.
     listener: Option<Listener>,
     common: Rc<Common>,
 }
@@ -205,9 +207,9 @@ impl Port {
         device: Arc<dyn Device>,
         listener: OwnedFd,
         clients: Arc<AtomicUsize>,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<TaskId, BeginError> {
-        let common = Common::open(shard, device, clients, tell)?;
+        let common = Common::open(shard, device, clients, on_event)?;
         let task = shard.reserve();
         let port = Self {
             task,
@@ -223,10 +225,10 @@ impl Port {
         shard: &mut Shard,
         device: Arc<dyn Device>,
         sockets: Vec<UnixStream>,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<TaskId, BeginError> {
-        let common = Common::open(shard, device, Arc::default(), tell)?;
-        // Nobody comes any more: it is over with the last that is there.
+        let common = Common::open(shard, device, Arc::default(), on_event)?;
+        // No more clients follow, so the server ends with its last connection.
         common.closing.set(true);
         for socket in sockets {
             Connection::adopt_begun(shard, Socket::from(OwnedFd::from(socket)), &common);
@@ -251,15 +253,16 @@ impl Port {
         }
     }
 
-    /// Whoever is connected keeps the size that he was told, but for the kernel, which takes
-    /// another one.
+    /// Connected clients keep the size that they negotiated. Only the kernel's client accepts a new
+    /// one.
     fn resized(&self, shard: &mut Shard, device: Arc<dyn Device>) -> Result<(), OpenError> {
         let fresh = export(&*device);
         let bytes = fresh.bytes;
-        self.common.lane.replace(shard, device)?;
+        self.common.channel.replace(shard, device)?;
         self.common.export.replace(fresh);
         if self.listener.is_none() {
-            self.common.tell_clients(shard, || News::Resized(bytes));
+            self.common
+                .send_to_connections(shard, || ConnectionMessage::Resized(bytes));
         }
         Ok(())
     }
@@ -268,13 +271,14 @@ impl Port {
 impl Task for Port {
     fn completed(&mut self, shard: &mut Shard, _slot: u32, completion: Completion) {
         match completion.loan {
-            // More than the limit are let in no further than the door.
+            // Clients above the limit are disconnected at once.
             Loan::Socket(socket) if self.common.clients.load(Ordering::Relaxed) < CLIENTS_MAX => {
                 Connection::adopt(shard, socket, &self.common);
                 self.accept(shard);
             }
             Loan::Socket(_) => self.accept(shard),
-            // No descriptor is free for one more: it waits in the queue, and we with it.
+            // No file descriptor is free. The client waits in the listen queue until the timer
+            // expires.
             _ => {
                 let token = Token {
                     task: self.task,
@@ -295,13 +299,14 @@ impl Task for Port {
             return debug_assert!(false, "a port is told orders only");
         };
         match *order {
-            Order::Resized(Resize { disk, tell }) => {
-                let _nobody_waits = tell.send(self.resized(shard, disk));
+            Order::Resized(Resize { disk, result }) => {
+                let _nobody_waits = result.send(self.resized(shard, disk));
             }
             Order::Close => {
                 self.listener.iter().for_each(Listener::shutdown);
                 self.common.closing.set(true);
-                self.common.tell_clients(shard, || News::Leave);
+                self.common
+                    .send_to_connections(shard, || ConnectionMessage::Close);
                 self.common.end_if_empty();
                 shard.remove(self.task);
             }
@@ -309,7 +314,7 @@ impl Task for Port {
     }
 }
 
-/// What clients are told of a disk.
+/// The export that clients see.
 fn export(device: &dyn Device) -> Export {
     let geometry = device.geometry();
     let identity = device.identity();
@@ -323,12 +328,12 @@ fn export(device: &dyn Device) -> Export {
         read_only: geometry.read_only,
         trims: trims(geometry),
         zeroes_fast: geometry.deallocate == Deallocate::Zeroes,
-        // One channel for all connections: see the head of this crate.
+        // All connections share one channel: see the documentation of the crate.
         multi_conn: true,
     }
 }
 
-/// A power of two between the block and what moves at once.
+/// Preferred request size: a power of two from the block size to the longest transfer.
 fn preferred(geometry: &Geometry) -> u32 {
     let best = geometry
         .physical_block_bytes
@@ -340,7 +345,7 @@ fn preferred(geometry: &Geometry) -> u32 {
 
 const ACCEPT: u32 = 0;
 const PAUSE_MS: u64 = 100;
-/// Programs connect a few times each; this many do not exhaust our memory.
+/// Largest number of clients. Programs open several connections each; this many fit into memory.
 const CLIENTS_MAX: usize = 64;
-/// What a name may have in NBD is 4,096 bytes; a character has up to four.
+/// Longest export name in characters. NBD allows 4,096 bytes, and a character takes up to four.
 const NAME_CHARS_MAX: usize = 1000;

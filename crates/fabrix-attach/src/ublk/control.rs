@@ -1,6 +1,6 @@
-//! The driver's control device: what it can do, whose a device is, and its end.
+//! Operations on the ublk control device: features, ownership and removal of devices.
 //!
-//! Everything here waits for the driver.
+//! All functions wait for the driver.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -10,7 +10,7 @@ use fabrix_proto::ublk::spec::{self, DeviceInfo};
 use fabrix_rt::errno;
 use sys_devices::ublk::Control;
 
-use super::{BLOCK_DEVICE, LOOK_EVERY, NEEDED, PATIENCE};
+use super::{BLOCK_DEVICE, NEEDED, POLL_INTERVAL, TIMEOUT};
 use crate::BeginError;
 
 pub(super) fn control() -> Result<Control, BeginError> {
@@ -36,7 +36,7 @@ pub(super) fn features(control: &mut Control) -> Result<u64, BeginError> {
     match asked {
         Ok(_) if features & NEEDED == NEEDED => Ok(features),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            Err(said(Path::new(spec::CONTROL_PATH), &error))
+            Err(with_path(Path::new(spec::CONTROL_PATH), &error))
         }
         _ => Err(BeginError(
             "the ublk of this kernel is too old: that of Linux 6.5 is needed".to_owned(),
@@ -44,8 +44,8 @@ pub(super) fn features(control: &mut Control) -> Result<u64, BeginError> {
     }
 }
 
-/// The device at `path`, if it was made with this mark.
-pub(super) fn ours(
+/// The device at `path`, if it was created with this mark.
+pub(super) fn find_own(
     control: &mut Control,
     path: &Path,
     mark: u64,
@@ -57,7 +57,7 @@ pub(super) fn ours(
     let number = number.ok_or_else(|| BeginError("it is no ublk device".to_owned()))?;
     let mut bytes = [0; DeviceInfo::BYTES];
     let asked = control.ask(spec::GET_DEV_INFO, number, 0, &mut bytes);
-    asked.map_err(|error| said(path, &error))?;
+    asked.map_err(|error| with_path(path, &error))?;
     let info = DeviceInfo::parse(bytes);
     if info.mark != mark {
         return Err(BeginError("it belongs to another program now".to_owned()));
@@ -65,8 +65,8 @@ pub(super) fn ours(
     Ok(info)
 }
 
-/// Stops and deletes a device. What was deleted meanwhile is deleted. `close` lets go of what we
-/// hold of it ourselves, for a kernel that cannot delete it before.
+/// Stops and deletes a device. A device that is already gone counts as deleted. Older kernels
+/// delete a device only after this process has closed it: `close` does so.
 pub(super) fn remove(control: &mut Control, number: u32, close: impl FnOnce()) -> io::Result<()> {
     let gone = |error: &io::Error| error.raw_os_error() == Some(errno::ENODEV);
     let done = |result: io::Result<u32>| match result {
@@ -83,18 +83,18 @@ pub(super) fn remove(control: &mut Control, number: u32, close: impl FnOnce()) -
     }
 }
 
-/// Waits until the kernel has cleared up after a dead process, and announces another one.
+/// Waits until the kernel has cleaned up after a dead process, and starts the recovery.
 pub(super) fn recover(
     control: &mut Control,
     info: &DeviceInfo,
     path: &Path,
 ) -> Result<(), BeginError> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         match control.ask(spec::START_USER_RECOVERY, info.number, 0, &mut []) {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < until => {
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                 return Err(BeginError(format!(
@@ -102,11 +102,11 @@ pub(super) fn recover(
                     path.display()
                 )));
             }
-            Err(error) => return Err(said(path, &error)),
+            Err(error) => return Err(with_path(path, &error)),
         }
     }
 }
 
-pub(super) fn said(path: &Path, error: &io::Error) -> BeginError {
+pub(super) fn with_path(path: &Path, error: &io::Error) -> BeginError {
     BeginError(format!("{}: {error}", path.display()))
 }

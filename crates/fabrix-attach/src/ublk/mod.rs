@@ -1,13 +1,13 @@
-//! The disk as a block device of its own, /dev/ublkbN: the kernel's ublk driver asks, this process
-//! answers.
+//! The disk as a block device, /dev/ublkbN: the kernel's ublk driver sends requests, and this
+//! process answers.
 //!
-//! Knows a device's life: making, starting, taking over what a dead process has left, stopping.
-//! What the kernel asks meanwhile is `server`. Everything here waits for the driver, and often the
-//! driver for the shard: it belongs on a control thread.
+//! This file creates, starts, takes over and stops devices, and `server` handles the requests. All
+//! functions wait for the driver, and the driver often waits for the shard, so they belong on a
+//! control thread.
 //!
-//! A device outlives the process that serves it: its users wait, and whoever takes it over is asked
-//! again what the dead one had not answered. So each device carries a mark, made of its name, by
-//! which its own is found again.
+//! A device survives the process that serves it. Its users wait, and after a takeover the driver
+//! repeats all unanswered requests. Every device carries a mark derived from its name, so that a
+//! new process finds its own device.
 
 mod control;
 mod request;
@@ -30,26 +30,26 @@ use fabrix_rt::{Engine, Remote, TaskId, errno};
 use sys_devices::ublk::Control;
 
 use crate::job::trims;
-use crate::{BeginError, Tell, on_shard};
-use control::{control, features, no_driver, ours, recover, remove, said};
+use crate::{BeginError, EventHandler, on_shard};
+use control::{control, features, find_own, no_driver, recover, remove, with_path};
 use server::{Begin, Order, Server};
 
-/// Requests in progress.
+/// Queue depth: largest number of requests in progress.
 const DEPTH: u16 = 128;
-/// The longest read and write.
+/// Longest read and write in bytes.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// The kernel has no devices that take less at once.
+/// Smallest limit for transfers, in bytes, that the kernel accepts.
 const TRANSFER_BYTES_MIN: u32 = 4096;
-/// Without these a kernel's ublk is too old for us.
+/// Required driver features.
 const NEEDED: u64 = spec::F_USER_COPY
     | spec::F_USER_RECOVERY
     | spec::F_USER_RECOVERY_REISSUE
     | spec::F_CMD_IOCTL_ENCODE;
-/// How long the kernel may take to clear up after a dead process, or we to close a device.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time limit for the kernel's cleanup after a dead process, and for closing a device.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A disk that is served as a block device.
+/// A disk served as a block device.
 #[derive(Debug)]
 pub struct UblkDisk {
     number: u32,
@@ -59,23 +59,23 @@ pub struct UblkDisk {
     remote: Remote,
     task: TaskId,
     uncopied: Arc<AtomicU64>,
-    /// Hears that the shard has closed the character device.
+    /// Receives a message when the shard has closed the character device.
     closed: Mutex<Receiver<()>>,
 }
 
-/// What a dead process has left.
+/// Remains of a dead process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// A device whose users wait.
     Waiting,
-    /// Nothing, or nothing of use.
+    /// No usable device.
     Nothing,
 }
 
-/// Whether there is ublk here, for this user.
+/// Whether ublk is available to this user.
 ///
 /// # Errors
-/// What is missing, and what to do: a sentence.
+/// A sentence about the missing part and its remedy.
 pub fn available(engine: Engine) -> Result<(), BeginError> {
     if engine == Engine::Epoll {
         let sentence = "ublk is spoken over io_uring, and --engine epoll forbids that";
@@ -87,32 +87,31 @@ pub fn available(engine: Engine) -> Result<(), BeginError> {
     features(&mut control()?).map(|_| ())
 }
 
-/// What has become of the device of a dead process: the number in `path`, made with `mark`.
+/// The remains of a dead process: the device at `path`, created with `mark`.
 #[must_use]
 pub fn left(path: &Path, mark: u64) -> Left {
-    let info = control().and_then(|mut control| ours(&mut control, path, mark));
+    let info = control().and_then(|mut control| find_own(&mut control, path, mark));
     match info {
         Ok(info) if info.state != spec::STATE_DEAD => Left::Waiting,
         _ => Left::Nothing,
     }
 }
 
-/// Takes away what a dead process has left, if it is that device still: whoever waits for it is
-/// told that it failed.
+/// Removes the device of a dead process, if it still has this mark. Waiting requests fail.
 ///
 /// # Errors
-/// What the driver says.
-pub fn clear_away(path: &Path, mark: u64) -> Result<(), BeginError> {
+/// The driver's error.
+pub fn remove_dead_device(path: &Path, mark: u64) -> Result<(), BeginError> {
     let mut control = control()?;
-    let Ok(info) = ours(&mut control, path, mark) else {
+    let Ok(info) = find_own(&mut control, path, mark) else {
         return Ok(());
     };
-    remove(&mut control, info.number, || {}).map_err(|error| said(path, &error))
+    remove(&mut control, info.number, || {}).map_err(|error| with_path(path, &error))
 }
 
-/// The mark of a name: the devices of two names are not mistaken for each other.
+/// The mark of a name. Different names have different marks in practice.
 ///
-/// FNV-1a, so that it is the same in every version of this program.
+/// The hash is FNV-1a, so the mark is the same in every version of this program.
 #[must_use]
 pub fn mark(name: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
@@ -120,17 +119,17 @@ pub fn mark(name: &str) -> u64 {
 }
 
 impl UblkDisk {
-    /// Makes a device and serves `disk` as it, on the shard of `remote`. `tell` hears when the
-    /// driver needs us no more.
+    /// Creates a device and serves `disk` on it, on the shard of `remote`. `on_event` is called
+    /// when the driver no longer needs the server.
     ///
     /// # Errors
-    /// There is no ublk here, or it does not want this disk; the disk cannot be opened on the
+    /// ublk is not available, the driver refuses this disk, or the disk cannot be opened on the
     /// shard.
     pub fn begin(
         remote: &Remote,
         disk: &Arc<dyn Device>,
         mark: u64,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, BeginError> {
         let mut control = control()?;
         let features = features(&mut control)?;
@@ -143,33 +142,33 @@ impl UblkDisk {
         let flags = NEEDED | features & spec::F_UPDATE_SIZE | lends;
         let mut info = DeviceInfo::wanted(DEPTH, facts.transfer_bytes, flags, mark).to_bytes();
         let made = control.ask(spec::ADD_DEV, spec::ANY_DEVICE, 0, &mut info);
-        made.map_err(|error| said(Path::new(spec::CONTROL_PATH), &error))?;
+        made.map_err(|error| with_path(Path::new(spec::CONTROL_PATH), &error))?;
         let info = DeviceInfo::parse(info);
-        let begun = start(&mut control, &info, &facts, (remote, disk), tell);
+        let begun = start(&mut control, &info, &facts, (remote, disk), on_event);
         begun.inspect_err(|_| {
             let _gone_already = remove(&mut control, info.number, || {});
         })
     }
 
-    /// Takes over the device that a dead process has left, under its old name, and serves `disk` as
-    /// it. Its users' requests go on.
+    /// Takes over the device of a dead process under its old name, and serves `disk` on it. Waiting
+    /// requests continue.
     ///
     /// # Errors
-    /// There is no such device any more, or this is not the disk that it was.
+    /// The device no longer exists, or the disk differs from the earlier one.
     pub fn take_over(
         remote: &Remote,
         disk: &Arc<dyn Device>,
         (path, mark): (&Path, u64),
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, BeginError> {
         let mut control = control()?;
-        let info = ours(&mut control, path, mark).map_err(|error| {
+        let info = find_own(&mut control, path, mark).map_err(|error| {
             BeginError(format!("{} cannot be taken over: {error}", path.display()))
         })?;
         let facts = facts(disk.geometry())?;
         let mut known = Parameters::to_fill();
         let asked = control.ask(spec::GET_PARAMS, info.number, 0, &mut known);
-        asked.map_err(|error| said(path, &error))?;
+        asked.map_err(|error| with_path(path, &error))?;
         let known = Parameters::parse(known);
         let fits =
             info.depth > 0 && info.queues == 1 && info.transfer_bytes <= facts.transfer_bytes;
@@ -181,32 +180,38 @@ impl UblkDisk {
             )));
         }
         recover(&mut control, &info, path)?;
-        serve(&info, facts.transfer_bytes, (remote, disk), tell, || {
-            let server = u64::from(std::process::id());
-            let went_on = control.ask(spec::END_USER_RECOVERY, info.number, server, &mut []);
-            went_on.map(drop).map_err(|error| said(path, &error))
-        })
+        serve(
+            &info,
+            facts.transfer_bytes,
+            (remote, disk),
+            on_event,
+            || {
+                let server = u64::from(std::process::id());
+                let went_on = control.ask(spec::END_USER_RECOVERY, info.number, server, &mut []);
+                went_on.map(drop).map_err(|error| with_path(path, &error))
+            },
+        )
     }
 
-    /// What users open: /dev/ublkbN.
+    /// Path of the block device: /dev/ublkbN.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many requests were carried out whose data nobody has copied, where the driver and the
-    /// disk can do that. The rest, if there is one, lay in memory in a way that the disk could not
-    /// use.
+    /// Number of requests executed without copying data. None if the driver or the disk cannot do
+    /// that. For the other requests the kernel could not use the memory layout, so they were
+    /// copied.
     #[must_use]
     pub fn zero_copy(&self) -> Option<u64> {
         let lends = self.flags & spec::F_AUTO_BUF_REG != 0;
         lends.then(|| self.uncopied.load(Ordering::Relaxed))
     }
 
-    /// Goes on with the same disk in another size.
+    /// Changes the size of the device.
     ///
     /// # Errors
-    /// This kernel's ublk cannot: it can from Linux 6.16 on.
+    /// The kernel's ublk cannot resize. Linux 6.16 and later can.
     pub fn resized(&self, disk: &Arc<dyn Device>) -> Result<(), BeginError> {
         if self.flags & spec::F_UPDATE_SIZE == 0 {
             return Err(BeginError(format!(
@@ -218,15 +223,16 @@ impl UblkDisk {
         let order = Box::new(Order::Resized(Arc::clone(disk)));
         let _it_is_over = self.remote.send(self.task, order);
         let sectors = disk.geometry().bytes() / u64::from(spec::SECTOR_BYTES);
-        let told = control()?.ask(spec::UPDATE_SIZE, self.number, sectors, &mut []);
-        told.map(drop).map_err(|error| said(&self.path, &error))
+        let done = control()?.ask(spec::UPDATE_SIZE, self.number, sectors, &mut []);
+        done.map(drop)
+            .map_err(|error| with_path(&self.path, &error))
     }
 
-    /// Writes back what the kernel holds and takes the device away, if nobody has claimed it: no
-    /// mount, no swap, no other driver.
+    /// Writes cached data back and removes the device, if no mount, swap or driver has claimed it.
     ///
     /// # Errors
-    /// `ResourceBusy` when it is claimed; what was not written back; what the driver says.
+    /// `ResourceBusy` when the device is claimed. Otherwise an error of the write-back or of the
+    /// driver.
     pub fn detach(&self) -> io::Result<()> {
         let claimed = OpenOptions::new()
             .read(true)
@@ -236,11 +242,10 @@ impl UblkDisk {
         self.remove(Some(claimed))
     }
 
-    /// Takes the device away whatever is on its way to it: that fails now, and so does all that
-    /// comes.
+    /// Removes the device at once. Requests in progress and all later ones fail.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn detach_by_force(&self) -> io::Result<()> {
         let _it_is_over = self.remote.send(self.task, Box::new(Order::Fail));
         self.remove(None)
@@ -248,48 +253,48 @@ impl UblkDisk {
 
     fn remove(&self, claimed: Option<File>) -> io::Result<()> {
         let mut control = Control::open(Path::new(spec::CONTROL_PATH))?;
-        // Somebody else may have taken it away, and its number may be another's now.
-        if ours(&mut control, &self.path, self.mark).is_err() {
+        // Another process may have removed the device, and another program may have its number now.
+        if find_own(&mut control, &self.path, self.mark).is_err() {
             return Ok(());
         }
         remove(&mut control, self.number, || {
             drop(claimed);
             let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-            let _closed_before = closed.recv_timeout(PATIENCE);
+            let _closed_before = closed.recv_timeout(TIMEOUT);
         })
     }
 }
 
-/// Tells a fresh device what it is, serves it, and lets users see it.
+/// Sets the parameters of a new device, serves it, and makes it visible to users.
 fn start(
     control: &mut Control,
     info: &DeviceInfo,
     facts: &Facts,
     disk: (&Remote, &Arc<dyn Device>),
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Result<UblkDisk, BeginError> {
     let path = block_device(info.number);
     let mut parameters = Parameters::new(facts).to_bytes();
-    let told = control.ask(spec::SET_PARAMS, info.number, 0, &mut parameters);
-    told.map_err(|error| said(&path, &error))?;
-    serve(info, facts.transfer_bytes, disk, tell, || {
+    let done = control.ask(spec::SET_PARAMS, info.number, 0, &mut parameters);
+    done.map_err(|error| with_path(&path, &error))?;
+    serve(info, facts.transfer_bytes, disk, on_event, || {
         let server = u64::from(std::process::id());
         let started = control.ask(spec::START_DEV, info.number, server, &mut []);
-        started.map(drop).map_err(|error| said(&path, &error))
+        started.map(drop).map_err(|error| with_path(&path, &error))
     })
 }
 
-/// Serves a device on the shard; `go` tells the driver that it may ask.
+/// Serves a device on the shard. `go` tells the driver that requests may start.
 fn serve(
     info: &DeviceInfo,
     transfer_bytes: u32,
     (remote, disk): (&Remote, &Arc<dyn Device>),
-    tell: Tell,
+    on_event: EventHandler,
     go: impl FnOnce() -> Result<(), BeginError>,
 ) -> Result<UblkDisk, BeginError> {
     let character = PathBuf::from(format!("/dev/ublkc{}", info.number));
     let device = OpenOptions::new().read(true).write(true).open(&character);
-    let device = device.map_err(|error| said(&character, &error))?;
+    let device = device.map_err(|error| with_path(&character, &error))?;
     let (tell_closed, closed) = sync_channel(1);
     let refused = Arc::new(AtomicI32::new(0));
     let uncopied = Arc::<AtomicU64>::default();
@@ -300,7 +305,7 @@ fn serve(
         transfer_bytes,
         lends: info.flags & spec::F_AUTO_BUF_REG != 0,
         uncopied: Arc::clone(&uncopied),
-        tell,
+        on_event,
         closed: tell_closed,
         refused: Arc::clone(&refused),
     };
@@ -308,16 +313,16 @@ fn serve(
         if shard.engine() != Engine::IoUring {
             return Err(BeginError("ublk is spoken over io_uring".to_owned()));
         }
-        // Without the privilege memory may run short in a bad moment; it works all the same.
+        // Without this privilege a memory shortage can block the server. It works nevertheless.
         let _unprivileged = fabrix_rt::process::carries_io();
         Server::open(shard, begin)
     })??;
-    // One turn later the driver has all commands of ours, or has refused some: then it would wait
-    // for them for ever.
+    // After one more turn the driver has accepted or refused all commands. After a refusal,
+    // START_DEV would wait for ever.
     on_shard(remote, |_| ())?;
     match refused.load(Ordering::Relaxed) {
         0 => go()?,
-        number => return Err(said(&character, &io::Error::from_raw_os_error(number))),
+        number => return Err(with_path(&character, &io::Error::from_raw_os_error(number))),
     }
     Ok(UblkDisk {
         number: info.number,
@@ -331,7 +336,7 @@ fn serve(
     })
 }
 
-/// What users of the device are told of a disk.
+/// The properties of a disk as reported to the driver.
 fn facts(geometry: &Geometry) -> Result<Facts, BeginError> {
     let transfer = geometry.max_transfer_bytes.min(TRANSFER_BYTES_MAX);
     if transfer < TRANSFER_BYTES_MIN {

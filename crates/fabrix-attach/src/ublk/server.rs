@@ -1,8 +1,8 @@
-//! What the kernel asks of the device, and what it is answered.
+//! Serves the driver's requests.
 //!
-//! For each tag one command lies with the driver; when it ends there is a request, whose
-//! description is read from shared pages. Answers leave together at the end of the turn, each with
-//! the tag's next command. What lies between, the disk and the data, is `disk`.
+//! Every tag has one command at the driver. The completion of the command means a request, whose
+//! descriptor lies in shared pages. Answers are sent together at the end of the turn, and each also
+//! fetches the tag's next request. `disk` submits requests and moves data.
 
 mod disk;
 
@@ -21,48 +21,48 @@ use sys_devices::page_bytes;
 use sys_devices::ublk::DevicePages;
 
 use super::request::{Call, plan};
-use crate::lane::Lane;
-use crate::{BeginError, Tell, Told};
+use crate::disk_channel::DiskChannel;
+use crate::{BeginError, EventHandler, FrontEndEvent};
 
-/// Slots: the commands of the tags, the endings of the disk for them, and the timer.
+/// Slot numbers: commands by tag, completions of the disk, and the timer.
 const DISK_SLOTS: u32 = 1 << 16;
 const RETRY: u32 = u32::MAX;
 
-/// What is told to a server.
+/// An order to the server from another thread.
 pub(super) enum Order {
     Resized(Arc<dyn Device>),
     Fail,
 }
 
-/// What a server is begun with.
+/// Parameters of a server.
 pub(super) struct Begin {
     pub(super) disk: Arc<dyn Device>,
     /// The character device.
     pub(super) device: std::fs::File,
     pub(super) depth: u16,
     pub(super) transfer_bytes: u32,
-    /// Whether the driver lends the pages of requests to the shard's ring.
+    /// Whether the driver registers the pages of requests with the shard's ring.
     pub(super) lends: bool,
-    /// How many requests were answered whose data nobody has copied.
+    /// Number of requests answered without copying data.
     pub(super) uncopied: Arc<AtomicU64>,
-    pub(super) tell: Tell,
-    /// Hears that the character device was closed.
+    pub(super) on_event: EventHandler,
+    /// Receives a message when the character device is closed.
     pub(super) closed: SyncSender<()>,
-    /// An errno, as soon as the driver has refused a command.
+    /// Errno of the first command that the driver has refused, or 0.
     pub(super) refused: Arc<AtomicI32>,
 }
 
-/// What is at work for a tag.
+/// State of a tag.
 #[derive(Default)]
 enum Work {
     #[default]
     Nothing,
     AtDisk(Call),
-    /// The disk was busy; a write's data is kept.
+    /// Waiting because the disk was busy, with the data of a write.
     Stalled(Call, Option<Buf>),
 }
 
-/// The character device, as long as the driver wants anything of us.
+/// The character device, open as long as the driver has commands or requests.
 struct Open {
     file: File,
     pages: DevicePages,
@@ -72,19 +72,19 @@ pub(super) struct Server {
     task: TaskId,
     open: Option<Open>,
     queue: Queue,
-    lane: Lane,
+    channel: DiskChannel,
     transfer_bytes: u32,
     lends: bool,
     uncopied: Arc<AtomicU64>,
-    tell: Tell,
+    on_event: EventHandler,
     closed: SyncSender<()>,
     refused: Arc<AtomicI32>,
     work: Vec<Work>,
     at_disk: u16,
     stalled: usize,
-    /// A read's data on its way to the kernel.
+    /// Gather list for copying a read's data to the kernel.
     copy: Gather,
-    /// Everything fails from now on.
+    /// Whether all requests fail from now on.
     failing: bool,
     retrying: bool,
 }
@@ -94,10 +94,10 @@ impl Server {
         let (offset, bytes) = spec::descriptors(begin.depth, page_bytes());
         let pages = DevicePages::map(&begin.device, offset, bytes)
             .map_err(|error| BeginError(format!("the driver's requests: {error}")))?;
-        let lane = Lane::open(shard, begin.disk).map_err(|error| BeginError(error.to_string()))?;
+        let channel =
+            DiskChannel::open(shard, begin.disk).map_err(|error| BeginError(error.to_string()))?;
         if begin.lends {
-            // Where no table is to be had, every request comes without its pages lent, and is
-            // copied.
+            // Without a buffer table all requests come unregistered and are copied.
             let _no_table = shard.make_table(begin.depth);
         }
         let task = shard.reserve();
@@ -108,11 +108,11 @@ impl Server {
                 pages,
             }),
             queue: Queue::new(begin.depth, begin.lends),
-            lane,
+            channel,
             transfer_bytes: begin.transfer_bytes,
             lends: begin.lends,
             uncopied: begin.uncopied,
-            tell: begin.tell,
+            on_event: begin.on_event,
             closed: begin.closed,
             refused: begin.refused,
             work: (0..begin.depth).map(|_| Work::Nothing).collect(),
@@ -124,13 +124,13 @@ impl Server {
         };
         for tag in 0..begin.depth {
             let first = server.queue.begin(tag);
-            server.say(shard, tag, first);
+            server.submit_command(shard, tag, first);
         }
         shard.install(task, Rc::new(RefCell::new(server)));
         Ok(task)
     }
 
-    fn say(&self, shard: &mut Shard, tag: u16, command: Option<Command>) {
+    fn submit_command(&self, shard: &mut Shard, tag: u16, command: Option<Command>) {
         let (Some(command), Some(open)) = (command, &self.open) else {
             return debug_assert!(false, "an answer without a request");
         };
@@ -143,14 +143,14 @@ impl Server {
         shard.start(self.token(u32::from(tag)), op);
     }
 
-    /// A tag's command has ended.
-    fn came(&mut self, shard: &mut Shard, tag: u16, result: i32) {
+    /// Handles the completion of a tag's command.
+    fn command_ended(&mut self, shard: &mut Shard, tag: u16, result: i32) {
         match self.queue.came(tag, result) {
             Came::Request => self.request(shard, tag),
-            Came::Gone => self.close_or_leave(shard),
+            Came::Gone => self.close_or_end(shard),
             Came::Refused(result) => {
                 self.refused.store(-result, Ordering::Relaxed);
-                self.close_or_leave(shard);
+                self.close_or_end(shard);
             }
         }
     }
@@ -164,12 +164,12 @@ impl Server {
         if self.failing {
             return self.answer(shard, tag, -errno::EIO);
         }
-        let planned = plan(&descriptor, &self.lane.geometry(), self.transfer_bytes);
+        let planned = plan(&descriptor, &self.channel.geometry(), self.transfer_bytes);
         match planned {
             Ok(Some(mut call)) => {
                 let moves = call.bytes > 0;
                 call.lent =
-                    self.lends && moves && descriptor.is_lent() && self.lane.takes_registered();
+                    self.lends && moves && descriptor.is_lent() && self.channel.takes_registered();
                 self.begin(shard, tag, call);
             }
             Ok(None) => self.answer(shard, tag, 0),
@@ -179,12 +179,12 @@ impl Server {
 
     fn answer(&mut self, shard: &mut Shard, tag: u16, result: i32) {
         let next = self.queue.answer(tag, result);
-        self.say(shard, tag, next);
+        self.submit_command(shard, tag, next);
     }
 
-    /// Everything in progress is answered now, with an error, and so is all that comes. Only what
-    /// the disk has pages of is answered when it has let go of them: the kernel waits for that in
-    /// any case, and until then the tag's place must not be the next request's.
+    /// Answers all requests in progress and all later ones with an error. Requests whose pages the
+    /// disk uses are answered after the disk has released them: the kernel waits for that anyway,
+    /// and the tag must not get a new request before.
     fn fail(&mut self, shard: &mut Shard) {
         self.failing = true;
         for tag in 0..self.queue.depth() {
@@ -200,9 +200,9 @@ impl Server {
         }
     }
 
-    /// When the driver wants nothing more, the device is closed; when the disk owes nothing either,
-    /// it is over.
-    fn close_or_leave(&mut self, shard: &mut Shard) {
+    /// Closes the device when the driver has no more commands, and ends when the disk has no more
+    /// requests either.
+    fn close_or_end(&mut self, shard: &mut Shard) {
         if !self.queue.is_over() {
             return;
         }
@@ -210,7 +210,7 @@ impl Server {
             let _nobody_waits = self.closed.try_send(());
         }
         if self.at_disk == 0 {
-            (self.tell)(Told::Over);
+            (self.on_event)(FrontEndEvent::Ended);
             shard.remove(self.task);
         }
     }
@@ -231,7 +231,7 @@ impl Task for Server {
         };
         match of_the_disk {
             true => self.disk_answered(shard, tag, completion),
-            false => self.came(shard, tag, completion.result),
+            false => self.command_ended(shard, tag, completion.result),
         }
     }
 
@@ -245,8 +245,8 @@ impl Task for Server {
             return debug_assert!(false, "a server is told orders only");
         };
         match *order {
-            // A disk that cannot be opened again keeps its old size.
-            Order::Resized(disk) => drop(self.lane.replace(shard, disk)),
+            // If the disk cannot be opened again, the old size stays.
+            Order::Resized(disk) => drop(self.channel.replace(shard, disk)),
             Order::Fail => self.fail(shard),
         }
     }

@@ -1,4 +1,4 @@
-//! The server against a driver of our own: what is asked, and what it is answered.
+//! The server with a simulated driver: requests and answers.
 
 mod bench;
 mod lent;
@@ -12,11 +12,11 @@ use fabrix_rt::counting::{CountingAllocator, allocations, allocations_of};
 use fabrix_rt::{HugePages, errno};
 
 use super::server::Order;
-use crate::Told;
+use crate::FrontEndEvent;
 use bench::{Bench, DISCARD, FLUSH, READ, WRITE, ZEROES, small};
 use slow::{slow, slow_disk, written};
 
-/// The only one of this crate's own tests.
+/// Counting allocator of this crate's unit tests.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
@@ -107,7 +107,7 @@ fn a_device_that_is_stopped_is_closed_and_over() {
     assert_eq!(bench.ask(2, READ, 0, 8), Some(4096));
     bench.stop();
     assert_eq!(bench.closed.try_recv(), Ok(()));
-    assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+    assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
     assert!(bench.shard.task(bench.task).is_none());
 }
 
@@ -117,7 +117,7 @@ fn a_refused_command_is_remembered() {
     bench.end(1, -errno::EINVAL);
     assert_eq!(bench.refused.load(Ordering::Relaxed), errno::EINVAL);
     bench.stop();
-    assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+    assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
 }
 
 #[test]

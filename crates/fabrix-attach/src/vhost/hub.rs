@@ -1,5 +1,5 @@
-//! What one connection's queues have in common on the shard: the disk, the guest's memory, and
-//! orders that wait until nothing is in progress.
+//! State shared by the queues of one connection on the shard: the disk, the guest's memory, and an
+//! order that waits until no request is in progress.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -16,62 +16,62 @@ use fabrix_rt::{Completion, File, Loan, Shard, Task, TaskId, Token, counter};
 use super::inflight::Inflight;
 use super::memory::GuestMemory;
 use super::ring::Ring;
-use crate::lane::Lane;
-use crate::{BeginError, Tell, Told};
+use crate::disk_channel::DiskChannel;
+use crate::{BeginError, EventHandler, FrontEndEvent};
 
-/// What the thread of a connection wants; each is answered, with a queue's next entry where one
-/// ends.
+/// An order from the connection's thread. Every order is answered; the answer to `Stop` holds the
+/// queue's next available index.
 pub(super) enum Order {
-    /// A connection begins. Who breaks the rules is cut off at this socket.
+    /// A connection starts. A guest that breaks the protocol is disconnected through this socket.
     Join(UnixStream),
     Memory(Arc<GuestMemory>),
-    /// What is in progress is recorded here, in queues that begin from now on.
+    /// Record of requests in progress, for queues that start from now on.
     Inflight(Arc<Inflight>),
     Start(usize, Start, std::fs::File),
     Stop(usize),
     Enable(usize, bool),
     Call(usize, Option<std::fs::File>),
     Writeback(bool),
-    /// The connection is over.
+    /// The connection has ended.
     Leave,
-    /// The disk has another size.
+    /// The disk has a new size.
     Resized(Arc<dyn Device>),
-    /// The front end is over.
+    /// The front end ends.
     Close,
 }
 
-/// An order and who waits for it.
-pub(super) struct Asked {
+/// An order and the channel for its answer.
+pub(super) struct PendingOrder {
     pub(super) order: Order,
     pub(super) answer: SyncSender<Result<u16, &'static str>>,
 }
 
 impl Order {
-    /// Whether nothing may be in progress meanwhile.
-    fn needs_quiet(&self) -> bool {
+    /// Whether no request may be in progress during the order.
+    fn needs_idle(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Stop(_) | Self::Leave)
     }
 }
 
-/// What queues see of the hub.
+/// State shared with the queues.
 pub(super) struct Common {
-    pub(super) lane: Lane,
+    pub(super) channel: DiskChannel,
     hub: TaskId,
     memory: RefCell<Option<Arc<GuestMemory>>>,
     inflight: RefCell<Option<Arc<Inflight>>>,
     calls: RefCell<[Option<File>; QUEUES_MAX]>,
     identity: [u8; ID_BYTES],
     writeback: Cell<bool>,
-    /// Requests that the disk has, or has no room for.
+    /// Number of requests at the disk or stalled.
     in_progress: Cell<usize>,
-    /// No queue takes anything: an order waits.
+    /// Whether the queues accept no requests because an order waits.
     paused: Cell<bool>,
-    /// No queue takes anything: the guest has broken the rules.
+    /// Whether the queues accept no requests because the guest broke the protocol.
     is_broken: Cell<bool>,
-    /// An order waits until nothing is in progress.
+    /// Whether an order waits until no request is in progress.
     awaited: Cell<bool>,
     socket: RefCell<Option<UnixStream>>,
-    tell: Tell,
+    on_event: EventHandler,
 }
 
 impl Common {
@@ -95,13 +95,13 @@ impl Common {
         self.paused.get() || self.is_broken.get()
     }
 
-    /// A request is kept: the disk has it, or has no room for it.
-    pub(super) fn kept(&self) {
+    /// Counts a request that went to the disk or was stalled.
+    pub(super) fn request_kept(&self) {
         self.in_progress.set(self.in_progress.get() + 1);
     }
 
-    /// A request that was kept goes on.
-    pub(super) fn goes_on(&self) {
+    /// Uncounts such a request when its processing continues.
+    pub(super) fn request_resumed(&self) {
         self.in_progress.set(self.in_progress.get() - 1);
     }
 
@@ -111,21 +111,21 @@ impl Common {
         }
     }
 
-    /// The guest has broken the rules: nothing more is taken from it, and its connection is cut.
-    pub(super) fn broken(&self, sentence: &'static str) {
+    /// Disconnects a guest that broke the protocol, and accepts no more requests from it.
+    pub(super) fn disconnect_violator(&self, sentence: &'static str) {
         self.is_broken.set(true);
         if let Some(socket) = self.socket.borrow_mut().take() {
-            (self.tell)(Told::Violation(sentence.to_owned()));
+            (self.on_event)(FrontEndEvent::Violation(sentence.to_owned()));
             let _it_has_gone = socket.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    /// Lets the order go on that waits for quiet.
-    pub(super) fn rest_if_quiet(&self, shard: &mut Shard) {
+    /// Executes the waiting order if no request is in progress.
+    pub(super) fn execute_order_if_idle(&self, shard: &mut Shard) {
         if self.in_progress.get() == 0 && self.awaited.take() {
             let token = Token {
                 task: self.hub,
-                slot: QUIET,
+                slot: IDLE,
             };
             let nothing = Completion {
                 result: 0,
@@ -140,22 +140,23 @@ pub(super) struct Hub {
     task: TaskId,
     common: Rc<Common>,
     rings: [Option<(TaskId, Rc<RefCell<Ring>>)>; QUEUES_MAX],
-    waiting: Option<Asked>,
+    waiting: Option<PendingOrder>,
 }
 
 impl Hub {
     pub(super) fn open(
         shard: &mut Shard,
         device: Arc<dyn Device>,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<TaskId, BeginError> {
         let identity = identity(&*device);
-        let lane = Lane::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
+        let channel =
+            DiskChannel::open(shard, device).map_err(|error| BeginError(error.to_string()))?;
         let task = shard.reserve();
         let hub = Self {
             task,
             common: Rc::new(Common {
-                lane,
+                channel,
                 hub: task,
                 memory: RefCell::new(None),
                 inflight: RefCell::new(None),
@@ -167,7 +168,7 @@ impl Hub {
                 is_broken: Cell::new(false),
                 awaited: Cell::new(false),
                 socket: RefCell::new(None),
-                tell,
+                on_event,
             }),
             rings: [const { None }; QUEUES_MAX],
             waiting: None,
@@ -176,9 +177,9 @@ impl Hub {
         Ok(task)
     }
 
-    fn perform(&mut self, shard: &mut Shard, asked: Asked) {
+    fn perform(&mut self, shard: &mut Shard, asked: PendingOrder) {
         let done = self.order(shard, asked.order);
-        // Who waits for it may have given up.
+        // The receiver may have stopped waiting.
         let _nobody_waits = asked.answer.send(done);
         self.common.paused.set(false);
         for (task, _) in self.rings.iter().flatten() {
@@ -206,15 +207,16 @@ impl Hub {
             }
             Order::Call(index, counter) => {
                 common.calls.borrow_mut()[index] = counter.map(File::from);
-                // Whoever gave something back last may have died before it called.
+                // A previous process may have died between returning a request and notifying the
+                // guest.
                 if self.rings[index].is_some() {
                     common.call(index);
                 }
             }
             Order::Writeback(on) => common.writeback.set(on),
-            Order::Leave => self.leave(shard),
+            Order::Leave => self.reset(shard),
             Order::Resized(device) => {
-                let replaced = common.lane.replace(shard, device);
+                let replaced = common.channel.replace(shard, device);
                 replaced.map_err(|_| "the disk cannot be opened in its new size")?;
             }
             Order::Close => shard.remove(self.task),
@@ -231,7 +233,7 @@ impl Hub {
         ring.next_available()
     }
 
-    fn leave(&mut self, shard: &mut Shard) {
+    fn reset(&mut self, shard: &mut Shard) {
         for index in 0..QUEUES_MAX {
             self.stop(shard, index);
         }
@@ -252,10 +254,10 @@ impl Task for Hub {
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        let Ok(asked) = message.downcast::<Asked>() else {
+        let Ok(asked) = message.downcast::<PendingOrder>() else {
             return debug_assert!(false, "a hub is told orders only");
         };
-        if asked.order.needs_quiet() && self.common.in_progress.get() > 0 {
+        if asked.order.needs_idle() && self.common.in_progress.get() > 0 {
             self.common.paused.set(true);
             self.common.awaited.set(true);
             self.waiting = Some(*asked);
@@ -265,7 +267,7 @@ impl Task for Hub {
     }
 }
 
-/// The disk's serial number, as far as there is room for it.
+/// The disk's serial number, cut to the available length.
 fn identity(device: &dyn Device) -> [u8; ID_BYTES] {
     let mut identity = [0; ID_BYTES];
     let serial = device.identity().serial.as_bytes();
@@ -274,4 +276,4 @@ fn identity(device: &dyn Device) -> [u8; ID_BYTES] {
     identity
 }
 
-const QUIET: u32 = 0;
+const IDLE: u32 = 0;

@@ -1,5 +1,5 @@
-//! What a queue has in progress, in a record that the monitor keeps: it outlives this process, and
-//! is looked through by the next.
+//! Requests in progress of a queue, kept in a record in the monitor's memory. The record survives
+//! this process, and the next process reads it.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ pub(super) struct Inflight {
 }
 
 impl Inflight {
-    /// Takes a record over for a disk.
+    /// Opens a record for a disk.
     ///
-    /// Errors: it is another disk's.
+    /// Errors: the record belongs to another disk.
     pub(super) fn open(memory: GuestMemory, shape: Shape, disk: &Disk) -> Result<Self, Broken> {
         own(&memory, shape, disk)?;
         Ok(Self { memory, shape })
     }
 }
 
-/// By what a disk is told from others.
+/// Identification of a disk in a record.
 pub(super) fn of(identity: &Identity) -> Disk {
     let mut disk = [0; size_of::<Disk>()];
     disk[..16].copy_from_slice(&identity.uuid);
@@ -38,15 +38,15 @@ pub(super) fn of(identity: &Identity) -> Disk {
     disk
 }
 
-/// The part of one queue.
+/// A queue's part of the record.
 pub(super) struct Tracked {
     record: Arc<Inflight>,
     region: QueueRegion,
 }
 
 impl Tracked {
-    /// Opens the part of the queue `index`. What is to be carried out again, the last one first;
-    /// `queue` goes on behind that.
+    /// Opens the part of queue `index`. Also returns the requests to execute again, the last one
+    /// first. `queue` continues behind them.
     pub(super) fn open(
         record: &Arc<Inflight>,
         index: usize,
@@ -70,12 +70,12 @@ impl Tracked {
         Ok((Self { record, region }, left))
     }
 
-    /// A request was taken, and nothing was done about it yet.
+    /// Records that a request was taken from the queue, before its execution starts.
     pub(super) fn taken(&mut self, head: u16) -> Result<(), Broken> {
         self.region.taken(&self.record.memory, head)
     }
 
-    /// Gives a request back.
+    /// Returns a request to the guest.
     pub(super) fn give(
         &self,
         queue: &mut Queue,

@@ -1,4 +1,4 @@
-//! A guest's memory: its regions, by the guest's own addresses.
+//! A guest's memory: mapped regions, addressed by guest addresses.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ pub(super) struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Maps the regions, each from the file beside it.
+    /// Maps the regions. Each region has its own file.
     pub(super) fn map(regions: &[Region], files: Vec<OwnedFd>) -> io::Result<Self> {
         let mapped = regions.iter().zip(files).map(|(region, file)| {
             let memory = SharedMemory::map(&File::from(file), region.offset, region.bytes)?;
@@ -24,15 +24,15 @@ impl GuestMemory {
         Ok(Self { regions })
     }
 
-    /// Copies in what a disk has lent. False: not all of the range is there.
+    /// Copies lent disk data into guest memory. False: the range is not fully mapped.
     pub(super) fn write_lent(&self, address: u64, lent: &Lent) -> bool {
         self.each(address, lent.len(), |memory, offset, at, bytes| {
             memory.write_lent(offset, &lent.slice(at, bytes));
         })
     }
 
-    /// The parts of a range, region by region: where in the region, where in the range, how long.
-    /// False, and perhaps some parts done: not all of the range is there.
+    /// Calls `part` for every region of a range, with the offset in the region, the offset in the
+    /// range, and the length. False: the range is not fully mapped, and some parts may be done.
     fn each(
         &self,
         address: u64,
@@ -61,7 +61,7 @@ impl GuestMemory {
         })
     }
 
-    /// The place of a word.
+    /// The region and offset of an aligned 16-bit word.
     fn word(&self, address: u64) -> Option<(&SharedMemory, usize)> {
         let (memory, offset) = self.find(address)?;
         let inside = address.is_multiple_of(2) && offset.is_multiple_of(2);

@@ -1,9 +1,9 @@
-//! The disk as a vhost-user-blk device on a Unix socket: for the virtual machines of QEMU and its
-//! like.
+//! The disk as a vhost-user-blk device on a Unix socket, for virtual machines of QEMU and similar
+//! monitors.
 //!
-//! A thread waits for monitors and serves them one after the other; what their guests ask goes
-//! through the shard (`hub`, `ring`). Two guests at once on one disk would destroy it, so a second
-//! one is turned away.
+//! A thread accepts monitors and serves them one after the other. The requests of their guests go
+//! through the shard (`hub`, `ring`). Two guests at the same time would destroy the data, so a
+//! second one is refused.
 
 mod hub;
 mod inflight;
@@ -28,26 +28,26 @@ use fabrix_rt::{Listener, Remote, TaskId, needed_thread};
 use sys_devices::descriptors;
 
 use crate::job::trims;
-use crate::{BeginError, Tell, Told, on_shard};
-use hub::{Asked, Hub, Order};
-use session::{Cut, serve};
+use crate::{BeginError, EventHandler, FrontEndEvent, on_shard};
+use hub::{Hub, Order, PendingOrder};
+use session::{Disconnect, serve};
 
-/// A disk that is served to virtual machines.
+/// A disk served to virtual machines.
 #[derive(Debug)]
 pub struct VhostSocket {
-    desk: Arc<Desk>,
+    server: Arc<VhostServer>,
     listener: UnixListener,
 }
 
-/// Where the shard takes orders, and who is connected.
+/// The address of the hub on the shard, and the connected monitor.
 #[derive(Debug)]
-struct Desk {
+struct VhostServer {
     remote: Remote,
     hub: TaskId,
-    /// By what requests in progress are told from those of other disks.
+    /// Identification of the disk in records of requests in progress.
     disk: inflight::Disk,
     state: Mutex<State>,
-    /// Told when a monitor has left.
+    /// Signalled when a monitor has disconnected.
     left: Condvar,
 }
 
@@ -55,78 +55,80 @@ struct Desk {
 struct State {
     facts: Facts,
     connected: Option<UnixStream>,
-    /// Where the monitor that is connected hears of changes, if it wants to. Writing there does not
-    /// wait.
-    channel: Option<UnixStream>,
+    /// Socket for notifications to the connected monitor, if it asked for them. It is non-blocking.
+    notifications: Option<UnixStream>,
     closing: bool,
 }
 
-/// Tells from the thread as well as from the shard.
-type SharedTell = Arc<Mutex<Tell>>;
+/// An event callback shared by the thread and the shard.
+type SharedHandler = Arc<Mutex<EventHandler>>;
 
 impl VhostSocket {
-    /// Serves `device` on `listener`, on the shard of `remote`. `tell` hears when it is over.
+    /// Serves `device` on `listener`, on the shard of `remote`. `on_event` is called when the
+    /// server has ended.
     ///
     /// # Errors
-    /// The disk cannot be opened on the shard, or has blocks that guests cannot have.
+    /// The disk cannot be opened on the shard, or guests do not support its block size.
     pub fn begin(
         remote: &Remote,
         device: Arc<dyn Device>,
         listener: UnixListener,
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, BeginError> {
-        let tell: SharedTell = Arc::new(Mutex::new(tell));
+        let on_event: SharedHandler = Arc::new(Mutex::new(on_event));
         let facts = facts(device.geometry());
-        let of_shard = Arc::clone(&tell);
-        let told: Tell = Box::new(move |told| lock(&of_shard)(told));
+        let shard_handler = Arc::clone(&on_event);
+        let handler: EventHandler = Box::new(move |event| lock(&shard_handler)(event));
         let disk = inflight::of(device.identity());
-        let hub = on_shard(remote, move |shard| Hub::open(shard, device, told))??;
-        let desk = Arc::new(Desk {
+        let hub = on_shard(remote, move |shard| Hub::open(shard, device, handler))??;
+        let server = Arc::new(VhostServer {
             remote: remote.clone(),
             hub,
             disk,
             state: Mutex::new(State {
                 facts,
                 connected: None,
-                channel: None,
+                notifications: None,
                 closing: false,
             }),
             left: Condvar::new(),
         });
         let cannot = |error: io::Error| BeginError(format!("cannot listen: {error}"));
-        let door = listener.try_clone().map_err(cannot)?;
-        let (of_door, at_door) = (Arc::clone(&desk), tell);
-        needed_thread("vhost-user", move || receive(&door, &of_door, &at_door)).map_err(cannot)?;
-        Ok(Self { desk, listener })
+        let accepting = listener.try_clone().map_err(cannot)?;
+        let (thread_server, thread_handler) = (Arc::clone(&server), on_event);
+        needed_thread("vhost-user", move || {
+            accept_monitors(&accepting, &thread_server, &thread_handler)
+        })
+        .map_err(cannot)?;
+        Ok(Self { server, listener })
     }
 
-    /// Whether a virtual machine has the disk.
+    /// Whether a virtual machine is connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.desk.state().connected.is_some()
+        self.server.state().connected.is_some()
     }
 
-    /// Goes on with the same disk in another size, and tells the machine that has it, if its
-    /// monitor wants to hear.
+    /// Changes the size, and notifies the connected machine if its monitor asked for notifications.
     ///
     /// # Errors
-    /// The disk cannot be opened in its new size: it keeps the old one.
+    /// The disk cannot be opened in its new size, so the old size stays.
     pub fn resized(&self, device: Arc<dyn Device>) -> Result<(), BeginError> {
         let facts = facts(device.geometry());
-        let taken = self.desk.ask(Order::Resized(device));
-        taken.map_err(|Cut(sentence)| BeginError(sentence))?;
-        let mut state = self.desk.state();
+        let taken = self.server.execute(Order::Resized(device));
+        taken.map_err(|Disconnect(sentence)| BeginError(sentence))?;
+        let mut state = self.server.state();
         state.facts = facts;
-        if let Some(channel) = &state.channel {
-            // One that is full is not read: what lies there says the same.
-            let _told_already = descriptors::send(channel, &config_changed(), &[]);
+        if let Some(socket) = &state.notifications {
+            // A full socket still holds an unread notification with the same meaning.
+            let _already_notified = descriptors::send(socket, &config_changed(), &[]);
         }
         Ok(())
     }
 
-    /// Takes no more machines and cuts off the one that is there; [`Told::Over`] follows.
+    /// Accepts no more machines and disconnects the current one. [`FrontEndEvent::Ended`] follows.
     pub fn close(&self) {
-        let mut state = self.desk.state();
+        let mut state = self.server.state();
         state.closing = true;
         if let Some(stream) = &state.connected {
             let _it_has_gone = stream.shutdown(std::net::Shutdown::Both);
@@ -134,44 +136,45 @@ impl VhostSocket {
         if let Ok(listener) = self.listener.try_clone() {
             Listener::from(OwnedFd::from(listener)).shutdown();
         }
-        self.desk.left.notify_all();
+        self.server.left.notify_all();
     }
 }
 
-impl Desk {
+impl VhostServer {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Gives an order to the shard and waits until it is carried out.
-    fn ask(&self, order: Order) -> Result<u16, Cut> {
+    /// Sends an order to the shard and waits for its answer.
+    fn execute(&self, order: Order) -> Result<u16, Disconnect> {
         let (answer, answered) = sync_channel(1);
-        let asked = Box::new(Asked { order, answer });
-        let lost = || Cut("the data path has ended, or is too busy".to_owned());
+        let asked = Box::new(PendingOrder { order, answer });
+        let lost = || Disconnect("the data path has ended, or is too busy".to_owned());
         self.remote.send(self.hub, asked).map_err(|_| lost())?;
         let done = answered.recv().map_err(|_| lost())?;
-        done.map_err(|sentence| Cut(sentence.to_owned()))
+        done.map_err(|sentence| Disconnect(sentence.to_owned()))
     }
 
-    /// Whoever is connected is told of changes at this socket.
-    fn tell_at(&self, channel: UnixStream) -> io::Result<()> {
-        // What is no socket has no other end.
-        channel.peer_addr()?;
-        channel.set_nonblocking(true)?;
-        self.state().channel = Some(channel);
+    /// Stores the socket for notifications to the connected monitor.
+    fn set_notification_socket(&self, socket: UnixStream) -> io::Result<()> {
+        // A file that is not a socket has no peer address, so this call fails.
+        socket.peer_addr()?;
+        socket.set_nonblocking(true)?;
+        self.state().notifications = Some(socket);
         Ok(())
     }
 
-    /// Nobody is connected any more.
-    fn vacate(&self) {
+    /// Marks the connection as ended.
+    fn disconnected(&self) {
         let mut state = self.state();
-        (state.connected, state.channel) = (None, None);
+        (state.connected, state.notifications) = (None, None);
         drop(state);
         self.left.notify_all();
     }
 
-    /// Waits until who has gone has left nothing behind. None: somebody is there, or it is over.
-    fn vacancy(&self) -> Option<MutexGuard<'_, State>> {
+    /// Waits until an ending connection has ended. None: another machine is connected, or the
+    /// server is closing.
+    fn wait_until_free(&self) -> Option<MutexGuard<'_, State>> {
         let leaving = |state: &mut State| {
             let left = state
                 .connected
@@ -185,51 +188,51 @@ impl Desk {
     }
 }
 
-/// The thread that waits for monitors, until the socket is closed.
-fn receive(door: &UnixListener, desk: &Arc<Desk>, tell: &SharedTell) {
+/// The thread that accepts monitors until the socket is closed.
+fn accept_monitors(listener: &UnixListener, server: &Arc<VhostServer>, on_event: &SharedHandler) {
     loop {
-        let accepted = door.accept();
-        if desk.state().closing {
+        let accepted = listener.accept();
+        if server.state().closing {
             break;
         }
         match accepted {
-            Ok((stream, _)) => welcome(stream, desk, tell),
-            // No descriptor is free for one more: it waits in the queue, and we with it.
+            Ok((stream, _)) => serve_monitor(stream, server, on_event),
+            // No file descriptor is free. The monitor waits in the listen queue.
             Err(_) => thread::sleep(PAUSE),
         }
     }
-    let state = desk.state();
+    let state = server.state();
     let taken = |state: &mut State| state.connected.is_some();
-    drop(desk.left.wait_while(state, taken));
-    let _it_is_over_already = desk.ask(Order::Close);
-    lock(tell)(Told::Over);
+    drop(server.left.wait_while(state, taken));
+    let _it_is_over_already = server.execute(Order::Close);
+    lock(on_event)(FrontEndEvent::Ended);
 }
 
-/// Serves a monitor on a thread of its own.
-fn welcome(stream: UnixStream, desk: &Arc<Desk>, tell: &SharedTell) {
-    let turned_away = |why: &str| lock(tell)(Told::Violation(why.to_owned()));
-    let Some(mut state) = desk.vacancy() else {
-        return turned_away("another virtual machine has the disk");
+/// Serves a monitor on its own thread.
+fn serve_monitor(stream: UnixStream, server: &Arc<VhostServer>, on_event: &SharedHandler) {
+    let refuse = |why: &str| lock(on_event)(FrontEndEvent::Violation(why.to_owned()));
+    let Some(mut state) = server.wait_until_free() else {
+        return refuse("another virtual machine has the disk");
     };
     let (Ok(to_cut), Ok(to_end)) = (stream.try_clone(), stream.try_clone()) else {
-        return turned_away("no descriptor is free for it");
+        return refuse("no descriptor is free for it");
     };
     state.connected = Some(to_end);
     drop(state);
-    let (of_thread, told) = (Arc::clone(desk), Arc::clone(tell));
+    let (thread_server, thread_handler) = (Arc::clone(server), Arc::clone(on_event));
     let spawned = needed_thread("vhost guest", move || {
-        if let Err(Cut(sentence)) = serve(&stream, to_cut, &of_thread) {
-            lock(&told)(Told::Violation(sentence));
+        if let Err(Disconnect(sentence)) = serve(&stream, to_cut, &thread_server) {
+            lock(&thread_handler)(FrontEndEvent::Violation(sentence));
         }
-        of_thread.vacate();
+        thread_server.disconnected();
     });
     if spawned.is_err() {
-        desk.vacate();
-        turned_away("no thread is to be had for it");
+        server.disconnected();
+        refuse("no thread is to be had for it");
     }
 }
 
-/// What guests are told of a disk.
+/// The properties of a disk as reported to guests.
 fn facts(geometry: &Geometry) -> Facts {
     Facts {
         bytes: geometry.bytes(),

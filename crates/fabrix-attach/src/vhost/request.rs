@@ -1,6 +1,6 @@
-//! One request of a guest: what it asks, checked against the disk, and how its bytes lie.
+//! One request of a guest: its meaning, checked against the disk, and the layout of its data.
 //!
-//! Knows the layout of requests and the disk's geometry; submits nothing.
+//! It knows the request format and the disk's geometry, and submits nothing.
 
 use fabrix_block::Geometry;
 use fabrix_proto::virtio::blk::{HEAD_BYTES, Head, Range, SECTOR_BYTES, UNMAP, kind};
@@ -8,27 +8,32 @@ use fabrix_proto::virtio::queue::Chain;
 use fabrix_proto::virtio::{Broken, Memory, gather, total};
 use zerocopy::FromBytes;
 
-use crate::job::{Ask, Job, trims};
+use crate::job::{Action, Job, trims};
 
-/// What a request comes to.
+/// The execution of a request.
 pub(super) enum Plan {
-    /// Data moves, from the first block on: so many bytes.
-    Data { ask: Ask, lba: u64, bytes: u64 },
-    /// The disk does something without data.
+    /// Transfer `bytes` bytes from block `lba` on.
+    Data {
+        action: Action,
+        lba: u64,
+        bytes: u64,
+    },
+    /// Execute a disk operation without data.
     Job(Job),
-    /// The identity string.
+    /// Return the identity string.
     Identity,
-    /// Nothing is to be done.
+    /// Nothing to do.
     Nothing,
-    /// It cannot be done: it is outside the disk, or no whole blocks.
+    /// Fail: the range is outside the disk or not aligned to blocks.
     Wrong,
-    /// There is no such request.
+    /// Fail: the request type is unknown.
     Unsupported,
 }
 
-/// What a chain asks; `durable`: writes are answered when they are on the medium.
+/// The execution of a descriptor chain. With `durable`, writes are answered when they are on the
+/// medium.
 ///
-/// Errors: it is no request at all, so there is no way to answer it.
+/// Errors: the chain is not a valid request and cannot even be answered.
 pub(super) fn plan(
     memory: &impl Memory,
     chain: &Chain,
@@ -47,10 +52,10 @@ pub(super) fn plan(
     let in_bytes = total(&chain.writable) - 1;
     let sector = head.sector.get();
     Ok(match head.kind.get() {
-        kind::IN => data(Ask::Read, sector, in_bytes, geometry),
+        kind::IN => data(Action::Read, sector, in_bytes, geometry),
         kind::OUT if geometry.read_only => Plan::Wrong,
-        kind::OUT => data(Ask::Write { durable }, sector, out_bytes, geometry),
-        kind::FLUSH => Plan::Job(Job::new(Ask::Flush, 0, 0)),
+        kind::OUT => data(Action::Write { durable }, sector, out_bytes, geometry),
+        kind::FLUSH => Plan::Job(Job::new(Action::Flush, 0, 0)),
         kind::GET_ID => Plan::Identity,
         kind @ (kind::DISCARD | kind::WRITE_ZEROES) => {
             let mut range = [0; size_of::<Range>()];
@@ -67,10 +72,10 @@ pub(super) fn plan(
     })
 }
 
-fn data(ask: Ask, sector: u64, bytes: u64, geometry: &Geometry) -> Plan {
+fn data(action: Action, sector: u64, bytes: u64, geometry: &Geometry) -> Plan {
     match blocks(sector, bytes, geometry) {
         Some((_, 0)) => Plan::Nothing,
-        Some((lba, _)) => Plan::Data { ask, lba, bytes },
+        Some((lba, _)) => Plan::Data { action, lba, bytes },
         None => Plan::Wrong,
     }
 }
@@ -80,11 +85,11 @@ fn without_data(kind: u32, range: &Range, geometry: &Geometry, durable: bool) ->
         return Plan::Wrong;
     }
     let deallocate = range.flags.get() & UNMAP != 0;
-    let ask = match kind {
+    let action = match kind {
         kind::DISCARD if range.flags.get() != 0 || !trims(geometry) => return Plan::Unsupported,
-        kind::DISCARD => Ask::Trim { durable },
+        kind::DISCARD => Action::Trim { durable },
         _ if range.flags.get() & !UNMAP != 0 => return Plan::Unsupported,
-        _ => Ask::Zeroes {
+        _ => Action::Zeroes {
             deallocate: deallocate && trims(geometry),
             durable,
         },
@@ -92,12 +97,13 @@ fn without_data(kind: u32, range: &Range, geometry: &Geometry, durable: bool) ->
     let bytes = u64::from(range.sectors.get()) * SECTOR_BYTES;
     match blocks(range.sector.get(), bytes, geometry) {
         Some((_, 0)) => Plan::Nothing,
-        Some((lba, blocks)) => Plan::Job(Job::new(ask, lba, blocks)),
+        Some((lba, blocks)) => Plan::Job(Job::new(action, lba, blocks)),
         None => Plan::Wrong,
     }
 }
 
-/// The whole blocks of the disk that a range is.
+/// First block and number of blocks of a range. None: the range is not made of whole blocks on the
+/// disk.
 fn blocks(sector: u64, bytes: u64, geometry: &Geometry) -> Option<(u64, u64)> {
     let block = u64::from(geometry.block_bytes);
     let offset = sector.checked_mul(SECTOR_BYTES)?;

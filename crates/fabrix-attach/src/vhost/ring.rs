@@ -1,7 +1,8 @@
-//! One queue of a guest: its requests become requests of the disk, and their endings its answers.
+//! One queue of a guest: submits its requests to the disk and returns their answers.
 //!
-//! A queue is a task: when it ends, the wait for its next kick ends with it. Data is copied between
-//! the guest's memory and buffers of the shard, because the guest may change it at any time.
+//! A queue is a task, so removing the task also ends the wait for the next kick. Data is copied
+//! between guest memory and buffers of the shard, because the guest may change its memory at any
+//! time.
 
 mod call;
 
@@ -22,14 +23,14 @@ use call::{Call, Slot};
 
 const KICK: u32 = 0;
 const RETRY: u32 = 1;
-/// The disk's endings: this and the slot's number.
+/// Completions of the disk: this number plus the slot number.
 const DISK_SLOTS: u32 = 16;
 
-/// Requests in progress of one queue.
+/// Largest number of requests in progress per queue.
 const SLOTS: u16 = 128;
-/// Requests taken at once: then others have their turn.
+/// Largest number of requests taken per turn, so that other tasks can run.
 const REQUESTS_AT_ONCE: usize = 64;
-/// What a counter is read as.
+/// Length of an eventfd counter in bytes.
 const COUNT_BYTES: usize = 8;
 
 pub(super) struct Ring {
@@ -37,10 +38,10 @@ pub(super) struct Ring {
     index: usize,
     queue: Queue,
     enabled: bool,
-    /// Where it is recorded what is in progress, if the monitor keeps a record.
+    /// Record of requests in progress, if the monitor keeps one.
     tracked: Option<Tracked>,
-    /// What a process before us has left in progress, the last one first.
-    again: Vec<u16>,
+    /// Unfinished requests of an earlier process, the last one first.
+    resubmit: Vec<u16>,
     common: Rc<Common>,
     kick: File,
     count: Option<Buf>,
@@ -51,7 +52,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Begins a queue of a guest with this memory.
+    /// Starts a queue with the guest's current memory.
     pub(super) fn begin(
         shard: &mut Shard,
         common: &Rc<Common>,
@@ -63,11 +64,11 @@ impl Ring {
         let memory = memory.as_deref().ok_or("a queue begins without memory")?;
         let queue = Queue::new(start.layout, start.next, start.event_index, memory);
         let mut queue = queue.map_err(|Broken(sentence)| sentence)?;
-        let (tracked, again) = match common.inflight() {
+        let (tracked, resubmit) = match common.inflight() {
             Some(record) => {
                 let opened = Tracked::open(&record, index, &mut queue);
-                let (tracked, again) = opened.map_err(|Broken(sentence)| sentence)?;
-                (Some(tracked), again)
+                let (tracked, resubmit) = opened.map_err(|Broken(sentence)| sentence)?;
+                (Some(tracked), resubmit)
             }
             None => (None, Vec::new()),
         };
@@ -79,7 +80,7 @@ impl Ring {
             queue,
             enabled: start.enabled,
             tracked,
-            again,
+            resubmit,
             common: Rc::clone(common),
             kick: File::from(kick),
             count: Some(count),
@@ -91,8 +92,8 @@ impl Ring {
         let ring = Rc::new(RefCell::new(ring));
         ring.borrow_mut().await_kick(shard);
         shard.install(task, Rc::clone(&ring) as Rc<RefCell<dyn Task>>);
-        // What is there already was kicked for before, and what was given back last may not have
-        // been called for.
+        // Requests that are already in the queue had their kick earlier, and the last returned
+        // request may lack its notification.
         shard.flush_later(task);
         common.call(index);
         Ok((task, ring))
@@ -118,7 +119,7 @@ impl Ring {
         }
     }
 
-    /// Takes what the guest has made available, as long as there are slots.
+    /// Takes available requests while slots are free.
     fn serve(&mut self, shard: &mut Shard) -> Result<(), Broken> {
         let Some(memory) = self.common.memory() else {
             return Ok(());
@@ -141,10 +142,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes the next request into a slot's chain, if there is one.
+    /// Takes the next request into the chain of a slot, if there is one.
     fn take(&mut self, memory: &GuestMemory, slot: u16) -> Result<Option<u16>, Broken> {
         let chain = &mut self.slots[usize::from(slot)].chain;
-        if let Some(head) = self.again.pop() {
+        if let Some(head) = self.resubmit.pop() {
             self.queue.take_again(memory, head, chain)?;
             return Ok(Some(head));
         }
@@ -166,10 +167,10 @@ impl Ring {
         self.keep(slot, call);
         self.slots[usize::from(slot)].stalled = true;
         self.stalled += 1;
-        self.arrange_retry(shard);
+        self.schedule_retry(shard);
     }
 
-    fn arrange_retry(&mut self, shard: &mut Shard) {
+    fn schedule_retry(&mut self, shard: &mut Shard) {
         if self.stalled > 0 && !self.retrying {
             self.retrying = true;
             let at = shard.now() + RETRY_AFTER;
@@ -178,17 +179,17 @@ impl Ring {
     }
 
     fn keep(&mut self, slot: u16, call: Call) {
-        self.common.kept();
+        self.common.request_kept();
         self.slots[usize::from(slot)].call = Some(call);
     }
 
     fn resume(&mut self, slot: u16) -> Option<Call> {
         let call = self.slots[usize::from(slot)].call.take()?;
-        self.common.goes_on();
+        self.common.request_resumed();
         Some(call)
     }
 
-    /// Asks the disk again for all that it was too busy for.
+    /// Submits all stalled requests again.
     fn retry(&mut self, shard: &mut Shard) -> Result<(), Broken> {
         let Some(memory) = self.common.memory() else {
             return Ok(());
@@ -202,7 +203,7 @@ impl Ring {
                 let before = self.stalled;
                 self.run(shard, &memory, slot, call)?;
                 if self.stalled > before {
-                    break; // it is still busy
+                    break; // the disk is still busy
                 }
             }
         }
@@ -227,8 +228,8 @@ impl Ring {
         }
     }
 
-    /// Takes what has come, and calls the guest for what was given back.
-    fn turn_ends(&mut self, shard: &mut Shard) -> Result<(), Broken> {
+    /// Takes new requests, and notifies the guest about returned ones.
+    fn end_turn(&mut self, shard: &mut Shard) -> Result<(), Broken> {
         self.serve(shard)?;
         let Some(memory) = self.common.memory() else {
             return Ok(());
@@ -246,12 +247,12 @@ impl Ring {
         }
     }
 
-    /// The guest that has broken the rules is served no more.
-    fn judge(&self, shard: &mut Shard, outcome: Result<(), Broken>) {
+    /// Disconnects the guest if it broke the protocol.
+    fn handle_outcome(&self, shard: &mut Shard, outcome: Result<(), Broken>) {
         if let Err(Broken(sentence)) = outcome {
-            self.common.broken(sentence);
+            self.common.disconnect_violator(sentence);
         }
-        self.common.rest_if_quiet(shard);
+        self.common.execute_order_if_idle(shard);
     }
 }
 
@@ -262,8 +263,8 @@ impl Task for Ring {
                 if let Loan::Buf(buf) = loan {
                     self.count = Some(buf);
                 }
-                // A counter says how often, whatever that is; what says something else is waited
-                // for no more.
+                // An eventfd always yields 8 bytes. A descriptor with another behaviour is not read
+                // again.
                 if usize::try_from(result) == Ok(COUNT_BYTES) || result == -errno::EAGAIN {
                     self.await_kick(shard);
                 }
@@ -271,20 +272,20 @@ impl Task for Ring {
             }
             (slot, completion) => self.disk_answered(shard, slot, &completion),
         };
-        self.judge(shard, outcome);
+        self.handle_outcome(shard, outcome);
         shard.flush_later(self.task);
     }
 
     fn expired(&mut self, shard: &mut Shard, _slot: u32) {
         self.retrying = false;
         let outcome = self.retry(shard);
-        self.arrange_retry(shard);
-        self.judge(shard, outcome);
+        self.schedule_retry(shard);
+        self.handle_outcome(shard, outcome);
         shard.flush_later(self.task);
     }
 
     fn flush(&mut self, shard: &mut Shard) {
-        let outcome = self.turn_ends(shard);
-        self.judge(shard, outcome);
+        let outcome = self.end_turn(shard);
+        self.handle_outcome(shard, outcome);
     }
 }

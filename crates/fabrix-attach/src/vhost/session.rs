@@ -1,8 +1,7 @@
-//! One connection with a monitor: a thread that reads its messages, maps its memory and gives
-//! orders to the shard.
+//! One connection with a monitor: a thread that reads messages, maps memory and sends orders to the
+//! shard.
 //!
-//! Nothing of this is on the way of an I/O. The monitor waits for most answers, and so may this
-//! thread for it.
+//! This code is not on the data path. The monitor waits for most answers, so this thread may block.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,29 +18,33 @@ use fabrix_rt::counter;
 use sys_devices::{SharedMemory, descriptors};
 use zerocopy::IntoBytes;
 
-use super::Desk;
+use super::VhostServer;
 use super::hub::Order;
 use super::inflight::Inflight;
 use super::memory::GuestMemory;
 
-/// Why a connection ended before its time: a sentence for the log.
-pub(super) struct Cut(pub(super) String);
+/// Reason for an early end of a connection: a sentence for the log.
+pub(super) struct Disconnect(pub(super) String);
 
-/// Serves one monitor until it leaves; then nothing of its guest is left on the shard. `to_cut` is
-/// the same stream.
-pub(super) fn serve(stream: &UnixStream, to_cut: UnixStream, desk: &Desk) -> Result<(), Cut> {
-    let facts = desk.state().facts;
+/// Serves one monitor until it disconnects. Afterwards the shard has no state of its guest.
+/// `to_cut` is a duplicate of `stream`.
+pub(super) fn serve(
+    stream: &UnixStream,
+    to_cut: UnixStream,
+    server: &VhostServer,
+) -> Result<(), Disconnect> {
+    let facts = server.state().facts;
     let offered = facts.features()
         | feature::VERSION_1
         | feature::INDIRECT_DESCRIPTORS
         | feature::EVENT_INDEX;
     let mut connection = Connection {
         stream,
-        desk,
+        server,
         session: Session::new(offered, facts.config().as_bytes()),
         memory: None,
     };
-    desk.ask(Order::Join(to_cut))?;
+    server.execute(Order::Join(to_cut))?;
     let served = loop {
         match connection.message() {
             Ok(true) => {}
@@ -49,22 +52,23 @@ pub(super) fn serve(stream: &UnixStream, to_cut: UnixStream, desk: &Desk) -> Res
             Err(cut) => break Err(cut),
         }
     };
-    // What the machine has asked for ends before the next one begins.
-    desk.ask(Order::Leave)?;
+    // The requests of this guest end before the next guest starts.
+    server.execute(Order::Leave)?;
     served
 }
 
 struct Connection<'a> {
     stream: &'a UnixStream,
-    desk: &'a Desk,
+    server: &'a VhostServer,
     session: Session,
-    /// Held here too: the last to let go unmaps, which takes its time.
+    /// A second reference: unmapping takes time, and the last reference must not be dropped on the
+    /// shard.
     memory: Option<Arc<GuestMemory>>,
 }
 
 impl Connection<'_> {
-    /// One message and what it asks for. False: the monitor has left.
-    fn message(&mut self) -> Result<bool, Cut> {
+    /// Handles one message. False: the monitor has disconnected.
+    fn message(&mut self) -> Result<bool, Disconnect> {
         let mut head = [0; HEAD_BYTES];
         let mut body = [0; BODY_BYTES_MAX];
         let mut files = Vec::new();
@@ -73,10 +77,12 @@ impl Connection<'_> {
         }
         let bytes = Session::body_bytes(&head)?;
         if bytes > 0 && !read(self.stream, &mut body[..bytes], &mut files)? {
-            return Err(Cut::from(io::Error::from(io::ErrorKind::UnexpectedEof)));
+            return Err(Disconnect::from(io::Error::from(
+                io::ErrorKind::UnexpectedEof,
+            )));
         }
-        // The disk may have another size since the last message.
-        let facts = self.desk.state().facts;
+        // The disk may have been resized since the last message.
+        let facts = self.server.state().facts;
         self.session.describe(facts.config().as_bytes());
         let event = self.session.message(&head, &body[..bytes], files.len())?;
         let answer = match self.carry_out(event, files)? {
@@ -89,15 +95,15 @@ impl Connection<'_> {
         Ok(true)
     }
 
-    /// Sends an answer with a file beside it.
-    fn answer_with(&self, answer: &[u8], file: &File) -> Result<(), Cut> {
+    /// Sends an answer with a file descriptor.
+    fn answer_with(&self, answer: &[u8], file: &File) -> Result<(), Disconnect> {
         let sent = descriptors::send(self.stream, answer, &[file.as_fd()])?;
         Ok((&*self.stream).write_all(&answer[sent..])?)
     }
 
-    /// Takes over the record of what is in progress, which outlives this process.
-    fn record(&self, record: &Record, files: Vec<OwnedFd>) -> Result<(), Cut> {
-        // Its addresses are places in it.
+    /// Opens the record of requests in progress, which survives this process.
+    fn record(&self, record: &Record, files: Vec<OwnedFd>) -> Result<(), Disconnect> {
+        // The addresses of the record are offsets in this region.
         let all = Region {
             guest: 0,
             bytes: record.bytes,
@@ -105,53 +111,63 @@ impl Connection<'_> {
             offset: record.offset,
         };
         let mapped = GuestMemory::map(&[all], files);
-        let memory =
-            mapped.map_err(|error| Cut(format!("the record of requests in progress: {error}")))?;
+        let memory = mapped
+            .map_err(|error| Disconnect(format!("the record of requests in progress: {error}")))?;
         let shape = record.shape;
-        let record = Inflight::open(memory, shape, &self.desk.disk);
-        let record = record.map_err(|Broken(sentence)| Cut(sentence.to_owned()))?;
+        let record = Inflight::open(memory, shape, &self.server.disk);
+        let record = record.map_err(|Broken(sentence)| Disconnect(sentence.to_owned()))?;
         let record = Arc::new(record);
-        self.desk.ask(Order::Inflight(record)).map(drop)
+        self.server.execute(Order::Inflight(record)).map(drop)
     }
 
-    /// Does what a message asks for; some have an answer of their own.
-    fn carry_out(&mut self, event: Event, files: Vec<OwnedFd>) -> Result<Option<Vec<u8>>, Cut> {
+    /// Executes the order of a message. Some orders have their own answer.
+    fn carry_out(
+        &mut self,
+        event: Event,
+        files: Vec<OwnedFd>,
+    ) -> Result<Option<Vec<u8>>, Disconnect> {
         match event {
             Event::Nothing => {}
             Event::Answer(answer) => return Ok(Some(answer)),
             Event::Memory(regions) => {
                 let mapped = GuestMemory::map(&regions, files);
-                let mapped = mapped.map_err(|error| Cut(format!("the guest's memory: {error}")))?;
+                let mapped =
+                    mapped.map_err(|error| Disconnect(format!("the guest's memory: {error}")))?;
                 let mapped = Arc::new(mapped);
-                self.desk.ask(Order::Memory(Arc::clone(&mapped)))?;
+                self.server.execute(Order::Memory(Arc::clone(&mapped)))?;
                 self.memory = Some(mapped);
             }
             Event::Start(ring, start) => {
-                let kick = one(files)?.ok_or_else(|| Cut("a kick has gone".to_owned()))?;
-                self.desk.ask(Order::Writeback(self.is_writeback()))?;
-                self.desk.ask(Order::Start(ring, start, kick))?;
+                let kick = one(files)?.ok_or_else(|| Disconnect("a kick has gone".to_owned()))?;
+                self.server.execute(Order::Writeback(self.is_writeback()))?;
+                self.server.execute(Order::Start(ring, start, kick))?;
             }
             Event::Stop(ring) => {
-                let next = self.desk.ask(Order::Stop(ring))?;
+                let next = self.server.execute(Order::Stop(ring))?;
                 return Ok(Some(self.session.stopped(ring, next)));
             }
             Event::Enable(ring, on) => {
-                self.desk.ask(Order::Enable(ring, on))?;
+                self.server.execute(Order::Enable(ring, on))?;
             }
             Event::Call(ring) => {
-                self.desk.ask(Order::Call(ring, one(files)?))?;
+                self.server.execute(Order::Call(ring, one(files)?))?;
             }
             Event::Writeback => {
-                self.desk.ask(Order::Writeback(self.is_writeback()))?;
+                self.server.execute(Order::Writeback(self.is_writeback()))?;
             }
             Event::Channel => {
                 let channel = files.into_iter().next().map(UnixStream::from);
-                let heard = channel.map_or(Ok(()), |channel| self.desk.tell_at(channel));
-                heard.map_err(|error| Cut(format!("where changes are to be told: {error}")))?;
+                let heard = channel.map_or(Ok(()), |channel| {
+                    self.server.set_notification_socket(channel)
+                });
+                heard.map_err(|error| {
+                    Disconnect(format!("where changes are to be told: {error}"))
+                })?;
             }
             Event::NewRecord(bytes, answer) => {
                 let made = SharedMemory::new_file(bytes);
-                let file = made.map_err(|error| Cut(format!("no record can be made: {error}")))?;
+                let file =
+                    made.map_err(|error| Disconnect(format!("no record can be made: {error}")))?;
                 self.answer_with(&answer, &file)?;
             }
             Event::Record(record) => self.record(&record, files)?,
@@ -159,44 +175,50 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// A guest that has not taken flushes relies on every write.
+    /// A guest that did not negotiate flushes relies on every single write.
     fn is_writeback(&self) -> bool {
         self.session.features() & blk::feature::FLUSH != 0 && self.session.writeback()
     }
 }
 
-/// The counter that came with a message, if one did.
-fn one(files: Vec<OwnedFd>) -> Result<Option<File>, Cut> {
+/// The eventfd of a message, if it has one.
+fn one(files: Vec<OwnedFd>) -> Result<Option<File>, Disconnect> {
     let first = files.into_iter().next();
     let counter = first.map(counter::from_descriptor).transpose();
-    counter.map_err(|error| Cut(format!("by what a queue is kicked or called: {error}")))
+    counter.map_err(|error| Disconnect(format!("by what a queue is kicked or called: {error}")))
 }
 
-/// Fills `out`. False: the end, before the first byte.
-fn read(stream: &UnixStream, out: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<bool, Cut> {
+/// Fills `out`. False: the stream ended before the first byte.
+fn read(stream: &UnixStream, out: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<bool, Disconnect> {
     let mut done = 0;
     while done < out.len() {
         match descriptors::receive(stream, &mut out[done..], files) {
             Ok(0) if done == 0 => return Ok(false),
-            Ok(0) => return Err(Cut("the connection ended within a message".to_owned())),
+            Ok(0) => {
+                return Err(Disconnect(
+                    "the connection ended within a message".to_owned(),
+                ));
+            }
             Ok(bytes) => done += bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Cut::from(error)),
+            Err(error) => return Err(Disconnect::from(error)),
         }
         if files.len() > DESCRIPTORS_MAX {
-            return Err(Cut("more descriptors than any message has".to_owned()));
+            return Err(Disconnect(
+                "more descriptors than any message has".to_owned(),
+            ));
         }
     }
     Ok(true)
 }
 
-impl From<Violation> for Cut {
+impl From<Violation> for Disconnect {
     fn from(violation: Violation) -> Self {
         Self(violation.sentence().to_owned())
     }
 }
 
-impl From<io::Error> for Cut {
+impl From<io::Error> for Disconnect {
     fn from(error: io::Error) -> Self {
         Self(format!("the connection with the monitor: {error}"))
     }

@@ -1,4 +1,4 @@
-//! A disk in memory that notes what it is asked.
+//! A memory disk that records its requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ pub(super) fn disk() -> (Arc<dyn Device>, Asked) {
     (Arc::new(heard), asked)
 }
 
-/// What it was asked last.
+/// The last recorded operation.
 pub(super) fn last(asked: &Asked) -> Operation {
     let asked = asked.lock().expect("nobody panics with it");
     *asked.last().expect("it was asked")

@@ -1,7 +1,6 @@
-//! A disk as vhost-user-blk, on both engines, at a monitor and a guest that are played here: what a
-//! guest reads is what it wrote, and whoever breaks the rules is cut off with a sentence, and the
-//! next one served. Here: one process; in `reconnect`: what a process that has died leaves, and a
-//! disk that changes.
+//! A disk as vhost-user-blk with both engines and a simulated monitor and guest. Guests read what
+//! they wrote. Violations disconnect the guest with a sentence, and the next guest is served. This
+//! file tests one process; `reconnect` tests restarts and resizes.
 
 mod heard;
 mod monitor;
@@ -34,7 +33,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 fn a_guest_reads_what_it_wrote_in_every_size() {
     on_both_engines(|bench| {
         let mut guest = Machine::start(bench);
-        // The last one is longer than a disk moves at once.
+        // The last length exceeds the disk's longest transfer.
         for bytes in [512, 4096, 65_536, 1 << 20, (1 << 20) + 512, 3 << 20] {
             let data = pattern(bytes);
             let length = u32::try_from(bytes).expect("short");
@@ -122,8 +121,8 @@ fn a_disk_that_takes_its_time_is_waited_for_and_what_it_has_ends_before_a_queue_
         guest.describe(0, GUEST + HEAD as u64, 16, NEXT, 1);
         guest.describe(1, GUEST + DATA as u64, 513, WRITE, 0);
         guest.offer(0);
-        // It has been taken, or is taken now, before the queue ends: then it is answered before,
-        // too.
+        // The request was taken, or is taken before the queue stops. Either way it is answered
+        // first.
         let base = guest.ask(request::GET_VRING_BASE, &pair(0, 0));
         assert_eq!(base, pair(0, guest.memory.load(USED + 2).into()));
         drop(guest);
@@ -156,7 +155,7 @@ fn a_queue_that_is_disabled_takes_nothing() {
         ring(0);
         guest.is_heard();
         guest.offer(0);
-        // The queue looks again at every order.
+        // Every order makes the queue check for requests.
         guest.say(request::SET_VRING_ENABLE, &pair(0, 0), &[]);
         guest.is_heard();
         assert_eq!(guest.memory.load(USED + 2), 2);
@@ -213,7 +212,7 @@ fn nothing_more_is_taken_from_who_has_broken_the_rules() {
         let mut guest = Machine::start(bench);
         guest.head(OUT, 0);
         guest.memory.write(ANSWER, &[0xff]);
-        // Without room for an answer; and a good one behind it, by the same kick.
+        // A request without room for an answer, followed by a valid one with the same kick.
         guest.describe(0, GUEST + HEAD as u64, 16, NEXT, 1);
         guest.describe(1, GUEST + DATA as u64, 512, 0, 0);
         guest.describe(2, GUEST + HEAD as u64, 16, NEXT, 3);
@@ -244,7 +243,7 @@ fn a_second_machine_is_turned_away_and_the_first_goes_on() {
     bench.end();
 }
 
-/// How a guest, or its monitor, breaks the rules.
+/// A violation of the protocol by a guest or monitor.
 type Breach = (&'static str, fn(&mut Machine));
 
 const BREACHES: [Breach; 18] = [
@@ -338,7 +337,7 @@ fn a_monitor_that_keeps_no_record_is_served_too() {
         drop(Machine::start(bench));
         let mut guest = Machine::connect(bench);
         guest.negotiate();
-        // More than there was room for in the record of the machine before.
+        // More entries than the record of the previous machine had.
         guest.queue(64, 0);
         guest.kick_by(0);
         guest.works();
@@ -384,15 +383,15 @@ fn a_disk_that_is_closed_cuts_its_machine_off() {
     assert!(guest.is_cut_off());
 }
 
-/// What the shard's thread has allocated so far. The way back has its memory before: it would
-/// count.
+/// Allocations of the shard's thread so far. The result channel is created before, so that it does
+/// not count.
 fn allocated(remote: &Remote) -> u64 {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     let ask = Box::new(move |_: &mut Shard| {
-        let _nobody_waits = tell.send(allocations());
+        let _nobody_waits = sender.send(allocations());
     });
     remote.run(ask).expect("it listens");
-    told.recv_timeout(BOUND).expect("it answers")
+    receiver.recv_timeout(BOUND).expect("it answers")
 }
 
 #[test]

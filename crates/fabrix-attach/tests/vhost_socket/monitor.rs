@@ -1,5 +1,4 @@
-//! A monitor and its guest, played: what they say on the socket, and what the guest has in its
-//! memory.
+//! A simulated monitor and guest: messages on the socket, and the contents of guest memory.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use fabrix_attach::Told;
+use fabrix_attach::FrontEndEvent;
 use fabrix_attach::vhost::VhostSocket;
 use fabrix_block::{Device, open_local};
 use fabrix_proto::virtio::vhost_user::{OFFERED, Region, request};
@@ -17,12 +16,11 @@ use zerocopy::IntoBytes;
 
 pub(super) const BOUND: Duration = Duration::from_secs(20);
 pub(super) const MEMORY_BYTES: u64 = 4 << 20;
-/// Where the guest has its memory, and where the monitor has it.
+/// Guest address and monitor address of the memory.
 pub(super) const GUEST: u64 = 0x10_0000;
 pub(super) const USER: u64 = 0x7f00_0000_0000;
 pub(super) const SIZE: u16 = 16;
-/// The parts of the queue, the head of a request, its answer and its data, from the start of the
-/// memory.
+/// Offsets in the memory: the parts of the queue, a request's header, its answer and its data.
 pub(super) const AVAILABLE: usize = 0x1000;
 pub(super) const USED: usize = 0x2000;
 pub(super) const HEAD: usize = 0x3000;
@@ -42,7 +40,7 @@ pub(super) struct Bench {
     pub(super) shard: ShardThread,
     pub(super) disk: Arc<dyn Device>,
     pub(super) socket: VhostSocket,
-    pub(super) told: mpsc::Receiver<Told>,
+    pub(super) events: mpsc::Receiver<FrontEndEvent>,
     pub(super) path: std::path::PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -66,32 +64,35 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let (tell, told) = mpsc::channel();
-        let tell = Box::new(move |news| {
-            let _nobody_waits = tell.send(news);
+        let (sender, events) = mpsc::channel();
+        let on_event = Box::new(move |event| {
+            let _nobody_waits = sender.send(event);
         });
-        let socket = VhostSocket::begin(&shard.remote, Arc::clone(&disk), listener, tell);
+        let socket = VhostSocket::begin(&shard.remote, Arc::clone(&disk), listener, on_event);
         Self {
             shard,
             disk,
             socket: socket.expect("it begins"),
-            told,
+            events,
             path,
             _folder: folder,
         }
     }
 
     pub(super) fn violation(&self) -> String {
-        match self.told.recv_timeout(BOUND).expect("it is told") {
-            Told::Violation(sentence) => sentence,
-            Told::Over => panic!("it is over"),
+        match self.events.recv_timeout(BOUND).expect("it is told") {
+            FrontEndEvent::Violation(sentence) => sentence,
+            FrontEndEvent::Ended => panic!("it is over"),
         }
     }
 
     pub(super) fn end(self) {
         self.socket.close();
-        let told = self.told.recv_timeout(BOUND).expect("it is over some day");
-        assert_eq!(told, Told::Over);
+        let event = self
+            .events
+            .recv_timeout(BOUND)
+            .expect("it is over some day");
+        assert_eq!(event, FrontEndEvent::Ended);
         self.shard.remote.stop();
         self.shard.join.join().expect("the shard ends");
     }
@@ -105,7 +106,7 @@ pub(super) fn on_both_engines(test: impl Fn(&Bench)) {
     }
 }
 
-/// A monitor and its guest, with one queue.
+/// A monitor and its guest with one queue.
 pub(super) struct Machine {
     pub(super) stream: UnixStream,
     pub(super) file: std::fs::File,
@@ -113,15 +114,15 @@ pub(super) struct Machine {
     pub(super) kick: std::fs::File,
     pub(super) call: std::fs::File,
     pub(super) offered: u16,
-    /// What is in progress: its file and what is said of it.
+    /// Record of requests in progress: its file and its description.
     pub(super) record: Option<(std::fs::File, Vec<u8>)>,
 }
 
-/// Queues and descriptors of each, in the record of what is in progress.
+/// Number of queues and descriptors per queue in the record.
 const RECORDED: (u16, u16) = (2, 32);
 
 impl Machine {
-    /// Connected, and nothing said.
+    /// Connects without sending anything.
     pub(super) fn connect(bench: &Bench) -> Self {
         let stream = UnixStream::connect(&bench.path).expect("it answers");
         stream.set_read_timeout(Some(BOUND)).expect("a timeout");
@@ -139,7 +140,8 @@ impl Machine {
         }
     }
 
-    /// Ready: all features but events by index, a record of what is in progress, the queue runs.
+    /// Starts the queue, with all features except event index, and with a record of requests in
+    /// progress.
     pub(super) fn start(bench: &Bench) -> Self {
         let mut machine = Self::connect(bench);
         machine.negotiate();
@@ -150,7 +152,7 @@ impl Machine {
         machine
     }
 
-    /// The one that it was connected with is gone; this one takes its place.
+    /// Connects to the successor of a dead server.
     pub(super) fn reconnect(&mut self, bench: &Bench) {
         let _it_was_over = self.stream.shutdown(std::net::Shutdown::Both);
         self.stream = UnixStream::connect(&bench.path).expect("it answers");
@@ -159,7 +161,7 @@ impl Machine {
             .expect("a timeout");
         self.negotiate();
         self.keep_record();
-        // As QEMU does that could not ask how far the dead one had got.
+        // QEMU does the same when it could not ask the dead server for its position.
         self.queue(SIZE.into(), self.memory.load(USED + 2).into());
         self.kick_by(0);
     }
@@ -181,7 +183,7 @@ impl Machine {
         self.say(request::SET_INFLIGHT_FD, said, &[file.as_fd()]);
     }
 
-    /// What both sides can write.
+    /// The record's memory, writable by both sides.
     pub(super) fn record(&self) -> SharedMemory {
         let (file, _) = self.record.as_ref().expect("there is one");
         let bytes = file.metadata().expect("a file").len();
@@ -241,7 +243,7 @@ impl Machine {
             &length.to_ne_bytes(),
             body,
         ];
-        // Who was cut off notices when he listens.
+        // A disconnected peer notices when it reads.
         let _cut_off = descriptors::send(&self.stream, &message.concat(), files);
     }
 
@@ -289,7 +291,8 @@ impl Machine {
         }
     }
 
-    /// A request whose data lies in `DATA`, in three pieces of which one is crooked. Its answer.
+    /// Sends a request with its data in `DATA`, in three pieces of which one is unaligned. Returns
+    /// its answer.
     pub(super) fn request(&mut self, kind: u32, sector: u64, bytes: u32) -> u8 {
         self.head(kind, sector);
         let flags = if matches!(kind, IN | GET_ID) {
@@ -311,7 +314,7 @@ impl Machine {
         answer[0]
     }
 
-    /// How many bytes were written for what was answered last, as the used ring has it.
+    /// Bytes written for the last answered request, from the used ring.
     pub(super) fn written(&self) -> u32 {
         let last = self.memory.load(USED + 2).wrapping_sub(1) % SIZE;
         let mut bytes = [0; 4];
@@ -320,7 +323,7 @@ impl Machine {
         u32::from_le_bytes(bytes)
     }
 
-    /// Everything that was said before has been done.
+    /// Waits until all earlier messages are handled.
     pub(super) fn is_heard(&self) {
         self.ask(request::GET_QUEUE_NUM, &[]);
     }

@@ -1,5 +1,4 @@
-//! What a machine sees of its disk when the process that serves it dies and another takes its
-//! place, and when the disk has another size.
+//! A machine whose disk server dies and is replaced, and a machine whose disk is resized.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -13,8 +12,8 @@ use crate::monitor::{
     ANSWER, BOUND, Bench, DATA, GUEST, HEAD, IN, Machine, NEXT, OUT, SIZE, USED, WRITE, pair,
 };
 
-/// In the record: the version, the entries, the head that was given back last and how far the used
-/// ring was; and of each entry whether it is in progress.
+/// Offsets in the record: version, entries, last returned head, used index, and the in-progress
+/// mark of each entry.
 const VERSION: usize = 8;
 const ENTRIES: usize = 10;
 const LAST: usize = 12;
@@ -24,13 +23,13 @@ const BYTES_OF_ENTRY: usize = 16;
 
 const BLOCK: usize = 512;
 
-/// A disk that ends no write while a test runs, and one with the same name that does.
+/// A disk that completes no write during a test, and a disk with the same name that does.
 const STUCK: &str = "ram:8M,name=disk,inject=delay:60s:write";
 const DISK: &str = "ram:8M,name=disk";
 
 impl Machine {
-    /// Offers to write a block of `byte` to sector 8, as request `number` of at most five, and
-    /// waits for nothing.
+    /// Makes a write of one block of `byte` to sector 8 available, as request `number` of at most
+    /// five, without waiting.
     fn writes(&mut self, number: u16, byte: u8) {
         let at = usize::from(number);
         let (head, data) = (HEAD + 16 * at, DATA + BLOCK * at);
@@ -51,7 +50,7 @@ impl Machine {
         answer[0]
     }
 
-    /// The heads in the used ring, in its order.
+    /// The heads in the used ring, in order.
     fn given(&self) -> Vec<u16> {
         let entry = |at: u16| USED + 4 + 8 * usize::from(at % SIZE);
         (0..self.memory.load(USED + 2))
@@ -92,7 +91,8 @@ impl Machine {
     }
 }
 
-/// A machine whose disk has died with three writes of one block in progress, of 1, 2 and 3.
+/// A machine whose server died with three writes of the same block in progress, of bytes 1, 2 and
+/// 3.
 fn dead(engine: Engine) -> Machine {
     let bench = Bench::of(engine, STUCK);
     let mut guest = Machine::start(&bench);
@@ -102,7 +102,8 @@ fn dead(engine: Engine) -> Machine {
         guest.writes(number, byte);
     }
     guest.waits_until_in_progress(3);
-    // It answers nothing any more: as good as dead. Only to kicks it would still listen.
+    // The forgotten server answers nothing any more, like a dead one. It would only still receive
+    // kicks.
     std::mem::forget(bench);
     guest.kick = counter::new().expect("a counter");
     guest.forgets_calls();
@@ -114,7 +115,7 @@ fn what_a_dead_process_had_in_progress_is_carried_out_once_and_in_its_order() {
     for engine in [Engine::Auto, Engine::Epoll] {
         let mut guest = dead(engine);
         let bench = Bench::of(engine, DISK);
-        // This one nobody has seen yet.
+        // A request that no server has seen yet.
         guest.writes(1, 4);
         guest.reconnect(&bench);
         guest.wait();
@@ -132,7 +133,7 @@ fn what_a_dead_process_had_in_progress_is_carried_out_once_and_in_its_order() {
 #[test]
 fn what_was_answered_is_not_carried_out_again_though_it_was_not_noted() {
     let mut guest = dead(Engine::Auto);
-    // It died between giving back the write of 3 and noting that.
+    // The server died between returning the write of 3 and recording that.
     let given = guest.memory.load(USED + 2);
     let at = USED + 4 + 8 * usize::from(given);
     guest.memory.write(at, &[6, 0, 0, 0, 1, 0, 0, 0]);
@@ -160,10 +161,10 @@ fn who_died_before_it_called_has_its_machine_called_by_the_next() {
     bench.end();
 }
 
-/// What is wrong with a record, and who writes it so.
+/// A defect of a record, and the function that creates it.
 type Nonsense = (&'static str, fn(&Machine));
 
-/// What may stand in a record that cannot be followed.
+/// Invalid contents of a record.
 const NONSENSE: [Nonsense; 5] = [
     ("another version", |guest| guest.record().store(VERSION, 7)),
     ("another version or size", |guest| {
@@ -201,7 +202,8 @@ fn a_record_that_cannot_be_followed_is_refused_and_the_next_machine_is_served() 
 #[test]
 fn whatever_else_stands_in_a_record_comes_to_an_end() {
     let bench = Bench::of(Engine::Auto, DISK);
-    // Every entry in progress, with heads that lead to chains, to nonsense and past the queue.
+    // All entries in progress, with heads that lead to chains, to invalid descriptors and beyond
+    // the queue.
     let mut guest = dead(Engine::Auto);
     let record = guest.record();
     for head in 0..32 {
@@ -210,7 +212,7 @@ fn whatever_else_stands_in_a_record_comes_to_an_end() {
     guest.reconnect(&bench);
     assert!(guest.is_cut_off());
     bench.violation();
-    // A record that is shorter than it is said to be.
+    // A record that is shorter than announced.
     let mut guest = dead(Engine::Auto);
     let (file, said) = guest.record.take().expect("there is one");
     drop(file);
@@ -249,7 +251,7 @@ fn a_running_machine_is_told_that_its_disk_has_another_size() {
         guest.say(request::SET_BACKEND_REQ_FD, &[], &[theirs.as_fd()]);
         drop(theirs);
         ours.set_read_timeout(Some(BOUND)).expect("a timeout");
-        // The answer says that the message before it was taken, too.
+        // The answer also shows that the previous message was handled.
         assert_eq!(sectors(&guest), 8 << 11);
         assert_eq!(guest.request(OUT, (8 << 11) + 7, 512), 1);
         let resized = |bytes| {
@@ -262,12 +264,12 @@ fn a_running_machine_is_told_that_its_disk_has_another_size() {
         assert_eq!(said[..], [2_u32, 1, 0].map(u32::to_ne_bytes).concat());
         assert_eq!(sectors(&guest), 16 << 11);
         assert_eq!(guest.request(OUT, (8 << 11) + 7, 512), 0);
-        // Who does not listen is not waited for.
+        // A monitor that does not read must not block the server.
         for _ in 0..400 {
             resized(None);
         }
         guest.works();
-        // The channel goes with its monitor, read to the end or not.
+        // The notification socket closes with its monitor, even when it holds unread messages.
         drop(guest);
         std::io::copy(&mut &ours, &mut std::io::sink()).expect("it has an end");
         bench.end();

@@ -1,11 +1,11 @@
-//! Begins the first front end that can be had. Each is tried on a shard of its own, because one
-//! that fails may leave something on its shard.
+//! Starts the first available front end of a list of candidates. Each attempt has its own shard,
+//! because a failed one may leave state on its shard.
 //!
-//! Knows that front ends fail; what they are is `front`, and which are tried `choose`.
+//! `front` implements the front ends, and `choose` selects the candidates.
 
 use std::sync::Arc;
 
-use fabrix_attach::Tell;
+use fabrix_attach::EventHandler;
 use fabrix_block::Device;
 
 use super::choose::Candidate;
@@ -18,25 +18,25 @@ use crate::cli::terminal::say;
 use crate::failure::{Failure, Kind};
 use crate::shards::Shards;
 
-/// A front end that has begun.
+/// A started front end.
 pub(super) struct Begun {
     pub(super) kind: FrontEnd,
     pub(super) front: Front,
-    /// The loop that answers it.
+    /// The shard that serves it.
     pub(super) shards: Shards,
 }
 
-/// Begins the first of the candidates that can be had, and says why it is not a better one.
-/// `telling` gives each what hears its end.
+/// Starts the first available candidate, and prints why the better ones are not available.
+/// `event_handler` creates the event handler of each front end.
 ///
 /// # Errors
-/// None of them can be had: why not, for each.
+/// No candidate is available. The sentence has the reason for each.
 pub(super) fn begin(
     candidates: Vec<Candidate>,
     claim: &Claim,
     (args, left): (&AttachArgs, Option<&Record>),
     disk: &Arc<dyn Device>,
-    telling: impl Fn(FrontEnd) -> Tell,
+    event_handler: impl Fn(FrontEnd) -> EventHandler,
 ) -> Result<Begun, Failure> {
     let is_the_only_one = candidates.len() == 1;
     let mut refused = Vec::new();
@@ -51,7 +51,13 @@ pub(super) fn begin(
         };
         let shards = Shards::one(&args.engine, kernel_fuse::asks_over_uring(kind))?;
         let remote = shards.remotes().remove(0);
-        match Front::begin(kind, claim, (args, left), (&remote, disk), telling(kind)) {
+        match Front::begin(
+            kind,
+            claim,
+            (args, left),
+            (&remote, disk),
+            event_handler(kind),
+        ) {
             Ok(front) => {
                 tell_why(claim, kind, &refused);
                 return Ok(Begun {

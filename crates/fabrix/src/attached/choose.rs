@@ -1,7 +1,7 @@
-//! Which front ends a disk may get: the one that was asked for, if it can be had here, or all that
-//! can, best first.
+//! Selects the front ends for a disk: the requested one, or all that this machine and user can
+//! have, best first.
 //!
-//! Looks at this machine and at who asks; begins nothing.
+//! Nothing is started here.
 
 use std::fs::{self, File};
 
@@ -14,10 +14,10 @@ use super::kernel_nbd;
 use crate::args::FrontEnd;
 use crate::failure::Failure;
 
-/// A front end to try, or why a better one than those that follow cannot be had here.
+/// A front end to try, or the reason why a better one is not available.
 pub(crate) type Candidate = Result<FrontEnd, String>;
 
-/// The front ends to try, one after the other.
+/// The front ends to try, in order.
 pub(crate) fn choose(
     wanted: FrontEnd,
     (socket, listen): (bool, bool),
@@ -29,7 +29,7 @@ pub(crate) fn choose(
     one(wanted, (socket, listen), engine).map(|kind| vec![Ok(kind)])
 }
 
-/// The front end that was asked for.
+/// Checks the requested front end.
 fn one(
     wanted: FrontEnd,
     (socket, listen): (bool, bool),
@@ -74,7 +74,7 @@ fn one(
     }
 }
 
-/// All that look as if they can be had. That they can is known when one of them has begun.
+/// The front ends that seem available. Only starting one proves it.
 fn best_first(engine: Engine) -> Vec<Candidate> {
     let mut all = Vec::new();
     if ublk_is_here(engine) {
@@ -101,18 +101,18 @@ fn best_first(engine: Engine) -> Vec<Candidate> {
     all
 }
 
-/// Whether devices of ublk can be had here, and seen: each is new, so /dev must be the kernel's
-/// own. In most containers it is a copy.
+/// Whether ublk devices are available and visible here. Every ublk device is new, so /dev must be
+/// the kernel's devtmpfs. Most containers have a copy of it instead.
 fn ublk_is_here(engine: Engine) -> bool {
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     process::is_root() && ublk::available(engine).is_ok() && shows_new_devices(&mounts())
 }
 
-/// Whether devices that the kernel makes appear in /dev. `mounts`: /proc/self/mountinfo, see
+/// Whether new kernel devices appear in /dev. `mounts` is the text of /proc/self/mountinfo, see
 /// proc_pid_mountinfo(5).
 fn shows_new_devices(mounts: &str) -> bool {
     let over_dev = |line: &&str| line.split(' ').nth(4) == Some("/dev");
-    // The last one covers those before.
+    // The last mount covers the earlier ones.
     let last = mounts.lines().rfind(over_dev);
     last.is_some_and(|line| line.contains(" - devtmpfs "))
 }

@@ -1,8 +1,8 @@
-//! Disks that are to be attached at every start: a folder with one file for each, `NAME.toml`, in
-//! the long words of `fabrix attach`.
+//! Declared disks, which are attached at every start. A folder has one file `NAME.toml` for each,
+//! with the long options of `fabrix attach`.
 //!
-//! Knows files and words; does not know disks. A file is its owner's alone, because an address may
-//! hold a secret.
+//! This file knows files and options, but not disks. Only the owner may read a file, because an
+//! address may contain a secret.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -20,12 +20,12 @@ use toml::{Table, Value};
 use crate::args::{Arguments, parse_name};
 use crate::failure::Failure;
 
-/// The folder.
+/// The folder of declared disks.
 pub(crate) struct Declared {
     folder: PathBuf,
 }
 
-/// Words that are about one start and not about the disk; the name is the file's.
+/// Options that concern a single start and not the disk. The file name holds the disk's name.
 const NOT_KEPT: [&str; 8] = [
     "name",
     "persist",
@@ -39,8 +39,8 @@ const NOT_KEPT: [&str; 8] = [
 const URI: &str = "uri";
 
 impl Declared {
-    /// The folder of this user: `attach.d` in $FABRIX_CONFIG_DIR, /etc/fabrix for root,
-    /// $XDG_CONFIG_HOME/fabrix, ~/.config/fabrix.
+    /// Opens the folder of this user: `attach.d` in $FABRIX_CONFIG_DIR, /etc/fabrix (for root),
+    /// $XDG_CONFIG_HOME/fabrix or ~/.config/fabrix.
     pub(crate) fn open() -> Result<Self, Failure> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
         let own =
@@ -62,7 +62,7 @@ impl Declared {
         })
     }
 
-    /// Where a disk is declared, or would be.
+    /// Path of a disk's declaration, whether it exists or not.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.{EXTENSION}"))
     }
@@ -72,7 +72,7 @@ impl Declared {
         self.path(name).exists()
     }
 
-    /// All names, in their order.
+    /// All names, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>, Failure> {
         let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let entries = match fs::read_dir(&self.folder) {
@@ -92,12 +92,12 @@ impl Declared {
         Ok(names)
     }
 
-    /// Whether words can be declared: before something is done that they say.
+    /// Checks that a command line can be declared, before it is executed.
     pub(crate) fn check(words: &[OsString]) -> Result<(), Failure> {
         table(words).map(drop)
     }
 
-    /// Declares a disk as the words of an `attach` say, whole or not at all.
+    /// Declares a disk with the command line of an `attach`. The file is written atomically.
     pub(crate) fn write(&self, name: &str, words: &[OsString]) -> Result<PathBuf, Failure> {
         let path = self.path(name);
         let text = toml::to_string(&table(words)?).map_err(Failure::io)?;
@@ -117,7 +117,7 @@ impl Declared {
         Ok(path)
     }
 
-    /// The words of the `attach` that a file stands for.
+    /// The `attach` command line of a declaration.
     pub(crate) fn words(&self, name: &str) -> Result<Vec<OsString>, Failure> {
         parse_name(name).map_err(|why| Failure::usage(format!("{name}: {why}")))?;
         let path = self.path(name);
@@ -156,7 +156,7 @@ impl Declared {
         Ok(words)
     }
 
-    /// Declares a disk no more; false: it was not declared.
+    /// Removes a declaration. False: it did not exist.
     pub(crate) fn forget(&self, name: &str) -> Result<bool, Failure> {
         let path = self.path(name);
         match fs::remove_file(&path) {
@@ -167,7 +167,7 @@ impl Declared {
     }
 }
 
-/// What is kept of the words of an `attach`, which were understood once already.
+/// The options of an `attach` command line to be stored. The line was parsed successfully before.
 fn table(words: &[OsString]) -> Result<Table, Failure> {
     let program = std::iter::once(OsString::from("fabrix"));
     let found = Arguments::words().try_get_matches_from(program.chain(words.iter().cloned()));
@@ -202,7 +202,7 @@ fn raw(matches: &ArgMatches, id: &str) -> Result<String, Failure> {
     text.map(str::to_owned)
 }
 
-/// Another start has another folder: paths are written whole.
+/// Makes paths absolute, because another start may have another working directory.
 fn absolute(key: &str, text: &str) -> Result<String, Failure> {
     match key {
         URI => {
@@ -212,7 +212,7 @@ fn absolute(key: &str, text: &str) -> Result<String, Failure> {
                 Some(path) if Path::new(path).exists() => Err(Failure::usage(format!(
                     "{path}: a disk that is declared needs its whole path, from / on"
                 ))),
-                // It may be a secret that begins with @.
+                // The path may be a secret that begins with @, so the sentence does not show it.
                 Some(_) => Err(Failure::usage(
                     "a disk that is declared needs the whole path of its file and of the file of its secret, from / on",
                 )),
@@ -226,7 +226,7 @@ fn absolute(key: &str, text: &str) -> Result<String, Failure> {
     }
 }
 
-/// The first path of a disk that does not begin at the root.
+/// The first relative path of a disk.
 fn relative(spec: &Spec) -> Option<&str> {
     match &spec.disk {
         Disk::File { path, .. } => (!Path::new(path).is_absolute()).then_some(path),
@@ -236,7 +236,7 @@ fn relative(spec: &Spec) -> Option<&str> {
     }
 }
 
-/// The files that hold the secrets of an address.
+/// Files with the secrets of an address.
 fn secret_files(remote: &Remote) -> impl Iterator<Item = &str> {
     let ours = remote.account.as_ref().and_then(|it| match &it.secret {
         Some(Secret::File(path)) => Some(path.as_str()),

@@ -1,8 +1,7 @@
-//! The ways a disk can look on this machine: a block device, a file, a socket. Begins them and ends
-//! them.
+//! The forms in which a disk is attached: block device, file or socket. Starts and ends them.
 //!
-//! Everything here runs on a control thread and may wait for the kernel; the shard that answers the
-//! kernel is another.
+//! This code runs on a control thread and may wait for the kernel. The shard that answers the
+//! kernel runs on another thread.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -15,7 +14,7 @@ use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_attach::nbd::{NbdPeers, NbdSocket};
 use fabrix_attach::ublk::{self, UblkDisk};
 use fabrix_attach::vhost::VhostSocket;
-use fabrix_attach::{BeginError, Tell};
+use fabrix_attach::{BeginError, EventHandler};
 use fabrix_block::Device;
 use fabrix_rt::Remote;
 use sys_devices::loop_device::LoopDevice;
@@ -31,46 +30,45 @@ use crate::api::bind;
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::{Failure, Kind};
 
-/// A disk that can be seen.
+/// The visible form of an attached disk.
 pub(crate) enum Front {
     /// A device of the kernel's ublk driver.
     Ublk(UblkDisk),
-    /// A loop device over a file that nobody else sees.
+    /// A loop device over a hidden file.
     Loop {
         file: FuseFile,
         device: LoopDevice,
-        /// The file, not opened: to look at its size. It keeps the mount, so it has to go when the
-        /// device is gone.
+        /// The file, opened with O_PATH for reading its size. It keeps the mount alive, so it must
+        /// be closed when the device is gone.
         look: Mutex<Option<File>>,
     },
     /// A file.
     File { file: FuseFile, place: PathBuf },
     /// A device of the kernel's NBD client.
     Nbd { peers: NbdPeers, device: NbdDevice },
-    /// A Unix socket.
+    /// An NBD server on a Unix socket.
     NbdSocket { socket: NbdSocket, path: PathBuf },
-    /// A port of TCP, at nbd://ADDR:PORT.
+    /// An NBD server on a TCP port, nbd://ADDR:PORT.
     NbdPort { socket: NbdSocket, uri: PathBuf },
-    /// A socket for virtual machines.
+    /// A vhost-user socket for virtual machines.
     Vhost { socket: VhostSocket, path: PathBuf },
 }
 
 impl Front {
-    /// Begins, on the shard of `remote`.
+    /// Starts a front end on the shard of `remote`.
     ///
     /// # Errors
-    /// There is no such front end here, or the block device that the kernel has made has not the
-    /// disk's size.
+    /// The front end is not available, or its block device has another size than the disk.
     pub(crate) fn begin(
         kind: FrontEnd,
         claim: &Claim,
         (args, left): (&AttachArgs, Option<&Record>),
         (remote, disk): (&Remote, &Arc<dyn Device>),
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, Failure> {
-        let front = Self::make(kind, claim, (args, left), (remote, disk), tell)?;
-        // The size of a device that is taken over was compared before it was; its users would lose
-        // it here.
+        let front = Self::make(kind, claim, (args, left), (remote, disk), on_event)?;
+        // For a takeover the sizes were compared before. Ending the device here would take it away
+        // from its users.
         if left.is_none()
             && let Err(failure) = front.has_size_of(&**disk)
         {
@@ -85,42 +83,42 @@ impl Front {
         claim: &Claim,
         (args, left): (&AttachArgs, Option<&Record>),
         (remote, disk): (&Remote, &Arc<dyn Device>),
-        tell: Tell,
+        on_event: EventHandler,
     ) -> Result<Self, Failure> {
         if kind == FrontEnd::Ublk {
             let mark = ublk::mark(&claim.name);
             return Ok(Self::Ublk(match left {
-                Some(left) => UblkDisk::take_over(remote, disk, (&left.device, mark), tell)?,
-                None => UblkDisk::begin(remote, disk, mark, tell)?,
+                Some(left) => UblkDisk::take_over(remote, disk, (&left.device, mark), on_event)?,
+                None => UblkDisk::begin(remote, disk, mark, on_event)?,
             }));
         }
         if kind == FrontEnd::Nbd {
             let longest = args.remote.fast_io_fail_tmo.0.unwrap_or(Duration::MAX);
-            let (peers, device) = kernel_nbd::begin(remote, disk, longest, tell)?;
+            let (peers, device) = kernel_nbd::begin(remote, disk, longest, on_event)?;
             return Ok(Self::Nbd { peers, device });
         }
         if kind == FrontEnd::NbdSocket {
             return match &args.listen {
                 Some(listen) => {
                     let (listener, uri) = nbd_port::listen(listen, args.allow.is_some())?;
-                    let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, tell)?;
+                    let socket = NbdSocket::begin(remote, Arc::clone(disk), listener, on_event)?;
                     Ok(Self::NbdPort { socket, uri })
                 }
                 None => {
                     let (listener, path) = listen(claim, args.socket.as_deref(), "nbd")?;
                     let disk = Arc::clone(disk);
-                    let socket = NbdSocket::begin(remote, disk, listener.into(), tell)?;
+                    let socket = NbdSocket::begin(remote, disk, listener.into(), on_event)?;
                     Ok(Self::NbdSocket { socket, path })
                 }
             };
         }
         if kind == FrontEnd::VhostUser {
             let (listener, path) = listen(claim, args.socket.as_deref(), "vhost")?;
-            let socket = VhostSocket::begin(remote, Arc::clone(disk), listener, tell)?;
+            let socket = VhostSocket::begin(remote, Arc::clone(disk), listener, on_event)?;
             return Ok(Self::Vhost { socket, path });
         }
         let place = claim.path("disk");
-        let begun = begin_file(&place, remote, disk, tell);
+        let begun = begin_file(&place, remote, disk, on_event);
         let file = begun.inspect_err(|_| {
             let _was_not_there = fs::remove_file(&place);
         })?;
@@ -128,15 +126,15 @@ impl Front {
             return Ok(Self::File { file, place });
         }
         let made = begin_loop(&claim.name, &place, disk);
-        // The loop device holds what it needs of it; so nothing is left to see, or to clear away,
-        // when we die.
+        // The loop device keeps the mount alive. Unmounting the path now leaves nothing behind when
+        // this process dies.
         let _stays_in_sight = mounts::unmount(&place, Unmount::Lazily);
         let (device, look) = made?;
         let look = Mutex::new(Some(look));
         Ok(Self::Loop { file, device, look })
     }
 
-    /// What users open.
+    /// Path or URI for users.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Ublk(device) => device.path(),
@@ -148,7 +146,7 @@ impl Front {
         }
     }
 
-    /// What users open, wherever they are.
+    /// Path or URI for users, independent of the working directory.
     pub(crate) fn device(&self) -> PathBuf {
         match self {
             Self::NbdPort { uri, .. } => uri.clone(),
@@ -156,7 +154,7 @@ impl Front {
         }
     }
 
-    /// Compares the size of a block device with that of its disk.
+    /// Checks that a block device has the size of its disk.
     fn has_size_of(&self, disk: &dyn Device) -> Result<(), Failure> {
         match self {
             Self::Ublk(_) | Self::Loop { .. } | Self::Nbd { .. } => {
@@ -169,7 +167,7 @@ impl Front {
         }
     }
 
-    /// What the user should know about how it works here.
+    /// Sentences about restrictions on this machine.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         self.is_cached().into_iter().chain(self.is_read())
     }
@@ -187,7 +185,7 @@ impl Front {
         }
     }
 
-    /// How many requests were carried out without a copy of their data, where that can be.
+    /// Number of requests executed without copying data. None if this front end never does.
     pub(crate) fn zero_copy(&self) -> Option<u64> {
         match self {
             Self::Ublk(device) => device.zero_copy(),
@@ -201,14 +199,15 @@ impl Front {
         }
         let why = self.over_uring()?.err()?;
         if KernelRing::look() != KernelRing::On {
-            return None; // as on most machines: `fabrix doctor` says what could be done
+            return None; // the normal case; `fabrix doctor` shows the remedy
         }
         Some(format!(
             "requests are read from /dev/fuse, not over io_uring: {why}"
         ))
     }
 
-    /// Whether the kernel asks over io_uring, or why it does not; None: nothing here could ask so.
+    /// Whether requests come over io_uring, or why not. None: this front end does not use FUSE, or
+    /// nothing is known yet.
     pub(crate) fn over_uring(&self) -> Option<Result<(), &str>> {
         match self {
             Self::Loop { file, .. } | Self::File { file, .. } => file.over_uring(),
@@ -216,7 +215,7 @@ impl Front {
         }
     }
 
-    /// Goes on with the same disk in another size.
+    /// Changes the size.
     pub(crate) fn resized(&self, disk: &Arc<dyn Device>) -> Result<(), Failure> {
         self.resize(disk)?;
         self.has_size_of(&**disk)
@@ -231,14 +230,14 @@ impl Front {
                 let look = look
                     .as_ref()
                     .ok_or_else(|| Failure::usage("it is being detached"))?;
-                // The kernel learns of a size by looking.
+                // Reading the attributes makes the kernel learn the new size.
                 let taken = look.metadata().and_then(|_| device.take_over_size());
                 taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
             }
             Self::File { file, .. } => Ok(file.resized(Arc::clone(disk))?),
             Self::Nbd { peers, device } => {
-                // First who answers, then who asks; a disk that has become smaller the same: what
-                // is behind its end fails either way.
+                // The server gets the size first, then the client. This also works when the disk
+                // shrinks, because requests behind the new end fail anyway.
                 peers.resized(Arc::clone(disk))?;
                 let taken = device.resize(disk.geometry().bytes());
                 taken.map_err(|error| Failure::io(format!("{}: {error}", device.path().display())))
@@ -250,8 +249,8 @@ impl Front {
         }
     }
 
-    /// Ends: politely only when nobody uses it, by force in any case. What tells that it is over
-    /// comes later.
+    /// Ends the front end. Without `force` it fails if the disk is in use. The end event follows
+    /// later.
     pub(crate) fn end(&self, force: bool) -> Result<(), Failure> {
         match self {
             Self::Ublk(device) => {
@@ -316,8 +315,7 @@ impl Front {
 }
 
 impl Front {
-    /// It is over without our having ended it: somebody else has stopped the device. What is left
-    /// of it goes too.
+    /// Cleans up after another program has ended the device.
     pub(crate) fn over(&self) {
         if let Self::Ublk(device) = self {
             let _gone_already = device.detach_by_force();
@@ -325,7 +323,7 @@ impl Front {
     }
 }
 
-/// Listens where the user has said, or beside the record.
+/// Listens on the user's path, or on one beside the record.
 fn listen(
     claim: &Claim,
     socket: Option<&Path>,
@@ -341,7 +339,7 @@ fn listen(
     Ok((listener, path))
 }
 
-/// A socket with clients is in use, unless it is taken away by force.
+/// Checks that a socket has no clients. `force` skips the check.
 fn is_unused(socket: &NbdSocket, place: &Path, force: bool) -> Result<(), Failure> {
     match socket.clients() {
         0 => Ok(()),
@@ -350,7 +348,7 @@ fn is_unused(socket: &NbdSocket, place: &Path, force: bool) -> Result<(), Failur
     }
 }
 
-/// Why a block device is still there.
+/// The reason why a block device is still there.
 pub(super) fn not_ended(path: &Path, error: &io::Error) -> Failure {
     if error.kind() != ErrorKind::ResourceBusy {
         return Failure::io(format!(
@@ -380,7 +378,7 @@ pub(super) fn in_use(path: &Path, how: &str) -> Failure {
     )
 }
 
-/// Where a block device, or a partition of it, is mounted in this namespace.
+/// Mount points of a block device and its partitions in this mount namespace.
 fn mounted_at(device: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let device = device.display().to_string();
@@ -395,11 +393,11 @@ fn mounted_at(device: &Path) -> Vec<String> {
     table.lines().filter_map(source).collect()
 }
 
-/// What a dead process has left: a device whose users wait, a loop device over nothing, a mount of
-/// nothing.
-pub(crate) fn clear_away(record: &Record, place: &Path) {
+/// Removes the remains of a dead process: a device with waiting users, a loop device without file,
+/// or a dead mount.
+pub(crate) fn remove_leftovers(record: &Record, place: &Path) {
     if record.front_end == FRONT_END {
-        let _somebody_else_did = ublk::clear_away(&record.device, ublk::mark(&record.name));
+        let _somebody_else_did = ublk::remove_dead_device(&record.device, ublk::mark(&record.name));
     }
     let device = LoopDevice::at(&record.device);
     if record.front_end == "fuse" && is_left(&device, &record.name) {
@@ -410,7 +408,7 @@ pub(crate) fn clear_away(record: &Record, place: &Path) {
         let _somebody_else_did = nbd.disconnect_by_force();
     }
     let is_socket = matches!(record.front_end.as_str(), "nbd-socket" | "vhost-user");
-    let is_file = record.device.is_absolute(); // else a port, which goes with its process
+    let is_file = record.device.is_absolute(); // a TCP port ends with its process
     if is_socket && is_file && UnixStream::connect(&record.device).is_err() {
         let _was_not_there = fs::remove_file(&record.device);
     }

@@ -1,7 +1,7 @@
-//! The process that keeps one disk attached: from opening it to the last answer.
+//! The process that keeps one disk attached.
 //!
-//! The main thread waits; a shard of its own moves data; the control socket answers on a third
-//! thread.
+//! The main thread waits for events. A shard moves data on a second thread, and the control socket
+//! is served on a third.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use fabrix_attach::Told;
+use fabrix_attach::FrontEndEvent;
 use fabrix_block::filter::stats::Stats;
 use fabrix_block::spec::{Disk, without_secrets};
 use fabrix_block::{Device, Durability, OpenError, OpenErrorKind, Spec};
@@ -34,7 +34,7 @@ use crate::failure::{Failure, Kind};
 use crate::log::{self, LogFormat};
 use crate::signals::end_a_service;
 
-/// An attached disk, as its control socket knows it.
+/// An attached disk, as the control socket sees it.
 pub(crate) struct Held {
     record: Mutex<Record>,
     disk: Mutex<Arc<dyn Device>>,
@@ -43,25 +43,25 @@ pub(crate) struct Held {
     paths: Arc<Paths>,
     kind: FrontEnd,
     front: Front,
-    tell: Mutex<Sender<News>>,
+    sender: Mutex<Sender<HolderEvent>>,
 }
 
-/// What the main thread waits for.
-pub(crate) enum News {
-    /// A front end of this kind is over, and nothing of it is left to keep.
-    Over(FrontEnd),
-    /// A signal asks for the end.
-    Asked,
-    /// The disk has another size, as the path to there says.
-    Changed(SocketAddr),
+/// Event for the main thread.
+pub(crate) enum HolderEvent {
+    /// A front end of this kind has ended.
+    FrontEndEnded(FrontEnd),
+    /// A signal requests the end.
+    StopRequested,
+    /// A path reports that the disk has changed, for example its size.
+    DiskChanged(SocketAddr),
 }
 
-/// How often `--wait` tries to reach the target.
+/// Interval of the connection attempts with `--wait`.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Attaches a disk and keeps it so until it is detached. `ready` hears what has been attached,
-/// once. With a `caller`, the process that waits for that, it goes to the background then, and
-/// gives up when the caller goes before.
+/// Attaches a disk and keeps it attached until it is detached. `ready` is called once with the
+/// state after the attachment. `caller` is the process that waits for `ready`. With a caller, this
+/// process then goes to the background, and it gives up if the caller ends before.
 pub(crate) fn hold(
     args: &AttachArgs,
     caller: Option<u32>,
@@ -75,25 +75,25 @@ pub(crate) fn hold(
     };
     let name = left.as_ref().map(|left| left.name.as_str());
     let mut claim = records.claim(name.or(args.name.as_deref()))?;
-    // Until the device has been taken over, what is known of it must not be lost.
+    // Until the takeover succeeds, the record must survive a failure.
     claim.keep(left.is_some());
-    let (tell, told) = channel();
+    let (sender, events) = channel();
     let paths = Arc::<Paths>::default();
-    let opened = open(args, &claim, paths.watch(tell.clone()), caller)?;
+    let opened = open(args, &claim, paths.watch(sender.clone()), caller)?;
     let counted = {
         let name = claim.name.clone();
         Stats::telling(opened, move |failed| disk_failed(&name, failed))
     };
     let disk: Arc<dyn Device> = Arc::clone(&counted) as Arc<dyn Device>;
     records.refuse_twice(&claim.name, &args.uri, &*disk)?;
-    let asked = tell.clone();
-    end_a_service(move |_| asked.send(News::Asked).is_ok())?;
+    let stop_sender = sender.clone();
+    end_a_service(move |_| stop_sender.send(HolderEvent::StopRequested).is_ok())?;
     let Begun {
         kind,
         front,
         shards,
     } = begin(candidates, &claim, (args, left.as_ref()), &disk, |kind| {
-        telling(kind, tell.clone())
+        event_handler(kind, sender.clone())
     })?;
     claim.keep(false);
     front.notes().for_each(say);
@@ -106,11 +106,11 @@ pub(crate) fn hold(
         paths,
         kind,
         front,
-        tell: Mutex::new(tell),
+        sender: Mutex::new(sender),
     });
-    let kept = keep((args, caller), &held, &claim, &told, ready);
-    // What is over needs no shard any more; what has failed on the way is let go with everything
-    // that waits for it.
+    let kept = serve_until_detached((args, caller), &held, &claim, &events, ready);
+    // An ended front end needs no shard. After a failure, the front end is ended by force, together
+    // with waiting requests.
     if kept.is_err() {
         let _already_over = held.front.end(true);
     }
@@ -118,14 +118,14 @@ pub(crate) fn hold(
     kept
 }
 
-fn keep(
+fn serve_until_detached(
     (args, caller): (&AttachArgs, Option<u32>),
     held: &Arc<Held>,
     claim: &Claim,
-    told: &Receiver<News>,
+    events: &Receiver<HolderEvent>,
     ready: impl FnOnce(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    if has_gone(caller) {
+    if caller_has_ended(caller) {
         let sentence = "the command that asked for this disk has ended before it was attached";
         return Err(Failure::io(sentence));
     }
@@ -136,48 +136,48 @@ fn keep(
     let _until_the_end = Server::start(&claim.path("sock"), attachment::router(Arc::clone(held)))?;
     ready(&held.json())?;
     if caller.is_some() {
-        leave_terminal(claim, args.log_format)?;
+        go_to_background(claim, args.log_format)?;
     } else {
         log::begin(args.log_format);
     }
-    let mut asked = false;
+    let mut stop_requested = false;
     loop {
-        match told.recv() {
-            // One that was tried before this one has ended with its shard.
-            Ok(News::Over(kind)) if kind != held.kind => {}
-            Ok(News::Over(_)) | Err(_) => {
+        match events.recv() {
+            // An earlier candidate has ended with its shard.
+            Ok(HolderEvent::FrontEndEnded(kind)) if kind != held.kind => {}
+            Ok(HolderEvent::FrontEndEnded(_)) | Err(_) => {
                 held.front.over();
                 return Ok(());
             }
-            Ok(News::Changed(address)) => {
+            Ok(HolderEvent::DiskChanged(address)) => {
                 if let Err(failure) = held.resize(Some(address)) {
                     log::error(format_args!(
                         "the disk has changed, and that could not be taken over: {failure}"
                     ));
                 }
             }
-            // Asked twice, it is meant.
-            Ok(News::Asked) => {
-                if let Err(failure) = held.detach(asked) {
+            // A second request ends by force.
+            Ok(HolderEvent::StopRequested) => {
+                if let Err(failure) = held.detach(stop_requested) {
                     log::warn(format_args!("{failure}; ask again to end all the same"));
                 }
-                asked = true;
+                stop_requested = true;
             }
         }
     }
 }
 
-/// Whether the process that waits for the disk has ended: its children get another parent.
-fn has_gone(caller: Option<u32>) -> bool {
+/// Whether the caller has ended. The kernel then gives its children another parent.
+fn caller_has_ended(caller: Option<u32>) -> bool {
     caller.is_some_and(|caller| caller != parent_id())
 }
 
-/// Whether a Unix socket was asked for, and whether one of TCP.
+/// Whether a Unix socket and a TCP port were requested.
 fn sockets(args: &AttachArgs) -> (bool, bool) {
     (args.socket.is_some(), args.listen.is_some())
 }
 
-/// Opens the disk; with `--wait` as soon as it can be reached, if somebody still waits for that.
+/// Opens the disk. With `--wait`, retries until the target is reachable or the caller has ended.
 fn open(
     args: &AttachArgs,
     claim: &Claim,
@@ -190,15 +190,15 @@ fn open(
         &format!("attach/{}", claim.name),
     )?
     .watched(watch);
-    let mut told = false;
+    let mut announced = false;
     loop {
         match opener.open(&args.uri, args.read_only) {
             Err(failure) if args.wait && failure.kind() == Kind::Connect => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut announced, true) {
                     say(format_args!("{failure}; waiting for it"));
                 }
                 std::thread::sleep(TRY_EVERY);
-                if has_gone(caller) {
+                if caller_has_ended(caller) {
                     return Err(failure);
                 }
             }
@@ -232,8 +232,7 @@ fn record(
     }
 }
 
-/// What the target calls what it exports there: as its disk says, which may have been found by
-/// discovery.
+/// The target's name for the disk's subsystem. The opened disk knows the name found by discovery.
 fn subsystem(uri: &str, disk: &dyn Device) -> Option<String> {
     let remote = |text: &str| match Spec::parse(text).ok()?.disk {
         Disk::Remote(remote) => remote.nqn,
@@ -255,8 +254,9 @@ pub(super) fn word(kind: FrontEnd) -> &'static str {
     }
 }
 
-/// Lets go of everything that the caller waits for or could take away: outputs, terminal, folder.
-fn leave_terminal(claim: &Claim, format: Option<LogFormat>) -> Result<(), Failure> {
+/// Releases everything that the caller waits for or could remove: outputs, terminal and working
+/// directory.
+fn go_to_background(claim: &Claim, format: Option<LogFormat>) -> Result<(), Failure> {
     let cannot = |error| Failure::io(format!("cannot go to the background: {error}"));
     let file = File::create(claim.path("log")).map_err(cannot)?;
     let nothing = File::options()
@@ -268,12 +268,14 @@ fn leave_terminal(claim: &Claim, format: Option<LogFormat>) -> Result<(), Failur
     std::env::set_current_dir("/").map_err(cannot)
 }
 
-fn telling(kind: FrontEnd, tell: Sender<News>) -> fabrix_attach::Tell {
-    Box::new(move |told| match told {
-        Told::Over => {
-            let _nobody_waits = tell.send(News::Over(kind));
+fn event_handler(kind: FrontEnd, sender: Sender<HolderEvent>) -> fabrix_attach::EventHandler {
+    Box::new(move |event| match event {
+        FrontEndEvent::Ended => {
+            let _nobody_waits = sender.send(HolderEvent::FrontEndEnded(kind));
         }
-        Told::Violation(sentence) => log::warn(format_args!("a client was cut off: {sentence}")),
+        FrontEndEvent::Violation(sentence) => {
+            log::warn(format_args!("a client was cut off: {sentence}"))
+        }
     })
 }
 
@@ -285,7 +287,7 @@ impl Held {
             .clone()
     }
 
-    /// What is attached, and what it has done so far.
+    /// The record with state and statistics.
     pub(crate) fn json(&self) -> Value {
         let record = self.record();
         let mut all = serde_json::to_value(&record).unwrap_or_default();
@@ -311,7 +313,7 @@ impl Held {
         all
     }
 
-    /// What it has done so far, in detail.
+    /// Detailed statistics.
     pub(crate) fn counters(&self) -> Value {
         let record = self.record();
         json!({
@@ -325,29 +327,29 @@ impl Held {
         })
     }
 
-    /// Takes it away: see [`Front::end`]. By force it is over at once, whoever still holds the
-    /// device: what he asks of it from then on fails.
+    /// Detaches the disk: see [`Front::end`]. With `force` this process ends at once. Requests of
+    /// programs that still have the device open then fail.
     pub(crate) fn detach(&self, force: bool) -> Result<(), Failure> {
         self.front.end(force)?;
         if force {
-            let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
-            let _it_is_over_already = tell.send(News::Over(self.kind));
+            let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            let _it_is_over_already = sender.send(HolderEvent::FrontEndEnded(self.kind));
         }
         Ok(())
     }
 
-    /// Takes over the size that the disk has now; `told_by` is the path that said that it has
-    /// changed, if one did.
-    pub(crate) fn resize(&self, told_by: Option<SocketAddr>) -> Result<(), Failure> {
+    /// Adopts the current size of the disk. `reported_by` is the path that reported the change, if
+    /// one did.
+    pub(crate) fn resize(&self, reported_by: Option<SocketAddr>) -> Result<(), Failure> {
         let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
-        let fresh = disk.remeasure(None); // a target may take its time
+        let fresh = disk.remeasure(None); // a target may take long to answer
         if let Some(fault) = fresh.as_ref().err().and_then(fault) {
-            self.paths.set_fault(told_by, Some(&fault));
+            self.paths.set_fault(reported_by, Some(&fault));
         }
         let fresh = fresh?;
         self.front.resized(&fresh)?;
-        self.paths.set_fault(told_by, None);
+        self.paths.set_fault(reported_by, None);
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.size_bytes = fresh.geometry().bytes();
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -355,7 +357,7 @@ impl Held {
     }
 }
 
-/// What has become of a disk. Who could not be asked has said nothing of it.
+/// The disk's fault in an error. None if the disk could not be asked.
 fn fault(error: &OpenError) -> Option<String> {
     matches!(
         error.kind,
@@ -364,7 +366,7 @@ fn fault(error: &OpenError) -> Option<String> {
     .then(|| error.to_string())
 }
 
-/// What is printed of an attachment.
+/// Prints the result of an attachment.
 pub(crate) fn announce(args: &AttachArgs, now: &Value) -> Result<(), Failure> {
     let device = now["device"].as_str().unwrap_or_default();
     match args.output {

@@ -1,9 +1,8 @@
-//! `--as kernel`: the kernel's own NVMe/TCP host reaches the disk, and we only ask it to, as `nvme
-//! connect` does.
+//! `--as kernel`: the kernel's own NVMe/TCP host accesses the disk. Fabrix only requests the
+//! connection, as `nvme connect` does.
 //!
-//! No process of ours stays: a record says which controller is ours, and the kernel's files say how
-//! it is. What the disk is, and whether it can be had, our own host finds out first, because it
-//! says why not.
+//! No Fabrix process remains. A record names the controller, and sysfs shows its state. Our own
+//! host first connects to the disk, because its errors explain more.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -27,17 +26,17 @@ use crate::disks::{Opener, host_text};
 use crate::failure::{Failure, Kind};
 use crate::host_names::uuid_text;
 
-/// The word of this front end.
+/// Name of this front end in records and options.
 pub(crate) const WORD: &str = "kernel";
-/// Where the kernel is asked for controllers.
+/// The device for connection requests.
 const FABRICS: &str = "/dev/nvme-fabrics";
 const CONTROLLERS: &str = "/sys/class/nvme";
 const DISKS: &str = "/sys/block";
-/// How long the kernel may take from a controller to its disk.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time limit of the kernel for showing the disk of a new controller.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Attaches a disk, and gives what is known of it.
+/// Attaches a disk and returns its state.
 pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     is_possible(args)?;
     let records = Records::open()?;
@@ -46,8 +45,8 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Value, Failure> {
     let opener = Opener::new(&args.remote, args.engine.engine, &scope)?;
     let disk = opener.open(&args.uri, args.read_only)?;
     records.refuse_twice(&claim.name, &args.uri, &*disk)?;
-    let (remote, address) = place(&*disk)?;
-    let controller = connect_undisturbed(&words(args, opener.options(), &remote, address))?;
+    let (remote, address) = remote_address(&*disk)?;
+    let controller = connect_on_new_thread(&words(args, opener.options(), &remote, address))?;
     let nsid = remote.nsid.unwrap_or(1);
     let nqn = remote.nqn.unwrap_or_default();
     let found = wait_for_disk(&nqn, nsid);
@@ -99,7 +98,7 @@ fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
             "--as kernel needs root, as `nvme connect` does",
         ));
     }
-    // Else somebody would load a module first, to hear then that the kernel cannot have this disk.
+    // Otherwise the user would load a module only to learn that the kernel cannot access this disk.
     if !args.uri.starts_with("nvme+tcp:") {
         return Err(no_disk_of_the_kernels());
     }
@@ -111,8 +110,8 @@ fn is_possible(args: &AttachArgs) -> Result<(), Failure> {
     }
 }
 
-/// Where our host has found the disk.
-fn place(disk: &dyn Device) -> Result<(Remote, SocketAddr), Failure> {
+/// Address of the disk as found by our host.
+fn remote_address(disk: &dyn Device) -> Result<(Remote, SocketAddr), Failure> {
     let spec = Spec::parse(&disk.identity().name).map_err(|_| no_disk_of_the_kernels())?;
     let Disk::Remote(remote) = spec.disk else {
         return Err(no_disk_of_the_kernels());
@@ -130,7 +129,7 @@ fn no_disk_of_the_kernels() -> Failure {
     Failure::usage("--as kernel is for an nvme+tcp:// disk without options of ours")
 }
 
-/// What the kernel is told: the words of `nvme connect`.
+/// The kernel's connection parameters, in the words of `nvme connect`.
 fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketAddr) -> String {
     let given = &args.remote;
     let seconds = |time: Duration| time.as_secs_f64().ceil();
@@ -169,20 +168,20 @@ fn words(args: &AttachArgs, options: &Options, remote: &Remote, address: SocketA
     words
 }
 
-/// Asks for a controller on a thread of its own, which has no ring. The kernel interrupts whoever
-/// had one, some time after it was closed; then its host gives a connection up halfway, complains,
-/// and makes another.
-fn connect_undisturbed(words: &str) -> Result<String, Failure> {
-    let asked = thread::scope(|scope| scope.spawn(|| connect(words)).join());
-    asked.unwrap_or_else(|_| {
+/// Requests a controller on a new thread that has never had an io_uring. The kernel interrupts a
+/// thread some time after its ring was closed. Its NVMe host would then abandon the connection
+/// halfway, log an error, and connect again.
+fn connect_on_new_thread(words: &str) -> Result<String, Failure> {
+    let joined = thread::scope(|scope| scope.spawn(|| connect(words)).join());
+    joined.unwrap_or_else(|_| {
         Err(Failure::io(
             "asking the kernel for a controller has panicked",
         ))
     })
 }
 
-/// Asks for a controller, and gives its name.
-/// Source: the kernel's drivers/nvme/host/fabrics.c, what it takes and gives.
+/// Requests a controller and returns its name. Source: the kernel's drivers/nvme/host/fabrics.c,
+/// formats of request and answer.
 fn connect(words: &str) -> Result<String, Failure> {
     let cannot = |error: std::io::Error| {
         let hint = match error.raw_os_error() {
@@ -202,20 +201,20 @@ fn connect(words: &str) -> Result<String, Failure> {
         .open(FABRICS)
         .map_err(cannot)?;
     file.write_all(words.as_bytes()).map_err(cannot)?;
-    let mut told = [0; 256];
-    let bytes = file.read(&mut told).map_err(cannot)?;
-    let told = String::from_utf8_lossy(&told[..bytes]);
-    let instance = told
+    let mut answer = [0; 256];
+    let bytes = file.read(&mut answer).map_err(cannot)?;
+    let answer = String::from_utf8_lossy(&answer[..bytes]);
+    let instance = answer
         .split(',')
         .find_map(|word| word.trim().strip_prefix("instance="));
     let instance = instance.and_then(|number| number.parse::<u32>().ok());
     let instance =
-        instance.ok_or_else(|| Failure::io(format!("{FABRICS} answers `{}`", told.trim())))?;
+        instance.ok_or_else(|| Failure::io(format!("{FABRICS} answers `{}`", answer.trim())))?;
     Ok(format!("nvme{instance}"))
 }
 
 fn wait_for_disk(nqn: &str, nsid: u32) -> Result<PathBuf, Failure> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Some(device) = disk_of(nqn, nsid) {
             return Ok(device);
@@ -225,7 +224,7 @@ fn wait_for_disk(nqn: &str, nsid: u32) -> Result<PathBuf, Failure> {
                 "the kernel is connected and shows no disk for namespace {nsid}; `dmesg` says why"
             )));
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -238,7 +237,7 @@ fn disk_of(nqn: &str, nsid: u32) -> Option<PathBuf> {
         let is_it = name.to_string_lossy().starts_with("nvme")
             && text(&folder.join("nsid")) == Some(nsid.to_string())
             && text(&folder.join("device/subsysnqn")).as_deref() == Some(nqn);
-        // The paths of a disk with several stand there too, and are not to be opened.
+        // sysfs also lists the single paths of a multipath disk. They have no device node.
         let device = Path::new("/dev").join(name);
         (is_it && device.exists()).then_some(device)
     })
@@ -248,7 +247,7 @@ fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Whether the controller of a record is still there, and still the one.
+/// Whether the record's controller still exists with the same subsystem.
 pub(crate) fn lives(record: &Record) -> bool {
     let Some(controller) = &record.controller else {
         return false;
@@ -257,7 +256,7 @@ pub(crate) fn lives(record: &Record) -> bool {
     nqn.is_some() && nqn == record.subsystem
 }
 
-/// What the kernel says of a disk, and what is known of it.
+/// The record with the kernel's state and statistics.
 pub(crate) fn state(record: &Record) -> Value {
     let mut all = serde_json::to_value(record).unwrap_or_default();
     let controller = Path::new(CONTROLLERS).join(record.controller.as_deref().unwrap_or_default());
@@ -291,7 +290,7 @@ pub(crate) fn state(record: &Record) -> Value {
     all
 }
 
-/// Takes a disk away: politely only when nobody uses it.
+/// Detaches a disk. Without `force` it fails if the disk is in use.
 pub(crate) fn detach(record: &Record, force: bool) -> Result<(), Failure> {
     let claimed = OpenOptions::new()
         .read(true)
@@ -331,5 +330,5 @@ fn delete(controller: &str) -> Result<(), Failure> {
 
 const O_EXCL: i32 = fabrix_rt::errno::O_EXCL;
 const EALREADY: i32 = 114;
-/// The kernel takes no shorter queues.
+/// Shortest queue that the kernel accepts.
 const QUEUE_SIZE_MIN: u16 = 16;

@@ -1,6 +1,6 @@
-//! A disk as a file over FUSE, and that file under a loop device.
+//! A disk as a file over FUSE, and as a loop device over that file.
 //!
-//! Mounts and sets up on a control thread: the kernel asks the shard meanwhile.
+//! Mounting runs on a control thread, because the kernel sends requests to the shard meanwhile.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use fabrix_attach::Tell;
+use fabrix_attach::EventHandler;
 use fabrix_attach::fuse::{FuseFile, KernelRing};
 use fabrix_block::Device;
 use fabrix_rt::{Remote, process};
@@ -19,7 +19,8 @@ use super::front::not_ended;
 use crate::args::FrontEnd;
 use crate::failure::Failure;
 
-/// Whether there is FUSE. Who is not root asks a helper that is, so it need not be his to open.
+/// Whether FUSE is available. For users other than root, a setuid helper opens the device, so they
+/// need no permission on it.
 pub(super) fn has_fuse() -> io::Result<()> {
     match process::is_root() {
         true => mounts::open_fuse().map(drop),
@@ -27,7 +28,7 @@ pub(super) fn has_fuse() -> io::Result<()> {
     }
 }
 
-/// Why there is no FUSE, and what helps.
+/// The error for missing FUSE, with a remedy.
 pub(super) fn no_fuse(error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::NotFound => {
@@ -41,7 +42,7 @@ pub(super) fn no_fuse(error: &io::Error) -> Failure {
     ))
 }
 
-/// Whether the kernel would ask a front end over io_uring.
+/// Whether the kernel would send this front end's requests over io_uring.
 pub(super) fn asks_over_uring(kind: FrontEnd) -> bool {
     matches!(kind, FrontEnd::Fuse | FrontEnd::File) && KernelRing::look() == KernelRing::On
 }
@@ -51,7 +52,7 @@ pub(super) fn begin_file(
     place: &Path,
     remote: &Remote,
     disk: &Arc<dyn Device>,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Result<FuseFile, Failure> {
     let cannot = |error: io::Error| Failure::io(format!("{}: {error}", place.display()));
     let made = OpenOptions::new()
@@ -63,7 +64,7 @@ pub(super) fn begin_file(
     let made = made.and_then(|file| file.metadata()).map_err(cannot)?;
     let owner = (made.uid(), made.gid());
     let begin = |device: File| {
-        let begun = FuseFile::begin(remote, Arc::clone(disk), device, owner, tell);
+        let begun = FuseFile::begin(remote, Arc::clone(disk), device, owner, on_event);
         begun.inspect_err(|_| {
             let _stays_in_sight = mounts::unmount(place, Unmount::Lazily);
         })
@@ -91,8 +92,8 @@ pub(super) fn begin_file(
     Ok(begin(device)?)
 }
 
-/// Puts the file at `place` under a loop device. Gives the file besides, not opened: to look at its
-/// size.
+/// Creates a loop device over the file at `place`. Also returns the file opened with O_PATH, for
+/// reading its size.
 pub(super) fn begin_loop(
     name: &str,
     place: &Path,
@@ -128,7 +129,7 @@ pub(super) fn begin_loop(
     Ok((device, look))
 }
 
-/// Takes the file away from under a loop device: politely only when nobody has claimed it.
+/// Detaches a loop device. Without `force` it fails if the device is claimed.
 pub(super) fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> {
     let ended = if force {
         device.detach_by_force()
@@ -137,7 +138,7 @@ pub(super) fn end_loop(device: &LoopDevice, force: bool) -> Result<(), Failure> 
     };
     match ended {
         Ok(()) => Ok(()),
-        // Somebody else has taken the file from under it: that is what was wanted.
+        // Another program has already detached it, which is the desired state.
         Err(error) if is_empty(&error) => Ok(()),
         Err(error) => Err(not_ended(device.path(), &error)),
     }
@@ -147,8 +148,8 @@ fn is_empty(error: &io::Error) -> bool {
     error.raw_os_error() == Some(fabrix_rt::errno::ENXIO)
 }
 
-/// Whether what is under a loop device was left there by the dead process of an attachment. A file
-/// that nobody answers for has no name any more; it is of no use to anybody, whosever it was.
+/// Whether a loop device remains from a dead attachment of this name. The file of a dead FUSE
+/// server has no readable name. Such a device is useless to everybody, so it counts too.
 pub(super) fn is_left(device: &LoopDevice, name: &str) -> bool {
     let gone = [ErrorKind::NotConnected, ErrorKind::ConnectionAborted];
     match device.name() {
@@ -157,10 +158,11 @@ pub(super) fn is_left(device: &LoopDevice, name: &str) -> bool {
     }
 }
 
-/// What the file of an attachment is called under its loop device.
+/// Name of an attachment's file in its loop device.
 fn loop_name(name: &str) -> String {
     format!("fabrix:{name}")
 }
 
-/// Not opened: closing it would ask the shard, and nobody closes politely who is killed.
+/// O_PATH avoids a real open: closing a real one sends a request to the shard, which would block
+/// when the shard is dead.
 const O_PATH: i32 = fabrix_rt::errno::O_PATH;

@@ -1,7 +1,7 @@
-//! A disk as /dev/nbdN: sockets between this process and the kernel's NBD client.
+//! A disk as /dev/nbdN: this process serves sockets of the kernel's NBD client.
 //!
-//! The other ends of the sockets are the kernel's alone, so our death is theirs: what is on its way
-//! fails at once.
+//! Only the kernel has the other ends of the sockets. If this process dies, they close, and
+//! requests in progress fail at once.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_attach::Tell;
+use fabrix_attach::EventHandler;
 use fabrix_attach::nbd::{NbdPeers, flags};
 use fabrix_block::Device;
 use fabrix_rt::{Remote, process};
@@ -17,17 +17,17 @@ use sys_devices::nbd_device::{NbdDevice, NbdOptions};
 
 use crate::failure::Failure;
 
-/// Makes a device of a disk whose requests wait no longer than `longest` for their target.
+/// Creates a device of a disk whose requests wait at most `longest` for the target.
 pub(super) fn begin(
     remote: &Remote,
     disk: &Arc<dyn Device>,
     longest: Duration,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Result<(NbdPeers, NbdDevice), Failure> {
     let pairs: Result<Vec<_>, _> = (0..connections()).map(|_| UnixStream::pair()).collect();
     let pairs = pairs.map_err(|error| Failure::io(format!("sockets for the kernel: {error}")))?;
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let peers = NbdPeers::begin(remote, Arc::clone(disk), ours, tell)?;
+    let peers = NbdPeers::begin(remote, Arc::clone(disk), ours, on_event)?;
     let options = NbdOptions {
         bytes: disk.geometry().bytes(),
         block_bytes: disk.geometry().block_bytes,
@@ -45,12 +45,12 @@ pub(super) fn begin(
     Ok((peers, device))
 }
 
-/// Whether devices of the driver can be had here, and seen.
+/// Whether NBD devices are available and visible here.
 pub(super) fn is_here() -> bool {
     process::is_root() && NbdDevice::available().is_ok() && Path::new("/dev/nbd0").exists()
 }
 
-/// Why there is no driver, and what helps.
+/// The error for a missing driver, with a remedy.
 pub(super) fn refused(error: &std::io::Error) -> Failure {
     let sentence = match error.kind() {
         ErrorKind::NotFound => "the kernel's NBD client is not here: load it (modprobe nbd)",
@@ -64,18 +64,18 @@ pub(super) fn refused(error: &std::io::Error) -> Failure {
     ))
 }
 
-/// When the driver gives up a connection that owes it an answer. It must not before us, because it
-/// never takes such a connection up again, and asks the same on another; so long behind, because a
-/// request may live through two outages.
+/// The driver's timeout for an unanswered request. It must be longer than our own, because the
+/// driver never reuses such a connection and repeats the request on another one. The factor 2
+/// covers a request that lives through two outages.
 fn timeout(longest: Duration) -> Duration {
     longest.saturating_mul(2).clamp(TIMEOUT_LEAST, TIMEOUT_MOST)
 }
 
 const TIMEOUT_LEAST: Duration = Duration::from_secs(600);
-/// The driver counts in ticks, a thousand a second at most, and has 31 bits for them.
+/// The driver counts the timeout in up to 1000 ticks per second, in 31 bits.
 const TIMEOUT_MOST: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The kernel has a queue for each connection; one core answers all of them.
+/// Number of connections. The kernel has one queue per connection, and one shard serves them all.
 fn connections() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     cores.min(CONNECTIONS_MAX)

@@ -1,10 +1,13 @@
-//! Disks that are attached to this machine: one process each, and what is known of it from outside.
+//! Attached disks of this machine. Each has its own process.
 //!
-//! [`records`] is the folder with a file, a lock and a control socket for each; [`front`] the ways
-//! a disk can look, [`choose`] which of them are tried, and [`begin`] which it gets; [`holder`] the
-//! process that keeps one attached; [`takeover`] what outlives such a process; [`declared`] the
-//! folder of those that are to be attached at every start; [`kernel`] those that the kernel reaches
-//! by itself; [`size`] how large their block devices are.
+//! - [`records`]: the folder with a record, a lock and a control socket per attachment.
+//! - [`front`]: the forms in which a disk is attached.
+//! - [`choose`] and [`begin`]: select a form and start it.
+//! - [`holder`]: the process that keeps a disk attached.
+//! - [`takeover`]: devices that survive such a process.
+//! - [`declared`]: the folder of disks to attach at every start.
+//! - [`kernel`]: disks accessed by the kernel's own host.
+//! - [`size`]: the sizes of block devices.
 
 mod begin;
 mod choose;

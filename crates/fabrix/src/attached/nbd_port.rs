@@ -1,6 +1,4 @@
-//! Where a disk is served as NBD over TCP, and whether it may be.
-//!
-//! Opens the listening socket; what comes there is another's.
+//! The listening socket of an NBD server over TCP, and the check whether it is allowed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -10,8 +8,9 @@ use fabrix_rt::net;
 use crate::failure::{Failure, Kind};
 use crate::served::socket_address;
 
-/// Listens on an address as `--listen` gives it, and says where that is: port 0 lets the system
-/// choose. Anything but loopback is opened only to who has said so.
+/// Listens on the address of `--listen`, and returns the socket with its URI. Port 0 lets the
+/// system choose. Addresses other than loopback need `anybody`, the explicit permission of the
+/// user.
 pub(super) fn listen(text: &str, anybody: bool) -> Result<(OwnedFd, PathBuf), Failure> {
     let wrong = |why: &str| {
         Failure::usage(format!(
@@ -39,7 +38,7 @@ pub(super) fn listen(text: &str, anybody: bool) -> Result<(OwnedFd, PathBuf), Fa
     Ok((listener, PathBuf::from(format!("nbd://{address}"))))
 }
 
-/// The port of NBD. Source: "The NBD protocol", "Introduction"; IANA's service `nbd`.
+/// Port of NBD. Source: "The NBD protocol", "Introduction"; IANA's service `nbd`.
 const PORT: u16 = 10809;
 
 #[cfg(test)]

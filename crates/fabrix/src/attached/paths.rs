@@ -1,8 +1,7 @@
-//! The connections of an attached disk, as their sessions tell of them: which there are, how they
-//! are, how often they had to be made again; and what they say keeps the disk from being used
-//! although it is connected.
+//! The connections of an attached disk, from the events of its sessions: their states, numbers of
+//! reconnections, and faults that make the disk unusable.
 //!
-//! Told on the shard's thread, seldom; asked by the control socket.
+//! Sessions report events on the shard's thread, rarely. The control socket reads the state.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fabrix_host::PathEvent;
 use serde_json::{Value, json};
 
-use super::holder::News;
+use super::holder::HolderEvent;
 use crate::disks::Watch;
 
 /// All connections of a disk.
@@ -24,7 +23,7 @@ struct Path {
     address: SocketAddr,
     state: State,
     reconnects: u64,
-    /// What has become of the disk over there, if it cannot be used as it is now.
+    /// Reason why the disk is unusable over this path.
     fault: Option<String>,
 }
 
@@ -32,7 +31,7 @@ struct Path {
 enum State {
     Connected,
     Reconnecting,
-    /// The target was reached, and does not give the disk.
+    /// Connected to the target, but the target does not provide the disk.
     Unusable,
     Lost,
 }
@@ -49,17 +48,17 @@ impl State {
 }
 
 impl Paths {
-    /// What a session is to tell. Changes of size go to `tell`.
-    pub(crate) fn watch(self: &Arc<Self>, tell: Sender<News>) -> Watch {
+    /// A handler for the events of a session. Changes of the disk also go to `sender`.
+    pub(crate) fn watch(self: &Arc<Self>, sender: Sender<HolderEvent>) -> Watch {
         let paths = Arc::clone(self);
-        // A sender is for one thread at a time.
-        let tell = Mutex::new(tell);
+        // A sender is not `Sync`, so it needs a lock.
+        let sender = Mutex::new(sender);
         Arc::new(move |address, event| {
             let has_changed = event == PathEvent::Changed;
             paths.take(address, event);
             if has_changed {
-                let tell = tell.lock().unwrap_or_else(PoisonError::into_inner);
-                let _it_is_over = tell.send(News::Changed(address));
+                let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+                let _it_is_over = sender.send(HolderEvent::DiskChanged(address));
             }
         })
     }
@@ -70,7 +69,7 @@ impl Paths {
         let index = index.unwrap_or_else(|| {
             known.push(Path {
                 address,
-                // The first connection is no reconnection.
+                // The first connection does not count as a reconnection.
                 state: State::Connected,
                 reconnects: 0,
                 fault: None,
@@ -82,7 +81,7 @@ impl Paths {
             PathEvent::Connected => {
                 path.reconnects += u64::from(path.state != State::Connected);
                 path.state = State::Connected;
-                // Who connects has found the same disk there; of the other paths' it knows nothing.
+                // A new connection has verified the disk on this path, but not on the others.
                 path.fault = None;
             }
             PathEvent::Lost => path.state = State::Reconnecting,
@@ -95,8 +94,7 @@ impl Paths {
         }
     }
 
-    /// How the disk is as a whole: `attached` while every connection is there, and the disk behind
-    /// each.
+    /// State of the whole disk. `attached` means that every path is connected and has the disk.
     pub(crate) fn state(&self) -> &'static str {
         let known = self.known();
         let is = |state| known.iter().any(|path| path.state == state);
@@ -110,15 +108,14 @@ impl Paths {
         }
     }
 
-    /// What has become of the disk over there, as the first path says that cannot use it as it is
-    /// now.
+    /// Fault of the first path that has one.
     pub(crate) fn fault(&self) -> Option<String> {
         self.known().iter().find_map(|path| path.fault.clone())
     }
 
-    /// The disk was looked at: because the path to `address` said that it has changed there, or,
-    /// without an address, as a whole. It can be used as it is now, or why it cannot; a path stands
-    /// by that until it is looked at again or connects again.
+    /// Stores the result of a check of the disk: usable (None) or a fault. `address` is the path
+    /// that reported a change; without it the result holds for all paths. A fault stays until the
+    /// next check or the next connection.
     pub(crate) fn set_fault(&self, address: Option<SocketAddr>, fault: Option<&str>) {
         for path in self.known().iter_mut() {
             if address.is_none_or(|address| address == path.address) {
@@ -130,7 +127,7 @@ impl Paths {
         }
     }
 
-    /// How often a connection was made again, of all together.
+    /// Number of reconnections of all paths.
     pub(crate) fn reconnects(&self) -> u64 {
         self.known().iter().map(|path| path.reconnects).sum()
     }
@@ -197,7 +194,7 @@ mod tests {
         assert_eq!(found, ("attached", None, 1));
     }
 
-    /// Two paths that are connected, the first of which has said that the disk is gone.
+    /// Two connected paths, of which the first has reported the disk as gone.
     fn one_of_two_says_that_it_is_gone() -> (Paths, [SocketAddr; 2]) {
         let paths = Paths::default();
         let addresses = [4420, 4421].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));

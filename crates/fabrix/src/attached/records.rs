@@ -1,9 +1,8 @@
-//! The folder of attachments: for each `NAME.json` with what it is, `NAME.lock` with its number,
-//! that its process holds locked as long as it lives, `NAME.sock` where it answers, `NAME.log` with
-//! what it says.
+//! The folder of attachments. Each attachment has `NAME.json` (its record), `NAME.lock` (its
+//! number; locked by its process), `NAME.sock` (its control socket) and `NAME.log` (its log).
 //!
-//! A record whose lock is free is stale: its process has died. Knows files; of disks it knows their
-//! identities.
+//! A record with a free lock is stale: its process has died. This file knows files, and disks only
+//! by identity.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -18,37 +17,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What is known of an attachment.
+/// Record of an attachment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// Its number, the lowest that was free.
+    /// Number of the attachment, the lowest free one.
     pub(crate) id: u32,
     pub(crate) name: String,
-    /// What users open: a device, a file, a socket.
+    /// Path or URI for users.
     pub(crate) device: PathBuf,
     /// `ublk`, `nbd`, `fuse`, `file`, `nbd-socket`, `vhost-user` or `kernel`.
     #[serde(rename = "as")]
     pub(crate) front_end: String,
     pub(crate) uri: String,
-    /// The NQN or the target's name, of a remote disk.
+    /// NQN or target name of a remote disk.
     #[serde(default)]
     pub(crate) subsystem: Option<String>,
-    /// The disk's UUID; empty in records of earlier versions.
+    /// UUID of the disk. Empty in records of earlier versions.
     #[serde(default)]
     pub(crate) uuid: String,
-    /// The kernel's controller, where the kernel reaches the disk.
+    /// Name of the kernel's controller, with `--as kernel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) controller: Option<String>,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
     pub(crate) pid: u32,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     pub(crate) since: u64,
 }
 
 impl Record {
-    /// Writes the device's path to a file that the user has named.
+    /// Writes the device's path to the user's `--devid-file`.
     pub(crate) fn write_device(&self, file: &Path) -> Result<(), Failure> {
         let line = format!("{}\n", self.device.display());
         let written = fs::write(file, line);
@@ -56,35 +55,35 @@ impl Record {
     }
 }
 
-/// A record, and whether its process lives.
+/// A record, and whether its process is alive.
 #[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) record: Record,
     pub(crate) alive: bool,
 }
 
-/// How long somebody may look whether a lock is free.
-const LOOK: Duration = Duration::from_millis(1);
-const LOOKS_MAX: usize = 50;
+/// Interval and number of attempts for a lock that another process holds briefly to test it.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+const LOCK_ATTEMPTS_MAX: usize = 50;
 
-/// The folder.
+/// The folder of attachments.
 pub(crate) struct Records {
     folder: PathBuf,
 }
 
-/// A name that is ours as long as this lives. The record's files go with it.
+/// A name reserved by this process. Dropping it removes the attachment's files.
 pub(crate) struct Claim {
     pub(crate) id: u32,
     pub(crate) name: String,
     folder: PathBuf,
-    /// The files outlive this.
+    /// Whether the files stay after the drop.
     keeps: bool,
     _lock: File,
 }
 
 impl Records {
-    /// The folder of this user, made if there is none: $FABRIX_RUN_DIR, /run/fabrix for root,
-    /// $XDG_RUNTIME_DIR/fabrix.
+    /// Opens the folder of this user and creates it if needed: $FABRIX_RUN_DIR, /run/fabrix (for
+    /// root) or $XDG_RUNTIME_DIR/fabrix.
     pub(crate) fn open() -> Result<Self, Failure> {
         let folder = match (
             std::env::var_os("FABRIX_RUN_DIR"),
@@ -107,7 +106,7 @@ impl Records {
         Ok(Self { folder })
     }
 
-    /// All of them, by number.
+    /// All attachments, sorted by number.
     pub(crate) fn all(&self) -> Result<Vec<Found>, Failure> {
         let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let mut found = Vec::new();
@@ -116,7 +115,7 @@ impl Records {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            // It may have gone since, or be no record of ours.
+            // The file may be gone meanwhile, or have another origin.
             let Ok(text) = fs::read_to_string(&path) else {
                 continue;
             };
@@ -129,7 +128,7 @@ impl Records {
         Ok(found)
     }
 
-    /// The one that is called so: by its device, name or number.
+    /// The attachment with this device, name or number.
     pub(crate) fn find(&self, which: &str) -> Result<Found, Failure> {
         let by_number = which.parse::<u32>().ok();
         let path = fs::canonicalize(which).ok();
@@ -150,9 +149,9 @@ impl Records {
         })
     }
 
-    /// Refuses the disk `uri`, to be attached as `name`, where it is attached under another name
-    /// already, unless both are only read. Each device has a cache of its own: two of them on one
-    /// disk ruin what is on it.
+    /// Refuses the disk `uri`, to be attached as `name`, if it is already attached under another
+    /// name. Two read-only attachments are allowed. Two writable devices on one disk destroy its
+    /// data, because each has its own cache.
     pub(crate) fn refuse_twice(
         &self,
         name: &str,
@@ -178,18 +177,18 @@ impl Records {
         }
     }
 
-    /// Takes a name, or the first that is free. What a dead process has left under it is cleared
-    /// away first.
+    /// Reserves a name, by default the first free one. First removes the remains of a dead process
+    /// with that name.
     pub(crate) fn claim(&self, name: Option<&str>) -> Result<Claim, Failure> {
         let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let everything = self.lock_file("lock").map_err(cannot)?;
-        everything.lock().map_err(cannot)?; // freed when this function is over
+        everything.lock().map_err(cannot)?; // unlocked at the end of this function
         let others = self.all()?;
         let of_others = others
             .iter()
             .filter(|other| Some(other.record.name.as_str()) != name)
             .map(|other| other.record.id);
-        let numbers: Vec<u32> = of_others.chain(self.beginning()?).collect();
+        let numbers: Vec<u32> = of_others.chain(self.living_numbers()?).collect();
         let id = (1..).find(|id| !numbers.contains(id)).unwrap_or(0);
         let taken = |name: &str| {
             others.iter().any(|other| other.record.name == name) || self.is_locked(name)
@@ -202,7 +201,7 @@ impl Records {
                 .unwrap_or_default(),
         };
         let mut lock = self.lock_file(&format!("{name}.lock")).map_err(cannot)?;
-        match take(&lock) {
+        match lock_permanently(&lock) {
             Ok(())
                 if !others
                     .iter()
@@ -217,7 +216,7 @@ impl Records {
         if let Some(stale) = others.iter().find(|other| other.record.name == name)
             && !super::takeover::waits(&stale.record)
         {
-            super::front::clear_away(&stale.record, &self.mount_point(&name));
+            super::front::remove_leftovers(&stale.record, &self.mount_point(&name));
         }
         let noted = lock.set_len(0).and_then(|()| write!(lock, "{id}"));
         noted.map_err(cannot)?;
@@ -230,23 +229,23 @@ impl Records {
         })
     }
 
-    /// Where the process of an attachment answers.
+    /// Control socket of an attachment.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.sock"))
     }
 
-    /// Where the file of an attachment is mounted.
+    /// Mount point of an attachment's file.
     pub(crate) fn mount_point(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.disk"))
     }
 
-    /// Whether the process of an attachment lives.
+    /// Whether the process of an attachment is alive.
     pub(crate) fn is_locked(&self, name: &str) -> bool {
-        File::open(self.folder.join(format!("{name}.lock"))).is_ok_and(|lock| is_taken(&lock))
+        File::open(self.folder.join(format!("{name}.lock"))).is_ok_and(|lock| is_held(&lock))
     }
 
-    /// The numbers of those whose process lives, whether it has a record yet or not.
-    fn beginning(&self) -> Result<Vec<u32>, Failure> {
+    /// Numbers of all living processes, with or without a record.
+    fn living_numbers(&self) -> Result<Vec<u32>, Failure> {
         let cannot = |error| Failure::io(format!("{}: {error}", self.folder.display()));
         let mut numbers = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(cannot)? {
@@ -254,7 +253,7 @@ impl Records {
             if path
                 .extension()
                 .is_some_and(|extension| extension == "lock")
-                && File::open(&path).is_ok_and(|lock| is_taken(&lock))
+                && File::open(&path).is_ok_and(|lock| is_held(&lock))
                 && let Ok(text) = fs::read_to_string(&path)
             {
                 numbers.extend(text.parse::<u32>());
@@ -273,17 +272,17 @@ impl Records {
     }
 }
 
-/// Whether somebody holds a lock for good. Others who ask the same do not see each other.
-fn is_taken(lock: &File) -> bool {
+/// Whether a process holds the lock permanently. Concurrent tests do not disturb each other,
+/// because they use a shared lock.
+fn is_held(lock: &File) -> bool {
     matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Takes a lock for good. Whoever looks whether it is free has it for a moment, which is waited
-/// for.
-fn take(lock: &File) -> Result<(), TryLockError> {
-    for _ in 0..LOOKS_MAX {
+/// Takes a lock permanently. Retries, because a test of another process holds it briefly.
+fn lock_permanently(lock: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOCK_ATTEMPTS_MAX {
         match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
             done => return done,
         }
     }
@@ -291,17 +290,17 @@ fn take(lock: &File) -> Result<(), TryLockError> {
 }
 
 impl Claim {
-    /// One of the record's files.
+    /// Path of one of the attachment's files.
     pub(crate) fn path(&self, extension: &str) -> PathBuf {
         self.folder.join(format!("{}.{extension}", self.name))
     }
 
-    /// Whether the record stays when this ends: it tells of something that is left.
+    /// Sets whether the record stays after the drop, because it describes a remaining device.
     pub(crate) fn keep(&mut self, keeps: bool) {
         self.keeps = keeps;
     }
 
-    /// Writes the record, whole or not at all.
+    /// Writes the record atomically.
     pub(crate) fn write(&self, record: &Record) -> Result<(), Failure> {
         let path = self.path("json");
         let fresh = self.path("json.new");
@@ -314,8 +313,8 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// The lock goes last: who finds it free finds no record. Its file stays, for somebody may be
-    /// waiting at it.
+    /// Removes the files before the lock is released, so a free lock means no record. The lock file
+    /// stays, because another process may wait for it.
     fn drop(&mut self) {
         if self.keeps {
             return;

@@ -1,7 +1,5 @@
-//! The size of a block device, as the kernel shows it to everybody who opens the device.
-//!
-//! Reads the kernel's files. Opens no device: its disk may be slow, and it may be somebody's by
-//! now.
+//! The size of a block device as shown by sysfs. The device itself is not opened: its disk may be
+//! slow, and another program may use it.
 
 use std::fmt::Display;
 use std::fs;
@@ -9,14 +7,14 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// What the kernel counts sizes in, whatever the blocks of a device are.
-/// Source: the kernel's Documentation/ABI/stable/sysfs-block.
+/// Unit of sizes in sysfs, in bytes, independent of the device's block size. Source: the kernel's
+/// Documentation/ABI/stable/sysfs-block.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// Checks that a block device has the size of the disk behind it.
+/// Checks that a block device has the size of its disk.
 ///
 /// # Errors
-/// It has another one, or the kernel does not tell.
+/// The size differs or is unknown.
 pub(super) fn is(device: &Path, disk_bytes: u64) -> Result<(), Failure> {
     let bytes = of(device)?;
     if bytes == disk_bytes {
@@ -28,10 +26,10 @@ pub(super) fn is(device: &Path, disk_bytes: u64) -> Result<(), Failure> {
     )))
 }
 
-/// The size of a block device, in bytes.
+/// Size of a block device in bytes.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The size is unknown.
 pub(super) fn of(device: &Path) -> Result<u64, Failure> {
     let name = device.file_name().unwrap_or_default();
     let file = Path::new("/sys/block").join(name).join("size");

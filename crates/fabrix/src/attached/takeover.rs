@@ -1,5 +1,5 @@
-//! A ublk device outlives the process that served it: which record such a device belongs to, and
-//! whether the disk that is to be attached now is the one that its users wait for.
+//! Takeover of ublk devices, which survive the process that served them. Finds the record of such a
+//! device and checks that its users wait for the same disk.
 
 use fabrix_attach::ublk::{self, Left};
 use fabrix_block::spec::without_secrets;
@@ -8,12 +8,10 @@ use super::records::{Found, Record, Records};
 use crate::args::{AttachArgs, FrontEnd};
 use crate::failure::Failure;
 
-/// What is to be taken over: the record of the name that was given; without a name that of the same
-/// disk.
+/// The record to take over: that of the given name, or without a name that of the same disk.
 ///
 /// # Errors
-/// The name belongs to a device whose users wait for another disk: attached under that name, this
-/// one would be taken for theirs.
+/// The name belongs to a device whose users wait for another disk. This disk must not replace it.
 pub(crate) fn find(records: &Records, args: &AttachArgs) -> Result<Option<Record>, Failure> {
     let waits = |found: &Found| !found.alive && waits(&found.record);
     let mut left = records.all()?.into_iter().filter(waits);
@@ -33,7 +31,7 @@ pub(crate) fn find(records: &Records, args: &AttachArgs) -> Result<Option<Record
     }
 }
 
-/// Whether the record's process has left a device behind.
+/// Whether the record's process has left a device with waiting users.
 pub(crate) fn waits(record: &Record) -> bool {
     record.front_end == FRONT_END
         && ublk::left(&record.device, ublk::mark(&record.name)) == Left::Waiting
@@ -46,5 +44,5 @@ fn is_meant(record: &Record, args: &AttachArgs) -> bool {
         && args.listen.is_none()
 }
 
-/// The word of a record for this front end.
+/// Name of this front end in records.
 pub(crate) const FRONT_END: &str = "ublk";

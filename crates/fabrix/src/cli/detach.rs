@@ -1,5 +1,5 @@
-//! `fabrix detach` and `fabrix resize`: asks the process of an attachment, and clears up after one
-//! that has died.
+//! `fabrix detach` and `fabrix resize`: send requests to the process of an attachment, and clean up
+//! after a dead one.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use super::terminal::say;
 use crate::api::{Client, attachment};
 use crate::args::{DetachArgs, ResizeArgs};
 use crate::attached::declared::Declared;
-use crate::attached::front::clear_away;
+use crate::attached::front::remove_leftovers;
 use crate::attached::kernel;
 use crate::attached::records::{Found, Records};
 use crate::failure::{Failure, Kind};
 
-/// How long a process may take to end after its disk is gone.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time limit for the end of a process after its disk is detached.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const WHO: &str = "the process of this attachment";
 
 pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
     let declared = Declared::open()?;
     if args.which != "all" {
         let found = match records.find(&args.which) {
-            // What is declared need not be attached to be forgotten.
+            // A declaration can be removed without an attachment.
             Err(_) if args.forget && declared.forget(&args.which)? => {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -61,7 +61,7 @@ pub(crate) fn resize(args: &ResizeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What becomes of the declaration of a disk that is gone now.
+/// Removes the declaration of a detached disk, or mentions that it remains.
 fn forget(declared: &Declared, name: &str, forgets: bool) -> Result<(), Failure> {
     if forgets {
         declared.forget(name)?;
@@ -74,12 +74,12 @@ fn forget(declared: &Declared, name: &str, forgets: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Takes one away, and waits until nothing of it is left.
+/// Detaches a disk and waits until its process has ended.
 pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<(), Failure> {
     let record = &found.record;
     if !found.alive {
-        clear_away(record, &records.mount_point(&record.name));
-        // Claiming a name and letting it go clears its files away.
+        remove_leftovers(record, &records.mount_point(&record.name));
+        // Claiming and releasing the name removes its files.
         return records.claim(Some(&record.name)).map(drop);
     }
     if record.controller.is_some() {
@@ -93,7 +93,7 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
     {
         return Err(failure);
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while records.is_locked(&record.name) {
         if Instant::now() > until {
             return Err(Failure::new(
@@ -104,7 +104,7 @@ pub(crate) fn detach(records: &Records, found: &Found, force: bool) -> Result<()
                 ),
             ));
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! How the kernel is answered: heads and bodies by value, what was read by reference, from where
-//! the disk has it.
+//! Sends answers to the kernel: headers and bodies by value, read data by reference to the disk's
+//! memory.
 //!
-//! The second part of `server`.
+//! Second part of `server`.
 
 use fabrix_block::{Geometry, Status};
 use fabrix_proto::fuse::{self, Facts};
 use fabrix_rt::{Gather, Loan, Op, Shard, errno};
 
 use super::plan::Reply;
-use super::{Asker, Call, GIVE, Server};
+use super::{Call, Requester, SEND, Server};
 use crate::job::errno_of;
 
 impl Server {
-    /// Frees the slot of a call and answers it.
+    /// Frees the slot of a request and answers it.
     pub(super) fn finish(
         &mut self,
         shard: &mut Shard,
@@ -26,37 +26,39 @@ impl Server {
             return;
         }
         if let Some(errno) = errno_of(status) {
-            return self.refuse(shard, call.asker, errno);
+            return self.refuse(shard, call.requester, errno);
         }
         match call.reply {
-            Reply::Empty => self.answer(shard, call.asker, &[]),
-            Reply::Written(bytes) => self.answer(shard, call.asker, &fuse::written(bytes)),
-            Reply::Data { skip, bytes } => self.give_data(shard, call.asker, (loan, skip, bytes)),
+            Reply::Empty => self.answer(shard, call.requester, &[]),
+            Reply::Written(bytes) => self.answer(shard, call.requester, &fuse::written(bytes)),
+            Reply::Data { skip, bytes } => {
+                self.send_data(shard, call.requester, (loan, skip, bytes))
+            }
         }
     }
 
-    /// Answers with what was read, from so many bytes into it.
-    fn give_data(
+    /// Answers with read data: `bytes` bytes, after the first `skip`.
+    fn send_data(
         &mut self,
         shard: &mut Shard,
-        asker: Asker,
+        requester: Requester,
         (loan, skip, bytes): (Loan, usize, usize),
     ) {
-        if asker.place.is_some() {
-            return self.give_in_exchange(shard, asker, (loan, skip, bytes));
+        if requester.entry.is_some() {
+            return self.send_data_in_exchange(shard, requester, (loan, skip, bytes));
         }
         let mut gather = self.gather();
-        gather.push_bytes(&fuse::head(asker.unique, 0, bytes));
+        gather.push_bytes(&fuse::head(requester.unique, 0, bytes));
         match loan {
             Loan::Lent(lent) => gather.push_lent(lent.slice(skip, bytes)),
             Loan::Buf(buf) => gather.push_buf(buf, skip, bytes),
             _ => {
                 gather.clear();
                 self.gathers.push(gather);
-                return self.refuse(shard, asker, errno::EIO);
+                return self.refuse(shard, requester, errno::EIO);
             }
         }
-        self.give_message(shard, GIVE, gather);
+        self.send_message(shard, SEND, gather);
     }
 
     pub(super) fn facts(&self, geometry: &Geometry) -> Facts {
@@ -68,27 +70,32 @@ impl Server {
         }
     }
 
-    pub(super) fn attributes(&mut self, shard: &mut Shard, asker: Asker, geometry: &Geometry) {
+    pub(super) fn attributes(
+        &mut self,
+        shard: &mut Shard,
+        requester: Requester,
+        geometry: &Geometry,
+    ) {
         let body = fuse::attributes(&self.facts(geometry));
-        self.answer(shard, asker, &body);
+        self.answer(shard, requester, &body);
     }
 
-    pub(super) fn answer(&mut self, shard: &mut Shard, asker: Asker, body: &[u8]) {
-        match asker.place {
-            Some(_) => self.answer_in_exchange(shard, asker, body),
-            None => self.give(shard, GIVE, asker.unique, Ok(body)),
+    pub(super) fn answer(&mut self, shard: &mut Shard, requester: Requester, body: &[u8]) {
+        match requester.entry {
+            Some(_) => self.answer_in_exchange(shard, requester, body),
+            None => self.send_answer(shard, SEND, requester.unique, Ok(body)),
         }
     }
 
-    pub(super) fn refuse(&mut self, shard: &mut Shard, asker: Asker, errno: i32) {
-        match asker.place {
-            Some(_) => self.end_exchange(shard, asker, |_| Err(errno)),
-            None => self.give(shard, GIVE, asker.unique, Err(errno)),
+    pub(super) fn refuse(&mut self, shard: &mut Shard, requester: Requester, errno: i32) {
+        match requester.entry {
+            Some(_) => self.end_exchange(shard, requester, |_| Err(errno)),
+            None => self.send_answer(shard, SEND, requester.unique, Err(errno)),
         }
     }
 
-    /// Writes an answer to /dev/fuse: a body, or an errno.
-    pub(super) fn give(
+    /// Writes an answer to /dev/fuse: a body or an errno.
+    pub(super) fn send_answer(
         &mut self,
         shard: &mut Shard,
         slot: u32,
@@ -103,7 +110,7 @@ impl Server {
             }
             Err(errno) => gather.push_bytes(&fuse::head(unique, -errno, 0)),
         }
-        self.give_message(shard, slot, gather);
+        self.send_message(shard, slot, gather);
     }
 
     fn gather(&mut self) -> Box<Gather> {
@@ -111,11 +118,11 @@ impl Server {
         self.gathers.pop().unwrap_or_else(fresh)
     }
 
-    fn give_message(&mut self, shard: &mut Shard, slot: u32, gather: Box<Gather>) {
+    fn send_message(&mut self, shard: &mut Shard, slot: u32, gather: Box<Gather>) {
         let file = self.file.clone();
         shard.start(self.token(slot), Op::GiveMessage { file, gather });
     }
 }
 
-/// An answer: its head and the longest body by value, and data by reference.
+/// Parts of an answer: the header with a body by value, and data by reference.
 const ANSWER_PARTS: usize = 2;

@@ -1,28 +1,28 @@
-//! What concerns the disk: a request of the kernel goes there, waits while it is busy, and ends.
+//! Submits requests to the disk, retries them while it is busy, and handles their completions.
 //!
-//! The third part of `server`.
+//! Third part of `server`.
 
 use fabrix_block::{Geometry, Payload, Request, Status, Submit};
 use fabrix_proto::fuse::{self, Asked};
 use fabrix_rt::{Buf, Completion, Loan, Shard, errno};
 
 use super::plan::plan;
-use super::{Asker, Call, DISK_SLOTS, RETRY, Server, Work};
+use super::{Call, DISK_SLOTS, RETRY, Requester, Server, Work};
 use crate::job::{PIECES_AT_ONCE, RETRY_AFTER};
 
-/// What a disk says to a request.
-enum Said {
+/// Result of a submission.
+enum Submitted {
     Done(Status, Loan),
     Pending,
     Busy,
 }
 
 impl Server {
-    /// What concerns the disk. Gives the message back when its data is needed no more.
+    /// Handles requests that involve the disk. Returns the message if its data is no longer needed.
     pub(super) fn io(
         &mut self,
         shard: &mut Shard,
-        asker: Asker,
+        requester: Requester,
         asked: Asked,
         geometry: &Geometry,
         message: Option<Buf>,
@@ -33,11 +33,11 @@ impl Server {
             plan(asked, geometry, self.transfer_bytes)
         };
         match planned {
-            Err(errno) => self.refuse(shard, asker, errno),
-            Ok(None) => self.answer(shard, asker, &[]),
+            Err(errno) => self.refuse(shard, requester, errno),
+            Ok(None) => self.answer(shard, requester, &[]),
             Ok(Some((job, reply))) => {
                 let call = Call {
-                    asker,
+                    requester,
                     job,
                     reply,
                     answered: false,
@@ -53,8 +53,8 @@ impl Server {
         message
     }
 
-    /// Goes on with a call until the disk takes its time, or it has ended. Gives the message back
-    /// when its data is needed no more.
+    /// Submits the pieces of a request until one is pending or the request has ended. Returns the
+    /// message if its data is no longer needed.
     fn run(
         &mut self,
         shard: &mut Shard,
@@ -62,18 +62,18 @@ impl Server {
         mut call: Call,
         mut message: Option<Buf>,
     ) -> Option<Buf> {
-        if !call.job.fits(&self.lane.geometry()) {
+        if !call.job.fits(&self.channel.geometry()) {
             self.finish(shard, slot, &call, Status::OutOfRange, Loan::None);
             return message;
         }
         for _ in 0..PIECES_AT_ONCE {
             let (status, loan) = match self.submit(shard, slot, &mut call, message.as_ref()) {
-                Said::Done(status, loan) => (status, loan),
-                Said::Pending => {
+                Submitted::Done(status, loan) => (status, loan),
+                Submitted::Pending => {
                     self.work[usize::from(slot)] = Work::AtDisk(call);
                     return message;
                 }
-                Said::Busy => {
+                Submitted::Busy => {
                     let kept = message.take_if(|_| call.job.writes());
                     self.stall(shard, slot, call, kept);
                     return message;
@@ -88,17 +88,23 @@ impl Server {
         message
     }
 
-    /// Asks the disk for the next piece of a call.
-    fn submit(&self, shard: &mut Shard, slot: u16, call: &mut Call, message: Option<&Buf>) -> Said {
+    /// Submits the next piece of a request.
+    fn submit(
+        &self,
+        shard: &mut Shard,
+        slot: u16,
+        call: &mut Call,
+        message: Option<&Buf>,
+    ) -> Submitted {
         let (operation, lba, blocks) = call.job.next();
-        let payload = match (call.asker.place, message) {
+        let payload = match (call.requester.entry, message) {
             _ if call.job.reads() => Payload::Lend,
             _ if !call.job.writes() => Payload::None,
-            (Some(place), _) => Payload::Borrowed(self.exchanges.written(place)),
+            (Some(entry), _) => Payload::Borrowed(self.exchanges.written(entry)),
             (None, Some(buf)) => Payload::Borrowed(&buf.bytes()[fuse::WRITE_HEAD_BYTES..]),
             (None, None) => Payload::None,
         };
-        let bytes = blocks as usize * self.lane.geometry().block_bytes as usize;
+        let bytes = blocks as usize * self.channel.geometry().block_bytes as usize;
         let payload = match payload {
             Payload::Borrowed(all) => Payload::Borrowed(&all[..bytes]),
             payload => payload,
@@ -110,17 +116,17 @@ impl Server {
             payload,
             token: self.token(DISK_SLOTS + u32::from(slot)),
         };
-        match self.lane.submit(shard, request) {
-            Submit::Done(status, loan) => Said::Done(status, loan),
-            Submit::Pending => Said::Pending,
-            Submit::Busy(_) => Said::Busy,
+        match self.channel.submit(shard, request) {
+            Submit::Done(status, loan) => Submitted::Done(status, loan),
+            Submit::Pending => Submitted::Pending,
+            Submit::Busy(_) => Submitted::Busy,
         }
     }
 
-    /// The call goes on later; the message with a write's data is kept.
+    /// Parks a request for a retry. `kept` is the message with a write's data.
     fn stall(&mut self, shard: &mut Shard, slot: u16, call: Call, kept: Option<Buf>) {
         self.stalled += 1;
-        self.arrange_retry(shard);
+        self.schedule_retry(shard);
         self.work[usize::from(slot)] = Work::Stalled(call, kept);
     }
 
@@ -136,10 +142,10 @@ impl Server {
                 self.run(shard, slot, call, None);
             }
         }
-        self.leave_or_go_on(shard);
+        self.continue_or_end(shard);
     }
 
-    /// Asks the disk again for all that it was too busy for.
+    /// Submits all stalled requests again.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
         for slot in self.slots() {
             if self.stalled == 0 {
@@ -154,18 +160,18 @@ impl Server {
                 let before = self.stalled;
                 self.run(shard, slot, call, kept);
                 if self.stalled > before {
-                    break; // it is still busy
+                    break; // the disk is still busy
                 }
             }
         }
-        self.leave_or_go_on(shard);
+        self.continue_or_end(shard);
     }
 
     fn slots(&self) -> std::ops::Range<u16> {
         0..u16::try_from(self.work.len()).expect("some hundreds")
     }
 
-    pub(super) fn arrange_retry(&mut self, shard: &mut Shard) {
+    pub(super) fn schedule_retry(&mut self, shard: &mut Shard) {
         if !self.retrying {
             self.retrying = true;
             let at = shard.now() + RETRY_AFTER;
@@ -173,26 +179,26 @@ impl Server {
         }
     }
 
-    /// Everything in progress is answered now, with an error.
+    /// Answers all requests in progress with an error.
     pub(super) fn fail(&mut self, shard: &mut Shard) {
         self.failing = true;
         for slot in self.slots() {
-            let asker = match &mut self.work[usize::from(slot)] {
+            let requester = match &mut self.work[usize::from(slot)] {
                 Work::AtDisk(call) if !call.answered => {
                     call.answered = true;
-                    call.asker
+                    call.requester
                 }
                 Work::Stalled(call, _) => {
-                    let asker = call.asker;
+                    let requester = call.requester;
                     self.work[usize::from(slot)] = Work::Nothing;
                     self.stalled -= 1;
                     self.free.push(slot);
-                    asker
+                    requester
                 }
                 _ => continue,
             };
-            self.refuse(shard, asker, errno::EIO);
+            self.refuse(shard, requester, errno::EIO);
         }
-        self.leave_or_go_on(shard);
+        self.continue_or_end(shard);
     }
 }

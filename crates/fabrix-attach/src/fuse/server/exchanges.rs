@@ -1,11 +1,11 @@
-//! Requests that come over io_uring: each in an exchange, which is memory of ours that the kernel
-//! knows.
+//! Requests over io_uring. Each request comes in an exchange: an entry of memory of this process
+//! that is registered with the kernel.
 //!
-//! The kernel has a queue for each processor, and begins when every queue has a place for a
-//! request; until then, and for good when it refuses one, requests come by reading, as some always
-//! do. What is asked in an exchange is carried out as what is read.
+//! The kernel has one queue per processor. It starts using io_uring when every queue has an entry.
+//! Before that, and forever when the kernel refuses an entry, requests come as messages. Some kinds
+//! always do. Requests in exchanges are executed like messages.
 //!
-//! The fourth part of `server`.
+//! Fourth part of `server`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,59 +13,59 @@ use fabrix_proto::fuse;
 use fabrix_rt::exchange::HEADER_BYTES;
 use fabrix_rt::{Exchange, File, Loan, Op, Shard, errno, topology};
 
-use super::{Asker, EXCHANGE_SLOTS, Server};
+use super::{EXCHANGE_SLOTS, Requester, Server};
 
-/// Whether requests come over io_uring, or why they do not; empty until one of the two is known.
+/// Whether requests come over io_uring, or the reason why not. Empty until this is known.
 pub(crate) type OverUring = Arc<OnceLock<Result<(), String>>>;
 
-/// The longest read and write over io_uring: each place for a request has so much memory.
+/// Longest read and write over io_uring in bytes, and the memory of each entry.
 pub(super) const PAYLOAD_BYTES: u32 = 128 << 10;
-/// All places together have no more than this.
+/// Largest memory of all entries together in bytes.
 const PAYLOADS_BYTES_MAX: usize = 64 << 20;
-/// Places of one queue: as many requests as disks usually have in progress.
-const PLACES_OF_A_QUEUE: usize = 64;
+/// Largest number of entries per queue: disks rarely have more requests in progress.
+const ENTRIES_PER_QUEUE: usize = 64;
 
-/// The places for requests.
+/// The entries for requests.
 pub(super) struct Exchanges {
-    /// None while the kernel has it, or when it was given up.
-    places: Vec<Option<Box<Exchange>>>,
-    /// How many places each queue has that were not given up.
-    of_queue: Vec<u16>,
+    /// The entries. None while the kernel has one, or after its refusal.
+    entries: Vec<Option<Box<Exchange>>>,
+    /// Number of usable entries per queue.
+    queue_entries: Vec<u16>,
     over_uring: OverUring,
 }
 
 impl Exchanges {
-    /// None yet, and none for ever if it is known why not.
+    /// No entries yet. None are ever made if a reason against it is already known.
     pub(super) fn new(over_uring: OverUring) -> Self {
         Self {
-            places: Vec::new(),
-            of_queue: Vec::new(),
+            entries: Vec::new(),
+            queue_entries: Vec::new(),
             over_uring,
         }
     }
 
-    /// How many requests can come over io_uring at once.
-    pub(super) fn places(&self) -> usize {
-        self.places.len()
+    /// Number of entries.
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
     }
 
-    /// Makes them all, for a kernel of these flags whose requests are no longer than
-    /// `transfer_bytes`. Without memory for a place in each queue there are none.
+    /// Creates the entries for a kernel with these FUSE_INIT flags and requests of at most
+    /// `transfer_bytes`. Creates none if memory does not suffice for one entry per queue.
     pub(super) fn make(
         &mut self,
         shard: &mut Shard,
         file: &File,
         (flags, transfer_bytes): (u64, u32),
     ) -> bool {
-        if self.over_uring.get().is_some() || !self.places.is_empty() {
+        if self.over_uring.get().is_some() || !self.entries.is_empty() {
             return false;
         }
         let made = self.try_make(shard, file, (flags, transfer_bytes));
         if let Err(why) = made {
-            self.places = Vec::new();
-            self.is_not(why.to_owned());
+            self.entries = Vec::new();
+            self.set_unavailable(why.to_owned());
         }
-        !self.places.is_empty()
+        !self.entries.is_empty()
     }
 
     fn try_make(
@@ -83,43 +83,44 @@ impl Exchanges {
         let queues = topology::possible_cpus().and_then(|cpus| u16::try_from(cpus).ok());
         let queues = queues.ok_or("how many processors there may be is not known")?;
         let payload_bytes = (transfer_bytes as usize).max(fuse::MESSAGE_BYTES_MIN);
-        let each = places_of_a_queue(queues.into(), payload_bytes).ok_or("too many processors")?;
-        // A place for each queue first: the kernel begins as soon as all have one.
+        let each = entries_per_queue(queues.into(), payload_bytes).ok_or("too many processors")?;
+        // The first entry of each queue comes first, because the kernel starts when all queues have
+        // one.
         for _ in 0..each {
             for queue in 0..queues {
                 let header = shard.take_buf(HEADER_BYTES);
                 let payload = shard.take_buf(payload_bytes);
                 let (header, payload) = header.zip(payload).ok_or("there is no memory for it")?;
                 let exchange = Exchange::new(file.clone(), queue, header, payload);
-                self.places.push(Some(exchange));
+                self.entries.push(Some(exchange));
             }
         }
-        self.of_queue = vec![each; queues.into()];
+        self.queue_entries = vec![each; queues.into()];
         Ok(())
     }
 
-    /// The bytes of a write that came to a place.
-    pub(super) fn written(&self, place: u16) -> &[u8] {
-        let exchange = self.places[usize::from(place)].as_deref();
+    /// Data of a write in an entry.
+    pub(super) fn written(&self, entry: u16) -> &[u8] {
+        let exchange = self.entries[usize::from(entry)].as_deref();
         exchange.map_or(&[], Exchange::payload)
     }
 
-    fn take(&mut self, place: u16) -> Box<Exchange> {
-        let exchange = self.places[usize::from(place)].take();
-        exchange.expect("a request is answered once, and the kernel has no place with a request")
+    fn take(&mut self, entry: u16) -> Box<Exchange> {
+        let exchange = self.entries[usize::from(entry)].take();
+        exchange.expect("a request is answered once, and the kernel has no entry with a request")
     }
 
     fn is_in_use(&self) -> bool {
         matches!(self.over_uring.get(), Some(Ok(())))
     }
 
-    fn is_not(&self, why: String) {
+    fn set_unavailable(&self, why: String) {
         let _known_already = self.over_uring.set(Err(why));
     }
 
-    /// A place is given up. Whether its queue has others.
-    fn give_up(&mut self, queue: u16) -> bool {
-        match self.of_queue.get_mut(usize::from(queue)) {
+    /// Removes a refused entry. Returns whether its queue has others.
+    fn remove_entry(&mut self, queue: u16) -> bool {
+        match self.queue_entries.get_mut(usize::from(queue)) {
             Some(left) => {
                 *left = left.saturating_sub(1);
                 *left > 0
@@ -129,100 +130,106 @@ impl Exchanges {
     }
 }
 
-/// How many requests a queue has room for. None: so many queues would take too much memory.
-fn places_of_a_queue(queues: usize, payload_bytes: usize) -> Option<u16> {
+/// Number of entries per queue. None: so many queues take too much memory.
+fn entries_per_queue(queues: usize, payload_bytes: usize) -> Option<u16> {
     let fit = PAYLOADS_BYTES_MAX / payload_bytes.saturating_mul(queues).max(1);
-    let places = u16::try_from(fit.min(PLACES_OF_A_QUEUE)).ok()?;
-    (places > 0).then_some(places)
+    let entries = u16::try_from(fit.min(ENTRIES_PER_QUEUE)).ok()?;
+    (entries > 0).then_some(entries)
 }
 
 impl Server {
-    /// The kernel has heard that it may: gives it all places.
+    /// Submits all entries: the kernel has received the offer in FUSE_INIT.
     pub(super) fn begin_exchanges(&mut self, shard: &mut Shard) {
-        for place in 0..self.exchanges.places() {
-            let place = u16::try_from(place).expect("made so many");
-            let exchange = self.exchanges.take(place);
-            self.exchange(shard, place, exchange);
+        for entry in 0..self.exchanges.entries() {
+            let entry = u16::try_from(entry).expect("made so many");
+            let exchange = self.exchanges.take(entry);
+            self.exchange(shard, entry, exchange);
         }
     }
 
-    /// Gives a place to the kernel, with an answer in it if there was a request.
-    fn exchange(&mut self, shard: &mut Shard, place: u16, exchange: Box<Exchange>) {
-        let token = self.token(EXCHANGE_SLOTS + u32::from(place));
+    /// Submits an entry to the kernel, with the answer to its request if it had one.
+    fn exchange(&mut self, shard: &mut Shard, entry: u16, exchange: Box<Exchange>) {
+        let token = self.token(EXCHANGE_SLOTS + u32::from(entry));
         shard.start(token, Op::Exchange { exchange });
     }
 
-    /// The kernel gives a place back: with a request, or for good.
+    /// Handles an entry that the kernel has returned, with a request or with an error.
     pub(super) fn exchanged(
         &mut self,
         shard: &mut Shard,
-        place: u16,
+        entry: u16,
         (result, exchange): (i32, Box<Exchange>),
     ) {
         match -result {
             _ if self.over => {}
-            0 => self.asked_in_exchange(shard, place, exchange),
+            0 => self.request_in_exchange(shard, entry, exchange),
             errno::ENOTCONN | errno::ECONNABORTED | errno::ENODEV | errno::ECANCELED => {}
-            error => self.not_taken(shard, place, (error, exchange)),
+            error => self.refused(shard, entry, (error, exchange)),
         }
     }
 
-    fn asked_in_exchange(&mut self, shard: &mut Shard, place: u16, exchange: Box<Exchange>) {
+    fn request_in_exchange(&mut self, shard: &mut Shard, entry: u16, exchange: Box<Exchange>) {
         self.exchanges.over_uring.get_or_init(|| Ok(()));
         let parsed = fuse::parse_exchange(exchange.header(), exchange.payload().len());
-        self.exchanges.places[usize::from(place)] = Some(exchange);
+        self.exchanges.entries[usize::from(entry)] = Some(exchange);
         let (unique, asked) = parsed.expect("a header was made so long");
-        let asker = Asker {
+        let requester = Requester {
             unique,
-            place: Some(place),
+            entry: Some(entry),
         };
-        self.act(shard, asker, asked, None);
+        self.act(shard, requester, asked, None);
     }
 
-    /// The kernel has refused a place. Its request, if there was one, is the kernel's to end.
-    fn not_taken(
+    /// Handles a refused entry. The kernel itself ends the request that the entry may have carried.
+    fn refused(
         &mut self,
         shard: &mut Shard,
-        place: u16,
+        entry: u16,
         (error, mut exchange): (i32, Box<Exchange>),
     ) {
         let queue = exchange.queue();
         if exchange.answers().is_some() {
             exchange.begin_anew(queue);
-            return self.exchange(shard, place, exchange);
+            return self.exchange(shard, entry, exchange);
         }
-        if queue == NO_QUEUE || self.exchanges.give_up(queue) {
+        if queue == NO_QUEUE || self.exchanges.remove_entry(queue) {
             return;
         }
         if self.exchanges.is_in_use() {
-            // Who asks on that processor would wait for ever.
+            // Requests from that processor would wait for ever.
             return self.end(shard);
         }
         let error = std::io::Error::from_raw_os_error(error);
         self.exchanges
-            .is_not(format!("the kernel does not take it: {error}"));
-        // Nobody's request goes anywhere before all queues have a place or FUSE itself has refused
-        // one, and this may have been refused on the way to it.
+            .set_unavailable(format!("the kernel does not take it: {error}"));
+        // The kernel holds back all requests until every queue has an entry or FUSE itself has
+        // refused one. This refusal may have come from io_uring before FUSE saw it, so FUSE gets an
+        // entry to refuse.
         exchange.begin_anew(NO_QUEUE);
-        self.exchange(shard, place, exchange);
+        self.exchange(shard, entry, exchange);
     }
 
-    /// Answers the request in a place with a body.
-    pub(super) fn answer_in_exchange(&mut self, shard: &mut Shard, asker: Asker, body: &[u8]) {
-        self.end_exchange(shard, asker, |payload| {
+    /// Answers the request in an entry with a body.
+    pub(super) fn answer_in_exchange(
+        &mut self,
+        shard: &mut Shard,
+        requester: Requester,
+        body: &[u8],
+    ) {
+        self.end_exchange(shard, requester, |payload| {
             payload[..body.len()].copy_from_slice(body);
             Ok(body.len())
         });
     }
 
-    /// Answers the request in a place with what was read, from so many bytes into it.
-    pub(super) fn give_in_exchange(
+    /// Answers the request in an entry with read data: `bytes` bytes, after the first `skip`.
+    pub(super) fn send_data_in_exchange(
         &mut self,
         shard: &mut Shard,
-        asker: Asker,
+        requester: Requester,
         (loan, skip, bytes): (Loan, usize, usize),
     ) {
-        self.end_exchange(shard, asker, |payload| {
+        self.end_exchange(shard, requester, |payload| {
             let target = payload.get_mut(..bytes).ok_or(errno::EIO)?;
             match loan {
                 Loan::Lent(lent) => lent.slice(skip, bytes).copy_to(target),
@@ -233,29 +240,29 @@ impl Server {
         });
     }
 
-    /// Answers the request in a place: `fill` puts the body into the payload, and tells its length
-    /// or an errno.
+    /// Answers the request in an entry. `fill` writes the body into the payload and returns its
+    /// length or an errno.
     pub(super) fn end_exchange(
         &mut self,
         shard: &mut Shard,
-        asker: Asker,
+        requester: Requester,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, i32>,
     ) {
-        let Some(place) = asker.place else {
+        let Some(entry) = requester.entry else {
             return debug_assert!(false, "it was asked in no exchange");
         };
-        let mut exchange = self.exchanges.take(place);
+        let mut exchange = self.exchanges.take(entry);
         let (error, bytes) = match fill(exchange.payload_mut()) {
             Ok(bytes) => (0, bytes),
             Err(errno) => (-errno, 0),
         };
-        fuse::answer_exchange(exchange.header_mut(), asker.unique, error, bytes);
-        self.exchange(shard, place, exchange);
+        fuse::answer_exchange(exchange.header_mut(), requester.unique, error, bytes);
+        self.exchange(shard, entry, exchange);
     }
 }
 
-/// The number of no queue. A place for it is refused by FUSE itself, and that tells it that there
-/// will be no others.
+/// An invalid queue number. FUSE refuses an entry for it, and then knows that no more entries
+/// follow.
 const NO_QUEUE: u16 = u16::MAX;
 
 #[cfg(test)]
@@ -264,11 +271,11 @@ mod tests {
 
     #[test]
     fn memory_for_requests_is_bounded_however_many_processors_there_are() {
-        assert_eq!(places_of_a_queue(2, 128 << 10), Some(64));
-        assert_eq!(places_of_a_queue(32, 128 << 10), Some(16));
-        assert_eq!(places_of_a_queue(512, 128 << 10), Some(1));
-        assert_eq!(places_of_a_queue(513, 128 << 10), None);
-        assert_eq!(places_of_a_queue(8192, 8192), Some(1));
-        assert_eq!(places_of_a_queue(1, 8192), Some(64));
+        assert_eq!(entries_per_queue(2, 128 << 10), Some(64));
+        assert_eq!(entries_per_queue(32, 128 << 10), Some(16));
+        assert_eq!(entries_per_queue(512, 128 << 10), Some(1));
+        assert_eq!(entries_per_queue(513, 128 << 10), None);
+        assert_eq!(entries_per_queue(8192, 8192), Some(1));
+        assert_eq!(entries_per_queue(1, 8192), Some(64));
     }
 }

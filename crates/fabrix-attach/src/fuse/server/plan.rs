@@ -1,24 +1,24 @@
-//! What a request of the kernel means for the disk: a table, without state.
+//! Translates a request of the kernel into disk requests: a table without state.
 
 use fabrix_block::Geometry;
 use fabrix_proto::fuse::Asked;
 use fabrix_rt::errno;
 
-use crate::job::{Ask, Job, trims};
+use crate::job::{Action, Job, trims};
 
-/// What a request is answered with when it was carried out.
+/// Body of the answer to a successful request.
 #[derive(Clone, Copy)]
 pub(super) enum Reply {
     Empty,
     Written(u32),
-    /// So many bytes of what was read, from so many bytes into it.
+    /// `bytes` bytes of the read data, after the first `skip`.
     Data {
         skip: usize,
         bytes: usize,
     },
 }
 
-/// What a request means for the disk; None: nothing is to be done. An error is an errno.
+/// The disk job of a request. None: there is nothing to do. The error is an errno.
 pub(super) fn plan(
     asked: Asked,
     geometry: &Geometry,
@@ -33,8 +33,8 @@ pub(super) fn plan(
                 return Ok(None);
             }
             let first = offset / block;
-            // What begins or ends within a block may be more than one transfer: then less comes
-            // back, as read(2) may.
+            // A read that is not aligned to blocks may exceed one transfer. It then returns fewer
+            // bytes, as read(2) allows.
             let most = (u64::from(transfer_bytes) / block).max(1);
             let blocks = (end.div_ceil(block) - first).min(most);
             let end = end.min((first + blocks) * block);
@@ -43,7 +43,7 @@ pub(super) fn plan(
                 skip: in_memory(offset - first * block)?,
                 bytes: in_memory(end - offset)?,
             };
-            Some((Job::new(Ask::Read, first, blocks), reply))
+            Some((Job::new(Action::Read, first, blocks), reply))
         }
         Asked::Write { offset, bytes } => {
             if geometry.read_only {
@@ -53,10 +53,10 @@ pub(super) fn plan(
             if bytes > transfer_bytes {
                 return Err(errno::EINVAL);
             }
-            let job = Job::new(Ask::Write { durable: false }, offset / block, blocks);
+            let job = Job::new(Action::Write { durable: false }, offset / block, blocks);
             (blocks > 0).then_some((job, Reply::Written(bytes)))
         }
-        Asked::Sync => Some((Job::new(Ask::Flush, 0, 0), Reply::Empty)),
+        Asked::Sync => Some((Job::new(Action::Flush, 0, 0), Reply::Empty)),
         Asked::Zero {
             offset,
             bytes,
@@ -68,19 +68,19 @@ pub(super) fn plan(
             if punch && !trims(geometry) {
                 return Err(errno::EOPNOTSUPP);
             }
-            // A hole reads as zeroes: a deallocation would promise less.
-            let ask = Ask::Zeroes {
+            // A hole must read as zeroes, which a plain deallocation does not promise.
+            let action = Action::Zeroes {
                 deallocate: punch,
                 durable: false,
             };
             let blocks = range(offset, bytes, geometry, errno::EINVAL)?;
-            (blocks > 0).then_some((Job::new(ask, offset / block, blocks), Reply::Empty))
+            (blocks > 0).then_some((Job::new(action, offset / block, blocks), Reply::Empty))
         }
         _ => None,
     })
 }
 
-/// How many blocks a range has, if it consists of blocks of this disk.
+/// Number of blocks in a range. The range must consist of whole blocks.
 fn range(offset: u64, bytes: u64, geometry: &Geometry, past_end: i32) -> Result<u64, i32> {
     let block = u64::from(geometry.block_bytes);
     if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {

@@ -1,5 +1,5 @@
-//! A kernel of our own, which asks over io_uring: exchanges wait in a table, messages come and go
-//! by hand.
+//! A simulated kernel with FUSE over io_uring. Exchanges wait in a table, and the test moves
+//! messages by hand.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use fabrix_rt::{
     errno, topology,
 };
 
-use crate::Told;
+use crate::FrontEndEvent;
 use crate::fuse::server::{OverUring, Server};
 
 pub(super) const GETATTR: u32 = 3;
@@ -25,23 +25,23 @@ pub(super) const WRITE: u32 = 16;
 pub(super) const FSYNC: u32 = 20;
 pub(super) const INIT: u32 = 26;
 pub(super) const LOOKUP: u32 = 1;
-/// ASYNC_DIO, INIT_EXT, OVER_IO_URING.
+/// FUSE_INIT flags ASYNC_DIO, INIT_EXT and OVER_IO_URING.
 pub(super) const FLAGS: u64 = 1 << 15 | 1 << 30 | 1 << 41;
-/// The number by which a kernel knows a request need not be the one that is answered.
+/// Offset between a request's unique number and its commit id: the two may differ in a real kernel.
 const COMMIT: u64 = 1000;
 
-/// What the kernel holds and has heard.
+/// State of the simulated kernel.
 #[derive(Default)]
 pub(super) struct Kernel {
     pub(super) taking: Option<Submission>,
     ending: Vec<Ending>,
-    /// Answers that were written.
+    /// Answers written as messages.
     pub(super) written: Vec<Vec<u8>>,
-    /// By slot.
+    /// Submitted exchanges by slot.
     pub(super) places: HashMap<u32, (Token, Box<Exchange>)>,
-    /// What becomes of those that come to be registered: zero, they wait for a request.
+    /// Errno for exchanges that register. 0: they wait for a request.
     pub(super) refuses: i32,
-    /// The queues of those that were refused.
+    /// Queues of the refused exchanges.
     pub(super) refused: Vec<u16>,
 }
 
@@ -94,18 +94,18 @@ impl Kernel {
     }
 }
 
-/// What a bench is made of.
+/// Parameters of a bench.
 pub(super) struct Plan {
     pub(super) disk: Arc<dyn Device>,
-    /// What the kernel says to those that come to be registered.
+    /// Errno for exchanges that register.
     pub(super) refuses: i32,
-    /// Whether the shard takes exchanges.
+    /// Whether the shard supports exchanges.
     pub(super) exchanges: bool,
     pub(super) over_uring: OverUring,
 }
 
 impl Plan {
-    /// A kernel and a shard that can do all.
+    /// A kernel and a shard with all features.
     pub(super) fn of(disk: Arc<dyn Device>) -> Self {
         Self {
             disk,
@@ -116,12 +116,12 @@ impl Plan {
     }
 }
 
-/// A server with its kernel.
+/// A server and its simulated kernel.
 pub(super) struct Bench {
     pub(super) shard: Shard,
     pub(super) kernel: Rc<RefCell<Kernel>>,
     pub(super) task: TaskId,
-    pub(super) told: Receiver<Told>,
+    pub(super) events: Receiver<FrontEndEvent>,
     pub(super) over_uring: OverUring,
     _other_end: UnixStream,
 }
@@ -138,20 +138,20 @@ impl Bench {
         };
         let driver = Box::new(FakeDriver(Rc::clone(&kernel)));
         let mut shard = Shard::with_driver(&config, driver).expect("a shard");
-        // Without a message, a read of it would wait.
+        // A socket without a message: a read would block.
         let (device, other_end) = UnixStream::pair().expect("sockets");
         device.set_nonblocking(true).expect("a flag");
         let device = std::fs::File::from(std::os::fd::OwnedFd::from(device));
-        let (tell, told) = channel();
-        let tell = Box::new(move |news| drop(tell.send(news)));
+        let (sender, events) = channel();
+        let on_event = Box::new(move |event| drop(sender.send(event)));
         let over_uring = plan.over_uring;
-        let begun = (tell as crate::Tell, Arc::clone(&over_uring));
+        let begun = (on_event as crate::EventHandler, Arc::clone(&over_uring));
         let task = Server::open(&mut shard, plan.disk, device, (0, 0), begun).expect("it opens");
         let mut bench = Self {
             shard,
             kernel,
             task,
-            told,
+            events,
             over_uring,
             _other_end: other_end,
         };
@@ -176,7 +176,7 @@ impl Bench {
         self.kernel.borrow().places.len()
     }
 
-    /// A message comes. What was answered by writing, without its head.
+    /// Delivers a message. Returns the written answer without its header.
     pub(super) fn reads(&mut self, opcode: u32, body: &[u8]) -> Option<Vec<u8>> {
         let message = [&header(opcode, 1)[..], body].concat();
         let mut kernel = self.kernel.borrow_mut();
@@ -194,7 +194,7 @@ impl Bench {
         answer.map(|answer| answer[16..].to_vec())
     }
 
-    /// The first message; gives max_write and flags2 of the answer.
+    /// Sends FUSE_INIT. Returns max_write and flags2 of the answer.
     pub(super) fn begin(&mut self, flags: u64) -> (u32, u32) {
         let mut body = [0; 64];
         body[..8].copy_from_slice(&[7, 0, 0, 0, 45, 0, 0, 0]);
@@ -206,7 +206,7 @@ impl Bench {
         (word(20), word(32))
     }
 
-    /// A kernel that has this request in place number so many. What it was answered, if it was.
+    /// Puts a request into entry number `place`. Returns its answer, if there is one already.
     pub(super) fn ask(
         &mut self,
         place: u32,
@@ -232,7 +232,7 @@ impl Bench {
         self.answer(place)
     }
 
-    /// What the request in a place was answered.
+    /// The answer to the request in an entry.
     pub(super) fn answer(&self, place: u32) -> Option<Answer> {
         let kernel = self.kernel.borrow();
         let (_, exchange) = kernel.places.get(&(SLOT + place))?;
@@ -254,7 +254,7 @@ impl Bench {
         exchange.payload().to_vec()
     }
 
-    /// The kernel gives a place back without a request.
+    /// Returns an entry without a request.
     pub(super) fn end(&mut self, place: u32, result: i32) {
         let mut kernel = self.kernel.borrow_mut();
         let (token, exchange) = kernel.places.remove(&(SLOT + place)).expect("the kernel's");
@@ -264,7 +264,7 @@ impl Bench {
         self.turn();
     }
 
-    /// The file system is unmounted, and those who wait for requests are told so.
+    /// Unmounts the file system and ends all waiting receives.
     pub(super) fn unmount(&mut self, errno: i32) {
         let places: Vec<u32> = self.kernel.borrow().places.keys().copied().collect();
         for slot in places {
@@ -296,7 +296,7 @@ pub(super) const fn bad(errno: i32) -> Option<Answer> {
     })
 }
 
-/// Where the places begin among the server's slots.
+/// First slot number of the entries in the server.
 pub(super) const SLOT: u32 = 1 << 16;
 
 pub(super) fn ram() -> Arc<dyn Device> {

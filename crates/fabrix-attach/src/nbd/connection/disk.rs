@@ -1,6 +1,7 @@
-//! What concerns the disk: a client's request goes there, waits while it is busy, and ends.
+//! Submits a client's requests to the disk, retries them while it is busy, and handles their
+//! completions.
 //!
-//! The second part of `connection`.
+//! Second part of `connection`.
 
 use fabrix_block::{Payload, Request, Status, Submit};
 use fabrix_proto::Slot;
@@ -10,10 +11,10 @@ use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
 use fabrix_transport::{Incoming, Outgoing};
 
 use super::{Connection, DISK_SLOTS, Phase, RETRY, SLOTS, Work};
-use crate::job::{Ask, Job, PIECES_AT_ONCE, RETRY_AFTER};
+use crate::job::{Action, Job, PIECES_AT_ONCE, RETRY_AFTER};
 use crate::nbd::extents::Extents;
 
-/// Writes that are not longer are handed to the disk where they were received.
+/// Longest write, in bytes, that the disk reads directly from the receive buffer.
 const INLINE_BYTES_MAX: usize = 8 << 10;
 
 impl Connection {
@@ -25,29 +26,29 @@ impl Connection {
         offset: u64,
         bytes: u64,
     ) {
-        let block = u64::from(self.common.lane.geometry().block_bytes);
+        let block = u64::from(self.common.channel.geometry().block_bytes);
         let range = (offset / block, bytes / block);
-        let ask = match command {
-            // No disk here reads ahead because it is told to.
+        let action = match command {
+            // No disk implements the prefetch that NBD_CMD_CACHE asks for.
             Command::Cache => return self.succeed_empty(slot),
-            Command::BlockStatus { one } => return self.tell_extents(slot, range, one),
+            Command::BlockStatus { one } => return self.send_extents(slot, range, one),
             command if bytes == 0 && command != Command::Flush => {
                 return self.succeed_empty(slot);
             }
-            Command::Read => Ask::Read,
-            Command::Write { durable } => Ask::Write { durable },
-            Command::Flush => Ask::Flush,
-            Command::Trim { durable } => Ask::Trim { durable },
-            Command::WriteZeroes { may_trim, durable } => Ask::Zeroes {
+            Command::Read => Action::Read,
+            Command::Write { durable } => Action::Write { durable },
+            Command::Flush => Action::Flush,
+            Command::Trim { durable } => Action::Trim { durable },
+            Command::WriteZeroes { may_trim, durable } => Action::Zeroes {
                 deallocate: may_trim,
                 durable,
             },
         };
-        let job = Job::new(ask, range.0, range.1);
+        let job = Job::new(action, range.0, range.1);
         if !job.writes() {
             return self.run(shard, slot, job, None);
         }
-        // It fits: a write is not longer than the disk's longest transfer.
+        // The conversion succeeds: a write is not longer than the disk's longest transfer.
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes > INLINE_BYTES_MAX
             && let Some(buf) = shard.take_buf(bytes)
@@ -63,8 +64,8 @@ impl Connection {
         machine.succeed_empty(slot, &mut out);
     }
 
-    fn tell_extents(&mut self, slot: Slot, range: (u64, u64), one: bool) {
-        let extents = Extents::find(&self.common.lane, range, one);
+    fn send_extents(&mut self, slot: Slot, range: (u64, u64), one: bool) {
+        let extents = Extents::find(&self.common.channel, range, one);
         let (machine, mut out) = self.stream.speak();
         machine.tell_extents(slot, extents.list(), &mut out);
     }
@@ -76,9 +77,9 @@ impl Connection {
         }
     }
 
-    /// Goes on with a job until the disk takes its time, or it has ended.
+    /// Submits the pieces of a job until one is pending or the job has ended.
     fn run(&mut self, shard: &mut Shard, slot: Slot, mut job: Job, mut data: Option<Incoming>) {
-        if !job.fits(&self.common.lane.geometry()) {
+        if !job.fits(&self.common.channel.geometry()) {
             return self.finish(slot, job, Status::OutOfRange, Loan::None);
         }
         for _ in 0..PIECES_AT_ONCE {
@@ -99,14 +100,14 @@ impl Connection {
                     slot: DISK_SLOTS + u32::from(slot.0),
                 },
             };
-            let (status, loan) = match self.common.lane.submit(shard, request) {
+            let (status, loan) = match self.common.channel.submit(shard, request) {
                 Submit::Done(status, loan) => (status, loan),
                 Submit::Pending => {
                     self.at_disk += 1;
                     return self.set(slot, Work::AtDisk(job));
                 }
                 Submit::Busy(request) => {
-                    let kept = keep(shard, request.payload);
+                    let kept = keep_data(shard, request.payload);
                     return match kept {
                         Ok(kept) => self.stall(slot, job, kept),
                         Err(status) => self.finish(slot, job, status, Loan::None),
@@ -154,14 +155,14 @@ impl Connection {
         self.at_disk -= 1;
         match job.ended(Status::from_result(completion.result)) {
             Some(status) => self.finish(slot, job, status, completion.loan),
-            // Nobody waits for the rest of a range that may be the whole disk.
+            // The client is gone, and the rest of the range may be as long as the disk.
             None if self.phase >= Phase::Ending => {}
             None => self.run(shard, slot, job, None),
         }
     }
 
-    /// Asks the disk again for all that it was too busy for, from the slot on that is behind the
-    /// last one asked for: a request of many pieces gives the others their turn.
+    /// Submits all stalled requests again, beginning behind the last retried slot. A request of
+    /// many pieces therefore lets the others continue.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
         for _ in 0..SLOTS {
             if self.stalled == 0 {
@@ -175,7 +176,7 @@ impl Connection {
                     let before = self.stalled;
                     self.run(shard, slot, job, kept.map(|buf| Incoming::Buf(buf, 0)));
                     if self.stalled > before {
-                        return; // it is still busy, or this request has had its turn
+                        return; // the disk is still busy, or this request has used its turn
                     }
                 }
                 other => self.set(slot, other),
@@ -183,7 +184,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn arrange_retry(&mut self, shard: &mut Shard) {
+    pub(super) fn schedule_retry(&mut self, shard: &mut Shard) {
         if self.stalled > 0 && !self.retrying {
             self.retrying = true;
             let token = Token {
@@ -196,8 +197,8 @@ impl Connection {
     }
 }
 
-/// Keeps a write's data while its disk is busy.
-fn keep(shard: &mut Shard, payload: Payload<'_>) -> Result<Option<Buf>, Status> {
+/// Copies a write's data out of the receive buffer while the disk is busy.
+fn keep_data(shard: &mut Shard, payload: Payload<'_>) -> Result<Option<Buf>, Status> {
     match payload {
         Payload::Borrowed(bytes) => {
             let mut buf = shard.take_buf(bytes.len()).ok_or(Status::NotReady)?;
@@ -209,7 +210,7 @@ fn keep(shard: &mut Shard, payload: Payload<'_>) -> Result<Option<Buf>, Status> 
     }
 }
 
-/// What a client is told of a status; None: it was carried out.
+/// The NBD error of a status. None: success.
 fn error(status: Status) -> Option<Error> {
     Some(match status {
         Status::Ok => return None,

@@ -1,11 +1,11 @@
-//! What concerns the disk: a request of the kernel goes there, waits while it is busy, and ends.
+//! Submits requests to the disk, retries them while it is busy, and handles their completions.
 //!
-//! Where the driver lends the pages of a request to the shard's ring, and the disk takes what is
-//! lent, the kernel moves the data between the two. Else a write's data is copied from the
-//! character device before the disk sees it, a read's data to it before the answer: copies of
-//! memory by the kernel, nothing that waits.
+//! If the driver registers the pages of a request with the shard's ring and the disk accepts
+//! registered memory, the kernel moves the data. Otherwise the data is copied: a write's data from
+//! the character device before the submission, and a read's data to it before the answer. These
+//! copies do not block.
 //!
-//! The second part of `server`.
+//! Second part of `server`.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
@@ -19,16 +19,21 @@ use crate::job::{PIECES_AT_ONCE, RETRY_AFTER, errno_of};
 use crate::ublk::request::Call;
 
 impl Server {
-    /// Brings a call to the disk, with a write's data if that is not lent.
+    /// Starts a request. A write's data is copied first, unless its pages are registered.
     pub(super) fn begin(&mut self, shard: &mut Shard, tag: u16, call: Call) {
-        match self.data(shard, tag, &call) {
+        match self.copy_from_kernel(shard, tag, &call) {
             Ok(data) => self.run(shard, tag, call, data),
             Err(errno) => self.answer(shard, tag, -errno),
         }
     }
 
-    /// A write's data, from the kernel.
-    fn data(&self, shard: &mut Shard, tag: u16, call: &Call) -> Result<Option<Buf>, i32> {
+    /// Copies a write's data from the kernel.
+    fn copy_from_kernel(
+        &self,
+        shard: &mut Shard,
+        tag: u16,
+        call: &Call,
+    ) -> Result<Option<Buf>, i32> {
         if !call.job.writes() || call.lent {
             return Ok(None);
         }
@@ -42,9 +47,9 @@ impl Server {
         Ok(Some(buf))
     }
 
-    /// Goes on with a call until the disk takes its time, or it has ended.
+    /// Submits the pieces of a request until one is pending or the request has ended.
     fn run(&mut self, shard: &mut Shard, tag: u16, mut call: Call, mut data: Option<Buf>) {
-        if !call.job.fits(&self.lane.geometry()) {
+        if !call.job.fits(&self.channel.geometry()) {
             return self.finish(shard, tag, &call, Status::OutOfRange, Loan::None);
         }
         for _ in 0..PIECES_AT_ONCE {
@@ -65,7 +70,7 @@ impl Server {
                 payload,
                 token: self.token(DISK_SLOTS + u32::from(tag)),
             };
-            let (status, loan) = match self.lane.submit(shard, request) {
+            let (status, loan) = match self.channel.submit(shard, request) {
                 Submit::Done(status, loan) => (status, loan),
                 Submit::Pending => {
                     self.at_disk += 1;
@@ -97,8 +102,8 @@ impl Server {
         }
     }
 
-    /// The disk has done its part of a call. One that it could not do with the pages of the request
-    /// is asked of it again, with a copy.
+    /// Handles the end of a request at the disk. If the disk could not use the registered pages,
+    /// the request is submitted again with a copy.
     fn ended(&mut self, shard: &mut Shard, tag: u16, mut call: Call, status: Status, loan: Loan) {
         if call.lent && status == Status::Unsupported {
             call.lent = false;
@@ -107,24 +112,25 @@ impl Server {
         self.finish(shard, tag, &call, status, loan);
     }
 
-    /// Answers a call, with a read's data.
+    /// Answers a request, with the data of a read.
     fn finish(&mut self, shard: &mut Shard, tag: u16, call: &Call, status: Status, loan: Loan) {
         let result = match errno_of(status) {
             Some(errno) => -errno,
             None if call.lent => {
-                // Nobody else writes it, so nothing can come between.
+                // This thread is the only writer of the counter, so load and store suffice.
                 let uncopied = self.uncopied.load(Ordering::Relaxed);
                 self.uncopied.store(uncopied + 1, Ordering::Relaxed);
                 call.bytes.cast_signed()
             }
-            None if call.job.reads() => self.give(tag, call.bytes, loan),
+            None if call.job.reads() => self.copy_to_kernel(tag, call.bytes, loan),
             None => call.bytes.cast_signed(),
         };
         self.answer(shard, tag, result);
     }
 
-    /// Gives the kernel what was read. What it is told: all the bytes, or an error.
-    fn give(&mut self, tag: u16, bytes: u32, loan: Loan) -> i32 {
+    /// Copies a read's data to the kernel. Returns the result: the number of bytes, or a negative
+    /// errno.
+    fn copy_to_kernel(&mut self, tag: u16, bytes: u32, loan: Loan) -> i32 {
         let Some(open) = &self.open else {
             return -errno::EIO;
         };
@@ -155,11 +161,11 @@ impl Server {
             }
         } else if self.queue.is_asked(tag) {
             self.answer(shard, tag, -errno::EIO);
-        } // else it was answered before its time: the ending is for nobody
-        self.close_or_leave(shard);
+        } // the request was answered early, so the completion is ignored
+        self.close_or_end(shard);
     }
 
-    /// Asks the disk again for all that it was too busy for.
+    /// Submits all stalled requests again.
     pub(super) fn retry(&mut self, shard: &mut Shard) {
         for tag in 0..self.queue.depth() {
             if self.stalled == 0 {
@@ -174,7 +180,7 @@ impl Server {
                 let before = self.stalled;
                 self.run(shard, tag, call, kept);
                 if self.stalled > before {
-                    break; // it is still busy
+                    break; // the disk is still busy
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! A driver of our own: commands wait in a table, descriptions and data lie in a sparse file where
-//! the kernel has them in its character device. Pages that are lent are nowhere: nobody here can
-//! look at them.
+//! A simulated driver. Commands wait in a table. A sparse file holds descriptors and data at the
+//! offsets of the character device. Registered pages have no content here, because this process
+//! cannot read them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use fabrix_rt::{
     Completion, HugePages, Loan, Nanos, Op, Shard, ShardConfig, TaskId, Token, Wait, errno,
 };
 
-use crate::Told;
+use crate::FrontEndEvent;
 use crate::ublk::server::{Begin, Server};
 
 pub(super) const DEPTH: u16 = 4;
@@ -32,13 +32,13 @@ pub(super) const DISCARD: u32 = 3;
 pub(super) const ZEROES: u32 = 5;
 pub(super) const ABORT: i32 = -errno::ENODEV;
 
-/// What the driver holds and has heard.
+/// State of the simulated driver.
 #[derive(Default)]
 pub(super) struct Kernel {
     waiting: HashMap<u16, Token>,
     ending: Vec<(u16, i32)>,
     pub(super) answers: Vec<(u16, i32)>,
-    /// How long the table of lent pages is, if there is one.
+    /// Length of the buffer table, if there is one.
     pub(super) places: Option<u16>,
 }
 
@@ -98,13 +98,13 @@ impl Driver for FakeDriver {
     }
 }
 
-/// A server with its driver.
+/// A server and its simulated driver.
 pub(super) struct Bench {
     pub(super) shard: Shard,
     pub(super) kernel: Rc<RefCell<Kernel>>,
     device: File,
     pub(super) task: TaskId,
-    pub(super) told: Receiver<Told>,
+    pub(super) events: Receiver<FrontEndEvent>,
     pub(super) closed: Receiver<()>,
     pub(super) refused: Arc<AtomicI32>,
     pub(super) uncopied: Arc<AtomicU64>,
@@ -115,7 +115,7 @@ impl Bench {
         Self::with(disk, false)
     }
 
-    /// A server, for a driver that lends pages or one that does not.
+    /// A server, with a driver that registers pages or not.
     pub(super) fn with(disk: Arc<dyn Device>, lends: bool) -> Self {
         let kernel = Rc::new(RefCell::new(Kernel::default()));
         let driver = Box::new(FakeDriver(Rc::clone(&kernel)));
@@ -128,7 +128,7 @@ impl Bench {
         device
             .set_len(spec::data_position(DEPTH))
             .expect("a sparse one");
-        let (tell, told) = channel();
+        let (sender, events) = channel();
         let (tell_closed, closed) = sync_channel(1);
         let refused = Arc::new(AtomicI32::new(0));
         let uncopied = Arc::<AtomicU64>::default();
@@ -139,7 +139,7 @@ impl Bench {
             transfer_bytes: TRANSFER_BYTES,
             lends,
             uncopied: Arc::clone(&uncopied),
-            tell: Box::new(move |news| drop(tell.send(news))),
+            on_event: Box::new(move |event| drop(sender.send(event))),
             closed: tell_closed,
             refused: Arc::clone(&refused),
         };
@@ -152,7 +152,7 @@ impl Bench {
             kernel,
             device,
             task,
-            told,
+            events,
             closed,
             refused,
             uncopied,
@@ -175,7 +175,7 @@ impl Bench {
         }
     }
 
-    /// A request comes. What was answered, if it was.
+    /// Delivers a request. Returns its answer, if there is one already.
     pub(super) fn ask(
         &mut self,
         tag: u16,

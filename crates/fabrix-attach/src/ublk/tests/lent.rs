@@ -1,5 +1,4 @@
-//! Pages that the driver lends to the shard's ring: which disks get them, and what becomes of the
-//! requests whose pages they are.
+//! Registered pages: the disks that get them, and the end of their requests.
 
 use std::sync::atomic::Ordering;
 
@@ -8,12 +7,11 @@ use fabrix_rt::{Registered, Wait, errno};
 
 use super::bench::{Bench, FLUSH, READ, WRITE, ZEROES};
 use super::slow::{ended, slow_disk, written};
-use crate::Told;
+use crate::FrontEndEvent;
 use crate::testing::Asked;
 use crate::ublk::server::Order;
 
-/// What the driver says of a request whose pages it could not put into the table
-/// (UBLK_IO_F_NEED_REG_BUF).
+/// Driver flag of a request whose pages could not be registered (UBLK_IO_F_NEED_REG_BUF).
 const NOT_LENT: u32 = 1 << 17;
 
 fn lending() -> (Bench, Asked) {
@@ -117,7 +115,7 @@ fn what_the_disk_cannot_do_with_them_is_asked_again_with_a_copy() {
     ended(&mut bench, asked.take_first().token, Status::Unsupported);
     let again = asked.take_first();
     assert_eq!((again.operation, again.lent), (Operation::Read, None));
-    // Twice it is an answer.
+    // A second `Unsupported` is the final answer.
     ended(&mut bench, again.token, Status::Unsupported);
     let answers = [(0, 4096), (0, -errno::EOPNOTSUPP)];
     assert_eq!(bench.kernel.borrow().answers, answers);
@@ -148,7 +146,7 @@ fn a_busy_disk_is_asked_again_for_the_same_pages() {
     for at_disk in asked.take() {
         written(&mut bench, at_disk.token);
     }
-    // The timer of the retry: it comes by itself, however long that takes on a busy machine.
+    // The retry timer expires by itself, however long that takes on a busy machine.
     while asked.count() == 0 {
         bench.shard.turn(Wait::Never);
     }
@@ -158,8 +156,8 @@ fn a_busy_disk_is_asked_again_for_the_same_pages() {
     assert_eq!(bench.kernel.borrow().answers.last(), Some(&(2, 4096)));
 }
 
-/// The kernel does not let go of a request before the disk has let go of its pages; and were it
-/// answered before, the disk would find the next request's pages in their place.
+/// The kernel releases a request only after the disk has released its pages. If the answer came
+/// earlier, the disk would access the pages of the next request.
 #[test]
 fn by_force_a_request_whose_pages_the_disk_has_is_answered_when_it_has_let_go_of_them() {
     let (mut bench, asked) = lending();
@@ -171,12 +169,12 @@ fn by_force_a_request_whose_pages_the_disk_has_is_answered_when_it_has_let_go_of
     assert_eq!(bench.kernel.borrow().answers, [(1, -errno::EIO)]);
     assert_eq!(bench.ask(2, READ, 0, 8), Some(-errno::EIO));
     for at_disk in asked.take() {
-        // Not even what it could not do with them is asked again.
+        // A request that the disk could not execute with its pages is not repeated either.
         ended(&mut bench, at_disk.token, Status::Unsupported);
     }
     assert_eq!(asked.count(), 0);
     let answers = [(1, -errno::EIO), (2, -errno::EIO), (0, -errno::EIO)];
     assert_eq!(bench.kernel.borrow().answers, answers);
     bench.stop();
-    assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+    assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
 }

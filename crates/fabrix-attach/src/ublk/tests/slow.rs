@@ -1,4 +1,4 @@
-//! A disk that takes its time, and what becomes of requests meanwhile.
+//! A slow disk, and the handling of requests meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use fabrix_block::{Device, Operation, Status};
 use fabrix_rt::{Completion, Loan, Token, Wait, errno};
 
 use super::bench::{Bench, READ, WRITE, ZEROES, small};
-use crate::Told;
+use crate::FrontEndEvent;
 use crate::testing::{Asked, Slow};
 use crate::ublk::server::Order;
 
@@ -29,7 +29,7 @@ pub(super) fn written(bench: &mut Bench, token: Token) {
     ended(bench, token, Status::Ok);
 }
 
-/// The disk has done something, or could not.
+/// Completes a request at the disk.
 pub(super) fn ended(bench: &mut Bench, token: Token, status: Status) {
     let completion = Completion {
         result: status.to_result(),
@@ -73,7 +73,7 @@ fn a_busy_disk_is_asked_again_with_the_same_data() {
     }
     let first = asked.take_first();
     written(&mut bench, first.token);
-    // The timer of the retry: it comes by itself, however long that takes on a busy machine.
+    // The retry timer expires by itself, however long that takes on a busy machine.
     while asked.count() < 2 {
         bench.shard.turn(Wait::Never);
     }
@@ -103,8 +103,8 @@ fn by_force_everything_fails_at_once_and_the_end_waits_for_the_disk_alone() {
         Some(-errno::EIO),
         "and so does what comes"
     );
-    // What the disk had no room for is not brought to it any more, though it has room now and the
-    // timer goes off.
+    // Requests that were stalled are not submitted any more, although the disk has room and the
+    // timer expires.
     let at_disk = asked.take();
     let until = Instant::now() + Duration::from_millis(20);
     while Instant::now() < until {
@@ -114,11 +114,11 @@ fn by_force_everything_fails_at_once_and_the_end_waits_for_the_disk_alone() {
     bench.stop();
     assert_eq!(bench.closed.try_recv(), Ok(()));
     assert!(
-        bench.told.try_recv().is_err(),
+        bench.events.try_recv().is_err(),
         "the disk still has two requests"
     );
     for at_disk in at_disk {
         written(&mut bench, at_disk.token);
     }
-    assert_eq!(bench.told.try_recv(), Ok(Told::Over));
+    assert_eq!(bench.events.try_recv(), Ok(FrontEndEvent::Ended));
 }

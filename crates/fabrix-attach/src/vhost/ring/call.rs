@@ -1,4 +1,4 @@
-//! One request of a guest on its way: to the disk in as many pieces as that takes, and back.
+//! One request of a guest: submitted to the disk in pieces, and answered.
 
 use fabrix_block::{Payload, Request, Status, Submit};
 use fabrix_proto::virtio::blk::{Answer, ID_BYTES};
@@ -9,14 +9,14 @@ use fabrix_rt::{Buf, Loan, Shard};
 use super::super::memory::GuestMemory;
 use super::super::request::{Plan, plan};
 use super::{DISK_SLOTS, Ring};
-use crate::job::{Ask, Job, PIECES_AT_ONCE};
+use crate::job::{Action, Job, PIECES_AT_ONCE};
 
-/// One request in progress; its chain's memory is used again.
+/// A slot for a request. The memory of its chain is reused.
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) chain: Chain,
     pub(super) call: Option<Call>,
-    /// The disk, or memory, was too busy for it.
+    /// Whether the request waits because the disk or the memory was busy.
     pub(super) stalled: bool,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Slot {
 pub(super) struct Call {
     head: u16,
     job: Job,
-    /// What comes behind this job: the next block, and how many bytes are left.
+    /// Rest behind the current job: next block, and number of bytes.
     next: (u64, u64),
-    ask: Ask,
-    /// How many bytes of data were moved by jobs that have ended.
+    action: Action,
+    /// Bytes moved by completed jobs.
     moved: u64,
-    /// How many bytes this job moves.
+    /// Bytes of the current job.
     piece: usize,
 }
 
@@ -43,31 +43,31 @@ impl Ring {
     ) -> Result<(), Broken> {
         let chain = &self.slots[usize::from(slot)].chain;
         let durable = !self.common.is_writeback();
-        let plan = plan(memory, chain, &self.common.lane.geometry(), durable)?;
-        let call = |job, ask, next| Call {
+        let plan = plan(memory, chain, &self.common.channel.geometry(), durable)?;
+        let call = |job, action, next| Call {
             head,
             job,
             next,
-            ask,
+            action,
             moved: 0,
             piece: 0,
         };
         match plan {
-            Plan::Data { ask, lba, bytes } => {
-                // The first job is none: `advance` makes them all.
-                let mut call = call(Job::new(ask, lba, 0), ask, (lba, bytes));
+            Plan::Data { action, lba, bytes } => {
+                // This empty job is a placeholder. `advance` makes all real ones.
+                let mut call = call(Job::new(action, lba, 0), action, (lba, bytes));
                 self.advance(&mut call);
                 self.run(shard, memory, slot, call)
             }
-            Plan::Job(job) => self.run(shard, memory, slot, call(job, Ask::Flush, (0, 0))),
+            Plan::Job(job) => self.run(shard, memory, slot, call(job, Action::Flush, (0, 0))),
             Plan::Identity => {
                 let room = usize::try_from(total(&chain.writable) - 1).unwrap_or(usize::MAX);
                 let identity = self.common.identity();
-                let told = &identity[..room.min(ID_BYTES)];
-                if !scatter(memory, &chain.writable, 0, told) {
+                let returned = &identity[..room.min(ID_BYTES)];
+                if !scatter(memory, &chain.writable, 0, returned) {
                     return Err(GONE);
                 }
-                self.finish(memory, slot, head, Answer::Ok, told.len() as u64)
+                self.finish(memory, slot, head, Answer::Ok, returned.len() as u64)
             }
             Plan::Nothing => self.finish(memory, slot, head, Answer::Ok, 0),
             Plan::Wrong => self.finish(memory, slot, head, Answer::IoError, 0),
@@ -75,19 +75,19 @@ impl Ring {
         }
     }
 
-    /// Makes the next job of a call that moves data, no longer than the disk moves at once.
+    /// Creates the next job of a data transfer, no longer than the disk's longest transfer.
     fn advance(&self, call: &mut Call) {
-        let geometry = self.common.lane.geometry();
+        let geometry = self.common.channel.geometry();
         let block = u64::from(geometry.block_bytes);
         let most = u64::from(geometry.max_transfer_bytes) / block * block;
         let (lba, left) = call.next;
         let bytes = left.min(most);
-        call.job = Job::new(call.ask, lba, bytes / block);
+        call.job = Job::new(call.action, lba, bytes / block);
         call.piece = usize::try_from(bytes).unwrap_or(usize::MAX);
         call.next = (lba + bytes / block, left - bytes);
     }
 
-    /// Goes on with a call until the disk takes its time, or it has ended.
+    /// Submits the pieces of a request until one is pending or the request has ended.
     pub(super) fn run(
         &mut self,
         shard: &mut Shard,
@@ -96,14 +96,14 @@ impl Ring {
         mut call: Call,
     ) -> Result<(), Broken> {
         for _ in 0..PIECES_AT_ONCE {
-            if !call.job.fits(&self.common.lane.geometry()) {
+            if !call.job.fits(&self.common.channel.geometry()) {
                 return self.end(memory, slot, &call, Status::OutOfRange);
             }
             let (operation, lba, blocks) = call.job.next();
             let payload = if call.job.reads() {
                 Payload::Lend
             } else if call.job.writes() {
-                match self.copied(shard, memory, slot, &call)? {
+                match self.copy_of_data(shard, memory, slot, &call)? {
                     Some(buf) => Payload::Owned(buf),
                     None => {
                         self.stall(shard, slot, call);
@@ -120,14 +120,14 @@ impl Ring {
                 payload,
                 token: self.token(DISK_SLOTS + u32::from(slot)),
             };
-            let (status, loan) = match self.common.lane.submit(shard, request) {
+            let (status, loan) = match self.common.channel.submit(shard, request) {
                 Submit::Done(status, loan) => (status, loan),
                 Submit::Pending => {
                     self.keep(slot, call);
                     return Ok(());
                 }
-                // A write's data is copied again then: the guest has not been told anything about
-                // it.
+                // A retry copies the write's data again. That is correct, because the guest has no
+                // answer yet.
                 Submit::Busy(_) => {
                     self.stall(shard, slot, call);
                     return Ok(());
@@ -141,8 +141,8 @@ impl Ring {
         Ok(())
     }
 
-    /// A write's data, in a buffer of ours. None: there is none free.
-    fn copied(
+    /// A copy of the write's data. None: no buffer is free.
+    fn copy_of_data(
         &self,
         shard: &mut Shard,
         memory: &GuestMemory,
@@ -160,7 +160,7 @@ impl Ring {
         }
     }
 
-    /// A request of the disk has ended. True: the call has, too.
+    /// Handles the end of a disk request. True: the guest's request has ended too.
     pub(super) fn ended(
         &mut self,
         memory: &GuestMemory,
@@ -172,7 +172,7 @@ impl Ring {
         let mut status = status;
         if status.is_ok() && call.job.reads() {
             let segments = &self.slots[usize::from(slot)].chain.writable;
-            match deliver(memory, segments, call.moved, call.piece, loan) {
+            match copy_to_guest(memory, segments, call.moved, call.piece, loan) {
                 Some(true) => {}
                 Some(false) => return Err(GONE),
                 None => status = Status::Internal,
@@ -209,7 +209,7 @@ impl Ring {
         self.finish(memory, slot, call.head, answer, read)
     }
 
-    /// Answers a request: its last byte says how it went.
+    /// Answers a request: writes its status byte, the last byte of its memory.
     fn finish(
         &mut self,
         memory: &GuestMemory,
@@ -224,15 +224,15 @@ impl Ring {
         if !scatter(memory, segments, last, &[answer as u8]) {
             return Err(GONE);
         }
-        // How many bytes were written, which counts only where it is all of them.
+        // Bytes written. Guests use this number only for requests that succeeded entirely.
         let written = u32::try_from(read + 1).unwrap_or(u32::MAX);
         self.give(memory, head, written)
     }
 }
 
-/// Copies what a disk gave into a guest's memory. None: the disk gave nothing; false: the memory is
-/// not there.
-fn deliver(
+/// Copies read data into guest memory. None: the disk returned too few bytes. False: the memory is
+/// not mapped.
+fn copy_to_guest(
     memory: &GuestMemory,
     segments: &[Segment],
     skip: u64,

@@ -1,7 +1,7 @@
-//! `fabrix attach`: a disk as a disk of this machine, kept by a process of its own.
+//! `fabrix attach`: attaches a disk to this machine. A separate process keeps it attached.
 //!
-//! That process is this program again, told by its standard input what to attach: others see the
-//! words of a process, and an address may hold a secret.
+//! That process is this program again. It reads the command line from standard input, because other
+//! users can see arguments and an address may contain a secret.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
     persist(args, &now, &words)
 }
 
-/// The same disk, if it is attached; under the same name, if one was given.
+/// The record of the same disk, with the same name if one was given.
 fn already(args: &AttachArgs) -> Result<Option<Value>, Failure> {
     let same = |record: &Record| {
         record.uri == without_secrets(&args.uri)
@@ -72,7 +72,7 @@ fn already(args: &AttachArgs) -> Result<Option<Value>, Failure> {
     Ok(found.map(|found| serde_json::to_value(found.record).unwrap_or_default()))
 }
 
-/// Declares what was attached, if that is wanted.
+/// Declares the attached disk if `--persist` is set.
 fn persist(args: &AttachArgs, now: &Value, words: &[OsString]) -> Result<ExitCode, Failure> {
     if !args.persist {
         return Ok(ExitCode::SUCCESS);
@@ -92,7 +92,7 @@ fn persist(args: &AttachArgs, now: &Value, words: &[OsString]) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Attaches what is declared and not there yet. One that fails does not keep the others from it.
+/// Attaches all declared disks that are not attached. A failure does not stop the others.
 fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
     let declared = Declared::open()?;
     let names = match &args.name {
@@ -127,7 +127,7 @@ fn attach_declared(args: &AttachArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Attaches what a declaration says.
+/// Attaches a declared disk.
 fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
     let program = std::iter::once(OsString::from("fabrix"));
     let words_of_attach: Vec<OsString> = program.chain(words.iter().cloned()).collect();
@@ -137,7 +137,7 @@ fn bring_back(words: &[OsString]) -> Result<Value, Failure> {
     }
 }
 
-/// The unit, with this program in its lines.
+/// The systemd unit with the path of this program.
 fn unit() -> String {
     let text = include_str!("../../../../contrib/systemd/fabrix-attach@.service");
     match std::env::current_exe() {
@@ -146,7 +146,7 @@ fn unit() -> String {
     }
 }
 
-/// A word as systemd reads it in a command line. Source: systemd.service(5), "Command lines".
+/// Quotes a word for a command line of systemd. Source: systemd.service(5), "Command lines".
 fn in_unit(word: &str) -> String {
     let word = word.replace('%', "%%").replace('$', "$$");
     let is_plain = |c: char| !c.is_whitespace() && !"\"'\\;".contains(c);
@@ -156,8 +156,8 @@ fn in_unit(word: &str) -> String {
     }
 }
 
-/// Starts this program again as a process that stays, tells it the words of an `attach`, and waits
-/// until the disk is attached.
+/// Starts the process that keeps the disk, sends it the command line of `attach`, and waits until
+/// the disk is attached.
 pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
     let cannot = |error| {
         Failure::io(format!(
@@ -173,7 +173,7 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
         .map_err(cannot)?;
     if let Some(mut stdin) = child.stdin.take() {
         let told: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        // One that has ended says why below.
+        // If the process has already ended, its reason is read below.
         let _gone = stdin.write_all(&told.join(&0));
     }
     let mut line = String::new();
@@ -181,7 +181,7 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
         let _nothing_more_comes = BufReader::new(stdout).read_line(&mut line);
     }
     let Ok(told) = serde_json::from_str::<Value>(&line) else {
-        // Its arguments are wrong, which it has said itself, or it has died.
+        // The process has reported wrong arguments itself, or has died.
         let status = child.wait().map_err(cannot)?;
         return Err(Failure::io(format!(
             "the process that keeps the disk has ended: {status}"
@@ -199,7 +199,7 @@ pub(crate) fn launch(words: &[OsString]) -> Result<Value, Failure> {
     Err(Failure::new(kind, sentence))
 }
 
-/// The process that stays: tells in one line what has become of it.
+/// The process that keeps the disk. It prints the result of the attachment as one line of JSON.
 pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
     let caller = parent_id();
     let mut told = Vec::new();
@@ -232,5 +232,5 @@ pub(crate) fn hold_in_background() -> Result<ExitCode, Failure> {
     }
 }
 
-/// No command line is longer.
+/// Longest command line in bytes.
 const WORDS_BYTES_MAX: u64 = 4 << 20;

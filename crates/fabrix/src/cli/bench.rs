@@ -1,18 +1,18 @@
-//! `fabrix bench`: one job on one disk in fio's words, a file of fio's jobs, or a profile.
+//! `fabrix bench`: a job on a disk in fio's words, a file of fio jobs, or a profile.
 //!
-//! Here is who does what; `plain` runs jobs, `session` is what the profiles share, the profiles are
-//! `crate::profiles`.
+//! `plain` runs jobs, `session` is shared by all profiles, and `crate::profiles` contains them.
 
 pub(crate) mod args;
 mod compare;
 mod disk;
-mod doubts;
+
 mod hold;
 mod plain;
 mod progress;
 pub(crate) mod publish;
 pub(crate) mod session;
 mod verdict;
+mod warnings;
 
 use std::process::ExitCode;
 

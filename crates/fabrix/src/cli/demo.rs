@@ -1,8 +1,8 @@
-//! `fabrix demo`: a RAM disk measured as it is and through our target and our host over loopback,
-//! as one report.
+//! `fabrix demo`: measures a RAM disk locally, and over loopback through our target and host, and
+//! writes a report.
 //!
-//! The workloads are those of a published comparison of NVMe-oF targets: 4k and 64k, sequential and
-//! random, read, write and half of each, and 8k random with 70 % writes.
+//! The workloads come from a published comparison of NVMe-oF targets: 4k and 64k, sequential and
+//! random, reads, writes and half of each, and 8k random with 70 % writes.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::profiles::loopback::{Loopback, Transport};
 use crate::report;
 use crate::shards::raise_open_files;
 
-/// What is measured each time: one job that keeps so many requests in flight.
+/// Requests in flight of the single job.
 const IODEPTH: u32 = 32;
 const SCOPE: &str = "nqn.2026-01.io.fabrix:demo";
 
@@ -69,14 +69,14 @@ fn ram_disk(args: &DemoArgs) -> Result<Arc<dyn Device>, Failure> {
     opener.open(&format!("ram:{}", Size(args.size)), false)
 }
 
-/// The disk as seen through a target, and how jobs are run.
+/// The disk behind a target, and the configuration of the runs.
 struct Stage {
     loopback: Loopback,
     config: Config,
 }
 
 impl Stage {
-    /// Target on the first processor, load on the second, where there are two.
+    /// Runs the target on the first core and the load on the second, if there are two.
     fn set(args: &DemoArgs, disk: &Arc<dyn Device>) -> Result<Self, Failure> {
         let config = Config {
             shard: ShardConfig {
@@ -97,7 +97,7 @@ impl Stage {
         })
     }
 
-    /// One job on one disk; `target` says whose CPU is counted besides.
+    /// Runs one job on one disk. `target` is the target whose CPU use is measured.
     fn measure(
         &self,
         disk: &Arc<dyn Device>,

@@ -1,5 +1,5 @@
-//! `fabrix discover`: a target's discovery log, or the list of an iSCSI target, as a table or as
-//! data.
+//! `fabrix discover`: prints a target's discovery log or an iSCSI target list, as a table or as
+//! JSON.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::log;
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let spec = match Spec::parse(&args.uri) {
-        // What is no disk may be the bare name or address of a machine.
+        // A text that is not a disk may be a bare host name or address.
         Err(_) if !args.uri.contains("://") => {
             Spec::parse(&format!("nvme+tcp://{}", bracketed(&args.uri)))
         }
@@ -58,10 +58,10 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     tell_unreadable(&remote, &log)
 }
 
-/// Says which records cannot be read, and why.
+/// Logs unreadable records.
 ///
 /// # Errors
-/// There is no other record.
+/// No record is readable.
 fn tell_unreadable(target: &Remote, log: &DiscoveryLog) -> Result<ExitCode, Failure> {
     let sentence = |record: &UnreadableRecord| {
         let UnreadableRecord { number, why } = record;
@@ -84,10 +84,10 @@ fn tell_unreadable(target: &Remote, log: &DiscoveryLog) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says which addresses of targets cannot be read.
+/// Logs unreadable addresses of targets.
 ///
 /// # Errors
-/// There is no target left that can be reached.
+/// No target has a readable address.
 fn tell_unreadable_portals(
     target: &Remote,
     targets: &[DiscoveredTarget],
@@ -107,8 +107,7 @@ fn tell_unreadable_portals(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks at the port of discovery, and then at the port of subsystems, where most targets answer
-/// too.
+/// Tries the discovery port and then the port of subsystems, where most targets answer too.
 fn discover_at_usual_ports(place: &Address, options: &Options) -> Result<DiscoveryLog, Failure> {
     let first = Address {
         port: DISCOVERY_PORT,
@@ -136,7 +135,7 @@ fn discover_at_usual_ports(place: &Address, options: &Options) -> Result<Discove
     Ok(log?)
 }
 
-/// How long the first port may take to answer; a firewall may swallow what is sent there.
+/// Time limit for the first port, because a firewall may drop the packets.
 const FIRST_PORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn to_json(log: &DiscoveryLog) -> Value {
@@ -232,7 +231,7 @@ fn line([transport, family, subtype, port, address, subsystem]: [&str; 6]) -> St
     format!("{transport:<8} {family:<6} {subtype:<28} {port:<6} {address:<24} {subsystem}\n")
 }
 
-/// The words of nvme-cli.
+/// The names of nvme-cli.
 fn transport(transport: DiscoveredTransport) -> String {
     match transport {
         DiscoveredTransport::Tcp => "tcp".to_owned(),
@@ -258,5 +257,5 @@ fn subtype(subtype: DiscoveredSubtype) -> String {
     }
 }
 
-/// A log may have thousands of records: so many of those that cannot be read are named one by one.
+/// Largest number of unreadable records that are logged one by one. A log may have thousands.
 const UNREADABLE_SHOWN: usize = 16;

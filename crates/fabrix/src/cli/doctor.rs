@@ -1,6 +1,5 @@
-//! `fabrix doctor`: what this machine can do for the data path, and what to change where it cannot.
-//!
-//! Looks and changes nothing.
+//! `fabrix doctor`: checks what this machine offers to the data path, and suggests improvements. It
+//! changes nothing.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,14 +14,14 @@ use super::terminal::print;
 use crate::args::{DoctorArgs, Format};
 use crate::failure::Failure;
 
-/// One thing looked at.
+/// Result of one check.
 struct Finding {
-    /// A stable key.
+    /// Stable key for programs.
     subject: &'static str,
     good: bool,
-    /// What was found.
+    /// Description of the result.
     found: String,
-    /// What to do, when it is not good.
+    /// Remedy, if the result is not good.
     fix: Option<String>,
 }
 
@@ -135,8 +134,7 @@ fn open_files() -> Finding {
 }
 
 fn locked_memory() -> Finding {
-    // Before 5.12 rings counted against this limit; what shards need since then is granted with any
-    // value.
+    // Kernels before 5.12 counted rings against this limit. Later kernels need almost none of it.
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text
         .lines()
@@ -172,8 +170,8 @@ fn socket_buffers() -> Finding {
     }
 }
 
-/// BBR sends by a timer what others send at once, and setting a timer leaves a virtual machine.
-/// Connections of this machine to itself do without (`rt::net`).
+/// BBR paces sends with a timer, and setting a timer is expensive in a virtual machine. Loopback
+/// connections do not use it (`rt::net`).
 fn congestion_control() -> Finding {
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -193,11 +191,11 @@ fn congestion_control() -> Finding {
     }
 }
 
-/// What `attach` makes files and block devices of.
+/// FUSE, which `attach` uses for files and block devices.
 fn fuse() -> Finding {
     let opened = match process::is_root() {
         true => mounts::open_fuse().map(drop),
-        // A helper opens it for who is not root.
+        // A setuid helper opens the device for other users.
         false => std::fs::metadata("/dev/fuse").map(drop),
     };
     let has_helper = process::is_root() || is_on_path("fusermount3");
@@ -215,7 +213,7 @@ fn fuse() -> Finding {
     there("fuse", found, fix)
 }
 
-/// Over what the kernel asks for the files and block devices that `attach` makes so.
+/// FUSE over io_uring, which `attach` uses for files and block devices.
 fn fuse_io_uring() -> Finding {
     let (found, fix) = match KernelRing::look() {
         KernelRing::On => ("usable by attach --as fuse and --as file", None),

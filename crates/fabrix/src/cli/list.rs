@@ -1,4 +1,4 @@
-//! `fabrix list`: what is attached, as a table or as data.
+//! `fabrix list`: prints the attachments, as a table or as JSON.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the process says of itself, or that there is none.
+/// State reported by the process of an attachment, or the record with `dead` or `silent`.
 fn state(records: &Records, found: &Found) -> Value {
     if found.alive && found.record.controller.is_some() {
         return kernel::state(&found.record);
@@ -68,7 +68,7 @@ fn table(all: &[Value]) -> String {
     text
 }
 
-/// A line for each disk that cannot be used: its name, and why.
+/// One line with name and reason for each unusable disk.
 pub(super) fn faults(all: &[Value]) -> String {
     let line = |one: &Value| {
         let (name, fault) = (one["name"].as_str()?, one["fault"].as_str()?);
@@ -113,7 +113,7 @@ fn row(one: &Value) -> [String; HEADING.len()] {
     ]
 }
 
-/// How many connections stand, of how many.
+/// Number of connected paths and of all paths.
 fn paths(paths: &Value) -> String {
     match paths.as_array().map_or(&[][..], Vec::as_slice) {
         [] => "-".to_owned(),
@@ -124,7 +124,7 @@ fn paths(paths: &Value) -> String {
     }
 }
 
-/// How long ago a time was, in its largest unit.
+/// Age of a time in its largest unit.
 fn age(since: u64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = now.map_or(0, |now| now.as_secs().saturating_sub(since));

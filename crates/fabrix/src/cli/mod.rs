@@ -1,5 +1,5 @@
-//! One file per subcommand: each takes its arguments, composes the crates below, and prints through
-//! `terminal`.
+//! One file per subcommand. Each takes its parsed arguments, composes the other crates, and prints
+//! through `terminal`.
 
 pub(crate) mod attach;
 pub(crate) mod bench;

@@ -1,5 +1,5 @@
-//! `discovery`, `insert` and `remove`: the words of StarNVMeoF_Ctrl, for scripts that know them.
-//! `list` is ours as well.
+//! `discovery`, `insert` and `remove`: the subcommands of StarNVMeoF_Ctrl, for scripts that use
+//! them. Its `list` is our own `list`.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ pub(crate) fn remove(args: &RemoveArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An address of IPv6 without brackets and port gets them.
+/// Adds brackets to a bare IPv6 address.
 pub(super) fn bracketed(address: &str) -> String {
     match address.parse::<std::net::Ipv6Addr>() {
         Ok(_) => format!("[{address}]"),

@@ -1,7 +1,6 @@
-//! What the program says: data to stdout, sentences to stderr.
+//! Output of the program: data to stdout, sentences to stderr.
 //!
-//! Whoever reads may go away at any time (`fabrix bench ... | head`): that ends nothing. Knows no
-//! subcommand.
+//! A reader that closes its end early (`fabrix bench ... | head`) does not end the program.
 
 use std::fmt;
 use std::io::{ErrorKind, Write, stdout};
@@ -9,14 +8,14 @@ use std::io::{ErrorKind, Write, stdout};
 use crate::failure::Failure;
 use crate::log::{self, Level};
 
-/// Prints data, all of it at once.
+/// Prints data in one write.
 ///
-/// Errors: stdout takes no more, a full disk for instance. A reader that has gone has seen enough.
+/// Errors: stdout fails, for example on a full disk. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_on(text).map(drop)
 }
 
-/// The same for who prints on and on; false: nobody reads any more.
+/// [`print()`] for repeated output. False: the reader has closed the pipe.
 pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -26,7 +25,7 @@ pub(crate) fn print_on(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// A word as a shell takes it: in quotes, where something in it means something to a shell.
+/// Quotes a word for a shell if needed.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -35,7 +34,7 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Says a sentence to the person, or to the log once there is one, from any thread.
+/// Prints a sentence to the terminal, or to the log after its start. Any thread may call it.
 pub(crate) fn say(sentence: impl fmt::Display) {
     log::say(Level::Info, sentence);
 }

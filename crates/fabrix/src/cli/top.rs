@@ -1,7 +1,8 @@
-//! `fabrix top`: what attached disks and exports do, as a table that is drawn again and again.
+//! `fabrix top`: a periodically updated table of the activity of attached disks and exports.
 //!
-//! Asks the control sockets and subtracts. On a terminal it has a screen of its own, which goes
-//! however it ends; else one table, or one line of JSON, follows the other.
+//! It polls the control sockets and computes differences. On a terminal it uses the alternate
+//! screen and restores the terminal at the end. Otherwise it prints one table or JSON line after
+//! the other.
 
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
@@ -20,9 +21,9 @@ use crate::counters::{Moment, Rates};
 use crate::failure::Failure;
 use crate::signals::end_a_command;
 
-/// A disk at one moment.
+/// A disk at one time.
 struct Row {
-    /// What tells it from others, from one moment to the next.
+    /// Key that identifies the disk across readings.
     key: String,
     told: Value,
     moment: Moment,
@@ -60,23 +61,23 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for the next moment; true: somebody has asked for the end.
+/// Waits for the next reading. True: the user has requested the end.
 fn is_over(told: &Receiver<()>, interval: Duration) -> bool {
     !matches!(told.recv_timeout(interval), Err(RecvTimeoutError::Timeout))
 }
 
 fn rates(row: &Row, earlier: &[Row], took: Duration) -> Rates {
     let before = earlier.iter().find(|before| before.key == row.key);
-    // What has just come has done all that it did in this time.
+    // A new disk has done all its work in this interval.
     let nothing = Moment::default();
     row.moment
         .since(before.map_or(&nothing, |before| &before.moment), took)
 }
 
-/// Asks all sockets. One that does not answer is left out: it may be gone.
+/// Reads all control sockets. Sockets without an answer are skipped: their process may have ended.
 fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    // Who only asks exports needs no place for attachments.
+    // With `--api` only, no folder of attachments is needed.
     let records = match Records::open() {
         Ok(records) => Some(records),
         Err(_) if !args.api.is_empty() => None,
@@ -190,8 +191,7 @@ fn line([name, place, state]: [&str; 3], numbers: &[String; 9]) -> String {
     format!("{name:<12} {place:<24} {state:<12}{numbers}\n")
 }
 
-/// A screen of our own on the terminal, and keys that come one by one; both are given back at the
-/// end.
+/// The alternate screen with unbuffered key input. Dropping it restores the terminal.
 struct Screen {
     _keys: KeyByKey,
 }
@@ -221,8 +221,9 @@ impl Drop for Screen {
     }
 }
 
-/// The other screen, without a cursor; and back. Source: ECMA-48 and xterm's control sequences.
+/// Enter and leave the alternate screen, with a hidden cursor. Source: ECMA-48 and xterm's control
+/// sequences.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// To the first line, and nothing on the screen.
+/// Move to the first line and clear the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";

@@ -1,6 +1,4 @@
-//! How a line of the log looks: for people, for the journal, and for programs.
-//!
-//! Knows what standard error is connected to; writes nothing.
+//! Formats of log lines: for people, for the journal, and for programs. Nothing is written here.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Level, Line};
 
-/// The words of `--log-format`.
+/// Values of `--log-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Time, level and sentence.
@@ -23,16 +21,16 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// How lines look now.
+/// Current style of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// A sentence for the person who has just started the program.
+    /// A plain sentence for the user at the terminal.
     Plain,
     Log(LogFormat),
 }
 
 impl Style {
-    /// The format that was asked for, or the one that fits standard error.
+    /// The requested format, or the one that fits standard error.
     pub(super) fn of(format: Option<LogFormat>) -> Self {
         let fitting = || match is_journal() {
             true => LogFormat::Journald,
@@ -41,7 +39,7 @@ impl Style {
         Self::Log(format.unwrap_or_else(fitting))
     }
 
-    /// How sentences look before there is a log.
+    /// Style of sentences before the log starts.
     pub(super) fn before_the_log() -> Self {
         match is_journal() {
             true => Self::Log(LogFormat::Journald),
@@ -49,7 +47,7 @@ impl Style {
         }
     }
 
-    /// The line's bytes, with its end.
+    /// The line as text, with its newline.
     pub(super) fn render(self, line: &Line, time: SystemTime) -> String {
         let message = &line.message;
         match self {
@@ -75,7 +73,7 @@ impl Level {
         }
     }
 
-    /// Source: sd-daemon(3), and the levels of syslog(3).
+    /// The syslog priority. Source: sd-daemon(3), and the levels of syslog(3).
     fn priority(self) -> u8 {
         match self {
             Self::Error => 3,
@@ -97,7 +95,7 @@ fn object(line: &Line, time: SystemTime) -> Value {
     Value::Object(all)
 }
 
-/// A sentence on one line: nothing in it may look like a line of its own.
+/// Escapes control characters, so that a sentence cannot look like another line.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for char in message.chars() {
@@ -109,7 +107,7 @@ fn one_line(message: &str) -> String {
     line
 }
 
-/// A time in UTC, to the millisecond.
+/// A time in UTC with milliseconds.
 ///
 /// Source: RFC 3339, section 5.6 "Internet Date/Time Format".
 fn rfc3339(time: SystemTime) -> String {
@@ -123,12 +121,12 @@ fn rfc3339(time: SystemTime) -> String {
     text
 }
 
-/// Year, month and day of a day that is counted from 1970-01-01, in the Gregorian calendar.
+/// Gregorian year, month and day of a day counted from 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
     };
-    // 400 years always have as many days, so that no more than 400 steps are taken.
+    // 400 years always have the same number of days, so the loop takes at most 400 steps.
     let (mut year, mut left) = (
         1970 + days / DAYS_OF_400_YEARS * 400,
         days % DAYS_OF_400_YEARS,
@@ -152,8 +150,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year, month, left + 1)
 }
 
-/// Whether standard error is the journal's socket, which `JOURNAL_STREAM` names by device and
-/// inode.
+/// Whether standard error is the journal's socket. `JOURNAL_STREAM` holds its device and inode.
 ///
 /// Source: systemd.exec(5), "Environment Variables Set or Propagated by the Service Manager".
 fn is_journal() -> bool {

@@ -1,9 +1,9 @@
-//! The log: what an operator should know, as lines on standard error with a time and a level.
+//! The log: lines on standard error with a time and a level, for the operator.
 //!
-//! Until [`begin`] a sentence is for the person at the terminal: `fabrix: SENTENCE`. From then on
-//! it is a line of the log, in one of three formats (`format`), and a thread of its own writes it:
-//! whoever has something to say, a shard above all, never waits for the reader of standard error.
-//! What may happen often is said once and then counted (`tallies`). Knows no subcommand.
+//! Before [`begin`] a sentence goes to the user at the terminal: `fabrix: SENTENCE`. After it, a
+//! writer thread writes log lines in one of three formats (`format`). Shards and other threads
+//! never wait for the reader of standard error. Frequent events are logged once and then counted
+//! (`tallies`).
 
 mod format;
 mod tallies;
@@ -22,24 +22,24 @@ use self::format::Style;
 pub(crate) use self::tallies::Limit;
 use self::tallies::Tallies;
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// Something failed that users of a disk notice.
+    /// A failure that users of a disk notice.
     Error,
-    /// Something that should not happen, and that was handled.
+    /// An unexpected event that was handled.
     Warning,
-    /// News.
+    /// Information.
     Info,
 }
 
-/// One line.
+/// A log line.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) level: Level,
-    /// A sentence that names everything.
+    /// Complete sentence.
     pub(crate) message: String,
-    /// What the sentence names, for programs.
+    /// Values in the sentence as named fields, for programs.
     pub(crate) fields: Vec<(&'static str, Value)>,
 }
 
@@ -53,36 +53,35 @@ impl Line {
     }
 }
 
-/// From now on lines have a time and a level. Without a `format` they have the one that fits
-/// standard error: the journal's if it goes there. Called again after standard error was
-/// redirected.
+/// Starts the log: lines now have a time and a level. Without a `format`, the one that fits
+/// standard error is used. Call it again after redirecting standard error.
 pub(crate) fn begin(format: Option<LogFormat>) {
     let log = LOG.get_or_init(Log::default);
     let mut state = log.lock();
     state.style = Some(Style::of(format));
     if !state.has_writer {
         let writer = thread::Builder::new().name("log".to_owned());
-        // Without a thread whoever says something writes it.
+        // Without a writer thread, the calling thread writes.
         state.has_writer = writer.spawn(|| log.write()).is_ok();
     }
 }
 
-/// Says something.
+/// Logs a sentence.
 pub(crate) fn say(level: Level, message: impl fmt::Display) {
     tell(Line::new(level, message));
 }
 
-/// Says that something failed that users of a disk notice.
+/// Logs a failure that users of a disk notice.
 pub(crate) fn error(message: impl fmt::Display) {
     say(Level::Error, message);
 }
 
-/// Says that something happened that should not, and was handled.
+/// Logs an unexpected event that was handled.
 pub(crate) fn warn(message: impl fmt::Display) {
     say(Level::Warning, message);
 }
 
-/// Says a line.
+/// Logs a line.
 pub(crate) fn tell(line: Line) {
     match LOG.get() {
         Some(log) => log.add(line),
@@ -90,22 +89,22 @@ pub(crate) fn tell(line: Line) {
     }
 }
 
-/// Says a line that may come often. What `key` and `limit` allow is said at once; the rest is
-/// counted, and the count is said when the period of the limit is over.
+/// Logs a line that may come often. Lines within `limit` per `key` are logged at once. The others
+/// are counted, and the count is logged at the end of the limit's period.
 pub(crate) fn tell_often(key: &str, limit: Limit, line: impl FnOnce() -> Line) {
     let Some(log) = LOG.get() else {
         return tell(line());
     };
     let now = Instant::now();
     let admitted = log.lock().tallies.admit(key, limit, now, line);
-    // The writer wakes for the line, and with it learns when the period is over.
+    // The writer wakes up for this line, and so also learns the end of the period.
     if let Some(line) = admitted {
         log.add(line);
     }
 }
 
-/// Says what is still to be said, counts included. Waits for the writer, though not for ever: a
-/// reader of standard error that does not read must not keep the program from its end.
+/// Logs all remaining lines and counts. The wait for the writer is bounded, so a reader that does
+/// not read cannot block the end of the program.
 pub(crate) fn finish() {
     let Some(log) = LOG.get() else {
         return;
@@ -114,31 +113,31 @@ pub(crate) fn finish() {
     counts.into_iter().for_each(|line| log.add(line));
     let state = log.lock();
     let waiting = log
-        .news
-        .wait_timeout_while(state, LAST_WORDS, |state| state.is_busy());
+        .changed
+        .wait_timeout_while(state, FINISH_TIMEOUT, |state| state.is_busy());
     drop(waiting.unwrap_or_else(PoisonError::into_inner));
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// What all threads share.
+/// State shared by all threads.
 #[derive(Default)]
 struct Log {
     state: Mutex<State>,
-    /// Lines have come, counting has begun, or all lines have been written.
-    news: Condvar,
+    /// Signalled for new lines, for new counts, and when all lines are written.
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     style: Option<Style>,
-    /// Lines with the time at which they were said.
+    /// Lines with their times.
     lines: VecDeque<(SystemTime, Line)>,
-    /// Lines for which there was no room.
+    /// Number of lines dropped because the queue was full.
     lost: u64,
     tallies: Tallies,
     has_writer: bool,
-    /// The writer has taken lines and not written all of them.
+    /// Whether the writer has taken lines and not written all of them.
     is_writing: bool,
 }
 
@@ -147,8 +146,8 @@ impl State {
         self.has_writer && (self.is_writing || !self.lines.is_empty())
     }
 
-    /// Takes everything that is to be written now.
-    fn take(&mut self) -> Taken {
+    /// Takes all lines to be written now.
+    fn take_batch(&mut self) -> Batch {
         let style = self.style.unwrap_or_else(Style::before_the_log);
         let mut lines = std::mem::take(&mut self.lines);
         if self.lost > 0 {
@@ -158,17 +157,17 @@ impl State {
             let line = Line::new(Level::Warning, sentence);
             lines.push_back((SystemTime::now(), line));
         }
-        Taken { style, lines }
+        Batch { style, lines }
     }
 }
 
-/// Lines that are to be written.
-struct Taken {
+/// Lines to be written.
+struct Batch {
     style: Style,
     lines: VecDeque<(SystemTime, Line)>,
 }
 
-impl Taken {
+impl Batch {
     fn write(&self) {
         let lines = self.lines.iter();
         let lines = lines.map(|(time, line)| self.style.render(line, *time));
@@ -178,7 +177,7 @@ impl Taken {
 
 impl Log {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is one step: a thread that panicked has left it whole.
+        // Every change is a single step, so a panicked thread leaves a consistent state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,15 +189,15 @@ impl Log {
             state.lost += 1;
         }
         if state.has_writer {
-            self.news.notify_all();
+            self.changed.notify_all();
         } else {
-            let taken = state.take();
+            let batch = state.take_batch();
             drop(state);
-            taken.write();
+            batch.write();
         }
     }
 
-    /// The writer's life.
+    /// Loop of the writer thread.
     fn write(&self) {
         let mut state = self.lock();
         loop {
@@ -208,24 +207,24 @@ impl Log {
             state
                 .lines
                 .extend(counts.into_iter().map(|line| (time, line)));
-            let taken = state.take();
-            if !taken.lines.is_empty() {
+            let batch = state.take_batch();
+            if !batch.lines.is_empty() {
                 state.is_writing = true;
                 drop(state);
-                taken.write();
+                batch.write();
                 state = self.lock();
                 state.is_writing = false;
-                self.news.notify_all();
+                self.changed.notify_all();
                 continue;
             }
             let until = state.tallies.next_due();
             state = match until.map(|until| until.saturating_duration_since(now)) {
                 Some(left) => {
-                    let waited = self.news.wait_timeout(state, left);
+                    let waited = self.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => {
-                    let waited = self.news.wait(state);
+                    let waited = self.changed.wait(state);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -233,12 +232,12 @@ impl Log {
     }
 }
 
-/// Without anybody to hear it a line is dropped: nothing must end because of that.
+/// Writes to standard error. A failure is ignored: a missing reader must not end the program.
 fn print(text: &str) {
     let _nobody_listens = stderr().lock().write_all(text.as_bytes());
 }
 
-/// Lines that wait for the writer.
+/// Largest number of lines that wait for the writer.
 const LINES_MAX: usize = 1024;
-/// How long the end waits for the writer.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time limit for the last lines at the end of the program.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);

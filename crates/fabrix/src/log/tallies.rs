@@ -1,8 +1,9 @@
-//! What may happen often: the first times are said, the rest is counted, and the counts are said.
+//! Rate limits for frequent lines: the first ones are logged, the rest are counted, and the counts
+//! are logged.
 //!
-//! Pure bookkeeping over keys and times. A key is what makes two lines alike: a kind and an
-//! address, for instance. Keys may come from peers, so there are only so many of them at a time;
-//! what finds no place is counted together.
+//! The bookkeeping depends only on keys and times. A key groups similar lines, for example by kind
+//! and address. Peers can cause new keys, so their number is limited. Lines beyond the limit share
+//! one key.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,15 +12,15 @@ use serde_json::json;
 
 use super::Line;
 
-/// How often lines of one key are said.
+/// Rate limit of lines with the same key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
-    /// Lines that are said in a period.
+    /// Lines per period.
     pub(crate) lines: u32,
     pub(crate) period: Duration,
 }
 
-/// What is counted now.
+/// All current counts.
 #[derive(Default)]
 pub(super) struct Tallies {
     all: HashMap<String, Tally>,
@@ -27,18 +28,18 @@ pub(super) struct Tallies {
 
 struct Tally {
     limit: Limit,
-    /// When the period began.
+    /// Start of the period.
     since: Instant,
-    /// Lines that were said in it.
-    said: u32,
-    /// Lines that were not.
-    left_out: u64,
-    /// The first of those that were not said: it stands for the others.
+    /// Lines logged in this period.
+    logged: u32,
+    /// Lines counted in this period.
+    counted: u64,
+    /// First counted line, which represents the others.
     example: Option<Line>,
 }
 
 impl Tallies {
-    /// Takes a line: gives it back if it is to be said now, and counts it otherwise.
+    /// Returns a line that is to be logged now, or counts it.
     pub(super) fn admit(
         &mut self,
         key: &str,
@@ -46,28 +47,29 @@ impl Tallies {
         now: Instant,
         line: impl FnOnce() -> Line,
     ) -> Option<Line> {
-        let is_crowded = self.all.len() >= KEYS_MAX && !self.all.contains_key(key);
-        let (key, limit) = match is_crowded {
-            true => (OTHERS, LIMIT_OF_OTHERS),
+        let is_full = self.all.len() >= KEYS_MAX && !self.all.contains_key(key);
+        let (key, limit) = match is_full {
+            true => (SHARED_KEY, SHARED_LIMIT),
             false => (key, limit),
         };
         let tally = self.all.entry(key.to_owned()).or_insert(Tally {
             limit,
             since: now,
-            said: 0,
-            left_out: 0,
+            logged: 0,
+            counted: 0,
             example: None,
         });
-        if tally.said < limit.lines {
-            tally.said += 1;
+        if tally.logged < limit.lines {
+            tally.logged += 1;
             return Some(line());
         }
-        tally.left_out += 1;
+        tally.counted += 1;
         tally.example.get_or_insert_with(line);
         None
     }
 
-    /// The counts whose period is over. A key of which nothing came in a whole period is forgotten.
+    /// Lines for all counts whose period has ended. A key without lines for a whole period is
+    /// forgotten.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Line> {
         let mut lines = Vec::new();
         self.all.retain(|_, tally| {
@@ -77,20 +79,20 @@ impl Tallies {
             let count = tally.count();
             let goes_on = count.is_some();
             lines.extend(count);
-            // The count is the line of the next period.
-            (tally.since, tally.said) = (now, tally.limit.lines);
+            // The count itself is the allowed line of the next period.
+            (tally.since, tally.logged) = (now, tally.limit.lines);
             goes_on
         });
         lines
     }
 
-    /// All counts, whether their period is over or not.
+    /// All counts, before the end of their period.
     pub(super) fn rest(&mut self) -> Vec<Line> {
         let all = self.all.drain();
         all.filter_map(|(_, mut tally)| tally.count()).collect()
     }
 
-    /// When the next period is over.
+    /// End of the earliest period.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.all.values().map(Tally::ends).min()
     }
@@ -101,9 +103,9 @@ impl Tally {
         self.since + self.limit.period
     }
 
-    /// What was left out, as one line.
+    /// The counted lines as one line.
     fn count(&mut self) -> Option<Line> {
-        let count = std::mem::take(&mut self.left_out);
+        let count = std::mem::take(&mut self.counted);
         let mut line = self.example.take()?;
         if count > 1 {
             let within = self.limit.period;
@@ -114,11 +116,11 @@ impl Tally {
     }
 }
 
-/// Keys at a time.
+/// Largest number of keys.
 const KEYS_MAX: usize = 256;
-/// What is counted together when there are as many keys as allowed.
-const OTHERS: &str = "others";
-const LIMIT_OF_OTHERS: Limit = Limit {
+/// Shared key when the number of keys is at its limit.
+const SHARED_KEY: &str = "others";
+const SHARED_LIMIT: Limit = Limit {
     lines: 1,
     period: Duration::from_secs(1),
 };
@@ -145,19 +147,19 @@ mod tests {
     fn a_flood_is_one_line_a_period_and_none_is_forgotten() {
         let (mut tallies, start) = (Tallies::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let mut said = Vec::new();
+        let mut logged = Vec::new();
         for ms in 0..2500 {
-            said.extend(tallies.due(at(ms)));
+            logged.extend(tallies.due(at(ms)));
             let text = format!("refused at {ms} ms");
-            said.extend(tallies.admit("refused", ONE_A_SECOND, at(ms), || line(&text)));
+            logged.extend(tallies.admit("refused", ONE_A_SECOND, at(ms), || line(&text)));
         }
         let expected = [
             "refused at 0 ms",
             "refused at 1 ms (999 times within 1s)",
             "refused at 1000 ms (1000 times within 1s)",
         ];
-        assert_eq!(messages(&said), expected);
-        assert_eq!(said[1].fields, [("count", json!(999))]);
+        assert_eq!(messages(&logged), expected);
+        assert_eq!(logged[1].fields, [("count", json!(999))]);
         assert_eq!(
             messages(&tallies.rest()),
             ["refused at 2000 ms (500 times within 1s)"]
@@ -169,8 +171,8 @@ mod tests {
         let (mut tallies, start) = (Tallies::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
         let admit = |tallies: &mut Tallies, s| {
-            let said = tallies.admit("a key", ONE_A_SECOND, at(s), || line("refused"));
-            said.is_some()
+            let logged = tallies.admit("a key", ONE_A_SECOND, at(s), || line("refused"));
+            logged.is_some()
         };
         assert!(admit(&mut tallies, 0));
         assert_eq!(tallies.next_due(), Some(at(1)));
@@ -187,8 +189,8 @@ mod tests {
             ..ONE_A_SECOND
         };
         let mut often = |key: &str, limit| {
-            let said = (0..5).filter(|_| tallies.admit(key, limit, now, || line(key)).is_some());
-            said.count()
+            let logged = (0..5).filter(|_| tallies.admit(key, limit, now, || line(key)).is_some());
+            logged.count()
         };
         assert_eq!(often("one", ONE_A_SECOND), 1);
         assert_eq!(often("two", few), 3);
@@ -197,13 +199,13 @@ mod tests {
     #[test]
     fn more_keys_than_fit_are_counted_together() {
         let (mut tallies, now) = (Tallies::default(), Instant::now());
-        let mut said = 0;
+        let mut logged = 0;
         for number in 0..10_000 {
             let key = format!("an address {number}");
             let admitted = tallies.admit(&key, ONE_A_SECOND, now, || line(&key));
-            said += usize::from(admitted.is_some());
+            logged += usize::from(admitted.is_some());
         }
-        assert_eq!(said, KEYS_MAX + 1);
+        assert_eq!(logged, KEYS_MAX + 1);
         assert_eq!(tallies.all.len(), KEYS_MAX + 1);
         let rest = tallies.rest();
         assert_eq!(rest.len(), 1);

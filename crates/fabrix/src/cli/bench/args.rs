@@ -1,8 +1,7 @@
-//! The words of `fabrix bench` and of its profiles.
+//! Arguments of `fabrix bench` and its profiles, declared for clap.
 //!
-//! Knows clap and nothing of what the words do. Those of one job are in `plain.rs`, those of
-//! profiles in `profiles.rs`; a profile that borrows the words of another tool (DiskSpd, sgp_dd)
-//! takes them as they are (`foreign.rs`).
+//! `plain.rs` has the arguments of a job, `profiles.rs` those of profiles, and `foreign.rs` those
+//! of profiles with the syntax of another tool (DiskSpd, sgp_dd).
 
 mod foreign;
 mod plain;
@@ -56,14 +55,14 @@ pub(crate) enum Profile {
     Compare(CompareArgs),
 }
 
-/// The words of all profiles.
+/// Names of all profiles.
 pub(crate) fn profiles() -> String {
     let all = Profile::augment_subcommands(Command::new("bench"));
     let names: Vec<&str> = all.get_subcommands().map(Command::get_name).collect();
     names.join(", ")
 }
 
-/// What every measurement takes.
+/// Arguments of every measurement.
 #[derive(Args, Clone)]
 pub(crate) struct CommonArgs {
     /// Write even on a disk that carries a partition table or a file system

@@ -1,4 +1,4 @@
-//! `fabrix bench compare`: reads two files of results and says what became better and worse.
+//! `fabrix bench compare`: compares two files of results.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,5 +38,5 @@ fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
     entries(&text).map_err(|sentence| Failure::usage(format!("{}: {sentence}", path.display())))
 }
 
-/// The longest file that is read.
+/// Largest file to be read, in bytes.
 const LENGTH_MOST: u64 = 256 << 20;

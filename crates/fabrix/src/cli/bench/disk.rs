@@ -1,4 +1,4 @@
-//! A disk that is measured, and what is done on it at a time.
+//! A measured disk, and the jobs on it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use fabrix_block::{Device, Spec};
 use crate::failure::Failure;
 use crate::profiles::loopback::Loopback;
 
-/// A disk that is measured.
+/// A measured disk.
 #[derive(Clone)]
 pub(crate) struct Disk {
-    /// What the tables call it.
+    /// Name in tables.
     pub(crate) label: String,
     pub(crate) uri: String,
     pub(crate) device: Arc<dyn Device>,
-    /// The target in this process that it is reached through.
+    /// The target in this process through which the disk is accessed.
     pub(crate) via: Option<Rc<Loopback>>,
 }
 
-/// One of the jobs that are measured side by side.
+/// One of several jobs that run side by side.
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(super) disk: &'a Disk,
     pub(super) job: &'a Job,
-    /// A copy: the disk that is written, and where on it the job's region comes to lie.
+    /// Destination of a copy: disk, and byte position of the region's start.
     copy_to: Option<(&'a Disk, u64)>,
 }
 
 impl Disk {
-    /// Whether so much of it can be used, if anything was said.
+    /// Checks that the disk has `size` bytes.
     ///
-    /// Errors: a sentence with what it has.
+    /// Errors: a sentence with the disk's size.
     pub(crate) fn check_size(&self, size: Option<u64>) -> Result<(), Failure> {
         let bytes = self.device.geometry().bytes();
         match size {
@@ -48,12 +48,12 @@ impl Disk {
         }
     }
 
-    /// Whether it does what a job asks: a disk that can only be read is not written.
+    /// Whether the disk supports a job. A read-only disk accepts no writes.
     pub(crate) fn takes(&self, job: &Job) -> bool {
         job.percent_read() == 100 || !self.device.geometry().read_only
     }
 
-    /// Whether it forgets what is written: filling it is in vain.
+    /// Whether the disk discards writes, so that filling it is useless.
     pub(super) fn is_null(&self) -> bool {
         is_null(&self.uri)
     }
@@ -69,7 +69,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// What the job reads is written to another disk, from a byte on.
+    /// Turns the job into a copy to another disk, from byte `offset` on.
     pub(crate) fn copy(self, to: &'a Disk, offset: u64) -> Self {
         Self {
             copy_to: Some((to, offset)),
@@ -77,7 +77,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Where what is read is written to.
+    /// Destination of a copy.
     pub(super) fn destination(&self) -> Option<CopyTo<'a>> {
         let (disk, offset) = self.copy_to?;
         Some(CopyTo {
@@ -86,14 +86,14 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// The clock, and the CPU time of the target in this process that the disk is reached through.
+    /// The current time, and the CPU time of the target in this process, if there is one.
     pub(super) fn target_time(&self) -> Option<(Instant, Duration)> {
         let via = self.disk.via.as_ref()?;
         Some((Instant::now(), via.cpu_time()))
     }
 }
 
-/// Whether a disk of this name forgets what is written.
+/// Whether a disk of this name discards writes.
 pub(super) fn is_null(uri: &str) -> bool {
     Spec::parse(uri).is_ok_and(|spec| matches!(spec.disk, SpecDisk::Null { .. }))
 }

@@ -1,4 +1,4 @@
-//! `fabrix bench --hold`: connections that do nothing, to see what they cost.
+//! `fabrix bench --hold`: idle connections, to measure their cost.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::args::PlainArgs;
 use super::session::stop_flag;
 use crate::failure::{Failure, Kind};
 
-/// Connects as many channels as there would be jobs, and leaves them idle.
+/// Opens one channel per job and leaves them idle for `time`.
 pub(super) fn hold(
     args: &PlainArgs,
     uri: &str,
@@ -36,7 +36,7 @@ pub(super) fn hold(
         .and_then(|cores| cores.0.first().copied());
     let thread = spawn(config, pinned, move |shard| {
         let opened: Result<Vec<_>, _> = (0..count).map(|_| device.open(shard)).collect();
-        // The shard keeps what it opened for as long as it runs.
+        // The channels are leaked on purpose: they stay open as long as the shard runs.
         let _gone = tell.send(opened.map(std::mem::forget));
     })
     .map_err(|error| Failure::io(format!("cannot start: {error}")))?;

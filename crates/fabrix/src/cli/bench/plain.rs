@@ -1,4 +1,4 @@
-//! `fabrix bench URI`: one job of the command line, or the jobs of a file, measured and printed.
+//! `fabrix bench URI`: measures one job of the command line, or the jobs of a file.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,14 +51,14 @@ pub(crate) fn run(args: &PlainArgs) -> Result<ExitCode, Failure> {
     measure(args, session, &[vec![Planned { disk, job, logs }]])
 }
 
-/// A job on its disk, and what it leaves beside its results.
+/// A job, its disk, and its logs.
 struct Planned {
     disk: Disk,
     job: Job,
     logs: Logs,
 }
 
-/// Runs the jobs of a file: stage after stage, the jobs of a stage side by side.
+/// Runs the jobs of a file: one stage after the other, the jobs of a stage side by side.
 fn run_file(args: &PlainArgs, path: &Path) -> Result<ExitCode, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
@@ -82,7 +82,7 @@ fn run_file(args: &PlainArgs, path: &Path) -> Result<ExitCode, Failure> {
                         one.job.name
                     ))
                 })?;
-            // Jobs on one disk share it: a RAM disk opened twice would be two.
+            // Jobs on one disk share it. A RAM disk opened twice would be two disks.
             let known = opened
                 .iter()
                 .find(|disk| disk.uri == without_secrets(uri))
@@ -100,7 +100,7 @@ fn run_file(args: &PlainArgs, path: &Path) -> Result<ExitCode, Failure> {
     measure(args, session, &stages)
 }
 
-/// Measures stages and prints what came of them.
+/// Measures all stages and prints the results.
 fn measure(
     args: &PlainArgs,
     mut session: Session,
@@ -111,7 +111,7 @@ fn measure(
     let writing = all().filter(|one| one.job.rw.writes());
     let written: Vec<Disk> = writing.map(|one| one.disk.clone()).collect();
     session.guard(&written)?;
-    // Readings are taken for all jobs at once, so the shortest distance holds.
+    // All jobs are read at the same time, so the shortest interval applies.
     let every = all().filter_map(|one| one.logs.every).min();
     session.config.progress_every = every
         .unwrap_or(args.log_every)
@@ -206,8 +206,8 @@ fn print(args: &PlainArgs, runs: &[Run]) -> Result<(), Failure> {
     }
 }
 
-/// Writes the readings over time, under the names that the jobs of a file give them, or all under
-/// that of the command line. Those of a file have their job's number in the name, as in fio.
+/// Writes the readings over time, named by the jobs of a file or by the command line. Logs of a
+/// file's jobs have the job's number in their name, as in fio.
 fn write_logs(args: &PlainArgs, logs: &[&Logs], runs: &[Run]) -> Result<(), Failure> {
     let prefix = args.write_logs.as_ref();
     let asked = prefix.map(|prefix| Logs::all(&prefix.to_string_lossy()));

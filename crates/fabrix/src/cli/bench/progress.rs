@@ -1,20 +1,19 @@
-//! What is shown on the terminal while something is measured: where many measurements stand, or how
-//! one of them goes.
+//! Progress bars on the terminal: one for a series of measurements, or one per measurement.
 
 use std::time::Duration;
 
 use fabrix_bench::{Job, Phase, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The bar of a command.
+/// The progress display of a command.
 pub(super) enum Bar {
-    /// One for all measurements.
+    /// One bar for all measurements.
     All(ProgressBar),
-    /// One for each, with its rates.
+    /// One bar per measurement, with its rates.
     Each,
 }
 
-/// The bar while one measurement lasts.
+/// The progress display of a running measurement.
 pub(super) struct Shown<'a> {
     all: Option<&'a ProgressBar>,
     own: Option<ProgressBar>,
@@ -22,7 +21,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl Bar {
-    /// A bar for so many measurements.
+    /// A bar for `steps` measurements.
     pub(super) fn all(steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64);
         if let Ok(style) = ProgressStyle::with_template("bench [{bar:30}] {pos}/{len} {msg}") {
@@ -36,7 +35,7 @@ impl Bar {
         Self::All(ProgressBar::hidden())
     }
 
-    /// A measurement of a job on a disk begins.
+    /// Starts the display of a measurement.
     pub(super) fn begin<'a>(&'a self, job: &'a Job, disk: &str) -> Shown<'a> {
         match self {
             Self::All(bar) => {

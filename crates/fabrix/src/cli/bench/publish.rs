@@ -1,4 +1,4 @@
-//! Where a report goes: the terminal, and the files of a folder.
+//! Output of a report: to the terminal and as files in a folder.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::report;
 use crate::report::sheet::Report;
 
-/// Prints a report, and writes its files where a folder is named.
+/// Prints a report and, if a folder is given, writes its files.
 pub(crate) fn publish(
     report: &Report,
     directory: Option<&Path>,
@@ -24,7 +24,7 @@ pub(crate) fn publish(
     }
 }
 
-/// Sees to it, before anything is measured, that a file can be written there.
+/// Checks before a measurement that the folder of a file exists.
 ///
 /// Errors: a sentence that names the folder.
 pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
@@ -41,8 +41,7 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Makes the folder of a report, where one is named; before anything is measured, so that nothing
-/// is measured in vain.
+/// Creates the folder of a report before the measurement, so that a wrong folder does not waste it.
 pub(crate) fn make_folder(directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {
         return Ok(());
@@ -51,7 +50,7 @@ pub(crate) fn make_folder(directory: Option<&Path>) -> Result<(), Failure> {
         .map_err(|error| Failure::io(format!("{}: {error}", directory.display())))
 }
 
-/// Writes the files of a report, where a folder is named.
+/// Writes the files of a report if a folder is given.
 pub(crate) fn write(report: &Report, directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {
         return Ok(());
@@ -73,7 +72,7 @@ pub(crate) fn write(report: &Report, directory: Option<&Path>) -> Result<(), Fai
     write_files(directory, pages.into_iter().chain(tables).chain(figures))
 }
 
-/// Writes files into a folder, which is made, and says where its page is.
+/// Creates a folder, writes files into it, and prints the path of its page.
 pub(crate) fn write_files(
     directory: &Path,
     files: impl IntoIterator<Item = (String, String)>,

@@ -1,11 +1,10 @@
-//! One command's measurements: opens its disks, guards what they carry, runs its jobs, and ends
-//! with what it has.
+//! The measurements of one command: opens disks, protects existing data, runs jobs, and outputs the
+//! results. All profiles share this code.
 //!
-//! The profiles say what to measure and what the tables are; here is what they share. After an
-//! interrupt, or when a disk fails in the middle, the rest is left out: what was measured until
-//! then is printed, and the exit code tells.
+//! After an interrupt or a failing disk the remaining measurements are skipped. The results so far
+//! are printed, and the exit code tells the reason.
 
-mod beside;
+mod additional;
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -20,10 +19,10 @@ use fabrix_rt::ShardConfig;
 
 use super::args::{CommonArgs, SweepArgs};
 pub(crate) use super::disk::{Disk, Step};
-use super::doubts::Doubts;
 use super::progress::Bar;
 use super::publish::{make_folder, publish, write};
-use super::verdict::trouble_of;
+use super::verdict::failure_of;
+use super::warnings::Warnings;
 use crate::args::Format;
 use crate::cli::terminal::{print, say};
 use crate::disks::Opener;
@@ -33,7 +32,7 @@ use crate::profiles::loopback::{Loopback, Transport};
 use crate::report::sheet::{Repeat, Report, Run};
 use crate::shards::raise_open_files;
 use crate::signals::of_a_command;
-use beside::is_worth_more;
+use additional::is_long_enough;
 
 /// The measurements of one command.
 pub(crate) struct Session {
@@ -42,9 +41,9 @@ pub(crate) struct Session {
     pub(crate) config: Config,
     pub(crate) stop: Arc<AtomicBool>,
     bar: Bar,
-    /// Why the rest was left out.
+    /// Reason for skipping the remaining measurements.
     trouble: Option<Failure>,
-    doubts: Doubts,
+    warnings: Warnings,
 }
 
 impl Session {
@@ -63,7 +62,7 @@ impl Session {
                 .cores
                 .as_ref()
                 .map_or_else(Vec::new, |cores| cores.0.clone()),
-            // A remote disk may be silent for so long before it fails what it was asked.
+            // A remote disk may be silent for this long before it fails a request.
             drain: (args.remote.fast_io_fail_tmo.0)
                 .map_or(Duration::MAX, |longest| usual.drain + longest),
             ..usual
@@ -75,22 +74,22 @@ impl Session {
             stop: stop_flag()?,
             bar: Bar::hidden(),
             trouble: None,
-            doubts: Doubts::begin(args.engine.spin),
+            warnings: Warnings::begin(args.engine.spin),
         })
     }
 
-    /// Opens a disk. What is shown of it leaves secrets out.
+    /// Opens a disk. Its label contains no secrets.
     pub(crate) fn open(&self, uri: &str) -> Result<Disk, Failure> {
         open(&self.opener, uri)
     }
 
-    /// Opens a disk that is measured when the others are not: it may be one of them, reached in
-    /// another way.
+    /// Opens a disk that is not measured together with the others, so it may be the same disk
+    /// reached in another way.
     fn open_alone(&self, uri: &str) -> Result<Disk, Failure> {
         open(&self.opener.apart(), uri)
     }
 
-    /// Where the target of a disk is and who asks it, for a disk over NVMe/TCP.
+    /// Address and connection options of an NVMe/TCP disk. None for other disks.
     pub(crate) fn nvme(
         &self,
         uri: &str,
@@ -98,7 +97,7 @@ impl Session {
         self.opener.nvme(uri)
     }
 
-    /// The same disk as seen over loopback, through a target in this process.
+    /// The same disk accessed over loopback through a target in this process.
     pub(crate) fn over_loopback(&self, disk: &Disk, transport: Transport) -> Result<Disk, Failure> {
         let (remote, engine) = (&self.args.remote, self.args.engine.engine);
         let stage = Loopback::serve(&disk.device, transport, remote, engine)?;
@@ -110,8 +109,8 @@ impl Session {
         })
     }
 
-    /// Begins a profile that writes: opens the disk named, the same over loopback, and those it is
-    /// compared with.
+    /// Starts a writing profile. Opens the disk, its loopback variant, and the disks to compare
+    /// with.
     pub(crate) fn sweep(args: &SweepArgs) -> Result<(Self, Vec<Disk>), Failure> {
         let mut session = Self::begin(&args.step.common)?;
         let mut disks = vec![session.open(&args.uri)?];
@@ -128,14 +127,14 @@ impl Session {
         Ok((session, disks))
     }
 
-    /// Keeps the load away from the processors of targets in this process, unless the user chose.
+    /// Keeps the load away from the cores of targets in this process, unless the user chose cores.
     pub(crate) fn leave_cores_to_targets(&mut self) {
         if self.config.pin.is_empty() {
             self.config.pin = Loopback::load_cores();
         }
     }
 
-    /// Refuses to write where somebody's data is.
+    /// Refuses disks that carry data, unless writing is allowed.
     pub(crate) fn guard(&self, disks: &[Disk]) -> Result<(), Failure> {
         if self.args.allow_write {
             return Ok(());
@@ -146,7 +145,7 @@ impl Session {
             .try_for_each(|disk| guard::refuse_used(&disk.device, &disk.uri))
     }
 
-    /// Says how many measurements there will be, and how long that takes.
+    /// Prints the number of measurements and their total duration.
     pub(crate) fn plan(&mut self, steps: usize, each: Duration) {
         let all = each * u32::try_from(steps).unwrap_or(u32::MAX);
         if all > Duration::from_secs(20) {
@@ -159,18 +158,18 @@ impl Session {
         self.bar = Bar::all(steps);
     }
 
-    /// Shows each measurement with its rates, instead of where all of them stand.
+    /// Shows a bar with rates for each measurement.
     pub(crate) fn show_each(&mut self) {
         self.bar = Bar::Each;
     }
 
-    /// Measures a job so often; the run holds the repeat in the middle. `None`: it is over, and
-    /// [`Self::finish`] tells why.
+    /// Measures a job `count` times. The run holds the median repeat. None: the measurements have
+    /// ended, and [`Self::finish`] reports the reason.
     pub(crate) fn measure(&mut self, disk: &Disk, job: &Job, count: u32) -> Option<Run> {
         self.together(&[Step::new(disk, job)], count)?.pop()
     }
 
-    /// The same, if the disk takes such a job.
+    /// [`Self::measure`], or None if the disk does not support the job.
     pub(crate) fn measure_taken(&mut self, disk: &Disk, job: &Job, count: u32) -> Option<Run> {
         match disk.takes(job) {
             true => self.measure(disk, job, count),
@@ -178,7 +177,7 @@ impl Session {
         }
     }
 
-    /// The same for several jobs side by side.
+    /// [`Self::measure`] for several jobs side by side.
     pub(crate) fn together(&mut self, parts: &[Step<'_>], count: u32) -> Option<Vec<Run>> {
         let mut repeats: Vec<Vec<Run>> = parts.iter().map(|_| Vec::new()).collect();
         for _ in 0..count {
@@ -189,7 +188,8 @@ impl Session {
                 all.push(run);
             }
         }
-        // In trouble the last repeat says what happened, otherwise the one in the middle is shown.
+        // After trouble the last repeat is shown, because it contains the reason. Otherwise the
+        // median is.
         let over = self.is_over();
         let runs: Vec<Run> = repeats
             .into_iter()
@@ -238,7 +238,7 @@ impl Session {
                 used.as_secs_f64() / wall.as_secs_f64()
             });
             if self.trouble.is_none() {
-                self.trouble = trouble_of(&step.disk.uri, &results, interrupted);
+                self.trouble = failure_of(&step.disk.uri, &results, interrupted);
             }
             found.push(Run {
                 name: step.job.name.clone(),
@@ -249,38 +249,39 @@ impl Session {
             });
         }
         if self.trouble.is_none() {
-            found.iter().for_each(|run| self.doubts.run(run));
-            parts.iter().for_each(|step| self.doubts.disk(step.disk));
+            found.iter().for_each(|run| self.warnings.run(run));
+            parts.iter().for_each(|step| self.warnings.disk(step.disk));
         }
-        // What was measured until then is worth showing, if it is anything at all.
+        // Partial results are shown if they contain any request.
         let all =
             |run: &Run| run.results.aggregate.total.ios + run.results.aggregate.errors.total();
         let nothing = found.iter().all(|run| all(run) == 0);
         (self.trouble.is_none() || !nothing).then_some(found)
     }
 
-    /// Whether something ended the measurements before their end.
+    /// Whether the measurements have ended early.
     pub(crate) fn is_over(&self) -> bool {
         self.trouble.is_some()
     }
 
-    /// Adds to a report what the generator could have done, where that is wanted, and why its
-    /// figures may be wrong.
+    /// Adds the generator's limit (if `headroom` is set) and the warnings to a report.
     fn complete(&mut self, report: &mut Report, headroom: bool) {
         if headroom {
             report.notes.extend(self.headroom(&report.runs));
         }
         self.bar.finish();
-        report.warnings.extend(self.doubts.sentences(&report.runs));
+        report
+            .warnings
+            .extend(self.warnings.sentences(&report.runs));
     }
 
-    /// Nothing was measured: why not.
+    /// Ends without results, with the reason.
     pub(crate) fn nothing(self) -> Result<ExitCode, Failure> {
         self.bar.finish();
         self.trouble.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 
-    /// Completes the report, prints and writes it, and gives the exit code.
+    /// Completes the report, prints and writes it, and returns the exit code.
     pub(crate) fn finish(mut self, mut report: Report) -> Result<ExitCode, Failure> {
         if report.runs.is_empty() && self.is_over() {
             return self.nothing();
@@ -291,8 +292,7 @@ impl Session {
         Ok(self.exit())
     }
 
-    /// The same for a command with words of its own for its results, which stand in the place of
-    /// the report's text.
+    /// [`Self::finish`] for a command with its own text output, which replaces the report's text.
     pub(crate) fn finish_as(self, text: &str, report: Report) -> Result<ExitCode, Failure> {
         if self.args.output == Format::Json {
             return self.finish(report);
@@ -301,11 +301,10 @@ impl Session {
         self.end(report)
     }
 
-    /// The same after the results were printed: what else is to be known of them is said beside
-    /// them.
+    /// [`Self::finish`] after the results were printed. Prints additional notes and warnings.
     pub(crate) fn end(mut self, mut report: Report) -> Result<ExitCode, Failure> {
         let known = report.notes.len();
-        let headroom = self.args.report.is_some() || is_worth_more(&report.runs);
+        let headroom = self.args.report.is_some() || is_long_enough(&report.runs);
         self.complete(&mut report, headroom);
         for note in &report.notes[known..] {
             say(note);
@@ -325,7 +324,7 @@ impl Session {
         }
     }
 
-    /// The exit code of what happened; says the trouble there was.
+    /// Reports the trouble, if any, and returns the exit code.
     pub(crate) fn exit(self) -> ExitCode {
         self.bar.finish();
         self.trouble
@@ -343,7 +342,7 @@ fn open(opener: &Opener, uri: &str) -> Result<Disk, Failure> {
     })
 }
 
-/// The run whose repeat stands in the middle, or the last of all, with the figures of all.
+/// The run with the median repeat, or with the last one, and the figures of all repeats.
 fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
     let iops: Vec<f64> = runs.iter().map(Run::iops).collect();
     let repeats = runs.iter().flat_map(|run| run.repeats.clone()).collect();
@@ -357,7 +356,7 @@ fn shown(mut runs: Vec<Run>, last: bool) -> Option<Run> {
     Some(run)
 }
 
-/// Becomes true with the first interrupt; the results until then are printed.
+/// A flag that the first interrupt sets. The results until then are printed.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in of_a_command() {
@@ -369,7 +368,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Why a run on the disk `name` gave nothing.
+/// The failure of a run on the disk `name`.
 pub(crate) fn run_failure(name: &str, error: &RunError) -> Failure {
     let kind = match error {
         RunError::Job(_) => Kind::Usage,

@@ -1,12 +1,11 @@
-//! What results say about the run itself: whether something failed, and which exit code that is.
+//! Derives the failure and exit code of a run from its results.
 
 use fabrix_bench::{Counted, Results};
 
 use crate::failure::{Failure, Kind};
 
-/// The failure that results tell, the worst first: wrong data, failed requests, an interrupt, an
-/// end before the time.
-pub(crate) fn trouble_of(uri: &str, results: &Results, interrupted: bool) -> Option<Failure> {
+/// The worst failure in the results: wrong data, failed requests, an interrupt, or an early end.
+pub(crate) fn failure_of(uri: &str, results: &Results, interrupted: bool) -> Option<Failure> {
     let all = &results.aggregate;
     if let Some(verified) = all.verify.as_ref().filter(|verified| verified.errors > 0) {
         let first = verified.first_error.as_deref().unwrap_or_default();

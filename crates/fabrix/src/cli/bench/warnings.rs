@@ -1,7 +1,7 @@
-//! Why the figures of a command may be wrong: other programs, the hypervisor, heat, the page cache,
-//! the generator.
+//! Warnings about possibly wrong measurements: other programs, the hypervisor, heat, the page
+//! cache, or the load generator.
 //!
-//! Collected while it measures, each reason once, and told at the end.
+//! They are collected during the measurements, once per reason, and printed at the end.
 
 use fabrix_block::Spec;
 use fabrix_block::spec::Disk as SpecDisk;
@@ -12,20 +12,20 @@ use crate::report;
 use crate::report::host::Reading;
 use crate::report::sheet::Run;
 
-/// The doubts of one command.
-pub(super) struct Doubts {
+/// Warnings of one command.
+pub(super) struct Warnings {
     begun: Reading,
     spin: SpinPolicy,
-    found: Vec<Doubt>,
+    found: Vec<Warning>,
 }
 
-/// One reason, and the sentence that says it.
-struct Doubt {
+/// A reason and its sentence.
+struct Warning {
     reason: Reason,
     sentence: String,
 }
 
-/// What is said once, however often it happens.
+/// A reason, reported only once.
 #[derive(Clone, PartialEq, Eq)]
 enum Reason {
     Neighbour,
@@ -34,8 +34,8 @@ enum Reason {
     Cache(String),
 }
 
-impl Doubts {
-    /// The command begins.
+impl Warnings {
+    /// Starts the observation.
     pub(super) fn begin(spin: SpinPolicy) -> Self {
         Self {
             begun: Reading::take(),
@@ -44,7 +44,7 @@ impl Doubts {
         }
     }
 
-    /// A job has run.
+    /// Checks a finished run.
     pub(super) fn run(&mut self, run: &Run) {
         let cpu = &run.results.cpu;
         let others = cpu.machine_cores - cpu.user_cores - cpu.system_cores;
@@ -59,7 +59,7 @@ impl Doubts {
         }
     }
 
-    /// A disk was measured: what lies in the page cache is read from memory.
+    /// Checks a measured disk: data in the page cache is read from memory.
     pub(super) fn disk(&mut self, disk: &Disk) {
         let cached = Spec::parse(&disk.uri).is_ok_and(|spec| is_cached(&spec));
         if cached && report::host::has_room(disk.device.geometry().bytes()) {
@@ -73,7 +73,8 @@ impl Doubts {
         }
     }
 
-    /// A run reached so much of what the generator can do on a disk that costs nothing.
+    /// Checks whether a run came close to the generator's limit, which is `most` IOPS on a null
+    /// disk.
     pub(super) fn headroom(&mut self, run: &Run, most: f64) {
         if run.iops() > most * HEADROOM_LEAST {
             self.add(Reason::Limit, || {
@@ -87,15 +88,15 @@ impl Doubts {
     }
 
     fn add(&mut self, reason: Reason, sentence: impl FnOnce() -> String) {
-        if !self.found.iter().any(|doubt| doubt.reason == reason) {
+        if !self.found.iter().any(|warning| warning.reason == reason) {
             let sentence = sentence();
-            self.found.push(Doubt { reason, sentence });
+            self.found.push(Warning { reason, sentence });
         }
     }
 
-    /// All of them, with what can be said only at the end.
+    /// All warnings, including those known only at the end.
     pub(super) fn sentences(&self, runs: &[Run]) -> Vec<String> {
-        let found = self.found.iter().map(|doubt| doubt.sentence.clone());
+        let found = self.found.iter().map(|warning| warning.sentence.clone());
         let spins = self.spin == SpinPolicy::Always && !runs.is_empty();
         found
             .chain(spins.then(|| SPINS.to_owned()))
@@ -105,7 +106,7 @@ impl Doubts {
     }
 }
 
-/// A sentence about runs whose repeats lie far apart.
+/// A sentence about the run with the largest spread of its repeats.
 fn unsteady(runs: &[Run]) -> Option<String> {
     let percent = |run: &&Run| run.spread(|repeat| repeat.iops).percent();
     let worst = runs
@@ -120,7 +121,7 @@ fn unsteady(runs: &[Run]) -> Option<String> {
     })
 }
 
-/// Whether reads and writes of a disk, or of a part of it, pass through the page cache.
+/// Whether a disk or a member of it uses the page cache.
 fn is_cached(spec: &Spec) -> bool {
     match &spec.disk {
         SpecDisk::File { direct, .. } => !direct,
@@ -131,12 +132,12 @@ fn is_cached(spec: &Spec) -> bool {
 
 const SPINS: &str = "the generator spins (--spin always): it keeps its processors busy whatever it does, and CPU \
                      figures say nothing about the work";
-/// Cores of other programs that are worth a warning.
+/// Busy cores of other programs above which a warning is given.
 const OTHERS_MOST: f64 = 0.25;
-/// A run that uses more than this of what the generator can do says more about the generator than
-/// about the disk.
+/// Fraction of the generator's limit above which a run says more about the generator than about the
+/// disk.
 const HEADROOM_LEAST: f64 = 0.7;
-/// Repeats further apart than this, in percent of the median, are worth a warning.
+/// Spread of repeats, in percent of the median, above which a warning is given.
 const SPREAD_MOST: f64 = 20.0;
 
 #[cfg(test)]
@@ -145,8 +146,7 @@ mod tests {
     use crate::report::sample;
     use crate::report::sheet::Repeat;
 
-    /// A run with repeats of so many requests a second, beside other programs that kept so many
-    /// cores busy.
+    /// A run whose repeats have the given IOPS, while other programs keep `others` cores busy.
     fn run(iops: &[f64], others: f64) -> Run {
         let mut results = sample::results();
         let cpu = &mut results.cpu;
@@ -164,9 +164,9 @@ mod tests {
         }
     }
 
-    /// What is doubted of these runs; what happens to this machine meanwhile is left out.
+    /// Warnings about these runs, without those about the machine itself.
     fn doubted(spin: SpinPolicy, runs: &[Run], most: f64) -> Vec<String> {
-        let mut doubts = Doubts::begin(spin);
+        let mut doubts = Warnings::begin(spin);
         for run in runs {
             doubts.run(run);
             doubts.headroom(run, most);
@@ -195,8 +195,8 @@ mod tests {
             "lie 46 % apart",
         ];
         assert_eq!(doubts.len(), parts.len(), "{doubts:?}");
-        for (doubt, part) in doubts.iter().zip(parts) {
-            assert!(doubt.contains(part), "{part}: {doubts:?}");
+        for (warning, part) in doubts.iter().zip(parts) {
+            assert!(warning.contains(part), "{part}: {doubts:?}");
         }
     }
 

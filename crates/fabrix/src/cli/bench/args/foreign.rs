@@ -1,5 +1,5 @@
-//! The words of profiles that speak as another tool does: DiskSpd's flags, sgp_dd's words, and our
-//! own options beside them. What the tool's words mean is read beside the profile.
+//! Arguments of profiles with the syntax of another tool: DiskSpd's flags or sgp_dd's words, mixed
+//! with our own long options. The profile parses the other tool's words.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(crate) struct WordsArgs {
 }
 
 impl WordsArgs {
-    /// What every measurement takes.
+    /// The arguments of every measurement.
     pub(crate) fn common(&self) -> CommonArgs {
         CommonArgs {
             allow_write: self.allow_write,
@@ -55,16 +55,17 @@ impl WordsArgs {
     }
 }
 
-/// Words as they may be shown: addresses without their secrets.
+/// Words without secrets, for messages.
 pub(crate) fn shown(words: &[String]) -> String {
     let words = words.iter().map(|word| without_secrets(word));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A command line with our own options before the words of the other tool, wherever they were
-/// typed: neither tool has a word with two dashes. After a bare `--` all is the tool's.
+/// Moves our own options in front of the other tool's words. This is unambiguous, because neither
+/// tool has words with two dashes. All words after a bare `--` belong to the tool.
 ///
-/// `words` are those of the program. Other command lines come back as they are.
+/// `words` is the program's command, and `given` the command line. Other command lines are returned
+/// unchanged.
 pub(crate) fn ours_first(words: &Command, given: Vec<OsString>) -> Vec<OsString> {
     let Some(profile) = foreign(words, &given) else {
         return given;
@@ -79,7 +80,7 @@ pub(crate) fn ours_first(words: &Command, given: Vec<OsString>) -> Vec<OsString>
                 theirs.extend(rest.by_ref());
             }
             Some(option) if takes_more(option, &word) => {
-                // Joined, so that an option without its value is what clap complains of.
+                // Joined with `=`, so that clap reports an option without its value.
                 let mut joined = word;
                 joined.push("=");
                 joined.push(rest.next().unwrap_or_default());
@@ -93,7 +94,7 @@ pub(crate) fn ours_first(words: &Command, given: Vec<OsString>) -> Vec<OsString>
     ours
 }
 
-/// The profile of a command line, if it speaks as another tool does.
+/// The profile of a command line, if it has another tool's syntax.
 fn foreign<'a>(words: &'a Command, given: &[OsString]) -> Option<&'a Command> {
     let bench = words.find_subcommand("bench")?;
     given.get(PROFILE_AT - 1).filter(|verb| *verb == "bench")?;
@@ -102,7 +103,7 @@ fn foreign<'a>(words: &'a Command, given: &[OsString]) -> Option<&'a Command> {
     speaks.then_some(profile)
 }
 
-/// Our option that a word names, with or without its value.
+/// Our option with the name of `word`.
 fn option<'a>(profile: &'a Command, word: &OsStr) -> Option<&'a Arg> {
     let (name, _) = named(word)?;
     profile
@@ -115,7 +116,7 @@ fn takes_more(option: &Arg, word: &OsStr) -> bool {
     option.get_action().takes_values() && named(word).is_some_and(|(_, value)| value.is_none())
 }
 
-/// The name in `--name` or `--name=value`, and whether there is a value.
+/// Name and value of `--name` or `--name=value`.
 fn named(word: &OsStr) -> Option<(&str, Option<&str>)> {
     let name = word.to_str()?.strip_prefix("--")?;
     Some(
@@ -124,7 +125,7 @@ fn named(word: &OsStr) -> Option<(&str, Option<&str>)> {
     )
 }
 
-/// Where the profile stands: `fabrix bench PROFILE`.
+/// Position of the profile in `fabrix bench PROFILE`.
 const PROFILE_AT: usize = 2;
 
 pub(super) const SGP_DD_HELP: &str = "\

@@ -1,4 +1,4 @@
-//! The words of `fabrix bench URI`: fio's, as far as one job on one disk has them.
+//! Arguments of `fabrix bench URI`: fio's options for one job on one disk.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -117,7 +117,7 @@ pub(crate) enum RateProcess {
     Linear,
 }
 
-/// A list of percentiles, as given.
+/// Percentiles as given.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Percentiles(pub(crate) Vec<f64>);
 
@@ -125,7 +125,7 @@ fn parse_rw(text: &str) -> Result<Rw, String> {
     Rw::parse(text).map_err(|error| error.to_string())
 }
 
-/// fio's list: numbers with colons between them; sorted, each once.
+/// Parses fio's list: numbers separated by colons. The result is sorted and has no duplicates.
 pub(crate) fn parse_percentiles(text: &str) -> Result<Percentiles, String> {
     let number = |part: &str| {
         let number = part.trim().parse::<f64>().ok();

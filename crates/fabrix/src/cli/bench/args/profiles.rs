@@ -1,4 +1,4 @@
-//! The words of the profiles, of `net` and of `compare`.
+//! Arguments of the profiles, of `net` and of `compare`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct SweepArgs {
     pub(crate) step: StepArgs,
 }
 
-/// What the profiles take that reproduce a published table.
+/// Arguments of profiles that reproduce a published table.
 #[derive(Args)]
 pub(crate) struct TableArgs {
     /// Do not write the disk once before measuring it
@@ -47,7 +47,7 @@ pub(crate) struct TableArgs {
     pub(crate) published: Option<String>,
 }
 
-/// How each of a profile's measurements goes.
+/// Arguments for the single measurements of a profile.
 #[derive(Args)]
 pub(crate) struct StepArgs {
     /// How long each runs before measuring

@@ -1,5 +1,5 @@
-//! What a command measures beside what it was asked for: disks are filled before, and after it the
-//! load generator itself is measured on a disk that costs nothing.
+//! Additional measurements of a command: disks are filled before, and the load generator is
+//! measured on a null disk afterwards.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::cli::bench::disk::is_null;
 use crate::report::sheet::Run;
 
 impl Session {
-    /// Writes a region once, so that what is read was written; says in a sentence what it did or
-    /// why it did not.
+    /// Writes a region once, so that reads find written data. Returns a sentence about it, or about
+    /// the reason for not doing it.
     pub(crate) fn fill(&mut self, disk: &Disk, size: Option<u64>) -> Option<String> {
         let geometry = disk.device.geometry();
         let bytes = size
@@ -38,8 +38,8 @@ impl Session {
         Some(format!("{} was filled with random data before", disk.label))
     }
 
-    /// Says what the generator could have done with the settings of the fastest run, on a disk that
-    /// costs nothing.
+    /// Measures the generator on a null disk with the settings of the fastest run. Returns a
+    /// sentence about its limit.
     pub(super) fn headroom(&mut self, runs: &[Run]) -> Option<String> {
         let asked = runs
             .iter()
@@ -61,7 +61,7 @@ impl Session {
         };
         let null = self.open("null:1T").ok()?;
         let most = self.measure(&null, &job, 1)?.iops();
-        self.doubts.headroom(fastest, most);
+        self.warnings.headroom(fastest, most);
         Some(format!(
             "the load generator alone makes {most:.0} IOPS with the settings of `{}`, which used {:.0} % of that",
             fastest.name,
@@ -70,14 +70,14 @@ impl Session {
     }
 }
 
-/// Whether the generator may be measured after these runs without being asked: they were not much
-/// quicker than that.
-pub(super) fn is_worth_more(runs: &[Run]) -> bool {
+/// Whether the runs lasted at least a second, so that measuring the generator does not prolong the
+/// command much.
+pub(super) fn is_long_enough(runs: &[Run]) -> bool {
     let longest = runs
         .iter()
         .map(|run| run.results.aggregate.total.runtime_ns);
     longest.max().unwrap_or(0) >= 1_000_000_000
 }
 
-/// Larger regions are not filled unasked.
+/// Largest region in bytes that is filled without a request.
 const FILL_MOST: u64 = 16 << 30;

@@ -1,6 +1,6 @@
-//! The eight numbers of CrystalDiskMark: its tests, its order (all reads, then all writes, then the
-//! mix), one run that does not count and then so many that do, of which the best is the score. The
-//! median stands beside it, because a best of many hides how they spread.
+//! The eight numbers of CrystalDiskMark, with its tests and its order: all reads, all writes, then
+//! the mix. Each test has one uncounted run and several counted ones, of which the best is the
+//! score. The median is shown beside it, because the best run hides the spread.
 
 mod card;
 
@@ -37,8 +37,7 @@ const fn test(random: bool, kib: u32, queues: u32, threads: u32) -> Test {
     }
 }
 
-/// The tests of a preset, in their order. Source: CrystalDiskMark's settings dialogue, versions 8
-/// and 9.
+/// The tests of a preset, in order. Source: CrystalDiskMark's settings dialogue, versions 8 and 9.
 fn tests(preset: CdmPreset) -> Vec<Test> {
     let (seq1m_q8, seq1m_q1) = (test(false, 1024, 8, 1), test(false, 1024, 1, 1));
     let (rnd_q32, rnd_q1) = (test(true, 4, 32, 1), test(true, 4, 1, 1));
@@ -95,13 +94,13 @@ impl Test {
     }
 }
 
-/// One number: the best of the runs, and the one in the middle.
+/// Score of a test: the best and the median run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Score {
     mb_per_s: f64,
     median_mb_per_s: f64,
     iops: f64,
-    /// The least of the mean latencies.
+    /// Smallest mean latency of the runs.
     latency_us: f64,
 }
 
@@ -117,7 +116,7 @@ impl Score {
     }
 }
 
-/// The scores of a test: reads, writes, the mix.
+/// Scores of a test: reads, writes and the mix.
 struct Line {
     test: Test,
     scores: [Option<Score>; 3],
@@ -194,7 +193,7 @@ fn save(path: &Path, card: &str) -> Result<(), Failure> {
     std::fs::write(path, card).map_err(|error| Failure::io(format!("{}: {error}", path.display())))
 }
 
-/// One test: a run that does not count, and those that do; then the pause.
+/// Runs one test: an uncounted run, the counted runs, and the pause.
 fn score(session: &mut Session, disk: &Disk, job: &Job, args: &CdmArgs) -> Option<Run> {
     session.measure(disk, job, 1)?;
     let run = session.measure(disk, job, args.count)?;
@@ -205,7 +204,7 @@ fn score(session: &mut Session, disk: &Disk, job: &Job, args: &CdmArgs) -> Optio
     Some(run)
 }
 
-/// The report in the shape in which such reports are pasted.
+/// The report in CrystalDiskMark's usual text form.
 fn text(args: &CdmArgs, lines: &[Line]) -> String {
     let mut text = String::from(
         "* MB/s = 1,000,000 bytes/s, KiB = 1024 bytes; score: best run (median in brackets)\n",

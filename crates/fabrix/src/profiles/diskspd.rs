@@ -1,4 +1,4 @@
-//! DiskSpd's words on disks: its flags, its text and its XML; and a published set of its workloads
+//! DiskSpd's command line, with its text and XML output, and a published set of its workloads
 //! (`set`).
 
 mod flags;

@@ -1,9 +1,9 @@
-//! fio's job files: sections of keys, a job each, as the jobs of our own generator.
+//! fio's job files: sections of keys, converted to jobs of our generator.
 //!
-//! Pure: text in, jobs out. fio's own rules for sizes hold here (`4k` is 4096 and `4Ki` is 4000
-//! unless `kb_base=1000` says otherwise), as do its defaults. A key that is not supported is an
-//! error that names it, because a job that runs without it would measure something else. Source:
-//! fio's documentation, "Job file format" and "Job file parameters".
+//! The conversion is pure: text in, jobs out. fio's rules for sizes apply (`4k` is 4096 and `4Ki`
+//! is 4000, unless `kb_base=1000` is set), and fio's defaults. An unsupported key is an error that
+//! names it, because ignoring it would measure something else. Source: fio's documentation, "Job
+//! file format" and "Job file parameters".
 
 mod keys;
 mod numbers;
@@ -13,31 +13,31 @@ use std::time::Duration;
 use fabrix_bench::{Job, RUNTIME_MAX};
 use keys::Builder;
 
-/// A job of a file, before its disk is known.
+/// A job of a file. Its disk is not yet known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listed {
-    /// `filename`: a disk as a URI.
+    /// `filename`: the disk as a URI.
     pub(crate) filename: Option<String>,
     pub(crate) job: Job,
-    /// `size` and `offset` in percent of the disk.
+    /// `size` and `offset` as percentages of the disk.
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
     pub(crate) logs: Logs,
 }
 
-/// Which readings over time a job writes to files, and what their names begin with: `write_bw_log`,
+/// Logs of readings over time, with the prefixes of their file names: `write_bw_log`,
 /// `write_iops_log`, `write_lat_log`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Logs {
     pub(crate) bw: Option<String>,
     pub(crate) iops: Option<String>,
     pub(crate) lat: Option<String>,
-    /// `log_avg_msec`: their distance.
+    /// `log_avg_msec`: interval of the readings.
     pub(crate) every: Option<Duration>,
 }
 
 impl Logs {
-    /// All of them, under one name.
+    /// All logs with one prefix.
     pub(crate) fn all(name: &str) -> Self {
         let name = Some(name.to_owned());
         Self {
@@ -48,7 +48,7 @@ impl Logs {
         }
     }
 
-    /// A key without a value, which is read as 1, names the log after its job.
+    /// Sets a log. A key without a value, which is read as 1, takes the job's name as prefix.
     fn set(&mut self, key: &str, value: &str) {
         let log = match key {
             "write_bw_log" => &mut self.bw,
@@ -58,7 +58,7 @@ impl Logs {
         *log = Some(if value == "1" { "" } else { value }.to_owned());
     }
 
-    /// The same with the job's name where none was given.
+    /// Replaces missing prefixes by the job's name.
     fn named(mut self, job: &str) -> Self {
         let logs = [&mut self.bw, &mut self.iops, &mut self.lat];
         let nameless = logs.into_iter().flatten().filter(|name| name.is_empty());
@@ -68,9 +68,9 @@ impl Logs {
 }
 
 impl Listed {
-    /// The job on a disk of so many bytes.
+    /// The job for a disk of `disk_bytes`.
     ///
-    /// Errors: a sentence when a percentage leaves nothing.
+    /// Errors: a sentence when a percentage leaves no space.
     pub(crate) fn on(self, disk_bytes: u64) -> Result<Job, String> {
         let part =
             |percent: u32, granule: u64| disk_bytes / 100 * u64::from(percent) / granule * granule;
@@ -92,10 +92,10 @@ impl Listed {
     }
 }
 
-/// Reads a file of jobs: stages, one after another, and the jobs of each, side by side. `variable`
-/// gives the value of an environment variable for `${NAME}`.
+/// Parses a job file into stages. The stages run one after the other, and the jobs of a stage side
+/// by side. `variable` returns the value of an environment variable for `${NAME}`.
 ///
-/// Errors: a sentence with the line and the key.
+/// Errors: a sentence with line and key.
 pub(crate) fn parse(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -141,7 +141,7 @@ pub(crate) fn parse(
     Ok(stages)
 }
 
-/// Completes a section: it joins the stage before it, unless it is to wait for that.
+/// Completes a section. It joins the previous stage, unless it has to wait for that stage.
 fn close(section: Option<(String, Builder)>, stages: &mut Vec<Vec<Listed>>) -> Result<(), String> {
     let Some((name, builder)) = section else {
         return Ok(());
@@ -155,7 +155,7 @@ fn close(section: Option<(String, Builder)>, stages: &mut Vec<Vec<Listed>>) -> R
     Ok(())
 }
 
-/// A value with its `${NAME}` replaced.
+/// Replaces `${NAME}` in a value.
 fn expanded(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut text = String::new();
     let mut rest = value;
@@ -170,7 +170,7 @@ fn expanded(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<St
     Ok(text + rest)
 }
 
-/// What a job does without a word: fio's defaults, not ours.
+/// fio's defaults for a job.
 fn usual() -> Job {
     Job {
         rw: fabrix_bench::Rw::Read,

@@ -1,8 +1,8 @@
-//! A disk served by a target in this process and reached again over loopback: the whole path on one
-//! machine.
+//! A disk served by a target in this process and accessed again over loopback: the complete path on
+//! one machine.
 //!
-//! Target on the first processor where there are several; the load has the others. Whose processor
-//! time is whose can be told apart here, because both ends are ours.
+//! If there are several cores, the target has the first and the load the others. Both ends belong
+//! to this process, so their processor times can be separated.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::shards::Shards;
 const NQN: &str = "nqn.2026-01.io.fabrix:loopback";
 const IQN: &str = "iqn.2026-01.io.fabrix:loopback";
 
-/// What both ends speak.
+/// Protocol between both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     NvmeTcp,
@@ -38,18 +38,18 @@ impl std::fmt::Display for Transport {
     }
 }
 
-/// The target, and the disk as seen through it. Dropping it ends both.
+/// The target and the disk seen through it. Dropping this value ends both.
 pub(crate) struct Loopback {
-    /// Taken when it ends.
+    /// None after the end.
     running: Option<(Target, Shards)>,
-    /// Where the target is found over NVMe/TCP.
+    /// Address of the target over NVMe/TCP.
     address: fabrix_host::Address,
     device: Arc<dyn Device>,
 }
 
 impl Loopback {
-    /// Serves a disk on a port that the kernel chooses, and connects to it with the words for
-    /// remote disks.
+    /// Serves a disk on a port chosen by the kernel, and connects to it with the options for remote
+    /// disks.
     pub(crate) fn serve(
         disk: &Arc<dyn Device>,
         transport: Transport,
@@ -121,22 +121,22 @@ impl Loopback {
         })
     }
 
-    /// The disk through the target.
+    /// The disk seen through the target.
     pub(crate) fn device(&self) -> Arc<dyn Device> {
         Arc::clone(&self.device)
     }
 
-    /// Where the target is, for those who ask it over NVMe/TCP.
+    /// Address of the target over NVMe/TCP.
     pub(crate) fn address(&self) -> &fabrix_host::Address {
         &self.address
     }
 
-    /// The processors that are left for the load: all but the target's.
+    /// Cores for the load: all except the target's.
     pub(crate) fn load_cores() -> Vec<usize> {
         fabrix_rt::topology::cpus().into_iter().skip(1).collect()
     }
 
-    /// CPU time that the target has used so far.
+    /// CPU time of the target so far.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.running
             .as_ref()
@@ -207,7 +207,7 @@ mod tests {
             let results = run(&[stage.device()], &job, &Config::default(), &mut |_| {});
             let all = results.expect("it runs").aggregate;
             let (read, written) = (counted.counts(Kind::Read), counted.counts(Kind::Write));
-            // Each job asks for one block before it begins.
+            // Each job reads one unit before it starts.
             let first = u64::from(job.numjobs);
             assert_eq!(
                 all.read.ios + first,

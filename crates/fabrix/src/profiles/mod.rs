@@ -1,6 +1,5 @@
-//! Known measurements, a module each: the method of a publication, its workloads, its table, and
-//! its own figures as data. They ask `cli::bench::session` to measure and know no format of
-//! reports.
+//! Reproductions of published measurements, one module each: method, workloads, table, and the
+//! published figures as data. They measure through `cli::bench::session` and know no report format.
 
 pub(crate) mod cdm;
 pub(crate) mod diskspd;

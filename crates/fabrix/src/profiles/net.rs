@@ -1,9 +1,9 @@
-//! The wire alone, so that a disk's figures can be divided by what the network can do: streams like
-//! iperf3's, and requests shaped like block I/O (72 bytes out; 24 bytes and the data back, as a
-//! read over NVMe/TCP).
+//! Measures the network alone, as a reference for remote disks: streams like iperf3's, and requests
+//! shaped like block I/O. A request has 72 bytes, and its response 24 bytes plus the data, as a
+//! read over NVMe/TCP.
 //!
-//! Plain blocking sockets and threads: what an ordinary program gets from this network. `server` is
-//! the other end.
+//! It uses plain blocking sockets and threads, as an ordinary program does. `server` is the other
+//! end.
 
 mod client;
 mod server;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         };
         client::measure(&address, order, args.parallel, &stop)
     };
-    // What was measured until something happened is shown.
+    // Results measured before a failure are still shown.
     let trouble = streams(args, &mut report, |mode| measure(mode, length, 1))
         .and_then(|()| match args.reverse || args.bidir {
             true => Ok(()),
@@ -90,8 +90,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
     Ok(trouble.map_or(ExitCode::SUCCESS, |trouble| trouble.report()))
 }
 
-/// The host of a word and its port: a host, HOST:PORT, or a disk's address, of which the host is
-/// taken.
+/// The host and port of an argument: HOST, HOST:PORT, or the host of a disk's URI.
 fn address(word: &str) -> Result<String, String> {
     let host = match word.contains("://") {
         true => match Spec::parse(word).map_err(|error| error.to_string())?.disk {
@@ -113,7 +112,7 @@ fn address(word: &str) -> Result<String, String> {
     }
 }
 
-/// The streams, one direction after another; stops with the first that fails.
+/// Measures streams in the requested directions. Stops at the first failure.
 fn streams(
     args: &NetArgs,
     report: &mut Report,
@@ -155,7 +154,7 @@ fn streams(
     ended
 }
 
-/// The requests, one depth after another; stops with the first that fails.
+/// Measures requests at all depths. Stops at the first failure.
 fn requests(
     args: &NetArgs,
     report: &mut Report,

@@ -1,6 +1,6 @@
-//! Where the time goes: the same load on a disk that costs nothing, on the disk, and through each
-//! layer that a remote disk adds. Each layer's cost is the difference to the one before it. Then
-//! one request's time by hop (`hops`).
+//! Shows where the time goes: the same load on a null disk, on the disk, and through each layer
+//! that a remote disk adds. The cost of a layer is the difference to the previous one. `hops` then
+//! splits the latency of a request.
 
 mod hops;
 mod joined;
@@ -27,7 +27,7 @@ use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 use crate::report::views;
 use fabrix_block::spec::without_secrets;
 
-/// The depths at which each layer is measured: alone, and busy.
+/// Depths of the measurements: a single request, and a busy disk.
 const DEPTHS: [u32; 2] = [1, 32];
 
 pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
     session.leave_cores_to_targets();
     let runtime = args.runtime;
     let layers = layers(&session, args)?;
-    // The last one reaches the disk itself; those that only stand for a part of the way may be
+    // The last layer reaches the disk itself. Layers that represent only a part of the path may be
     // smaller.
     let asked = layers.last().map(|disk| disk.check_size(args.step.size));
     asked.transpose()?;
@@ -123,8 +123,7 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode, Failure> {
     session.finish(report)
 }
 
-/// The disk whose target is asked where the time of requests goes: the one named, or ours over
-/// loopback.
+/// The disk for the split of the latency: the given one, or our own over loopback.
 fn way(session: &Session, uri: &str, layers: &[Disk]) -> Result<Option<Way>, Failure> {
     if let Some((address, options)) = session.nvme(uri)? {
         return Ok(Some(Way {
@@ -153,7 +152,7 @@ fn way(session: &Session, uri: &str, layers: &[Disk]) -> Result<Option<Way>, Fai
     }))
 }
 
-/// Why there is no split.
+/// The reason why there is no split.
 const NOT_SPLIT: &str = "a request's time is not split by hop: only a target of ours returns timestamps, and only over \
                          NVMe/TCP";
 
@@ -167,7 +166,7 @@ fn figures(run: Option<&Run>) -> [Cell; 5] {
     ]
 }
 
-/// The disks, each with one layer more than the one before it.
+/// The disks to measure. Each has one layer more than the previous one.
 fn layers(session: &Session, args: &PathArgs) -> Result<Vec<Disk>, Failure> {
     let spec = Spec::parse(&args.uri).map_err(Failure::usage)?;
     let engine = session.args.engine.engine;
@@ -218,7 +217,7 @@ fn layers(session: &Session, args: &PathArgs) -> Result<Vec<Disk>, Failure> {
     Ok(layers)
 }
 
-/// What each layer costs, one upon the other.
+/// A figure with the accumulated costs of the layers.
 pub(crate) fn stack(costs: &[(String, f64)]) -> Figure {
     let parts = |upto: usize| {
         let part = |(index, (_, cost)): (usize, &(String, f64))| {

@@ -1,18 +1,18 @@
-//! Published tables as data: what others measured on other machines, to be shown beside ours and
-//! never mixed with it.
+//! Published tables as data: measurements of others on other machines. They are shown beside ours
+//! and never mixed with them.
 //!
-//! One CSV file each below `published/`, in the order and with the words of the publication.
+//! Each is a CSV file in `published/`, with the order and words of the publication.
 
 use crate::failure::Failure;
 use crate::report::sheet::{Cell, Column, PUBLISHED, Shown, Table};
 
-/// A table that somebody published.
+/// A published table.
 pub(crate) struct Published {
-    /// What `--published` calls it.
+    /// Name for `--published`.
     pub(crate) name: &'static str,
-    /// The measured table whose rows it has, if one table has them all.
+    /// Name of the measured table with the same rows, if there is one.
     pub(crate) rows_of: &'static str,
-    /// Who measured what on what.
+    /// Origin: author, subject and machine.
     pub(crate) about: &'static str,
     csv: &'static str,
 }
@@ -51,9 +51,9 @@ const ALL: [Published; 15] = published! {
     "diskspd-100gbe" of "set": "four striped Intel P3600 over SMB3 and 100 GbE with DiskSpd, MB/s",
 };
 
-/// The table of that name; `list` as a name is answered with all of them.
+/// The table with this name. The name `list` returns the list of all tables as an error.
 ///
-/// Errors: a sentence with the names there are.
+/// Errors: a sentence with the known names.
 pub(crate) fn find(name: &str) -> Result<&'static Published, Failure> {
     static TABLES: [Published; 15] = ALL;
     TABLES
@@ -72,7 +72,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Published, Failure> {
 }
 
 impl Published {
-    /// The table as published. A column whose name has a colon stands under a group.
+    /// The table as published. A colon in a column's name separates group and name.
     pub(crate) fn table(&self) -> Table {
         let mut lines = self.csv.lines().filter(|line| !line.starts_with('#'));
         let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -89,8 +89,8 @@ impl Published {
         table
     }
 
-    /// Adds the columns of this table to a measured one; where there are IOPS, MB/s say nothing
-    /// more. `name` gives the name that a measured row has here.
+    /// Adds the columns of this table to a measured one. MB/s are left out if there are IOPS.
+    /// `name` converts the name of a measured row to the published one.
     pub(crate) fn beside(&self, measured: &mut Table, name: impl Fn(&str) -> String) {
         let columns = self.table().columns;
         let iops = columns
@@ -119,18 +119,17 @@ impl Published {
         }
     }
 
-    /// Puts this table beside the measured one that has its rows, and behind all of them as it was
-    /// published.
+    /// Adds this table to the measured one with the same rows, and appends it as published.
     pub(crate) fn join(&self, tables: &mut Vec<Table>) {
         let measured = tables.iter_mut().find(|table| table.name == self.rows_of);
         if let Some(measured) = measured {
-            // The search names its rows by their depth.
+            // The rows of the search are named by their depth.
             self.beside(measured, |row| row.trim_start_matches("depth ").to_owned());
         }
         tables.push(self.table());
     }
 
-    /// One column of the table by its whole name, with the first cell of each row.
+    /// One column by its full name, with the first cell of each row.
     fn column(&self, name: &str) -> Vec<(String, &str)> {
         let mut lines = self.csv.lines().filter(|line| !line.starts_with('#'));
         let Some(at) = lines

@@ -1,9 +1,8 @@
-//! sgp_dd's words on disks: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes, `if=URI
-//! of=URI` copies; `thr` commands of `bs * bpt` bytes are in flight and share one position, and the
-//! last one is as long as what is left.
+//! sgp_dd's command line on disks: `if=URI of=/dev/null` reads, `if=/dev/zero of=URI` writes, and
+//! `if=URI of=URI` copies. `thr` commands of `bs * bpt` bytes are in flight and share one position.
+//! The last command has the remaining length.
 //!
-//! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the lines that
-//! are printed.
+//! Source: the manual page sgp_dd(8) of sg3_utils, for the words, their defaults and the output.
 
 use std::process::ExitCode;
 
@@ -55,16 +54,16 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     session.finish_as(&text, report)
 }
 
-/// What the words ask for; at least one end is a disk.
+/// A parsed command line. At least one end is a disk.
 #[derive(Debug, PartialEq)]
 struct Words {
     from: Option<String>,
     to: Option<String>,
     block_bytes: u64,
     count: Option<u64>,
-    /// Blocks before the first one that is read.
+    /// Blocks before the first read block.
     skip: u64,
-    /// Blocks before the first one that is written.
+    /// Blocks before the first written block.
     seek: u64,
     blocks_per_transfer: u64,
     threads: u32,
@@ -72,7 +71,7 @@ struct Words {
 }
 
 impl Words {
-    /// Reads the words.
+    /// Parses the words.
     ///
     /// Errors: a sentence that names the word.
     fn parse(words: &[String]) -> Result<Self, String> {
@@ -109,8 +108,7 @@ impl Words {
                         .ok_or("thr: there are at most 1024 threads")?
                 }
                 "time" => found.timed = number(key, value, 0)? > 0,
-                // What reaches a disk here is direct anyway; fio's words for a buffered file stand
-                // in its URI.
+                // All I/O is direct here. A buffered file is requested by an option of its URI.
                 "dio" | "verbose" | "coe" => {
                     number(key, value, 0)?;
                 }
@@ -124,7 +122,7 @@ impl Words {
         found.ends()
     }
 
-    /// The same with disks only at its ends.
+    /// Replaces /dev/null and /dev/zero, so that only disks remain as ends.
     fn ends(mut self) -> Result<Self, String> {
         let is = |end: &Option<String>, names: &[&str]| {
             end.as_deref().is_some_and(|end| names.contains(&end))
@@ -143,8 +141,8 @@ impl Words {
         Ok(self)
     }
 
-    /// The jobs on disks that have room for so many bytes, and where each writes a copy: the
-    /// commands of full length, and what is left.
+    /// The jobs for disks of `room_bytes`, each with the byte offset of its copy: one job for the
+    /// commands of full length and one for the rest.
     fn jobs(&self, room_bytes: u64) -> Result<Vec<(Job, u64)>, String> {
         let too_much = || "that is more than can be counted".to_owned();
         let bytes = |blocks: u64| self.block_bytes.checked_mul(blocks).ok_or_else(too_much);
@@ -196,13 +194,13 @@ impl Words {
         }
     }
 
-    /// What sgp_dd prints.
+    /// sgp_dd's output.
     fn text(&self, runs: &[Run]) -> String {
         let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
         let mut read = sum(|run| run.results.aggregate.read.bytes);
         let mut written = sum(|run| run.results.aggregate.write.bytes);
         if self.from.is_none() || self.to.is_none() {
-            // What /dev/zero gives and /dev/null takes counts too.
+            // Data from /dev/zero and to /dev/null counts too.
             (read, written) = (read.max(written), read.max(written));
         }
         let seconds = sum(|run| run.results.aggregate.total.runtime_ns) as f64 / 1e9;

@@ -1,6 +1,6 @@
-//! The comparison of a disk as it is, over loopback and over the network, after StarWind's article
-//! on its NVMe-oF initiator: first the search for the best numjobs x iodepth with 4k random reads,
-//! then 13 workloads with that setting, then the same with one request at a time for the latencies.
+//! The comparison of a disk locally, over loopback and over the network, after StarWind's article
+//! on its NVMe-oF initiator. It searches the best numjobs x iodepth with 4k random reads, runs 13
+//! workloads with that setting, and repeats them with one request at a time for the latencies.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use fabrix_block::spec::without_secrets;
 
 const DEPTHS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const JOBS: [u32; 4] = [1, 2, 4, 8];
-/// A setting is good enough when it reaches this part of the best.
+/// Fraction of the best result that makes a setting good enough.
 const ENOUGH: f64 = 0.95;
-/// What each measurement lasts if nothing is said, and in the article.
+/// Duration of each measurement: by default, and in the article.
 const USUAL: Duration = Duration::from_secs(1);
 const PUBLISHED: Duration = Duration::from_secs(60);
 
@@ -117,7 +117,7 @@ fn notes(runtime: Duration, reading: Reading) -> Vec<String> {
     ]
 }
 
-/// The search: its table and its picture, and the setting that is good enough with the least in
+/// The search: its table and figure, and the good-enough setting with the fewest requests in
 /// flight.
 fn search(
     session: &mut Session,
@@ -197,7 +197,7 @@ fn threads(jobs: u32) -> Counted<'static> {
     Counted(jobs.into(), "thread")
 }
 
-/// One setting of the search and what it gave.
+/// One setting of the search and its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     numjobs: u32,
@@ -206,15 +206,15 @@ struct Point {
     mean_us: f64,
 }
 
-/// The setting that is good enough with the least in flight, and of those the one with the fewest
-/// threads.
+/// The good-enough setting with the fewest requests in flight, and among those the one with the
+/// fewest threads.
 fn knee(found: &[Point]) -> Option<&Point> {
     let best = found.iter().map(|point| point.iops).fold(0.0, f64::max);
     let enough = found.iter().filter(|point| point.iops >= best * ENOUGH);
     enough.min_by_key(|point| (point.numjobs * point.iodepth, point.numjobs))
 }
 
-/// A line for each number of threads, and a mark at the knee.
+/// One line per number of threads, with a mark at the knee.
 fn curves(found: &[Point], knee: &Point, of: fn(&Point) -> f64) -> Vec<Curve> {
     let line = |jobs: u32| {
         let points: Vec<_> = found.iter().filter(|point| point.numjobs == jobs).collect();
@@ -232,7 +232,7 @@ fn curves(found: &[Point], knee: &Point, of: fn(&Point) -> f64) -> Vec<Curve> {
     JOBS.into_iter().map(line).collect()
 }
 
-/// The workloads on every disk: the table of the article, and a picture.
+/// Runs the workloads on every disk: the article's table, and a figure.
 fn matrix(
     session: &mut Session,
     disks: &[Disk],
@@ -293,7 +293,7 @@ fn matrix(
             .iter()
             .filter(|run| run.name == "4k random read");
         let reads: Vec<&Run> = reads.collect();
-        // Those with one request at a time came last.
+        // The runs with one request at a time come last.
         let alone = &reads[reads.len().saturating_sub(disks.len())..];
         let figure = views::tails(alone.iter().copied());
         report.figures.push(figure);

@@ -1,11 +1,11 @@
 //! The sweep of command sizes after A. Nezhinsky's report on stgt with a null backing store: 1 KiB
-//! to 1 MiB, 10 threads and 2, reads and writes, with the processors of both ends; then what the
-//! report measured besides (`more`).
+//! to 1 MiB, 10 threads and 2, reads and writes, with the processor use of both ends. `more` has
+//! the other measurements of the report.
 //!
-//! sgp_dd's threads have one command in flight each and share one position: here that is one job of
-//! that depth. Disks of this machine are served within this process and reached over loopback, over
-//! NVMe/TCP and then over iSCSI, so that the target's processor is seen; without a disk, the pieces
-//! are two that forget what they are told.
+//! sgp_dd's threads have one command in flight each and share one position, which equals one job of
+//! that depth. Local disks are served in this process and accessed over loopback, first with
+//! NVMe/TCP and then with iSCSI, so that the target's processor use is known. Without a disk, two
+//! null disks are used.
 
 mod more;
 
@@ -25,27 +25,27 @@ use crate::report::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Show
 
 const THREADS: [u32; 2] = [10, 2];
 const KINDS: [(&str, Rw); 2] = [("READ", Rw::Read), ("WRITE", Rw::Write)];
-/// The disk of the document, which does nothing.
+/// The null disk of the report.
 const NULL: &str = "null:1T,block=512";
-/// `--quick`: how long each measurement lasts, and how long it runs before.
+/// Measured time and ramp of each measurement with `--quick`.
 const QUICK: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(30)];
 
-/// The same disks, reached in one way.
+/// The disks, accessed in one way.
 struct Stage {
-    /// What follows the names of its tables; empty for the first.
+    /// Suffix of its tables' names. Empty for the first stage.
     suffix: String,
-    /// How they are reached, where that is known.
+    /// Transport, if known.
     transport: Option<Transport>,
     first: Disk,
-    /// For two devices at once.
+    /// Disk for measurements with two devices.
     second: Option<Disk>,
 }
 
-/// What every measurement has in common.
+/// Parameters of all measurements.
 struct Plan {
     base: Job,
     sizes: Vec<u32>,
-    /// Those that the chain is measured with.
+    /// Sizes for the measurement of the chain.
     chain: Vec<u32>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &StgtArgs) -> Result<ExitCode, Failure> {
     let mut session = Session::begin(&args.step.common)?;
     let uris: Vec<&str> = match args.uris.as_slice() {
         [] => vec![NULL, NULL],
-        // What is made of nothing can be made twice.
+        // Two instances of a null or RAM disk are possible.
         [only] if is_made_here(only) => vec![only, only],
         some => some.iter().map(String::as_str).collect(),
     };
@@ -118,8 +118,8 @@ fn is_made_here(uri: &str) -> bool {
     Spec::parse(uri).is_ok_and(|spec| made(&spec.disk))
 }
 
-/// The ways to the disks: as they are when one of them is remote, otherwise over loopback with
-/// either protocol.
+/// The ways to access the disks: directly if one is remote, otherwise over loopback with both
+/// protocols.
 fn stages(session: &Session, direct: &[Disk], local: bool) -> Result<Vec<Stage>, Failure> {
     if !local {
         return Ok(vec![Stage {
@@ -143,8 +143,7 @@ fn stages(session: &Session, direct: &[Disk], local: bool) -> Result<Vec<Stage>,
     ways.into_iter().map(stage).collect()
 }
 
-/// What is asked of the disk: the sizes that were named, or powers of two that it takes in one
-/// request.
+/// The request sizes: those given by the user, or powers of two that the disk supports.
 fn plan(args: &StgtArgs, disk: &Disk) -> Result<Plan, Failure> {
     let geometry = disk.device.geometry();
     let (least, most) = (geometry.block_bytes, geometry.max_transfer_bytes);
@@ -167,7 +166,7 @@ fn plan(args: &StgtArgs, disk: &Disk) -> Result<Plan, Failure> {
         true => usual.filter(fits).collect(),
         false => named.collect::<Result<Vec<u32>, Failure>>()?,
     };
-    // Every second one is enough to see what another target in between costs.
+    // Every second size suffices to show the cost of an additional target.
     let even = |size: &u32| size.trailing_zeros().is_multiple_of(2) || !args.sizes.is_empty();
     let chain = sizes.iter().copied().filter(even).collect();
     let [runtime, ramp] = match args.quick {
@@ -199,7 +198,7 @@ impl Plan {
 }
 
 impl Stage {
-    /// A table or a figure of this stage: what files call it, and its title.
+    /// Name and title of a table or figure of this stage.
     fn name(&self, name: &str, title: &str) -> (String, String) {
         let over = self
             .transport
@@ -208,7 +207,7 @@ impl Stage {
     }
 }
 
-/// A size of commands as rows are named by it.
+/// A command size in KiB, as the name of a row.
 fn kib(size: u32) -> Cell {
     Cell::text((f64::from(size) / 1024.0).to_string())
 }
@@ -221,7 +220,7 @@ fn megabytes(run: Option<&Run>) -> Cell {
     Cell::optional(run.map(|run| run.bw_bytes() / 1e6), Shown::Fixed(2))
 }
 
-/// The sweep itself.
+/// Runs the sweep.
 fn sweep(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report) {
     let groups: Vec<String> = KINDS
         .iter()

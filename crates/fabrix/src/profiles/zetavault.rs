@@ -1,5 +1,5 @@
 //! Native against fabric after Zetavault's article: random reads and writes of 1K, 4K, 16K and 64K
-//! with 1, 2 and 4 workers of depth 32 each, so often, averaged.
+//! with 1, 2 and 4 workers of depth 32, averaged over several repeats.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const SIZES: [(&str, u32); 4] = [
 ];
 const WORKERS: [u32; 3] = [1, 2, 4];
 const IODEPTH: u32 = 32;
-/// Repeats and the length of each if nothing is said, and in the article.
+/// Number and duration of the repeats: by default, and in the article.
 const USUAL: (u32, Duration) = (3, Duration::from_millis(500));
 const PUBLISHED: (u32, Duration) = (20, Duration::from_secs(2));
 
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     }
     if let Some(published) = published {
         for table in &mut report.tables {
-            // `read-1w` and `4K` here are `read 4K 1w` there.
+            // `read-1w` and `4K` in our table correspond to `read 4K 1w` in the article.
             let heading = table.name.clone();
             let (kind, workers) = heading.split_once('-').unwrap_or_default();
             published.beside(table, |size| format!("{kind} {size} {workers}"));
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     session.finish(report)
 }
 
-/// One heading of the article: a direction with so many workers.
+/// One heading of the article: a direction with a number of workers.
 fn square(
     session: &mut Session,
     disks: &[Disk],

@@ -1,8 +1,7 @@
-//! Two files of results beside each other, by the names of their jobs.
+//! Compares two files of results by the names of their jobs.
 //!
-//! Pure: entries come in, a table and a verdict go out. A difference within the spread of the
-//! repeats is noise; where a file has no repeats, nothing is known of its noise, and the table says
-//! so.
+//! This is pure: entries in, table and verdict out. A difference within the spread of the repeats
+//! is noise. Without repeats the noise is unknown, and the table says so.
 
 mod entries;
 
@@ -10,10 +9,10 @@ pub(crate) use entries::{Entry, entries};
 
 use super::sheet::{Cell, Shown, Table};
 
-/// The table of two files, and the sentences about everything that became worse by more than
+/// The table of two files, and a sentence for every result that became worse by more than
 /// `most_percent` and more than the noise.
 ///
-/// Errors: a sentence when no job of one file is in the other.
+/// Errors: a sentence when the files have no job in common.
 pub(crate) fn compare(
     before: &[Entry],
     after: &[Entry],
@@ -53,8 +52,8 @@ pub(crate) fn compare(
     Ok((table, worse))
 }
 
-/// The job of B that is compared with one of A: the same on the same disk, or else the only one of
-/// that name in both.
+/// The job of B to compare with a job of A: the same on the same disk, or else the only one with
+/// that name in both files.
 fn partner<'a>(a: &Entry, before: &[Entry], after: &'a [Entry]) -> Option<&'a Entry> {
     let same = |b: &&Entry| (&b.name, &b.disk) == (&a.name, &a.disk);
     let only = |all: &[Entry]| all.iter().filter(|one| one.name == a.name).count() == 1;
@@ -65,14 +64,14 @@ fn partner<'a>(a: &Entry, before: &[Entry], after: &'a [Entry]) -> Option<&'a En
         .or_else(|| namesake().filter(|_| only(before) && only(after)))
 }
 
-/// A job of both files.
+/// A job that exists in both files.
 struct Pair<'a> {
     a: &'a Entry,
     b: &'a Entry,
-    /// In percent of A; `None` where A has nothing.
+    /// Change in percent of A. None if A has no value.
     iops: Option<f64>,
     mean: Option<f64>,
-    /// How far repeats lay apart, in percent, IOPS and latency: the wider file's.
+    /// Spread of the repeats in percent, for IOPS and latency. The wider file counts.
     noise: Option<(f64, f64)>,
 }
 
@@ -89,8 +88,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// A sentence when B is worse than is allowed: slower, or as fast where the rate was given and
-    /// later.
+    /// A sentence if B is worse than allowed: slower, or with a fixed rate and higher latency.
     fn worse(&self, most: f64) -> Option<String> {
         let name = &self.a.name;
         if self.b.failed && !self.a.failed {
@@ -148,7 +146,7 @@ fn signed(percent: Option<f64>) -> Cell {
     percent.map_or(Cell::Empty, |percent| Cell::text(format!("{percent:+.1}%")))
 }
 
-/// A row of a job that only one file has.
+/// The row of a job that exists in only one file.
 fn lonely(entry: &Entry, first: bool) -> Vec<Cell> {
     let only = |mine: bool, value: f64, shown| {
         if mine {
@@ -171,7 +169,8 @@ fn lonely(entry: &Entry, first: bool) -> Vec<Cell> {
     ]
 }
 
-/// Runs whose rates differ by less had a rate to keep: their latency tells more.
+/// Runs whose IOPS differ by less than this probably had a fixed rate, so their latency is
+/// compared.
 const SAME_RATE_PERCENT: f64 = 1.0;
 
 #[cfg(test)]

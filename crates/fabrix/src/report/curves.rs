@@ -1,9 +1,8 @@
-//! Lines over an axis as SVG: a value against a depth, a latency against a percentile, a rate
-//! against time.
+//! Line charts as SVG: a value against depth, latency against percentile, or rate against time.
 //!
-//! Places are percentages of whatever width there is; the lines themselves stand in a drawing that
-//! stretches with it, and keep their thickness. The values of the upright axis stand in a margin of
-//! their own, wide enough on a telephone.
+//! Horizontal positions are percentages of the available width. The lines are in a nested drawing
+//! that stretches with the width and keeps their thickness. The values of the vertical axis have a
+//! margin that is wide enough on a phone.
 
 use std::fmt::Write;
 
@@ -12,7 +11,7 @@ use super::number::short;
 use super::sheet::{Axis, Curve};
 use super::svg::{NOTHING, begin, escape};
 
-/// Draws lines.
+/// Draws a line chart.
 pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> String {
     let points = || {
         lines
@@ -39,7 +38,7 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
             .collect();
         curve(&mut svg, class(index), &places);
     }
-    // Over all lines, so that none goes through a name.
+    // Marks are drawn last, so that no line crosses a name.
     for (index, line) in lines.iter().enumerate() {
         if let Some((at, name)) = &line.mark
             && let Some(point) = line.points.get(*at).filter(|point| fits(point, across, up))
@@ -75,7 +74,7 @@ fn fits(point: &(f64, f64), across: &Axis, up: &Axis) -> bool {
     on(point.0, across) && on(point.1, up)
 }
 
-/// The values that an axis shows.
+/// Range and ticks of an axis.
 struct Span {
     log: bool,
     from: f64,
@@ -104,7 +103,7 @@ impl Span {
         }
     }
 
-    /// At most so many ticks, at equal distances.
+    /// Reduces the ticks to at most `most`, evenly.
     fn thinned(mut self, most: usize) -> Self {
         let step = self.ticks.len().div_ceil(most).max(1);
         self.ticks = self.ticks.into_iter().step_by(step).collect();
@@ -131,7 +130,7 @@ impl Span {
         }
     }
 
-    /// Powers of two where few decades are shown, otherwise of ten.
+    /// A logarithmic axis: powers of two for few decades, otherwise powers of ten.
     fn log(least: f64, greatest: f64) -> Self {
         let base: f64 = if greatest / least < 1100.0 { 2.0 } else { 10.0 };
         let (first, last) = (
@@ -154,7 +153,7 @@ impl Span {
         }
     }
 
-    /// The place of a value as a part of the axis.
+    /// Position of a value as a fraction of the axis.
     fn place(&self, value: f64) -> f64 {
         let part = if self.log {
             (value / self.from).ln() / (self.to / self.from).ln()
@@ -169,7 +168,7 @@ impl Span {
     }
 }
 
-/// Round values of a few decades: 1, 2 and 5 of each where they are few, otherwise powers of ten.
+/// Round values in a range: 1, 2 and 5 of each decade if there are few, otherwise powers of ten.
 fn rounds(from: f64, to: f64) -> Vec<f64> {
     let times: &[f64] = if to / from < 3000.0 {
         &[1.0, 2.0, 5.0]
@@ -261,7 +260,7 @@ fn curve(svg: &mut String, class: &str, places: &[(f64, f64)]) {
 
 fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
     let at = down(y);
-    // Beside the ring, and where nothing stands on the axis.
+    // Beside the point, and away from the axis.
     let base = if y < 0.3 { at - 12.0 } else { at + 20.0 };
     let (anchor, move_by) = if x > 70.0 {
         ("end", -10)
@@ -279,13 +278,14 @@ fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
     );
 }
 
-/// The place across of a part of the plot, in percent of the picture: dots at its edges are whole.
+/// Horizontal position of a fraction of the plot, in percent of the picture. Dots at the edges stay
+/// inside.
 fn over(part: f64) -> f64 {
     let begin = MARGIN + EDGE;
     begin + part * (100.0 - EDGE - begin)
 }
 
-/// Pixels from the top.
+/// Vertical position in pixels from the top.
 fn down(part: f64) -> f64 {
     f64::from(TOP) + (1.0 - part) * f64::from(BOTTOM - TOP)
 }
@@ -320,16 +320,16 @@ fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
 const HEIGHT: u32 = 300;
 const TOP: u32 = 30;
 const BOTTOM: u32 = 262;
-/// What the values of the upright axis take, in percent of the width.
+/// Width of the vertical axis's values, in percent.
 const MARGIN: f64 = 13.0;
-/// What stays free beside the first and the last point, in percent of the width.
+/// Free space beside the first and last point, in percent of the width.
 const EDGE: f64 = 2.5;
-/// More values than this do not fit side by side on a telephone.
+/// Largest number of values side by side on a phone.
 const TICKS_ACROSS: usize = 6;
-/// Names on the axis below are so far from each other, in percent of the width: none touches
-/// another on a telephone.
+/// Smallest distance of names on the horizontal axis, in percent of the width, so that they do not
+/// overlap on a phone.
 const NAME_APART: f64 = 14.0;
-/// More points than this are a line and no dots.
+/// Largest number of points drawn as dots. Longer lines have no dots.
 const DOTS_MAX: usize = 40;
 
 #[cfg(test)]

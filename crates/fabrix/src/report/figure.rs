@@ -1,7 +1,7 @@
-//! Figures as SVG: inside a page, and as files of their own.
+//! Figures as SVG, inside a page and as separate files.
 //!
-//! Bars are `svg`, lines are `curves`, fields are `heat`. A figure inside a page takes its colours
-//! from the page; as a file it carries them with it, light and dark.
+//! Bars are drawn by `svg`, lines by `curves`, and heat maps by `heat`. In a page, a figure uses
+//! the page's colours. A file contains its own colours for light and dark mode.
 
 use super::number::{grouped, short};
 use super::scale::Scale;
@@ -10,26 +10,26 @@ pub(crate) use super::svg::fitted;
 use super::svg::{Chart, Group, Line, Mark, draw, escape};
 use super::{curves, heat};
 
-/// The colours of all figures, which a page needs once and a file always.
+/// Colours of all figures. A page includes them once, and every file contains them.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
-/// Words from outside, as they may stand in a picture.
+/// Escapes text from outside.
 pub(crate) fn words(text: &str) -> String {
     escape(text)
 }
 
-/// The classes of series, in order: eight colours, and the same again in another manner.
+/// CSS classes of the series: eight colours, and the same colours in a second style.
 const SERIES: [&str; 16] = [
     "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s0 again", "s1 again", "s2 again", "s3 again",
     "s4 again", "s5 again", "s6 again", "s7 again",
 ];
 
-/// The class of a series; a seventeenth looks like the first.
+/// The class of a series. They repeat after sixteen.
 pub(super) fn class(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]
 }
 
-/// The drawing alone, for a page.
+/// The drawing for a page.
 pub(super) fn inline(figure: &Figure) -> String {
     match &figure.drawing {
         Drawing::Bars { groups, .. } => draw(&bars(&figure.title, groups)),
@@ -39,7 +39,7 @@ pub(super) fn inline(figure: &Figure) -> String {
     }
 }
 
-/// The names of the series, in the order of their colours; none where the drawing says them itself.
+/// Names of the series in the order of their colours. Empty if the drawing contains the names.
 pub(super) fn legend(figure: &Figure) -> Vec<&str> {
     match &figure.drawing {
         Drawing::Bars { series, .. } | Drawing::Stacks { series, .. } => {
@@ -50,7 +50,7 @@ pub(super) fn legend(figure: &Figure) -> Vec<&str> {
     }
 }
 
-/// The figure as a file: with its title, its legend and its colours.
+/// The figure as a file with title, legend and colours.
 pub(crate) fn file(figure: &Figure) -> String {
     let drawing = inline(figure);
     let height = height(&drawing);
@@ -77,7 +77,7 @@ pub(crate) fn file(figure: &Figure) -> String {
     )
 }
 
-/// The legend of a file, in as many lines as it needs, and how high they are.
+/// The legend of a file, in several lines if needed, and its height.
 fn keys(legend: &[&str]) -> (String, usize) {
     let (mut keys, mut left, mut line) = (String::new(), 20, 0);
     for (index, name) in legend.iter().enumerate() {
@@ -101,14 +101,15 @@ fn keys(legend: &[&str]) -> (String, usize) {
     (keys, lines * 20 + usize::from(lines > 0) * 4)
 }
 
-/// The width of a file's drawing, with its edges.
+/// Width of a file's drawing with its margins, in pixels.
 const WIDTH: usize = 760;
-/// The width of a letter of a legend, and how many fit in a file's title and in the line below it.
+/// Width of a legend's character in pixels, and the number of characters in a file's title and in
+/// the line below it.
 const LETTER: usize = 8;
 const TITLE_LETTERS: usize = 64;
 const UNIT_LETTERS: usize = 88;
 
-/// The height that a drawing says it has.
+/// The height attribute of a drawing.
 fn height(drawing: &str) -> usize {
     let after = drawing
         .split_once("height=\"")
@@ -181,7 +182,7 @@ fn stacks(label: &str, rows: &[(String, Vec<f64>)]) -> Chart {
     }
 }
 
-/// A value as it stands beside its mark.
+/// A value as a label beside its mark.
 pub(super) fn label_of(value: f64) -> String {
     if value >= 1e4 {
         grouped(value)
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// One figure of each kind, with values that are no numbers among them.
+    /// One figure of each kind, including values that are not numbers.
     pub(super) fn all() -> Vec<Figure> {
         let names = |names: &[&str]| {
             names

@@ -1,6 +1,5 @@
-//! Reports with everything that a report can have, held fast as pages and pictures: `cargo xtask
-//! pages` looks at them in a browser. The figures are made up, and shaped as those of the profiles
-//! are.
+//! Reports with all possible elements, stored as golden pages and pictures. `cargo xtask pages`
+//! checks them in a browser. The figures are invented, in the form of the profiles' figures.
 
 use fabrix_bench::Counted;
 use fabrix_bench::series::{Moved, Point};
@@ -11,8 +10,7 @@ use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table
 use super::{figure, page, views};
 use crate::profiles::{path, published};
 
-/// Every kind of table and figure, each with as many rows, series and letters as a profile gives
-/// it.
+/// Every kind of table and figure with realistic numbers of rows, series and characters.
 fn all() -> Report {
     let runs: Vec<Run> = [
         "ram:1G",
@@ -52,8 +50,7 @@ fn all() -> Report {
     }
 }
 
-/// What is at the edge of what can be drawn: long names, nothing measured, values far apart, many
-/// series.
+/// Extreme cases: long names, missing measurements, widely different values, many series.
 fn edges() -> Report {
     let long =
         "nvme+tcp://192.0.2.10:4420/nqn.2026-01.io.fabrix:a-rather-long-name-of-a-subsystem/1"
@@ -141,7 +138,7 @@ fn edges() -> Report {
     }
 }
 
-/// A run whose slow requests are so many times slower than those of the sample.
+/// A run whose slow requests are `times` times slower than those of the sample.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -245,7 +242,7 @@ const KINDS: [&str; 4] = [
     "WRITE 2 threads",
 ];
 
-/// MB/s of a command size under a kind, and its KiB.
+/// MB/s of a command size for a kind, and the size in KiB.
 fn size(power: u32, kind: usize) -> (f64, f64) {
     let kib = f64::from(1 << power);
     (kib, 1_550.0 * kib / (kib + 30.0 + 20.0 * kind as f64))

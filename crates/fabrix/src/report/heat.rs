@@ -1,12 +1,12 @@
-//! A field of values as SVG: one shade each, from almost the paper's to the full colour, with the
-//! number in it, and a scale of the shades below.
+//! Heat maps as SVG: one shade per value, from almost the background to the full colour, with the
+//! number inside and a scale of the shades below.
 
 use std::fmt::Write;
 
 use super::number::short;
 use super::svg::{NOTHING, begin, escape};
 
-/// Draws a field; a value that is missing leaves its place empty.
+/// Draws a heat map. Missing values leave an empty cell.
 pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<f64>>)]) -> String {
     let heads: Vec<Vec<String>> = columns
         .iter()
@@ -58,7 +58,7 @@ pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<
     svg
 }
 
-/// The words of a column's head, in lines that are no wider than their column on a telephone.
+/// Splits a column's head into lines that fit the column's width on a phone.
 fn lines(name: &str, columns: usize) -> Vec<String> {
     let most = (NARROW * (100.0 - NAME) / 100.0 / columns.max(1) as f64 / LETTER).max(3.0);
     let mut lines: Vec<String> = Vec::new();
@@ -78,7 +78,7 @@ fn count(many: usize) -> u32 {
     u32::try_from(many).expect("a sweep has few rows")
 }
 
-/// What the shades mean: from nothing to the greatest value, in steps.
+/// The scale of shades from 0 to the greatest value.
 fn scale(svg: &mut String, top: u32, greatest: f64) {
     let (begin, width) = (NAME + 12.0, (100.0 - NAME - 30.0) / f64::from(SHADES));
     for step in 0..SHADES {
@@ -113,7 +113,7 @@ fn scale(svg: &mut String, top: u32, greatest: f64) {
     }
 }
 
-/// How much of the full colour a part of the greatest value has.
+/// Colour intensity for a fraction of the greatest value.
 fn shade(part: f64) -> f64 {
     0.06 + 0.94 * part
 }
@@ -141,7 +141,7 @@ fn field(svg: &mut String, (left, width): (f64, f64), top: u32, value: f64, grea
     );
 }
 
-/// As few letters as say it.
+/// A number with as few characters as possible.
 fn shortest(value: f64) -> String {
     match value {
         value if value >= 999_500.0 => format!("{}M", short(value / 1e6)),
@@ -154,18 +154,19 @@ fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
     svg.write_fmt(text).expect("a String takes everything");
 }
 
-/// The part of the width that the rows' names take.
+/// Width of the rows' names, in percent.
 const NAME: f64 = 21.0;
 const ROW: u32 = 31;
-/// A line of a column's head.
+/// Height of a line of a column's head, in pixels.
 const LINE: u32 = 14;
-/// What the scale takes below.
+/// Height of the scale, in pixels.
 const SCALE: u32 = 30;
 const SHADES: u32 = 8;
-/// Above this shade black is hard to read on light paper, and white on dark paper: there the number
-/// changes sides. The colours of `chart.css` are chosen so that it is the same shade on both.
+/// Shade above which the number switches its colour, because black becomes hard to read on light
+/// paper and white on dark paper. The colours of `chart.css` are chosen so that both need the same
+/// value.
 const OVER: f64 = 0.713;
-/// The width of a picture on a telephone and of a letter on an axis, in pixels.
+/// Width of a picture on a phone, and of a character on an axis, in pixels.
 const NARROW: f64 = 318.0;
 const LETTER: f64 = 6.8;
 

@@ -1,13 +1,12 @@
-//! What a reader has to know of the machine, and what happened to it while it measured.
-//!
-//! Reads what the kernel says of itself under /proc and /sys; what is not there is left out.
+//! Facts about the machine for the reader of a report, and events during the measurement. They come
+//! from /proc and /sys; missing facts are left out.
 
 use std::fs;
 use std::path::Path;
 
 use fabrix_bench::Counted;
 
-/// Names and values, in the order in which they are shown.
+/// Names and values in display order.
 pub(super) fn facts() -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: Option<String>| {
@@ -41,12 +40,12 @@ pub(super) fn facts() -> Vec<(String, String)> {
     facts
 }
 
-/// Counters that tell afterwards whether the machine was ours alone.
+/// Counters that show whether other load or heat influenced the measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
-    /// Ticks that the hypervisor gave to others, and all ticks.
+    /// Stolen ticks and all ticks.
     steal: (u64, u64),
-    /// How often processors were slowed down because they were hot.
+    /// Number of thermal throttling events.
     throttled: u64,
 }
 
@@ -67,7 +66,7 @@ impl Reading {
         }
     }
 
-    /// What makes figures measured since an earlier reading doubtful.
+    /// Sentences about disturbances since an earlier reading.
     pub(crate) fn doubts(&self, earlier: &Self) -> Vec<String> {
         let mut doubts = Vec::new();
         let stolen = self.steal.0.saturating_sub(earlier.steal.0) as f64;
@@ -89,19 +88,19 @@ impl Reading {
     }
 }
 
-/// Whether so many bytes fit into this machine's memory; unknown is no.
+/// Whether `bytes` fit into this machine's memory. Unknown counts as no.
 pub(crate) fn has_room(bytes: u64) -> bool {
     let total = line_after("/proc/meminfo", "MemTotal");
     total.is_some_and(|total| bytes < kibibytes(&total))
 }
 
-/// The bytes of a value like `24576 kB`.
+/// Bytes of a value like `24576 kB`.
 fn kibibytes(text: &str) -> u64 {
     let digits = text.trim_end_matches(" kB").parse::<u64>();
     digits.unwrap_or(0).saturating_mul(1024)
 }
 
-/// More stolen time than this is worth a warning.
+/// Fraction of stolen time above which a warning is given.
 const STEAL_MOST: f64 = 0.01;
 
 /// Steal and total of the first line of /proc/stat.
@@ -126,7 +125,7 @@ fn hypervisor() -> Option<String> {
     guest.then(|| vendor.unwrap_or_else(|| "yes: this is a virtual machine".to_owned()))
 }
 
-/// What the kernel does against faults of the processor, counted.
+/// The kernel's mitigations of processor vulnerabilities, as counts.
 fn mitigations() -> Option<String> {
     let folder = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()?;
     let texts: Vec<String> = folder
@@ -142,7 +141,7 @@ fn mitigations() -> Option<String> {
     ))
 }
 
-/// The interfaces that are up, with their speed where they say one.
+/// The active network interfaces, with their speed if known.
 fn network() -> Option<String> {
     let folder = fs::read_dir("/sys/class/net").ok()?;
     let mut names: Vec<String> = folder
@@ -175,7 +174,7 @@ fn text_of(path: &str) -> Option<String> {
         .map(|text| text.trim().to_owned())
 }
 
-/// What stands after the colon of the first line that begins with `key`.
+/// Text after the colon in the first line that starts with `key`.
 fn line_after(path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;

@@ -1,8 +1,7 @@
-//! The demonstration's page: charts, the table, the machine and the command, in one file that needs
-//! no other.
+//! The demonstration's page: charts, table, machine and command in one self-contained file.
 //!
-//! No script, no font, no image from anywhere; the browser's preference decides between light and
-//! dark. What the page says is in `page`, what it looks like in `report.css`.
+//! It loads no scripts, fonts or images. The browser's preference selects light or dark mode.
+//! `page` builds the contents, and `report.css` the appearance.
 
 use fabrix_bench::Counted;
 use fabrix_bench::matrix::{Matrix, Row};
@@ -13,7 +12,7 @@ use super::sides::{bandwidth, cpu, iops, latency, ratio};
 use super::svg::escape;
 use super::{Context, matrix as table};
 
-/// The whole page.
+/// The complete page.
 pub(crate) fn page(matrix: &Matrix, context: &Context) -> String {
     let workloads = Counted(matrix.rows.len() as u64, "workload");
     let title = format!("{workloads}, local and remote");
@@ -47,7 +46,7 @@ fn header(matrix: &Matrix, context: &Context, title: &str) -> String {
     )
 }
 
-/// The few numbers that most readers come for.
+/// The key figures at the top.
 fn tiles(matrix: &Matrix) -> String {
     let find = |name: &str| matrix.rows.iter().find(|row| row.name == name);
     let mut tiles = String::new();
@@ -96,7 +95,7 @@ fn tiles(matrix: &Matrix) -> String {
     format!("<section class=\"tiles\">\n{tiles}</section>\n")
 }
 
-/// `note` and `unit` are markup of ours; names from outside never come here.
+/// A tile. `note` and `unit` are our own markup, never text from outside.
 fn tile(title: &str, value: &str, unit: &str, note: &str) -> String {
     format!(
         "<div class=\"tile\"><p class=\"muted\">{title}</p><p class=\"big\">{value} <small>{unit}</small></p>\
@@ -104,7 +103,7 @@ fn tile(title: &str, value: &str, unit: &str, note: &str) -> String {
     )
 }
 
-/// The geometric mean of the ratios that exist; `None` without any.
+/// Geometric mean of the existing ratios. None if there are none.
 fn mean_ratio(rows: &[Row]) -> Option<f64> {
     let logs: Vec<f64> = rows
         .iter()
@@ -157,7 +156,7 @@ mod tests {
         page(&sample::matrix(), &sample::context())
     }
 
-    /// Every tag closed in order; panics with what is wrong.
+    /// Checks that all tags are closed in order. Panics with the error.
     fn check_well_formed(page: &str) {
         let mut open: Vec<&str> = Vec::new();
         let body = page
@@ -198,7 +197,8 @@ mod tests {
     fn every_workload_stands_in_the_table_and_in_its_charts() {
         let page = sample_page();
         for row in &sample::matrix().rows {
-            // IOPS or bandwidth, ratio, latency, CPU, table; one more for a tile is possible.
+            // One occurrence each for IOPS or bandwidth, ratio, latency, CPU and table. A tile may
+            // add one.
             let count = page.matches(&format!(">{}<", row.name)).count();
             assert_eq!(count, 5, "{}", row.name);
         }

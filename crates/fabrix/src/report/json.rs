@@ -1,9 +1,10 @@
-//! Runs and reports as JSON; the keys of a job are fio's.
+//! Runs and reports as JSON. The keys of a job are fio's.
 //!
-//! `jobs` has one entry, all jobs together, as fio with `group_reporting`; each job alone stands
-//! under `per_job`. What we do not measure (`slat_ns`, short and dropped requests) is there and
-//! zero, because programs that read fio's output expect it. What fio does not have (`verify`,
-//! `errors`, `cpu`) has keys of its own. `schema` changes when a key changes its meaning.
+//! `jobs` has one entry for all jobs together, as in fio with `group_reporting`. The single jobs
+//! are under `per_job`. Values that are not measured (`slat_ns`, short and dropped requests) are
+//! present as zeroes, because programs for fio's output expect them. Values that fio does not have
+//! (`verify`, `errors`, `cpu`) have additional keys. `schema` changes when a key changes its
+//! meaning.
 
 use fabrix_bench::arrivals::Pacing;
 use fabrix_bench::job::Job;
@@ -15,10 +16,10 @@ use serde_json::{Map, Value, json};
 use super::sheet::{Cell, Repeat, Report, Run, Table};
 use super::{Context, number};
 
-/// The version of the keys.
+/// Version of the keys.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// The whole document of runs that were made together: a job of fio's each.
+/// The document of runs that were executed together, each as a fio job.
 pub(crate) fn runs(runs: &[Run], context: &Context) -> Value {
     let each = runs
         .iter()
@@ -30,7 +31,7 @@ pub(crate) fn runs(runs: &[Run], context: &Context) -> Value {
     document
 }
 
-/// The whole document of a report; `docs/BENCH.md` says what the keys are.
+/// The document of a report. `docs/BENCH.md` describes the keys.
 pub(crate) fn report(report: &Report, context: &Context) -> Value {
     let run = |run: &Run| {
         json!({
@@ -65,7 +66,7 @@ fn head(context: &Context) -> Value {
     })
 }
 
-/// All jobs of a run together, with what only a whole run has.
+/// All jobs of a run together, with the values that exist only for the whole run.
 fn whole_run(run: &Run) -> Value {
     let results = &run.results;
     let mut value = job(results, &results.aggregate);
@@ -152,7 +153,7 @@ fn job(results: &Results, one: &JobResult) -> Value {
     })
 }
 
-/// The options by fio's names, as strings like fio's.
+/// The options with fio's names and in fio's string form.
 fn options(job: &Job) -> Value {
     let mut options = Map::new();
     let mut set = |name: &str, value: String| {

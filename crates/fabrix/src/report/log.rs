@@ -1,15 +1,15 @@
-//! Readings over time as fio's log files: one line for each reading and direction.
+//! Readings over time as fio's log files: one line per reading and direction.
 //!
-//! Columns: milliseconds since measuring began, the value, the direction (0 reads, 1 writes), the
-//! size of a request, 0 for the offset. Source: fio's documentation, "Log File Formats".
+//! Columns: milliseconds since the start of the measurement, value, direction (0 reads, 1 writes),
+//! request size, and 0 for the offset. Source: fio's documentation, "Log File Formats".
 
 use std::fmt::Write;
 
 use fabrix_bench::Results;
 use fabrix_bench::series::{Moved, Point};
 
-/// The logs by the ends of their names, in fio's order: bandwidth in KiB/s, requests per second,
-/// mean latency in nanoseconds.
+/// The logs with the suffixes of their names, in fio's order: bandwidth in KiB/s, requests per
+/// second, mean latency in nanoseconds.
 pub(crate) fn logs(results: &Results) -> [(&'static str, String); 3] {
     let bytes = results.job.block_bytes;
     let log = |value: fn(&Moved, f64) -> f64| {

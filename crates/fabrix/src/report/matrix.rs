@@ -1,4 +1,4 @@
-//! The demonstration's table: as aligned text, as JSON, as CSV. The page with charts is `html.rs`.
+//! The demonstration's table as aligned text, JSON and CSV. `html.rs` creates the page with charts.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use super::number::{cores, grouped, mb_per_s, percent, short};
 use super::plain::quoted;
 use super::{Context, json as document, number};
 
-/// The columns of one side, as the table shows them.
+/// The columns of one side.
 const SIDE: [&str; 4] = ["IOPS", "MB/s", "mean us", "p99 us"];
 
-/// The table for a terminal; ends with a newline.
+/// The table for a terminal, with a final newline.
 pub(crate) fn text(matrix: &Matrix) -> String {
     let head: Vec<String> = head().into_iter().map(String::from).collect();
     let rows: Vec<Vec<String>> = matrix.rows.iter().map(cells).collect();
@@ -33,7 +33,7 @@ pub(crate) fn text(matrix: &Matrix) -> String {
     text
 }
 
-/// The figures of one row, in the order of [`head`].
+/// The figures of a row, in the order of [`head`].
 pub(super) fn cells(row: &Row) -> Vec<String> {
     let side = |cell: &Cell| {
         [
@@ -63,7 +63,7 @@ pub(super) fn head() -> Vec<&'static str> {
     head
 }
 
-/// The line that says which columns are local and which are remote.
+/// The line with the titles of the local and the remote columns.
 fn banner(matrix: &Matrix, widths: &[usize]) -> String {
     let span = |range: &[usize]| range.iter().sum::<usize>() + 2 * (range.len() - 1);
     let local = format!("local: {}", matrix.local);

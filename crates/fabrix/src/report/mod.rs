@@ -1,7 +1,8 @@
-//! Results written down: pure functions from the benchmark's values to text, JSON, CSV and HTML.
+//! Output of results: pure functions from the benchmark's values to text, JSON, CSV and HTML.
 //!
-//! Nothing here measures, reads a clock or touches a file; the caller brings the [`Context`] and
-//! stores what it gets. The JSON of a run has fio's keys, so that what reads fio's reads ours.
+//! These functions do not measure, read clocks or access files. The caller supplies the [`Context`]
+//! and stores the output. The JSON of a run has fio's keys, so programs for fio's output can read
+//! it.
 
 pub(crate) mod compare;
 pub(crate) mod figure;
@@ -32,20 +33,20 @@ use crate::args::given;
 use crate::cli::terminal::quoted;
 use crate::secrets::shown;
 
-/// What a report says besides the figures.
+/// Facts in a report besides the measurements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
-    /// The program's version, for example `0.1.0`.
+    /// Version of the program, for example `0.1.0`.
     pub(crate) version: String,
-    /// When the run began: seconds since 1970-01-01 UTC.
+    /// Start of the run in seconds since 1970-01-01 UTC.
     pub(crate) timestamp: u64,
-    /// The command that was typed, as it can be typed again.
+    /// The command line, in a form that can be executed again.
     pub(crate) command: String,
-    /// The machine: names and values, in the order in which they are shown.
+    /// Facts about the machine: names and values in display order.
     pub(crate) facts: Vec<(String, String)>,
 }
 
-/// What can be said of this program and this machine, now.
+/// The current facts about this program and machine.
 pub(crate) fn context() -> Context {
     let timestamp = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,7 +1,7 @@
-//! Numbers as people read them: few digits, thousands apart, units said elsewhere. One place, so
-//! that the terminal and the page say the same.
+//! Numbers for people: few digits, grouped thousands, without units. The terminal and the page
+//! share these functions, so that their numbers agree.
 
-/// A count with thousands apart: `451,234`. Fractions are rounded; what is not a number is a dash.
+/// A rounded count with grouped thousands: `451,234`. A dash for infinities and NaN.
 pub(super) fn grouped(value: f64) -> String {
     if !value.is_finite() {
         return DASH.into();
@@ -30,22 +30,22 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// Bytes per second in MB/s (10^6).
+/// Bytes per second as MB/s (10^6).
 pub(super) fn mb_per_s(bw_bytes: f64) -> String {
     short(bw_bytes / 1e6)
 }
 
-/// A part of a whole in percent: `71%`; `None` is a dash.
+/// A ratio in percent: `71%`. A dash for None.
 pub(super) fn percent(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| DASH.into(), |ratio| format!("{:.0}%", ratio * 100.0))
 }
 
-/// Cores: `1.97`; `None` is a dash.
+/// Cores: `1.97`. A dash for None.
 pub(super) fn cores(cores: Option<f64>) -> String {
     cores.map_or_else(|| DASH.into(), |cores| format!("{cores:.2}"))
 }
 
-/// A length of time with the unit that fits: `640 ns`, `52.4 us`, `1.20 ms`, `3.00 s`.
+/// A duration in nanoseconds, shown with a suitable unit: `640 ns`, `52.4 us`, `1.20 ms`, `3.00 s`.
 pub(super) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 999.5 => format!("{ns:.0} ns"),
@@ -65,7 +65,7 @@ pub(super) fn bytes(bytes: f64) -> String {
     )
 }
 
-/// A moment in UTC: `2026-11-21 04:05:06 UTC`.
+/// A time in UTC: `2026-11-21 04:05:06 UTC`.
 pub(super) fn moment(timestamp: u64) -> String {
     let (days, seconds) = (timestamp / 86_400, timestamp % 86_400);
     let (year, month, day) = date(days);
@@ -73,8 +73,8 @@ pub(super) fn moment(timestamp: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that the
-/// day that comes and goes is the last of its year.
+/// The Gregorian date of a day counted from 1970-01-01. Years start in March, so that the leap day
+/// is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let era = days / 146_097;
@@ -92,7 +92,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// What stands where there is no number.
+/// Text for a missing number.
 pub(super) const DASH: &str = "-";
 
 #[cfg(test)]

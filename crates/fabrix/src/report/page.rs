@@ -1,8 +1,6 @@
-//! A report as one page: figures, tables, notes, the machine and the command, in one file that
-//! needs no other.
+//! A report as a page: figures, tables, notes, machine and command in one self-contained file.
 //!
-//! No script, no font, no image from anywhere; the browser's preference decides between light and
-//! dark.
+//! It loads no scripts, fonts or images. The browser's preference selects light or dark mode.
 
 use super::sheet::{Cell, Column, Figure, Report, Table};
 use super::svg::escape;
@@ -10,7 +8,7 @@ use super::{Context, figure, number, plain};
 
 const STYLE: &str = include_str!("report.css");
 
-/// The whole page.
+/// The complete page.
 pub(crate) fn page(report: &Report, context: &Context) -> String {
     let title = escape(&report.title);
     let figures: Vec<String> = report.figures.iter().map(card).collect();
@@ -36,7 +34,7 @@ pub(crate) fn page(report: &Report, context: &Context) -> String {
     document(&title, &main)
 }
 
-/// A page with this title and these contents, both markup.
+/// A page with this title and contents, both as markup.
 pub(super) fn document(title: &str, main: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\" />\n\
@@ -115,7 +113,7 @@ fn row(columns: &[Column], cells: &[Cell]) -> String {
     format!("<tr>{}</tr>\n", cells.concat())
 }
 
-/// What tells words from numbers, and the figures of others from ours.
+/// CSS class of a column: distinguishes words from numbers, and published figures from ours.
 fn class(column: &Column, words: bool) -> &'static str {
     match (column.published, words) {
         (true, true) => " class=\"published words\"",

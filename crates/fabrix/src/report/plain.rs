@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::number::{DASH, grouped, percent, short};
 use super::sheet::{Cell, Report, Shown, Table};
 
-/// The whole report; ends with a newline.
+/// The complete report, with a final newline.
 pub(crate) fn text(report: &Report) -> String {
     let mut text = format!("{}\n{}\n", report.title, report.lead);
     for part in &report.tables {
@@ -23,7 +23,7 @@ pub(crate) fn text(report: &Report) -> String {
     text
 }
 
-/// One table, its columns aligned.
+/// One table with aligned columns.
 pub(crate) fn table(table: &Table) -> String {
     let rows: Vec<Vec<String>> = table
         .rows
@@ -55,13 +55,13 @@ pub(crate) fn table(table: &Table) -> String {
     text
 }
 
-/// Whether a column holds words, which stand to the left; numbers stand to the right.
+/// Whether a column contains words. Words are aligned left, numbers right.
 pub(super) fn is_words(table: &Table, at: usize) -> bool {
     let mut cells = table.rows.iter().map(|row| &row[at]);
     cells.any(|cell| matches!(cell, Cell::Text(_)))
 }
 
-/// The line of groups over the head, if there are any; widens columns that are narrower than their
+/// The line of groups above the head, if there are any. Widens columns that are narrower than their
 /// group's name.
 fn banner(table: &Table, widths: &mut [usize]) -> String {
     let groups = table.groups();
@@ -103,7 +103,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A cell as people read it.
+/// A cell as shown to people.
 pub(super) fn shown(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),

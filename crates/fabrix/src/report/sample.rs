@@ -1,7 +1,7 @@
-//! Small fixed results for the tests of the renderers, and the comparison with what they once gave.
+//! Small fixed results for the tests of the output functions, and the comparison with golden files.
 //!
-//! `GOLDEN=write cargo test -p fabrix report` writes the expected files anew; look at the
-//! difference before believing it.
+//! `GOLDEN=write cargo test -p fabrix report` rewrites the expected files. Review the difference
+//! afterwards.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use fabrix_block::Status;
 use super::Context;
 use super::sheet::{Repeat, Run};
 
-/// Compares a text with the golden file of that name.
+/// Compares a text with the golden file `name`.
 #[track_caller]
 pub(crate) fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -101,7 +101,7 @@ fn point(second: u64) -> Point {
     }
 }
 
-/// A clean run of random reads.
+/// A successful run of random reads.
 pub(crate) fn results() -> Results {
     let all = JobResult {
         read: side(1_000_000, 79.5),
@@ -129,7 +129,7 @@ pub(crate) fn results() -> Results {
     }
 }
 
-/// A run made once.
+/// A run without repeats.
 pub(super) fn run(results: Results) -> Run {
     Run {
         name: results.job.name.clone(),
@@ -140,7 +140,7 @@ pub(super) fn run(results: Results) -> Run {
     }
 }
 
-/// A run in which everything went wrong that can be told.
+/// A run with every kind of failure.
 pub(super) fn trouble() -> Results {
     let mut results = results();
     let all = &mut results.aggregate;
@@ -160,7 +160,7 @@ pub(super) fn trouble() -> Results {
     results
 }
 
-/// A plausible table: the published figures for the local disk, invented remote ones.
+/// A plausible table: published figures for the local disk, and invented remote ones.
 pub(super) fn matrix() -> Matrix {
     let local = [
         458_958.0, 558_450.0, 460_132.0, 525_996.0, 656_666.0, 520_115.0, 50_641.0, 69_812.0,

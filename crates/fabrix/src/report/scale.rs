@@ -1,16 +1,16 @@
-//! How the values of bars become places: from zero, or by decades, with round ticks.
+//! Scales for bars: linear from zero or logarithmic, with round ticks.
 
 use super::number::grouped;
 
-/// How values become places.
+/// A scale from values to positions.
 pub(super) enum Scale {
-    /// From zero; the axis names its ticks with a suffix.
+    /// Linear from zero. `suffix` follows the numbers of the ticks.
     Linear {
         end: f64,
         ticks: Vec<f64>,
         suffix: &'static str,
     },
-    /// Decades.
+    /// Logarithmic.
     Log {
         begin: f64,
         end: f64,
@@ -19,7 +19,7 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// From zero to the greatest value.
+    /// A linear scale from zero to the greatest value.
     pub(super) fn linear(greatest: f64, suffix: &'static str) -> Self {
         let greatest = if greatest.is_finite() && greatest > 0.0 {
             greatest
@@ -38,7 +38,7 @@ impl Scale {
         }
     }
 
-    /// Decades around the values.
+    /// A logarithmic scale around the values.
     pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
         let least = positive.clone().fold(f64::INFINITY, f64::min);
@@ -61,7 +61,7 @@ impl Scale {
         }
     }
 
-    /// The place of a value as a part of the scale.
+    /// Position of a value as a fraction of the scale.
     pub(super) fn place(&self, value: f64) -> f64 {
         let part = match self {
             Self::Linear { end, .. } => value / end,
@@ -100,7 +100,7 @@ impl Scale {
     }
 }
 
-/// A round distance of ticks: 1, 2, 2.5 or 5 times a power of ten, two to four of them.
+/// A round distance between ticks: 1, 2, 2.5 or 5 times a power of ten, for two to four ticks.
 fn step(greatest: f64) -> f64 {
     let least = greatest / 4.0;
     let power = 10f64.powf(least.log10().floor());
@@ -109,7 +109,7 @@ fn step(greatest: f64) -> f64 {
     step.unwrap_or(10.0 * power)
 }
 
-/// At most three decimals, none that is zero.
+/// At most three decimals, without trailing zeroes.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()

@@ -1,45 +1,44 @@
-//! What a profile leaves: tables, figures, the runs behind them, and what has to be said about
-//! them.
+//! The result of a profile: tables, figures, the underlying runs, notes and warnings.
 //!
-//! Plain values that every writer reads: text, JSON, CSV and the page. A profile fills them and
-//! knows no format.
+//! These are plain values. A profile fills them without knowing any format, and the output
+//! functions (text, JSON, CSV, page) read them.
 
 use fabrix_bench::Results;
 use fabrix_bench::spread::Spread;
 
-/// Everything one command found out.
+/// The complete result of one command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// The profile's word on the command line.
+    /// Name of the profile on the command line.
     pub(crate) profile: String,
-    /// What the page is called.
+    /// Title of the page.
     pub(crate) title: String,
-    /// Whose method it is, and what was measured on what.
+    /// Origin of the method, and the measured subject.
     pub(crate) lead: String,
-    /// What a reader must know to read the figures.
+    /// Notes needed to read the figures.
     pub(crate) notes: Vec<String>,
-    /// Why the figures may be wrong.
+    /// Reasons why the figures may be wrong.
     pub(crate) warnings: Vec<String>,
     pub(crate) tables: Vec<Table>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) runs: Vec<Run>,
 }
 
-/// One measurement, perhaps repeated.
+/// One measurement with its repeats.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) name: String,
-    /// The disk, as it was named.
+    /// Label of the disk.
     pub(crate) disk: String,
-    /// The repeat that stands in the middle.
+    /// Results of the median repeat.
     pub(crate) results: Results,
-    /// Every repeat.
+    /// Figures of all repeats.
     pub(crate) repeats: Vec<Repeat>,
-    /// Cores that the target kept busy, where that can be seen.
+    /// Busy cores of the target, if known.
     pub(crate) target_cores: Option<f64>,
 }
 
-/// The figures of one repeat.
+/// Figures of one repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Repeat {
     pub(crate) iops: f64,
@@ -71,8 +70,7 @@ impl Run {
         self.spread(|repeat| repeat.mean_us).median
     }
 
-    /// A percentile of the latency of the middle repeat, reads and writes together, in
-    /// microseconds.
+    /// A latency percentile of the median repeat in microseconds, reads and writes together.
     pub(crate) fn percentile_us(&self, percent: f64) -> Option<f64> {
         let latency = &self.results.aggregate.total.latency;
         latency.percentile_ns(percent).map(|ns| ns as f64 / 1e3)
@@ -82,12 +80,12 @@ impl Run {
         Spread::of(self.repeats.iter().map(of))
     }
 
-    /// Processor time of the load generator's threads for one request, in microseconds.
+    /// Processor time of the load generator's threads per request, in microseconds.
     pub(crate) fn job_us_per_io(&self) -> Option<f64> {
         self.us_per_io(self.results.cpu.job_cores)
     }
 
-    /// The same of the target, where it can be seen.
+    /// Processor time of the target per request in microseconds, if known.
     pub(crate) fn target_us_per_io(&self) -> Option<f64> {
         self.us_per_io(self.target_cores?)
     }
@@ -98,29 +96,28 @@ impl Run {
     }
 }
 
-/// Rows of figures under a head.
+/// A table of figures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    /// What files call it: letters, digits and dashes.
+    /// Name for files: letters, digits and dashes.
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// One column.
+/// A column of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Column {
-    /// What stands over several columns together; empty for one that stands alone.
+    /// Title above several columns. Empty for a single column.
     pub(crate) group: String,
     pub(crate) name: String,
-    /// Whether somebody else published it: measured on another machine, and no figure of ours.
+    /// Whether the figures were published by others and measured on another machine.
     pub(crate) published: bool,
 }
 
 impl Column {
-    /// The name where there is no line of groups above it: with the group, and with the mark of
-    /// what is not ours.
+    /// Full name with group and mark, for tables without a line of groups.
     pub(crate) fn whole_name(&self) -> String {
         let mark = if self.published && !self.group.starts_with(PUBLISHED) {
             PUBLISHED
@@ -133,11 +130,11 @@ impl Column {
     }
 }
 
-/// What marks the figures of others, wherever they stand.
+/// Mark of published figures in all outputs.
 pub(crate) const PUBLISHED: &str = "published, another machine";
 
 impl Table {
-    /// An empty table; `columns` are groups and names.
+    /// An empty table. `columns` contains pairs of group and name.
     pub(crate) fn new<'a>(
         name: &str,
         title: &str,
@@ -156,7 +153,7 @@ impl Table {
         }
     }
 
-    /// A row, which must have as many cells as there are columns.
+    /// Adds a row. It must have as many cells as there are columns.
     pub(crate) fn push(&mut self, row: Vec<Cell>) {
         assert_eq!(
             row.len(),
@@ -167,7 +164,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The columns that stand under one group, in order: the group and how many there are.
+    /// The groups in order, each with its number of columns.
     pub(crate) fn groups(&self) -> Vec<(&str, usize)> {
         let mut groups: Vec<(&str, usize)> = Vec::new();
         for column in &self.columns {
@@ -180,27 +177,27 @@ impl Table {
     }
 }
 
-/// What stands in a row under a column.
+/// Content of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
     /// A name.
     Text(String),
-    /// A number, and how people read it.
+    /// A number with its display format.
     Number(f64, Shown),
-    /// Nothing was measured.
+    /// No measurement.
     Empty,
 }
 
-/// How a number is shown; programs get it whole.
+/// Display format of a number. Programs get the unrounded value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// Whole, with thousands apart.
+    /// Rounded, with grouped thousands.
     Grouped,
-    /// About three digits.
+    /// About three significant digits.
     Short,
-    /// So many decimals.
+    /// Fixed number of decimals.
     Fixed(usize),
-    /// A part of one, in percent.
+    /// A fraction, shown in percent.
     Percent,
 }
 
@@ -214,37 +211,37 @@ impl Cell {
     }
 }
 
-/// A picture of some of the figures.
+/// A figure.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
-    /// What files call it.
+    /// Name for files.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// What is drawn, in which unit, and which way is better.
+    /// Subject, unit, and the better direction.
     pub(crate) unit: String,
     pub(crate) drawing: Drawing,
 }
 
-/// The kinds of pictures.
+/// Kinds of drawings.
 #[derive(Clone, Debug)]
 pub(crate) enum Drawing {
-    /// Groups of bars: one bar for each series.
+    /// Groups of bars, one bar per series.
     Bars {
         series: Vec<String>,
         groups: Vec<(String, Vec<Option<f64>>)>,
     },
-    /// Bars of parts that add up: each part is of one series.
+    /// Stacked bars, one part per series.
     Stacks {
         series: Vec<String>,
         rows: Vec<(String, Vec<f64>)>,
     },
-    /// Lines over an axis.
+    /// Line chart.
     Lines {
         across: Axis,
         up: Axis,
         lines: Vec<Curve>,
     },
-    /// A field of values.
+    /// Heat map.
     Heat {
         columns: Vec<String>,
         rows: Vec<(String, Vec<Option<f64>>)>,
@@ -255,9 +252,9 @@ pub(crate) enum Drawing {
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) name: String,
-    /// Powers of two or ten lie at equal distances.
+    /// Whether the axis is logarithmic.
     pub(crate) log: bool,
-    /// The values that are written on the axis, and how; empty where round ones are.
+    /// Values to show on the axis with their texts. Empty: round values.
     pub(crate) named: Vec<(f64, String)>,
 }
 
@@ -278,19 +275,19 @@ impl Axis {
         }
     }
 
-    /// Writes these values on the axis, and no others.
+    /// Shows only these values on the axis.
     pub(crate) fn named(mut self, named: Vec<(f64, String)>) -> Self {
         self.named = named;
         self
     }
 }
 
-/// One line of [`Drawing::Lines`].
+/// A line of [`Drawing::Lines`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Curve {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
-    /// A point to be named: its index and the name.
+    /// A marked point: index and text.
     pub(crate) mark: Option<(usize, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! The charts of the demonstration's page: each workload's two sides, local and remote.
+//! The charts of the demonstration's page, with the local and the remote side of each workload.
 
 use fabrix_bench::matrix::{Cell, Matrix, Row};
 
@@ -56,7 +56,7 @@ fn rows(matrix: &Matrix, wanted: fn(&str) -> bool) -> Vec<&Row> {
     matrix.rows.iter().filter(|row| wanted(&row.name)).collect()
 }
 
-/// One bar for each side of each row.
+/// One bar per side and row.
 fn pairs(label: &str, rows: &[&Row], value: fn(&Cell) -> f64, text: fn(f64) -> String) -> Chart {
     let greatest = rows
         .iter()

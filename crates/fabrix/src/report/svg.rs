@@ -1,24 +1,24 @@
-//! Horizontal charts as inline SVG, written by hand.
+//! Horizontal bar charts as inline SVG.
 //!
-//! Lengths across are percentages of whatever width the page gives, lengths down and type are
-//! pixels: a chart is as wide as its column, and its words stay readable on a telephone. Colours
-//! are classes; the page's style sheet gives them, so one drawing serves light and dark.
+//! Widths are percentages of the page's column, and heights and fonts are in pixels, so a chart
+//! fills its column and stays readable on a phone. Colours are CSS classes of the page, so the same
+//! drawing serves light and dark mode.
 
 use std::fmt::Write;
 
 use super::scale::Scale;
 
-/// A chart: an axis and groups of lines.
+/// A chart: a scale and groups of lines.
 pub(super) struct Chart {
-    /// What it shows, for those who do not see it.
+    /// Description for screen readers.
     pub(super) label: String,
     pub(super) scale: Scale,
-    /// A value that everything is to be compared with.
+    /// Reference value for comparison.
     pub(super) rule: Option<f64>,
     pub(super) groups: Vec<Group>,
 }
 
-/// Lines under one name.
+/// Lines with a common name.
 pub(super) struct Group {
     pub(super) name: String,
     pub(super) lines: Vec<Line>,
@@ -27,11 +27,11 @@ pub(super) struct Group {
 /// One line of a group.
 pub(super) struct Line {
     pub(super) marks: Vec<Mark>,
-    /// Stands at the end of the line.
+    /// Text at the end of the line.
     pub(super) label: String,
 }
 
-/// Something drawn on a line, in the values of the scale.
+/// A mark on a line, in values of the scale.
 pub(super) enum Mark {
     /// A bar from one value to another.
     Bar {
@@ -68,7 +68,7 @@ pub(super) fn draw(chart: &Chart) -> String {
     svg
 }
 
-/// The first line of every drawing: what it shows, for those who do not see it, and its height.
+/// Opening tag of a drawing, with its description for screen readers and its height.
 pub(super) fn begin(label: &str, height: u32) -> String {
     format!(
         "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"{height}\">\n",
@@ -76,12 +76,12 @@ pub(super) fn begin(label: &str, height: u32) -> String {
     )
 }
 
-/// The rest of a drawing without a value.
+/// The rest of a drawing without values.
 pub(super) const NOTHING: &str =
     "<text class=\"empty\" x=\"0\" y=\"14\">nothing was measured</text>\n</svg>\n";
 
-/// A scale, and the part of the width that it takes: behind the longest bar there is room for the
-/// longest label, on a telephone too.
+/// A scale, and its fraction of the width. The rest is space for the longest label behind the
+/// longest bar, also on a phone.
 struct Plot<'a> {
     scale: &'a Scale,
     part: f64,
@@ -98,7 +98,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The place of a value in percent of the width, two decimals.
+    /// Position of a value in percent of the width, with two decimals.
     fn place(&self, value: f64) -> f64 {
         (self.scale.place(value) * self.part * 1e4).round() / 1e2
     }
@@ -121,7 +121,7 @@ fn axis(svg: &mut String, plot: &Plot<'_>, height: u32) {
     }
 }
 
-/// A line from the top of the chart to its axis.
+/// A vertical line from the top of the chart to its axis.
 fn upright(svg: &mut String, class: &str, place: f64, bottom: u32) {
     put(
         svg,
@@ -160,7 +160,7 @@ fn draw_group(svg: &mut String, plot: &Plot<'_>, group: &Group, top: u32) {
     }
 }
 
-/// Draws a mark and gives the place where it ends.
+/// Draws a mark and returns its end position.
 fn draw_mark(svg: &mut String, plot: &Plot<'_>, mark: &Mark, y: u32) -> f64 {
     match mark {
         Mark::Bar { class, from, to } => {
@@ -201,8 +201,7 @@ fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
     svg.write_fmt(text).expect("a String takes everything");
 }
 
-/// Text as it may stand between tags and in attributes. Control characters, which no page may have,
-/// vanish.
+/// Escapes text for contents and attributes. Control characters, which XML forbids, are removed.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -220,7 +219,7 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A text of at most so many letters: where it is longer, its middle is left out.
+/// Shortens a text to at most `most` characters by leaving out its middle.
 pub(crate) fn fitted(text: &str, most: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= most {
@@ -234,10 +233,10 @@ pub(crate) fn fitted(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// The width of a picture on a telephone, and of a letter behind a bar: in pixels.
+/// Width of a picture on a phone, and of a label's character, in pixels.
 const NARROW: f64 = 318.0;
 const LETTER: f64 = 7.4;
-/// How much of a name fits on a telephone.
+/// Number of a name's characters that fit on a phone.
 const NAME_LETTERS: usize = 36;
 const NAME_HEIGHT: u32 = 21;
 const BAR_HEIGHT: u32 = 11;

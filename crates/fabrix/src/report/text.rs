@@ -1,5 +1,4 @@
-//! One run as text for a terminal, in the order fio prints it: rates first, then latencies, then
-//! the rest.
+//! A run as text for a terminal in fio's order: rates, latencies, then the rest.
 
 use std::fmt::Write;
 
@@ -11,7 +10,7 @@ use fabrix_bench::results::{JobResult, Results, Side};
 use super::number::{bytes, cores, grouped, mb_per_s, short, time};
 use super::sheet::Run;
 
-/// What was asked, in fio's words.
+/// The requested job in fio's words.
 pub(crate) fn asked(job: &Job) -> String {
     let percent = job.percent_read();
     let mix = if percent == 0 || percent == 100 {
@@ -58,7 +57,7 @@ pub(crate) fn run(run: &Run) -> String {
     text
 }
 
-/// The summary of a run, all jobs together; ends with a newline.
+/// Summary of all jobs of a run, with a final newline.
 pub(crate) fn summary(results: &Results) -> String {
     let (job, all) = (&results.job, &results.aggregate);
     let mut text = format!("{}\n", asked(job));
@@ -161,7 +160,7 @@ fn times(count: u64) -> String {
     }
 }
 
-/// Everything that did not go as asked; nothing when all did.
+/// All failures and early ends. Empty if there were none.
 fn trouble(text: &mut String, all: &JobResult) {
     if let Some(verify) = &all.verify {
         let (checked, wrong) = (grouped(verify.blocks_checked as f64), verify.errors);

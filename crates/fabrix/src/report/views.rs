@@ -1,10 +1,8 @@
-//! Tables and figures that every profile can use: the figures of runs side by side, their
-//! latencies, their course.
+//! Tables and figures for all profiles: overview, latency distribution, and rates over time.
 
 use super::sheet::{Axis, Cell, Curve, Drawing, Figure, Report, Run, Shown, Table};
 
-/// The report of runs about which there is nothing more to show: what each reached, the slow ones,
-/// the course.
+/// The standard report of runs: overview, latency distribution, and rates over time.
 pub(crate) fn sheet(runs: Vec<Run>) -> Report {
     Report {
         tables: vec![overview(&runs)],
@@ -14,7 +12,7 @@ pub(crate) fn sheet(runs: Vec<Run>) -> Report {
     }
 }
 
-/// What every run reached, a row each.
+/// The results of all runs, one row each.
 pub(crate) fn overview(runs: &[Run]) -> Table {
     let repeated = runs.iter().any(|run| run.repeats.len() > 1);
     let targets = runs.iter().any(|run| run.target_cores.is_some());
@@ -73,7 +71,7 @@ pub(crate) fn overview(runs: &[Run]) -> Table {
     table
 }
 
-/// How long the slow ones took: latency against how rare it is.
+/// The latency of slow requests: latency against rarity.
 pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
     let line = |run: &Run| {
         let latency = &run.results.aggregate.total.latency;
@@ -81,7 +79,7 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
             .percentiles_ns
             .iter()
             .filter(|(percent, _)| (50.0..100.0).contains(percent))
-            // What is rarer than one of all requests that there were is only the slowest again.
+            // Percentiles rarer than one request of the run only repeat the maximum.
             .filter(|(percent, _)| rarity(*percent) <= latency.count.max(2) as f64 * 1.001);
         Curve {
             name: format!("{}, {}", run.name, run.disk),
@@ -104,7 +102,7 @@ pub(crate) fn tails<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
     }
 }
 
-/// One request in so many: where a percentile stands on its axis, and its name.
+/// Position of a percentile on the axis (one in N requests), and its name.
 fn nine(percent: f64) -> (f64, String) {
     (rarity(percent), format!("p{percent}"))
 }
@@ -113,10 +111,10 @@ fn rarity(percent: f64) -> f64 {
     100.0 / (100.0 - percent)
 }
 
-/// The percentiles that are named on the axis.
+/// Percentiles with names on the axis.
 const NINES: [f64; 8] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999];
 
-/// How the rates went over time.
+/// The rates over time.
 pub(crate) fn course<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Figure {
     let line = |run: &Run| Curve {
         name: format!("{}, {}", run.name, run.disk),

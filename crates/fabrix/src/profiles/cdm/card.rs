@@ -1,5 +1,5 @@
-//! The card: the scores of a disk as one picture, to be shown around. Our own design; the bars grow
-//! with the logarithm, a sixth of the width for each power of ten from 0.1 MB/s on.
+//! The card: a picture with the scores of a disk, of our own design. The bars are logarithmic: a
+//! power of ten takes a sixth of the width, starting at 0.1 MB/s.
 
 use fabrix_bench::Counted;
 use fabrix_block::spec::Size;
@@ -10,7 +10,7 @@ use crate::report::figure::{STYLE, fitted, words};
 
 const ROW: usize = 66;
 const COLUMN: usize = 280;
-/// How much of the title fits above a column.
+/// Characters of the title that fit above a column.
 const LETTERS: usize = 28;
 
 /// Draws the card.

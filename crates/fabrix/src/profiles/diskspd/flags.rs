@@ -1,8 +1,8 @@
-//! DiskSpd's flags: letters with their values behind them, then the targets.
+//! DiskSpd's flags: letters with values, followed by the targets.
 //!
-//! Source: the DiskSpd documentation, "Command line and parameters". A flag that is not supported
-//! is an error that names it; flags that ask for what happens here anyway (no cache, random
-//! contents) are taken.
+//! Source: the DiskSpd documentation, "Command line and parameters". An unsupported flag is an
+//! error that names it. Flags for behaviour that Fabrix always has (no cache, random contents) are
+//! accepted.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use fabrix_bench::arrivals::{Pacing, Rate};
 use fabrix_bench::{Job, Rw};
 use fabrix_block::spec::parse_size;
 
-/// What a command line asks for.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Flags {
     pub(super) block_bytes: u32,
     pub(super) outstanding: u32,
     pub(super) threads: u32,
-    /// `-F`: the threads are those of all targets together.
+    /// `-F`: the number of threads is the total for all targets.
     shared_threads: bool,
     pub(super) duration: Duration,
     pub(super) warm_up: Duration,
     pub(super) random: bool,
     pub(super) percent_write: u32,
     pub(super) latency: bool,
-    /// `-D`: the distance of readings for the deviation of IOPS.
+    /// `-D`: interval of the readings for the deviation of IOPS.
     pub(super) interval: Option<Duration>,
     pub(super) xml: bool,
-    /// `-c`: the size of a file to be made.
+    /// `-c`: size of the file to create, in bytes.
     create_bytes: Option<u64>,
-    /// `-f`: how much of the target is used.
+    /// `-f`: used length of the target, in bytes.
     region_bytes: Option<u64>,
     base_bytes: u64,
-    /// `-T`: how far each thread begins after the one before it.
+    /// `-T`: distance between the start offsets of consecutive threads, in bytes.
     stride_bytes: u64,
     rate_iops: Option<u32>,
     rate_bytes_per_ms: Option<u64>,
@@ -66,13 +66,13 @@ impl Default for Flags {
 }
 
 impl Flags {
-    /// Reads a command line.
+    /// Parses a command line.
     ///
     /// Errors: a sentence that names the flag.
     pub(super) fn parse(words: &[String]) -> Result<Self, String> {
         let mut flags = Self::default();
         for word in words {
-            // A target may be a path, so flags begin with a dash only.
+            // A target may be a path with `/`, so only a dash starts a flag.
             match word.strip_prefix('-') {
                 Some(flag) => flags
                     .set(flag)
@@ -126,7 +126,7 @@ impl Flags {
             }
             's' if value.is_empty() || value == "i" => self.random = false,
             's' => return Err("a stride is not supported; sequential I/O follows on".into()),
-            // The tool's own words: -w and -w0 are the same.
+            // In DiskSpd -w and -w0 mean the same.
             'w' if value.is_empty() => self.percent_write = 0,
             'w' => {
                 self.percent_write = value
@@ -156,7 +156,7 @@ impl Flags {
             'Z' if value.contains(',') => {
                 return Err("contents from a file are not supported; they are random".into());
             }
-            // No cache, random contents, no binding of threads: so it is here.
+            // Fabrix always works like this: no cache, random contents, unbound threads.
             'h' | 'n' if value.is_empty() => {}
             'S' if value.chars().all(|letter| "bhruw".contains(letter)) => {}
             'Z' => {}
@@ -166,7 +166,7 @@ impl Flags {
         Ok(())
     }
 
-    /// The URI of a target: a file that `-c` is to make gets its size.
+    /// The URI of a target. A file to be created by `-c` gets its size.
     pub(super) fn uri(&self, target: &str) -> String {
         let plain = !target.contains(',')
             && (target.starts_with(['/', '.']) || target.starts_with("file:"));
@@ -179,7 +179,7 @@ impl Flags {
         }
     }
 
-    /// The job on each target.
+    /// The job for each target.
     pub(super) fn job(&self) -> Job {
         let rw = match (self.random, self.percent_write) {
             (true, 0) => Rw::RandRead,
@@ -229,7 +229,7 @@ fn result_format(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Sizes: K, M, G, T are powers of 1024; b, which is a block, depends on -b and is not taken.
+/// Parses a size: K, M, G, T are powers of 1024. The unit b (blocks of -b) is not supported.
 fn size(value: &str) -> Result<u64, String> {
     parse_size(value)
 }
@@ -248,7 +248,7 @@ fn count(value: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{value}` is not a number that can be used"))
 }
 
-/// Seconds; a flag without a number means none, as the published script has it.
+/// Parses seconds. A flag without a number means 0, as in the published script.
 pub(super) fn seconds(flag: &str, value: &str) -> Result<Duration, String> {
     if value.is_empty() && flag != "-d" {
         return Ok(Duration::ZERO);

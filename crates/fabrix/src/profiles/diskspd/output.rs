@@ -1,8 +1,8 @@
-//! DiskSpd's text: the input, the processors, the I/O by thread in three tables, the latencies by
-//! percentile.
+//! DiskSpd's text output: the input, the processors, the I/O by thread in three tables, and the
+//! latency percentiles.
 //!
-//! Source: the DiskSpd documentation, "Analyzing test results". Threads have no file of their own
-//! here, so a line's file is the target's URI.
+//! Source: the DiskSpd documentation, "Analyzing test results". The column for a thread's file
+//! shows the target's URI.
 
 use std::fmt::Write;
 
@@ -16,10 +16,10 @@ use crate::report::sheet::Run;
 
 const MIB: f64 = 1_048_576.0;
 
-/// One direction of a job.
+/// Selects the measurements of one direction.
 type Direction = fn(&JobResult) -> &Side;
 
-/// The percentiles of the table, by DiskSpd's names.
+/// The percentiles of the table with DiskSpd's names.
 pub(super) const NAMES: [(&str, f64); 13] = [
     ("25th", 25.0),
     ("50th", 50.0),
@@ -36,7 +36,7 @@ pub(super) const NAMES: [(&str, f64); 13] = [
     ("9-nines", 99.999_999_9),
 ];
 
-/// The whole text.
+/// The complete output.
 pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
     let mut text = format!("\nCommand Line: fabrix bench diskspd {}\n\n", shown(words));
     input(&mut text, flags, runs);
@@ -122,7 +122,7 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
     }
 }
 
-/// One of the three tables.
+/// One of the three tables of threads.
 fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction, runs: &[Run]) {
     put(
         text,
@@ -162,7 +162,7 @@ fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction
     text.push('\n');
 }
 
-/// All targets together.
+/// The sum of all targets.
 fn sum(runs: &[Run], direction: Direction) -> Side {
     let mut total = Side::default();
     for side in runs.iter().map(|run| direction(&run.results.aggregate)) {
@@ -195,7 +195,7 @@ fn line(text: &mut String, flags: &Flags, name: &str, side: &Side, run: &Run, fi
         put(text, format_args!("| {:8.3} ", side.latency.mean_ns / 1e6));
     }
     if flags.interval.is_some() {
-        // Readings are those of a target, not of its threads.
+        // Readings exist per target, not per thread.
         let shown = file.map_or_else(|| format!("{:.2}", deviation(run)), |_| "N/A".to_owned());
         put(text, format_args!("| {shown:>10} "));
     }
@@ -208,7 +208,7 @@ fn line(text: &mut String, flags: &Flags, name: &str, side: &Side, run: &Run, fi
     put(text, format_args!("| {}\n", file.unwrap_or_default()));
 }
 
-/// The standard deviation of the readings of a target.
+/// Standard deviation of the readings of a target.
 pub(super) fn deviation(run: &Run) -> f64 {
     let readings: Vec<f64> = run
         .results
@@ -224,7 +224,7 @@ pub(super) fn deviation(run: &Run) -> f64 {
     (square / readings.len().max(1) as f64).sqrt()
 }
 
-/// The table of percentiles of one target.
+/// The percentile table of one target.
 fn latencies(text: &mut String, run: &Run) {
     let all = &run.results.aggregate;
     let sides = [&all.read.latency, &all.write.latency, &all.total.latency];

@@ -1,6 +1,6 @@
-//! The set of workloads with which a published test measured four striped drives, locally and
-//! through a file share: `bench diskspd set URI...`. Each disk is measured as it is, and again
-//! after it was filled.
+//! The workloads with which a published test measured four striped drives, locally and through a
+//! file share: `bench diskspd set URI...`. Each disk is measured first as it is and then after
+//! filling.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct Line {
     random: bool,
     block_bytes: u32,
     depth: u32,
-    /// Whether it is measured with writes too.
+    /// Whether the workload also has a write variant.
     writes: bool,
     seconds: u64,
 }
@@ -49,10 +49,10 @@ const SET: [Line; 5] = [
     },
 ];
 
-/// The states in which a disk is measured.
+/// States of the disk during a measurement.
 const STATES: [&str; 2] = ["as it is", "filled before"];
 
-/// A row of the table: what each disk in each state gave.
+/// A table row with the runs of all disks in all states.
 struct Row {
     line: Line,
     write: bool,
@@ -101,7 +101,7 @@ pub(super) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     session.finish(report)
 }
 
-/// How long each workload lasts, if that is said, and the disks.
+/// Parses the duration of each workload, if given, and the disks.
 fn asked(words: &[String]) -> Result<(Option<Duration>, Vec<String>), String> {
     let (mut seconds, mut uris) = (None, Vec::new());
     for word in words {
@@ -122,7 +122,7 @@ fn asked(words: &[String]) -> Result<(Option<Duration>, Vec<String>), String> {
     Ok((seconds, uris))
 }
 
-/// The set, reads and writes of a workload in rows of their own.
+/// The rows of the set. Reads and writes of a workload have separate rows.
 fn rows() -> Vec<Row> {
     let row = |(line, write)| Row {
         line,
@@ -140,7 +140,7 @@ impl Row {
         format!("{} {kind}", self.line.name)
     }
 
-    /// The job; requests longer than the disk takes become as long as it takes.
+    /// The job of a row. Request lengths are limited to the disk's longest transfer.
     fn job(&self, disk: &Disk, seconds: Option<Duration>) -> Job {
         let most = disk.device.geometry().max_transfer_bytes;
         Job {

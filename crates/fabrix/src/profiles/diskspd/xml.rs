@@ -1,6 +1,6 @@
-//! DiskSpd's results as XML: the elements that programs read.
+//! DiskSpd's results as XML, with the elements that other programs read.
 //!
-//! Source: the results that `-Rxml` gives, as DiskSpd's documentation describes them.
+//! Source: the output of `-Rxml` as described in DiskSpd's documentation.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::output::{NAMES, deviation};
 use crate::report::figure::words;
 use crate::report::sheet::Run;
 
-/// The whole document.
+/// The complete document.
 pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
     let mut xml = Xml::default();
     let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
@@ -190,7 +190,7 @@ fn threads(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
     }
 }
 
-/// A document as it grows. What is put into elements is escaped by who puts it.
+/// A growing document. Callers escape the contents of elements.
 #[derive(Default)]
 struct Xml {
     text: String,

@@ -1,4 +1,4 @@
-//! The keys of a section, one after another, and the job that they make together.
+//! The keys of a section, and the job that they form.
 
 use fabrix_bench::access::Distribution;
 use fabrix_bench::arrivals::{Pacing, Rate};
@@ -11,7 +11,7 @@ use super::numbers::{size, switch, time, whole};
 use super::{Listed, Logs, usual};
 use crate::cli::bench::args::parse_percentiles;
 
-/// A section so far. Values that need each other are kept until the section ends.
+/// A section under construction. Values that depend on each other are kept until its end.
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
     job: Job,
@@ -19,7 +19,7 @@ pub(super) struct Builder {
     filename: Option<String>,
     size_percent: Option<u32>,
     offset_percent: Option<u32>,
-    /// Bytes to move, whatever the size of the region.
+    /// Bytes to transfer, independent of the region's size.
     io_size: Option<u64>,
     logs: Logs,
     kilo: u64,
@@ -57,9 +57,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Takes one key.
+    /// Applies one key.
     ///
-    /// Errors: a sentence that names it.
+    /// Errors: a sentence that names the key.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         if SATISFIED.contains(&key) {
             return Ok(());
@@ -162,7 +162,7 @@ impl Builder {
         }
     }
 
-    /// `size` and `offset`: bytes, or percent of the disk.
+    /// Applies `size` or `offset`: bytes, or a percentage of the disk.
     fn set_place(&mut self, key: &str, value: &str) -> Result<(), String> {
         let share = value.strip_suffix('%').map(percent).transpose()?;
         let bytes = if share.is_some() {
@@ -178,14 +178,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Whether the job begins when those before it have ended.
+    /// Whether the job waits for the end of the previous jobs.
     pub(super) fn waits(&self) -> bool {
         self.waits
     }
 
     /// The job of the section.
     ///
-    /// Errors: a sentence when its keys do not fit together.
+    /// Errors: a sentence when the keys contradict each other.
     pub(super) fn build(self, section: String) -> Result<Listed, String> {
         let mut job = self.job;
         job.name = self.name.unwrap_or(section);
@@ -232,7 +232,7 @@ fn percent(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is not a percentage"))
 }
 
-/// One of a few words.
+/// Parses one of several words.
 fn word<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
     let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
     let found = words.iter().find(|(name, _)| *name == value);
@@ -241,7 +241,7 @@ fn word<T: Copy>(value: &str, words: &[(&str, T)]) -> Result<T, String> {
         .ok_or_else(|| format!("`{value}` is not one of {}", names.join(", ")))
 }
 
-/// Keys that ask for what is done here anyway, whatever their value, or for what has no meaning
+/// Accepted keys without effect: they ask for behaviour that Fabrix always has, or have no meaning
 /// here.
 const SATISFIED: [&str; 13] = [
     "ioengine",

@@ -1,8 +1,8 @@
-//! fio's numbers: sizes whose units turn with `kb_base`, times that count seconds.
+//! fio's numbers: sizes whose units depend on `kb_base`, and times in seconds.
 
 use std::time::Duration;
 
-/// A size in bytes; `kilo` is what `k` means, and what `Ki` means is the other of 1000 and 1024.
+/// Parses a size in bytes. `kilo` is the meaning of `k`, 1000 or 1024. `Ki` means the other one.
 ///
 /// Errors: a sentence about the text.
 pub(super) fn size(text: &str, kilo: u64) -> Result<u64, String> {
@@ -33,7 +33,7 @@ pub(super) fn size(text: &str, kilo: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is more bytes than can be counted"))
 }
 
-/// A time; a number without a unit counts seconds.
+/// Parses a time. A number without a unit counts seconds.
 ///
 /// Errors: a sentence about the text.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
@@ -54,7 +54,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
 }
 
-/// A whole number from `least` to what fits.
+/// Parses a whole number of at least `least` that fits the type.
 pub(super) fn whole<T: TryFrom<u64>>(text: &str, least: u64) -> Result<T, String> {
     let number = text.parse::<u64>().ok().filter(|number| *number >= least);
     number
@@ -62,7 +62,7 @@ pub(super) fn whole<T: TryFrom<u64>>(text: &str, least: u64) -> Result<T, String
         .ok_or_else(|| format!("`{text}` is not a number that can be used"))
 }
 
-/// A switch: nothing, 0 or 1.
+/// Parses a switch: empty, 0 or 1.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "true" => Ok(true),

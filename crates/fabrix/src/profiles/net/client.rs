@@ -12,15 +12,15 @@ use super::server::{receive, send};
 use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
 use crate::failure::{Failure, Kind};
 
-/// What one measurement found.
+/// Result of one measurement.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Bytes of each stream, both directions.
+    /// Bytes of each stream, in both directions.
     pub(super) streams: Vec<u64>,
     pub(super) seconds: f64,
-    /// How long requests took.
+    /// Latency of the requests.
     pub(super) latency: Latency,
-    /// Why it ended before its time.
+    /// Reason for an early end.
     early: Option<String>,
 }
 
@@ -29,15 +29,15 @@ impl Outcome {
         self.streams.iter().sum::<u64>() as f64 / self.seconds.max(1e-9)
     }
 
-    /// Fails when it ended before its time.
+    /// Fails if the measurement ended early.
     pub(super) fn whole(&self) -> Result<(), Failure> {
         let why = self.early.as_ref().map(Failure::io);
         why.map_or(Ok(()), Err)
     }
 }
 
-/// Carries out an order on so many connections at once; after an interrupt, or when the server goes
-/// away, as far as it got.
+/// Executes an order on `parallel` connections at the same time. An interrupt or a lost server ends
+/// it early with a partial result.
 pub(super) fn measure(
     address: &str,
     order: Order,
@@ -92,7 +92,7 @@ pub(super) fn measure(
     Ok(outcome)
 }
 
-/// A stream that the server ends before this part of its time was not ended by its clock.
+/// Fraction of the planned time. A stream that the server ends earlier was not ended by its clock.
 const SHORT: f64 = 0.7;
 
 fn connect(address: &str, order: Order) -> std::io::Result<TcpStream> {
@@ -128,8 +128,7 @@ fn one(stream: &TcpStream, order: Order, stop: &AtomicBool) -> std::io::Result<(
     Ok((bytes, Recorder::new()))
 }
 
-/// Keeps `depth` requests in flight: whatever responses have come are counted, and as many requests
-/// go out again.
+/// Keeps `depth` requests in flight: counts all received responses and sends as many new requests.
 fn request(
     mut stream: &TcpStream,
     order: Order,
@@ -139,7 +138,7 @@ fn request(
     let whole = RESPONSE + order.length as usize;
     let requests = vec![0; REQUEST * depth];
     let mut buffer = vec![0; (whole * depth).clamp(64 << 10, 1 << 20)];
-    // When each request in flight was sent, the oldest first.
+    // Send times of the requests in flight, the oldest first.
     let mut sent = std::collections::VecDeque::from(vec![Instant::now(); depth]);
     let mut recorder = Recorder::new();
     let (mut bytes, mut partial) = (0, 0);

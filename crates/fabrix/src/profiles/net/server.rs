@@ -1,5 +1,4 @@
-//! The other end of `bench net`: takes an order from each connection and carries it out, until
-//! interrupted.
+//! The other end of `bench net`: executes one order per connection, until interrupted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +11,7 @@ use super::wire::{Mode, Order, PATIENCE, REQUEST, RESPONSE};
 use crate::cli::terminal::say;
 use crate::failure::Failure;
 
-/// More connections at once are closed.
+/// Largest number of connections. Further ones are closed at once.
 const CONNECTIONS_MOST: usize = 256;
 
 pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
@@ -48,7 +47,7 @@ pub(super) fn run(address: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// One connection: its order, then the bytes.
+/// Serves one connection: the order, then the bytes.
 fn serve(stream: &TcpStream, peer: SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -71,14 +70,14 @@ fn serve(stream: &TcpStream, peer: SocketAddr, stop: &AtomicBool) -> std::io::Re
         }),
         Mode::Request => answer(stream, order),
     };
-    // A client that goes away has what it wanted.
+    // A client that disconnects has finished.
     outcome.or_else(|error| match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => Ok(()),
         _ => Err(error),
     })
 }
 
-/// Takes everything until the other end closes, or until interrupted; gives the bytes.
+/// Receives until the other end closes or an interrupt. Returns the number of bytes.
 pub(super) fn receive(mut stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<u64> {
     let mut buffer = vec![0; 256 << 10];
     let mut bytes = 0;
@@ -91,7 +90,8 @@ pub(super) fn receive(mut stream: &TcpStream, stop: &AtomicBool) -> std::io::Res
     Ok(bytes)
 }
 
-/// Sends for as long as ordered, or until interrupted, then says that it is over; gives the bytes.
+/// Sends for the ordered time or until an interrupt, then shuts down its side. Returns the number
+/// of bytes.
 pub(super) fn send(
     mut stream: &TcpStream,
     order: Order,
@@ -108,7 +108,7 @@ pub(super) fn send(
     Ok(bytes)
 }
 
-/// Answers requests until the other end closes; what has come at once is answered at once.
+/// Answers requests until the other end closes. Requests received together are answered together.
 fn answer(mut stream: &TcpStream, order: Order) -> std::io::Result<()> {
     let whole = RESPONSE + order.length as usize;
     let mut requests = vec![0; REQUEST * order.depth as usize];
@@ -130,5 +130,5 @@ fn answer(mut stream: &TcpStream, order: Order) -> std::io::Result<()> {
     }
 }
 
-/// Responses are sent in pieces of up to so many bytes, or one by one.
+/// Largest send of responses in bytes.
 const RESPONSES_BYTES: usize = 256 << 10;

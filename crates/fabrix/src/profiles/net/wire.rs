@@ -1,37 +1,37 @@
-//! What the two ends of `bench net` say to each other: one line with the order, then bytes.
+//! The protocol of `bench net`: one line with the order, followed by bytes.
 //!
-//! The line is text, so that it can be read in a trace: `fabrix-net 1 MODE LENGTH DEPTH
-//! MILLISECONDS\n`. Everything in it is bounded before anything is done with it.
+//! The line is text, so it is readable in a trace: `fabrix-net 1 MODE LENGTH DEPTH MILLISECONDS\n`.
+//! All its values are checked against limits before use.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The port of the server if nothing is said.
+/// Default port of the server.
 pub(super) const PORT: u16 = 5301;
-/// The longest send, and the most data of a response.
+/// Longest send, and most data of a response, in bytes.
 pub(super) const LENGTH_MOST: u32 = 8 << 20;
-/// The most requests in flight.
+/// Largest number of requests in flight.
 const DEPTH_MOST: u32 = 1024;
-/// The longest test.
+/// Longest test in milliseconds: one hour.
 const MILLIS_MOST: u64 = 3_600_000;
-/// Bytes of a request: as long as a command capsule of NVMe/TCP.
+/// Length of a request: that of a command capsule of NVMe/TCP.
 pub(super) const REQUEST: usize = 72;
-/// Bytes before the data of a response: as long as the header of data in NVMe/TCP.
+/// Length of a response's header: that of a data PDU of NVMe/TCP.
 pub(super) const RESPONSE: usize = 24;
-/// How long either end waits for the other.
+/// Timeout of both ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest line.
+/// Longest order line in bytes.
 const LINE_MOST: u64 = 100;
 
-/// What is measured.
+/// Kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Bytes from the client to the server.
     Send,
     /// Bytes from the server to the client.
     Receive,
-    /// Both at once, on one connection.
+    /// Both directions at the same time, on one connection.
     Both,
     /// Requests and responses.
     Request,
@@ -44,7 +44,7 @@ const MODES: [(&str, Mode); 4] = [
     ("request", Mode::Request),
 ];
 
-/// What a client wants.
+/// A client's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) mode: Mode,
@@ -55,7 +55,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The line that says it.
+    /// The order as a line.
     pub(super) fn line(self) -> String {
         let mode = MODES
             .iter()
@@ -67,7 +67,7 @@ impl Order {
         )
     }
 
-    /// Reads the line; `None` for anything that is none, or asks for too much.
+    /// Parses the line. None if it is invalid or exceeds a limit.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim_end().split(' ');
         if (words.next()?, words.next()?) != ("fabrix-net", "1") {
@@ -89,10 +89,10 @@ impl Order {
 
     /// Reads the line from a connection.
     ///
-    /// Errors: the connection's, or that what came is no order.
+    /// Errors: a connection error, or an invalid order.
     pub(super) fn receive(stream: &TcpStream) -> io::Result<Self> {
         let mut line = String::new();
-        // Nothing follows the line until it is answered, so nothing is lost in the reader.
+        // The client sends nothing more before the answer, so the buffered reader loses no bytes.
         BufReader::new(stream.take(LINE_MOST)).read_line(&mut line)?;
         Self::parse(&line).ok_or_else(|| {
             io::Error::new(

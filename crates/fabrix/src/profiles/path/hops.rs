@@ -1,8 +1,8 @@
-//! One request's time, split by where it was: with us, on the wire, in the target, at the disk, and
-//! back.
+//! The latency of a request split by location: in the host, on the wire, in the target, at the
+//! disk, and back.
 //!
-//! We add up when requests pass us, a target of ours adds up when they pass it, and the differences
-//! of these sums are the parts (`docs/design/timing.md`). A target that does not do so is measured
+//! The host sums the times at which requests pass it, and a Fabrix target does the same. The
+//! differences of these sums are the parts (`docs/design/timing.md`). Other targets are measured
 //! without the split.
 
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::cli::bench::session::{Disk, Session};
 use crate::profiles::loopback::Loopback;
 use crate::report::sheet::{Cell, Drawing, Figure, Report, Run, Shown, Table};
 
-/// The parts of a request's time, in the order in which it has them.
+/// The parts of a request's latency, in order.
 const HOPS: [&str; 6] = [
     "host queue",
     "wire out",
@@ -27,17 +27,16 @@ const HOPS: [&str; 6] = [
     "host completion",
 ];
 
-/// A disk whose target is asked.
+/// A disk whose target returns time sums.
 pub(super) struct Way {
     pub(super) label: String,
     pub(super) address: Address,
     pub(super) options: Options,
-    /// The target, when it runs here.
+    /// The target, if it runs in this process.
     pub(super) via: Option<Rc<Loopback>>,
 }
 
-/// Measures with requests at these depths, and adds a table and a figure; or says why there is no
-/// split.
+/// Measures at the given depths and adds a table and a figure, or the reason why there is no split.
 pub(super) fn split(
     session: &mut Session,
     way: &Way,
@@ -53,7 +52,7 @@ pub(super) fn split(
             name: format!("hops, depth {iodepth}"),
             rw: Rw::RandRead,
             iodepth: *iodepth,
-            // Both ends count from the first request to the last.
+            // Without a ramp, both ends count from the first request to the last.
             ramp: Duration::ZERO,
             ..base.clone()
         };
@@ -72,9 +71,9 @@ pub(super) fn split(
     report.figures.push(figure(&found));
 }
 
-/// One run and its parts in microseconds.
+/// Runs the job and returns the parts in microseconds.
 ///
-/// Errors: why there are none, as a sentence.
+/// Errors: the reason why there are none, as a sentence.
 fn measure(session: &mut Session, way: &Way, job: &Job) -> Result<([f64; 6], Run), String> {
     let trace = Arc::new(Trace::default());
     let options = Options {
@@ -105,13 +104,13 @@ fn measure(session: &mut Session, way: &Way, job: &Job) -> Result<([f64; 6], Run
     Ok((parts(trace.passed(), &before, &after)?, run))
 }
 
-/// The parts of a request's time in microseconds, of what passed us and what passed the target
-/// meanwhile.
+/// The parts of a request's latency in microseconds, from the sums of the host and those of the
+/// target.
 ///
-/// The wire's two ways are told apart when both ends have one clock; otherwise each gets half of
-/// both.
+/// If both ends share a clock, the two directions of the wire are separated. Otherwise each gets
+/// half of their sum.
 ///
-/// Errors: a sentence when not the same requests passed everywhere.
+/// Errors: a sentence when the sums belong to different requests.
 fn parts(us: [Passed; 4], before: &TimingPage, after: &TimingPage) -> Result<[f64; 6], String> {
     let [submitted, sent, received, ended] = us;
     let since = |of: fn(&TimingPage) -> &Passed| of(after).since(of(before));
@@ -153,7 +152,7 @@ fn parts(us: [Passed; 4], before: &TimingPage, after: &TimingPage) -> Result<[f6
     ])
 }
 
-/// A depth, the parts, and the latency that the benchmark saw.
+/// Depth, parts, and the latency measured by the benchmark.
 type Split = (String, [f64; 6], f64);
 
 fn table(found: &[Split]) -> Table {
@@ -195,7 +194,8 @@ fn figure(found: &[Split]) -> Figure {
     }
 }
 
-/// The feature is set for so much longer than the run, so that it ends by itself if we are gone.
+/// Time in seconds by which the timing feature outlives the run. It then expires by itself if this
+/// process dies.
 const MARGIN_S: u32 = 120;
 
 #[cfg(test)]
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Ten requests, each 1, 2, 4, 8, 16 and 32 us in its parts, by clocks that are so far apart.
+    /// Ten requests with parts of 1, 2, 4, 8, 16 and 32 us, with clocks `apart_ns` apart.
     fn ends(apart_ns: u64) -> ([Passed; 4], TimingPage) {
         let at = |us: u64| passed(10, 10 * us * 1000);
         let there = |us: u64| passed(10, (10 * us * 1000).wrapping_add(apart_ns.wrapping_mul(10)));

@@ -1,9 +1,10 @@
-//! NVMe/TCP without a wire: the machines of host and target joined in memory, before a disk.
+//! NVMe/TCP without a network: the host machine and the target machine joined in memory in front of
+//! a disk.
 //!
-//! A read is said by the host's machine, heard and answered by the target's, and its answer heard
-//! by the host's, before the disk is asked. No machine ever sees payload, so none is moved; there
-//! is no socket, no other thread and nothing to wait for. What a read costs here more than on the
-//! disk alone is what the protocol costs.
+//! For each read, the command passes from the host machine to the target machine and the answer
+//! back, before the disk executes the read. The machines never see payload, so none is moved. There
+//! is no socket, no other thread and no waiting. The additional cost of a read is the cost of the
+//! protocol.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
 use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 use fabrix_rt::Shard;
 
-/// A disk behind the protocol, which is read only.
+/// A read-only disk behind the joined machines.
 pub(super) struct Joined {
     inner: Arc<dyn Device>,
     geometry: Geometry,
@@ -70,7 +71,7 @@ impl Channel for JoinedChannel {
     }
 }
 
-/// Both machines, and what is under way between them.
+/// Both machines, and the headers between them.
 struct Exchange {
     host: Host,
     target: Target,
@@ -79,7 +80,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Brings the connection up; neither side asks for digests.
+    /// Establishes the connection without digests.
     fn begin() -> Self {
         let mut exchange = Self {
             host: Host::new(HostLimits::default(), |_| 0),
@@ -88,14 +89,14 @@ impl Exchange {
             back: Wire::default(),
         };
         exchange.host.start(&mut exchange.there);
-        // A connection that does not come up shows with the first read.
+        // A failed connection shows at the first read.
         let _ready = exchange.turn();
         exchange.target.set_queue(false, QUEUE_ENTRIES);
         exchange.target.set_flow_control(false);
         exchange
     }
 
-    /// Says one read and hears its answer; false when they did not understand each other.
+    /// Passes one read and its answer. False: the machines disagree.
     fn read(&mut self, lba: u64, blocks: u32, bytes: u32) -> bool {
         let mut entry = SubmissionEntry::read(1, lba, blocks);
         let transfer = HostTransfer::Read { bytes };
@@ -105,8 +106,8 @@ impl Exchange {
         said && self.turn() == Some(bytes)
     }
 
-    /// Lets the target hear what the host has said, and the host the answer: how much data came
-    /// with success.
+    /// Passes all headers to the target and the answers to the host. Returns the number of data
+    /// bytes of a successful answer.
     fn turn(&mut self) -> Option<u32> {
         let (there, back) = (&mut self.there, &mut self.back);
         let mut came = None;
@@ -120,7 +121,7 @@ impl Exchange {
     }
 }
 
-/// The target's owner: all that is asked for is there.
+/// Acts as owner of the target machine: accepts everything.
 fn answer(machine: &mut Target, event: target::Event, out: &mut Wire) {
     let target::Event::Command { slot, transfer, .. } = event else {
         return;
@@ -137,7 +138,7 @@ fn answer(machine: &mut Target, event: target::Event, out: &mut Wire) {
     );
 }
 
-/// Headers on their way; of payload there is nothing but its place.
+/// Headers in transit. Payload is represented by its position only.
 #[derive(Default)]
 struct Wire {
     headers: Vec<u8>,
@@ -152,8 +153,8 @@ impl Sink for Wire {
 }
 
 impl Wire {
-    /// Lets a machine hear everything that is here; `event` gets what it noticed. False: it is
-    /// over, or wants more.
+    /// Passes all headers to a machine. `event` receives its events. False: the connection has
+    /// ended, or the machine expects more bytes.
     fn pass<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -185,7 +186,7 @@ impl Wire {
     }
 }
 
-/// As many as a host usually asks for; one is used.
+/// A typical queue size of hosts. Only one entry is used.
 const QUEUE_ENTRIES: u32 = 128;
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
         };
         let results = run(&[disk], &job, &Config::default(), &mut |_| {}).expect("it runs");
         assert!(results.is_clean(), "{:?}", results.aggregate.errors.first);
-        // One before the job begins.
+        // One read before the job starts.
         assert_eq!(counted.counts(Kind::Read).requests, 501);
         assert_eq!(results.aggregate.read.ios, 500);
     }

@@ -1,5 +1,5 @@
-//! What the report measured besides its sweep: several initiators and devices, both directions, and
-//! the chain in which one target exports what it reaches through another.
+//! The report's further measurements: several initiators and devices, both directions, and a chain
+//! in which a target exports a disk of another target.
 
 use std::rc::Rc;
 
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::profiles::loopback::{Loopback, Transport};
 use crate::report::sheet::{Cell, Report, Run, Shown, Table};
 
-/// One initiator and two, on one device and on two, with the smallest commands: reads with 10
-/// threads each, writes with 2.
+/// One and two initiators on one and two devices with the smallest commands: reads with 10 threads
+/// each, writes with 2.
 pub(super) fn initiators(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report) {
     let Some(smallest) = plan.sizes.first().copied() else {
         return;
@@ -66,8 +66,8 @@ pub(super) fn initiators(session: &mut Session, stage: &Stage, plan: &Plan, repo
     report.tables.push(table);
 }
 
-/// The IOPS of each and of all, and the processors of both ends; each device has a target of its
-/// own.
+/// The IOPS of each run and of all, and the processor use of both ends. Each device has its own
+/// target.
 fn side_by_side(runs: &[Run], devices: usize) -> [Cell; 5] {
     let iops = |at: usize| Cell::optional(runs.get(at).map(Run::iops), Shown::Grouped);
     let some = |figure: f64| (!runs.is_empty()).then_some(figure);
@@ -85,7 +85,7 @@ fn initiators_cpu(runs: &[Run]) -> f64 {
     runs.iter().map(|run| run.results.cpu.job_cores).sum()
 }
 
-/// Reads and writes at once: from one initiator, and from two.
+/// Reads and writes at the same time, from one initiator and from two.
 pub(super) fn both_ways(session: &mut Session, stage: &Stage, plan: &Plan, report: &mut Report) {
     let disk = &stage.first;
     let geometry = disk.device.geometry();
@@ -146,8 +146,8 @@ pub(super) fn both_ways(session: &mut Session, stage: &Stage, plan: &Plan, repor
     report.tables.push(table);
 }
 
-/// The chain A to B to C: the disk is exported again by a target of this process, and measured
-/// through that.
+/// The chain A to B to C: a target in this process exports the disk again, and the disk is measured
+/// through it.
 pub(super) fn chain(
     session: &mut Session,
     stage: &Stage,

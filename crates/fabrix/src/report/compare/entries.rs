@@ -1,7 +1,5 @@
-//! The jobs of a file of results: ours, the demonstration's, or fio's.
-//!
-//! Texts come in, figures go out. Keys of others are taken where a file has them; a file that has
-//! none of them is an error.
+//! Reads the jobs of a results file: ours, the demonstration's, or fio's. Unknown keys are ignored.
+//! A file without known keys is an error.
 
 use fabrix_bench::spread::Spread;
 use serde_json::Value;
@@ -10,20 +8,20 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    /// Where it ran; fio does not say it.
+    /// The disk. fio does not report it.
     pub(crate) disk: String,
     pub(crate) iops: f64,
     pub(crate) mean_us: f64,
-    /// How far repeats lay apart, IOPS and mean latency, in percent of the median; `None` without
+    /// Spread of the repeats in percent of the median, for IOPS and mean latency. None without
     /// repeats.
     pub(crate) spread_percent: Option<(f64, f64)>,
-    /// Whether some of its requests failed, or it ended before its time.
+    /// Whether requests failed or the job ended early.
     pub(crate) failed: bool,
 }
 
-/// The jobs of a file of results; several with one name and disk are one.
+/// The jobs of a results file. Jobs with the same name and disk are merged.
 ///
-/// Errors: a sentence when the text is none of the formats.
+/// Errors: a sentence when the format is unknown.
 pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
     let value = document(text)?;
     let mut entries: Vec<Entry> = Vec::new();
@@ -41,7 +39,7 @@ pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
             entry.into_iter().for_each(|entry| add(&mut entries, entry));
         }
     } else {
-        // What fio's clients said to its server stands under a key of its own, and ends with a sum.
+        // fio stores the results of remote clients under a separate key, with a sum at the end.
         let jobs = ["jobs", "client_stats"].map(|key| value[key].as_array());
         let jobs = jobs.into_iter().flatten().flatten();
         let each = jobs.filter(|one| one["jobname"] != "All clients");
@@ -54,7 +52,7 @@ pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// The first JSON object that begins a line: fio may say something before it and after it.
+/// The first JSON object that starts a line. fio may print text before and after it.
 fn document(text: &str) -> Result<Value, String> {
     let start = match text.strip_prefix('\u{feff}').unwrap_or(text) {
         text if text.trim_start().starts_with('{') => text.trim_start(),
@@ -87,7 +85,7 @@ fn add(entries: &mut Vec<Entry>, entry: Entry) {
     known.failed |= entry.failed;
 }
 
-/// A row of the demonstration's table: its two sides.
+/// Both sides of a row of the demonstration's table.
 fn demo_row(row: &Value) -> Vec<Entry> {
     let side = |disk: &str| {
         let cell = &row[disk];
@@ -108,7 +106,7 @@ fn job(job: &Value, repeats: &Value) -> Option<Entry> {
     let (mut iops, mut waited_ns) = (0.0, 0.0);
     for side in ["read", "write", "trim"].map(|name| &job[name]) {
         let rate = side["iops"].as_f64().unwrap_or(0.0);
-        // Before its version 3, fio counted in microseconds.
+        // fio before version 3 reports microseconds.
         let mean_ns = side["lat_ns"]["mean"].as_f64();
         let mean_ns = mean_ns.or_else(|| Some(side["lat"]["mean"].as_f64()? * 1e3));
         iops += rate;

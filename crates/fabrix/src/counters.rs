@@ -1,7 +1,7 @@
-//! What a disk has done, as the control sockets tell it and as `top` and `list` read it.
+//! Statistics of a disk as JSON, written by the control sockets and read by `top` and `list`.
 //!
-//! Sums since the beginning, with a histogram of how long requests took: whoever asks twice has
-//! what happened between.
+//! These are sums since the start, with a latency histogram. Two readings give the activity between
+//! them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use fabrix_block::filter::stats::{Counts, Kind, Stats};
 use serde_json::{Value, json};
 
-/// What is counted apart, and what it is called.
+/// Kinds of requests with their names.
 const KINDS: [(&str, Kind); 5] = [
     ("read", Kind::Read),
     ("write", Kind::Write),
@@ -18,7 +18,7 @@ const KINDS: [(&str, Kind); 5] = [
     ("compare", Kind::Compare),
 ];
 
-/// Sums and percentiles of each kind, for people's programs.
+/// Sums and latency percentiles per kind.
 pub(crate) fn summary(stats: &Stats) -> impl Iterator<Item = (&'static str, Value)> + '_ {
     KINDS.into_iter().map(|(name, kind)| {
         let counts = stats.counts(kind);
@@ -32,8 +32,8 @@ pub(crate) fn summary(stats: &Stats) -> impl Iterator<Item = (&'static str, Valu
     })
 }
 
-/// The same with what is needed to tell two moments apart: `latency` lists how many requests took
-/// up to how many nanoseconds, and longer than the one before.
+/// Sums and latency histograms per kind. Each entry of `latency` is the upper end of a bucket in
+/// nanoseconds and the number of requests in it.
 pub(crate) fn detailed(stats: &Stats) -> Value {
     let detail = |counts: &Counts| {
         json!({
@@ -51,7 +51,7 @@ pub(crate) fn detailed(stats: &Stats) -> Value {
         .into()
 }
 
-/// What a disk had done at one moment, all kinds together.
+/// Totals of a disk at one time, over all kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
     reads: u64,
@@ -61,11 +61,11 @@ pub(crate) struct Moment {
     read_bytes: u64,
     write_bytes: u64,
     latency_ns_sum: u64,
-    /// By the longest time of a bucket.
+    /// Histogram: requests by the upper end of their bucket in nanoseconds.
     latency: BTreeMap<u64, u64>,
 }
 
-/// What a disk did in some time.
+/// Activity of a disk in an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) read_iops: f64,
@@ -73,15 +73,15 @@ pub(crate) struct Rates {
     pub(crate) read_bytes_per_s: f64,
     pub(crate) write_bytes_per_s: f64,
     pub(crate) errors: u64,
-    /// Requests in progress, on average: their times together, over the time that passed (Little's
-    /// law).
+    /// Average number of requests in progress: the sum of latencies divided by the interval
+    /// (Little's law).
     pub(crate) queue_depth: f64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
 }
 
 impl Moment {
-    /// Reads what [`detailed`] gives; what is missing is zero.
+    /// Parses the output of [`detailed`]. Missing values are 0.
     pub(crate) fn read(counters: &Value) -> Self {
         let number = |kind: &str, key: &str| counters[kind][key].as_u64().unwrap_or(0);
         let mut moment = Self {
@@ -105,7 +105,7 @@ impl Moment {
         moment
     }
 
-    /// What was done since an earlier moment, `took` ago.
+    /// Activity since an earlier reading, `took` ago.
     pub(crate) fn since(&self, earlier: &Self, took: Duration) -> Rates {
         let seconds = took.as_secs_f64().max(1e-9);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
@@ -121,7 +121,8 @@ impl Moment {
         }
     }
 
-    /// The time that `share` of the requests since then did not exceed; 0 if there were none.
+    /// The latency that the fraction `share` of the requests since then did not exceed, or 0
+    /// without requests.
     fn latency_since(&self, earlier: &Self, share: f64) -> u64 {
         let fresh = self.latency.iter().map(|(end, count)| {
             let before = earlier.latency.get(end).copied().unwrap_or(0);

@@ -1,9 +1,10 @@
-//! From a disk's text to a disk: the one place that knows every kind, remote ones included.
+//! Opens disks from their text form. This is the only place that knows every kind of disk,
+//! including remote ones.
 //!
-//! Composes `block`, `raid0` over anything, and `host`; turns their errors into failures of the
-//! program. Identities come from this machine's id and the disk's name or place: they survive a
-//! restart and differ between machines. A disk in memory is another one in every process: its
-//! identity comes from what it is exported as, too.
+//! It combines `block`, `raid0` over any disks, and `host`, and converts their errors. Identities
+//! are derived from this machine's id and the disk's name or location, so they survive a restart
+//! and differ between machines. A RAM or null disk is a different disk in every process, so its
+//! identity also depends on its use.
 
 mod opened;
 #[cfg(test)]
@@ -31,24 +32,24 @@ use crate::log::{self, Level};
 use crate::machine;
 use crate::secrets;
 
-/// Hears what happens to the connections of disks; called on shards, so it must not wait.
+/// Handler for connection events of remote disks. It runs on shards, so it must not block.
 pub(crate) type Watch = Arc<dyn Fn(SocketAddr, PathEvent) + Send + Sync>;
 
-/// Opens disks by their text, each disk once: the same disk under another URI is refused.
+/// Opens disks by their text. The same disk under two URIs is refused.
 #[derive(Clone)]
 pub(crate) struct Opener {
     options: Options,
-    /// Why this machine has no name for NVMe targets.
+    /// The reason why this machine has no host name for NVMe targets.
     nameless: Option<String>,
     initiator: String,
-    /// What disks in memory are told apart by from those of other processes on this machine.
+    /// Distinguishes this process's RAM disks from those of other processes on the machine.
     scope: String,
     opened: Arc<Opened>,
 }
 
 impl Opener {
-    /// `scope` distinguishes this use of disks from others on the same machine, an address for
-    /// instance.
+    /// `scope` distinguishes this use of disks from others on the same machine, for example by an
+    /// address.
     pub(crate) fn new(
         remote: &RemoteArgs,
         engine: fabrix_rt::Engine,
@@ -75,7 +76,7 @@ impl Opener {
         })
     }
 
-    /// Opens disks in the same way, whatever this one has open.
+    /// An opener with the same options and no open disks.
     pub(crate) fn apart(&self) -> Self {
         Self {
             opened: Arc::default(),
@@ -83,19 +84,18 @@ impl Opener {
         }
     }
 
-    /// The same, telling what happens to the connections of the disks that it opens.
+    /// The same opener with a handler for connection events.
     pub(crate) fn watched(mut self, watch: Watch) -> Self {
         self.options.watch = watch;
         self
     }
 
-    /// How remote disks are reached.
+    /// Options for remote disks.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Opens a disk. `read_only` is the option `ro`, said for it: a file is then opened for reading
-    /// only.
+    /// Opens a disk. `read_only` adds the option `ro`: a file is then opened for reading only.
     pub(crate) fn open(&self, text: &str, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
         let mut spec = Spec::parse(text).map_err(Failure::usage)?;
         spec.common.read_only |= read_only;
@@ -112,7 +112,8 @@ impl Opener {
                 let disk = self.open_remote(remote)?;
                 let names = opened::names(disk.identity());
                 let mut disk = self.claimed(spec, disk, names)?;
-                // Unnamed it stays the disk that it is over there: hosts may reach it both ways.
+                // An unnamed remote disk keeps its remote identity, because hosts may reach it both
+                // ways.
                 if let Some(name) = &spec.common.name {
                     let identity = Identity::derive(name, &self.seed(spec), "Fabrix remote disk");
                     disk = Named::new(disk, identity);
@@ -145,28 +146,27 @@ impl Opener {
         }
     }
 
-    /// The disk, noted as open until its last user has gone.
+    /// Registers a disk as open until its last user is gone.
     ///
-    /// Errors: one of the disks that are open is this disk.
+    /// Errors: the same disk is already open.
     fn claimed(
         &self,
         spec: &Spec,
         disk: Arc<dyn Device>,
         names: Vec<Name>,
     ) -> Result<Arc<dyn Device>, Failure> {
-        // What of this machine is only read may be open several times, as its locks allow.
+        // Local disks may be opened several times for reading, as far as their locks allow.
         let shared = !matches!(spec.disk, Disk::Remote(_)) && spec.common.read_only;
         let claim = self.opened.claim(spec.to_string(), names, shared)?;
         Ok(Keeping::new(disk, claim))
     }
 
-    /// What the identity of a disk is derived from. Disks that look alike are counted: each is
-    /// another disk.
+    /// Seed of a disk's identity. Equal texts are numbered, because each is a separate disk.
     fn seed(&self, spec: &Spec) -> String {
         let name = spec.common.name.clone().unwrap_or_else(|| place(spec));
         let machine = machine::id();
         let one = match is_in_memory(spec) {
-            // What is in memory is another disk in every process.
+            // A disk in memory is a different disk in every process.
             true => format!("{machine}/{}/{name}", self.scope),
             false => format!("{machine}/{name}"),
         };
@@ -195,8 +195,7 @@ impl Opener {
         Ok(Arc::new(disk))
     }
 
-    /// A disk over NVMe/TCP with what it takes to ask its target besides: where it is, and as whom.
-    /// None for others.
+    /// Address and connection options of an NVMe/TCP disk. None for other disks.
     pub(crate) fn nvme(&self, text: &str) -> Result<Option<(Address, Options)>, Failure> {
         let spec = Spec::parse(text).map_err(Failure::usage)?;
         match &spec.disk {
@@ -208,7 +207,7 @@ impl Opener {
         }
     }
 
-    /// The options of one remote disk: those of the program, and what its text adds.
+    /// Options of one remote disk: those of the program plus those in its text.
     fn remote_options(&self, remote: &Remote) -> Result<(Options, Theirs), Failure> {
         let mut options = self.options.clone();
         let mut theirs = Theirs::default();
@@ -226,7 +225,7 @@ impl Opener {
                     } else {
                         ""
                     };
-                    // Its value may be a secret.
+                    // The value may be a secret, so no option is shown.
                     let mut place = remote.clone();
                     place.options.clear();
                     return Err(Failure::usage(format!(
@@ -247,14 +246,14 @@ fn level(weight: Weight) -> Level {
     }
 }
 
-/// What an iSCSI target is to prove (mutual CHAP), as an address says it.
+/// The account that an iSCSI target must prove (mutual CHAP), from the disk's address.
 #[derive(Default)]
 struct Theirs {
     user: String,
     secret: String,
 }
 
-/// Who we are to the target of an address.
+/// The initiator's name and accounts for the target of an address.
 fn initiator(name: &str, remote: &Remote, theirs: Theirs) -> Result<Initiator, Failure> {
     let ours = match &remote.account {
         Some(Account {
@@ -291,7 +290,7 @@ fn initiator(name: &str, remote: &Remote, theirs: Theirs) -> Result<Initiator, F
     })
 }
 
-/// Where a logical unit is, or a target to be asked.
+/// Address of a logical unit, or of a target without one.
 pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
     let lun = remote.nsid.map(lun).transpose();
     Ok(iscsi::Address {
@@ -302,8 +301,8 @@ pub(crate) fn unit(remote: &Remote) -> Result<iscsi::Address, Failure> {
     })
 }
 
-/// A LUN as an address says it: the number, or its flat form from 16384 on, which libiscsi needs
-/// for 256 and more.
+/// The LUN of an address: the number itself, or its flat form from 16384 on, which libiscsi needs
+/// for LUNs from 256 on.
 fn lun(said: u32) -> Result<u16, std::num::TryFromIntError> {
     let flat = FLAT_LUN..2 * FLAT_LUN;
     u16::try_from(if flat.contains(&said) {
@@ -313,8 +312,8 @@ fn lun(said: u32) -> Result<u16, std::num::TryFromIntError> {
     })
 }
 
-/// A LUN as libiscsi and QEMU take it: they send the number as it is, and the target finds from 256
-/// on what it means there by its upper two bits.
+/// The number that libiscsi and QEMU need for a LUN. They send the number unchanged as the first
+/// two bytes. From 256 on, its upper two bits must select the flat addressing method.
 ///
 /// Source: SAM-5, section 4.7.7 "Flat space addressing method"; `iscsi_pdu_set_lun` of libiscsi
 /// 1.19.
@@ -322,10 +321,10 @@ pub(crate) fn lun_of_libiscsi(lun: u32) -> u32 {
     if lun < 256 { lun } else { FLAT_LUN + lun }
 }
 
-/// The bit of the flat space addressing method in the first two bytes of a LUN.
+/// Bit of the flat space addressing method in the first two bytes of a LUN.
 const FLAT_LUN: u32 = 0x4000;
 
-/// Asks the target of an address which targets there are.
+/// Asks a target for its list of targets.
 pub(crate) fn discover_iscsi(
     remote: &Remote,
     name: Option<&str>,
@@ -335,7 +334,7 @@ pub(crate) fn discover_iscsi(
     Ok(iscsi::discover(&unit(remote)?, &initiator, options)?)
 }
 
-/// The text of an IP address, with the number of its interface where that belongs to it.
+/// Text of an IP address, with its zone if it has one.
 pub(crate) fn host_text(address: SocketAddr) -> String {
     match zone(address) {
         0 => address.ip().to_string(),
@@ -343,11 +342,11 @@ pub(crate) fn host_text(address: SocketAddr) -> String {
     }
 }
 
-/// The scheme of iSCSI's addresses.
+/// URI scheme of iSCSI.
 pub(crate) const ISCSI: &str = "iscsi";
 
-/// What an unnamed disk is recognised by: where it is, and not with which options it was opened
-/// this time.
+/// Location of an unnamed disk, from which its identity is derived. It does not depend on the
+/// options.
 fn place(spec: &Spec) -> String {
     match &spec.disk {
         Disk::File { path, .. } => {
@@ -356,8 +355,8 @@ fn place(spec: &Spec) -> String {
                 let there = path.canonicalize();
                 return there.map_or_else(|_| spec.to_string(), |path| path.display().to_string());
             }
-            // The folder as it is, but not the file: of two links to a device, hosts may know the
-            // one that stays.
+            // Resolves the folder but not the file itself: for devices, hosts may know the link
+            // rather than its changing target.
             let folder = path.parent().map(|folder| Path::new(".").join(folder));
             let folder = folder.and_then(|folder| folder.canonicalize().ok());
             let file = path.file_name().unwrap_or(path.as_os_str());
@@ -377,7 +376,7 @@ fn place(spec: &Spec) -> String {
     }
 }
 
-/// Whether the disk, or a part of it, is memory of this process.
+/// Whether the disk or a member of it is memory of this process.
 fn is_in_memory(spec: &Spec) -> bool {
     match &spec.disk {
         Disk::Ram { .. } | Disk::Null { .. } => true,
@@ -386,7 +385,7 @@ fn is_in_memory(spec: &Spec) -> bool {
     }
 }
 
-/// The address of a remote disk or target.
+/// Address of a remote disk or target.
 pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
     if remote.scheme != "nvme+tcp" {
         return Err(Failure::usage(format!(
@@ -405,8 +404,8 @@ pub(crate) fn address(remote: &Remote) -> Result<Address, Failure> {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let kind = match error.kind {
-            // What was named is not there, or is no disk: another try with the same words ends the
-            // same way.
+            // The named object is missing or unsuitable. A retry with the same text would fail
+            // again.
             OpenErrorKind::Usage | OpenErrorKind::NotFound | OpenErrorKind::Unsupported => {
                 Kind::Usage
             }

@@ -1,28 +1,26 @@
-//! How the program ends when it fails: one sentence for the person, one number for the script.
-//!
-//! Knows exit codes; does not know what went wrong beyond its kind.
+//! The failure of the program: a sentence for the user and an exit code for scripts.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::log;
 
-/// What kind of failure it was, which is what the exit code says.
+/// Kind of failure; its number is the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An operation or an I/O failed.
     Io = 1,
-    /// The command line asks for something that does not exist or is not allowed.
+    /// The command line names something missing or forbidden.
     Usage = 2,
-    /// The other end cannot be reached, or does not let us in.
+    /// The other end cannot be reached or refuses access.
     Connect = 3,
-    /// Data read back is not what was written.
+    /// Data read back differs from the written data.
     Verify = 5,
-    /// Results are worse than they may be.
+    /// Results are worse than allowed.
     Regression = 6,
 }
 
-/// A failure of the whole command.
+/// Failure of the whole command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -45,12 +43,12 @@ impl Failure {
         Self::new(Kind::Io, sentence)
     }
 
-    /// What kind it is.
+    /// Kind of the failure.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Says it on stderr and gives the exit code.
+    /// Prints the failure to stderr and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         log::error(self);
         ExitCode::from(self.kind as u8)

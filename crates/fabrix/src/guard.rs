@@ -1,8 +1,7 @@
-//! Keeps benchmarks from writing over somebody's data: looks for what partition tables and file
-//! systems leave at the start of a disk.
+//! Protects existing data from benchmarks: looks for the signatures of partition tables and file
+//! systems at the start of a disk.
 //!
-//! Reads the first bytes through the disk's own channel; knows signatures and nothing else of file
-//! systems.
+//! It reads the first bytes through a channel of the disk.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,12 +13,12 @@ use fabrix_rt::{Buf, Completion, Loan, Shard, ShardConfig, SpinPolicy, Task, Tok
 
 use crate::failure::Failure;
 
-/// The last signature below ends here.
+/// Length of the examined start in bytes. The last signature below ends before it.
 const LOOK_BYTES: u32 = 68 << 10;
-/// How long the disk has to answer.
+/// Time limit for a read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Signatures: where, what, whose.
+/// Signatures: offset, bytes, and description.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (512, b"EFI PART", "a GPT partition table"),
     (4096, b"EFI PART", "a GPT partition table"),
@@ -37,7 +36,7 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (510, &[0x55, 0xaa], "a partition table or a boot sector"),
 ];
 
-/// Whose data is on the disk, as far as its first bytes tell.
+/// Description of the first known signature.
 fn signature(start: &[u8]) -> Option<&'static str> {
     let found = SIGNATURES
         .iter()
@@ -45,7 +44,7 @@ fn signature(start: &[u8]) -> Option<&'static str> {
     found.map(|(_, _, whose)| *whose)
 }
 
-/// Refuses a disk that carries somebody's data.
+/// Refuses a disk with a known signature.
 pub(crate) fn refuse_used(device: &Arc<dyn Device>, name: &str) -> Result<(), Failure> {
     let start = read_start(device).map_err(|error| Failure::io(format!("{name}: {error}")))?;
     match signature(&start) {
@@ -56,7 +55,7 @@ pub(crate) fn refuse_used(device: &Arc<dyn Device>, name: &str) -> Result<(), Fa
     }
 }
 
-/// Takes the ending of one read.
+/// A task that receives the completion of one read.
 struct Reader {
     ended: Option<Completion>,
 }
@@ -67,7 +66,7 @@ impl Task for Reader {
     }
 }
 
-/// The first bytes of a disk.
+/// Reads the start of a disk.
 fn read_start(device: &Arc<dyn Device>) -> Result<Vec<u8>, String> {
     let geometry = device.geometry();
     let most = u64::from(LOOK_BYTES / geometry.block_bytes).min(geometry.blocks);

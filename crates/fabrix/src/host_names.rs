@@ -1,8 +1,8 @@
-//! Who this machine is to the targets of others: its host NQN and host id, and its iSCSI name.
+//! The names of this machine for remote targets: host NQN, host id, and iSCSI initiator name.
 //!
-//! Each comes from the command line, else from the files of nvme-cli and open-iscsi, else from this
-//! machine's id. Host NQN and host id belong together as nvme-cli has them, so that the kernel's
-//! host and ours are one registrant.
+//! Each comes from the command line, from the files of nvme-cli and open-iscsi, or from this
+//! machine's id. Host NQN and host id are paired as in nvme-cli, so that the kernel's host and ours
+//! are the same reservation registrant.
 
 use std::fs;
 
@@ -13,15 +13,14 @@ use crate::args::{HostId, parse_uuid};
 use crate::failure::Failure;
 use crate::machine;
 
-/// What host NQNs made of a UUID begin with. Source: NVM Express Base Specification 2.x, "NVMe
+/// Prefix of host NQNs made from a UUID. Source: NVM Express Base Specification 2.x, "NVMe
 /// Qualified Names".
 const UUID_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:";
-/// The files of nvme-cli.
+/// Files of nvme-cli.
 const HOSTNQN: &str = "/etc/nvme/hostnqn";
 const HOSTID: &str = "/etc/nvme/hostid";
 
-/// The usual options of a host with this machine's names; `nqn` and `id` are those of the command
-/// line.
+/// Default host options with this machine's names. `nqn` and `id` come from the command line.
 pub(crate) fn host_options(nqn: Option<&str>, id: Option<HostId>) -> Result<Options, Failure> {
     let files = Files {
         nqn: first_line(HOSTNQN),
@@ -31,8 +30,8 @@ pub(crate) fn host_options(nqn: Option<&str>, id: Option<HostId>) -> Result<Opti
     Ok(Options::new(names.nqn, names.id))
 }
 
-/// The same, and why the system's files cannot be used where they are wrong: that matters only to
-/// who needs the names.
+/// [`host_options`], or options without the system's files and the reason why those are invalid.
+/// Invalid files matter only if the names are used.
 pub(crate) fn host_options_or_why(
     nqn: Option<&str>,
     id: Option<HostId>,
@@ -46,23 +45,28 @@ pub(crate) fn host_options_or_why(
     }
 }
 
-/// What the system's files say.
+/// The names in the system's files.
 #[derive(Default)]
 struct Files {
     nqn: Option<String>,
     id: Option<String>,
 }
 
-/// A host's names.
+/// The names of a host.
 struct HostNames {
     nqn: Nqn,
     id: [u8; 16],
 }
 
 impl HostNames {
-    /// The id is the first of: the one given, the system's where the NQN is the system's too, the
-    /// UUID within the NQN, the system's, one derived from the machine. An NQN is made of the id
-    /// where there is none.
+    /// Chooses the names. The id is the first available of:
+    /// - the given id,
+    /// - the system's id, if the NQN is the system's too,
+    /// - the UUID in the NQN,
+    /// - the system's id,
+    /// - an id derived from the machine.
+    ///
+    /// A missing NQN is made from the id.
     fn new(
         nqn: Option<&str>,
         id: Option<HostId>,
@@ -94,7 +98,8 @@ impl HostNames {
     }
 }
 
-/// A host id of this machine; one for each name, because a host id belongs to one NQN.
+/// A host id derived from this machine. Every NQN has its own, because a host id belongs to one
+/// NQN.
 fn derived(machine: &str, nqn: Option<&str>) -> [u8; 16] {
     let seed = match nqn {
         None => format!("{machine}/host"),
@@ -131,8 +136,7 @@ fn first_line(path: &str) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// Who this machine says it is to iSCSI targets: the name given, the system's, or one made from the
-/// machine's id.
+/// The iSCSI initiator name: the given one, the system's, or one derived from the machine's id.
 pub(crate) fn initiator_name(name: Option<&str>) -> Result<String, Failure> {
     let system = fs::read_to_string("/etc/iscsi/initiatorname.iscsi").ok();
     let system = system.as_deref().and_then(|text| {
@@ -190,7 +194,7 @@ mod tests {
         assert_eq!(given, (nqn(A), A.to_owned()));
         let alone = names(None, None, &files(Some(&nqn(A)), None));
         assert_eq!(alone, (nqn(A), A.to_owned()));
-        // The file of ids belongs to the file of names, not to a name that is given.
+        // The system's host id belongs to the system's NQN, not to a given one.
         let other = files(Some(&nqn(B)), Some(B));
         assert_eq!(names(Some(&nqn(A)), None, &other).1, A);
     }
@@ -231,7 +235,7 @@ mod tests {
         let zero = "00000000-0000-0000-0000-000000000000";
         assert!(refused(None, &files(None, Some(zero))).contains(HOSTID));
         assert!(refused(None, &files(None, Some("x"))).contains("`x` is not a UUID"));
-        // The UUID of zeroes is no id, wherever it stands.
+        // The zero UUID is never an id.
         assert_ne!(names(Some(&nqn(zero)), None, &Files::default()).1, zero);
     }
 }

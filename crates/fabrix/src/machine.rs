@@ -1,6 +1,6 @@
-//! This machine's id: what the names of its disks, exports, hosts and initiators are derived from.
-//! It differs from the ids of all other machines and is the same after every start. It never leaves
-//! this process other than hashed.
+//! This machine's id, from which the names of its disks, exports, hosts and initiators are derived.
+//! It is unique to the machine and the same after every start. Only hashes of it leave this
+//! process.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -31,7 +31,7 @@ pub(crate) fn id() -> &'static str {
 pub(crate) fn random() -> String {
     let mut bytes = [0; 16];
     if fabrix_rt::random::fill(&mut bytes).is_err() {
-        // Without random numbers the process and the time have to do.
+        // Without a random source, the time and the process id are used.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanoseconds = now.map_or(0, |now| now.as_nanos());
         bytes = (nanoseconds << 32 | u128::from(std::process::id())).to_be_bytes();
@@ -45,21 +45,20 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The content of /etc/machine-id; an image that was never started has the word `uninitialized`
-/// there.
+/// The content of /etc/machine-id. An image that was never started contains the word
+/// `uninitialized`.
 fn system_id(text: Option<String>) -> Option<String> {
     text.filter(|id| id != "uninitialized")
 }
 
-/// The id in the state directory, made there by the first process that wants one. None where it
-/// cannot be kept.
+/// The id stored in the state directory. The first process creates it. None if it cannot be stored.
 fn kept_id(folder: &Path) -> Option<String> {
     let path = folder.join(FILE);
     if let Some(id) = read(&path) {
         return Some(id);
     }
     fs::create_dir_all(folder).ok()?;
-    // Written whole under another name first: a second process finds all of it or nothing.
+    // The complete file is linked to its final name, so a second process never reads a part of it.
     let fresh = folder.join(format!("{FILE}.{}", std::process::id()));
     let id = random();
     let written = File::create(&fresh)
@@ -68,13 +67,13 @@ fn kept_id(folder: &Path) -> Option<String> {
     let _it_was_never_made = fs::remove_file(&fresh);
     match written {
         Ok(()) => Some(id),
-        // The second process takes what the first has written.
+        // Another process was faster: use its id.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => read(&path),
         Err(_) => None,
     }
 }
 
-/// The host name, where it tells this machine from others.
+/// The host name, unless it is a common default.
 fn host_name(name: Option<String>) -> Option<String> {
     name.filter(|name| {
         !matches!(
@@ -84,7 +83,7 @@ fn host_name(name: Option<String>) -> Option<String> {
     })
 }
 
-/// The file of the id in the state directory.
+/// Name of the file in the state directory.
 const FILE: &str = "machine-id";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Fabrix: networked block storage in user space, as one program.
 //!
-//! This file knows the subcommands and turns their outcome into an exit code: 0 done, 1 failed or
+//! This file dispatches subcommands and converts their results into exit codes: 0 done, 1 failed or
 //! I/O error, 2 wrong usage, 3 cannot connect, 5 data differs, 6 slower than allowed. Data goes to
-//! stdout, words to stderr.
+//! stdout, sentences to stderr.
 
 mod access;
 mod api;

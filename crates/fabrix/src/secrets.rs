@@ -1,7 +1,7 @@
-//! Secrets of this process: reads them from files, and keeps them out of the words and the cores
-//! that others can see.
+//! Secrets of this process: reads them from files, and keeps them out of visible command lines and
+//! core dumps.
 //!
-//! Knows files and command lines; what a secret proves is known to `disks` and `access`.
+//! It knows files and command lines. `disks` and `access` know what the secrets are for.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -15,18 +15,19 @@ use fabrix_rt::process;
 
 use crate::failure::Failure;
 
-/// The secret that a disk's address gives or names. `place` is the address as it may be shown.
+/// The secret that a disk's address contains or names. `place` is the address without secrets, for
+/// errors.
 ///
 /// # Errors
-/// The file cannot be read, others may read it, or it has more than one line.
+/// The file cannot be read, other users may read it, or it has more than one line.
 pub(crate) fn read(secret: &Secret, place: &dyn Display) -> Result<String, Failure> {
     process::leave_no_core();
     let path = match secret {
         Secret::Text(text) => return Ok(text.clone()),
         Secret::File(path) => Path::new(path),
     };
-    // A name without its folder may be a secret that begins with @, so it is not said when there is
-    // no such file.
+    // A relative name may itself be a secret that begins with @. If no such file exists, the error
+    // does not show it.
     if path.is_relative() && !path.exists() {
         return Err(Failure::usage(format!(
             "{place}: there is no file of the name behind the @ of its secret; a secret that begins with @ is written \
@@ -44,8 +45,7 @@ pub(crate) fn read(secret: &Secret, place: &dyn Display) -> Result<String, Failu
     Ok(secret.to_owned())
 }
 
-/// The text of a file that nobody but us, or root, may read or could have written. Errors begin
-/// with `from`.
+/// Reads a file that only this user or root can read and write. Errors start with `from`.
 pub(crate) fn read_private(from: &str, path: &Path) -> Result<String, Failure> {
     process::leave_no_core();
     let wrong = |why: &dyn Display| Failure::usage(format!("{from}: {why}"));
@@ -53,12 +53,12 @@ pub(crate) fn read_private(from: &str, path: &Path) -> Result<String, Failure> {
         ErrorKind::InvalidData => wrong(&"it is not text in UTF-8"),
         _ => wrong(&error),
     };
-    // Looked at before it is opened, because opening a pipe would wait for its writer.
+    // Checked before opening, because opening a pipe would wait for its writer.
     if !std::fs::metadata(path).map_err(cannot)?.is_file() {
         return Err(wrong(&"not a file"));
     }
     let file = File::open(path).map_err(cannot)?;
-    // Of the open file: what the name stands for may change meanwhile.
+    // Checked on the open file, because the path may point to another file meanwhile.
     let (found, us) = (file.metadata().map_err(cannot)?, own_uid().map_err(cannot)?);
     if !found.is_file() {
         return Err(wrong(&"not a file"));
@@ -77,20 +77,19 @@ pub(crate) fn read_private(from: &str, path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The text of a file of one line: without the byte order mark at its start, and without the end of
-/// the line.
+/// The text of a file with one line, without byte order mark and newline.
 pub(crate) fn line(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)
 }
 
-/// The user that this process acts as.
+/// The effective user of this process.
 pub(crate) fn own_uid() -> io::Result<u32> {
     Ok(std::fs::metadata("/proc/self")?.uid())
 }
 
-/// Words of a command line without the secrets in them.
+/// A command line without its secrets.
 pub(crate) fn shown(words: &[OsString]) -> Vec<OsString> {
     let mut is_credential = false;
     let show = |word: &OsString| {
@@ -115,7 +114,7 @@ pub(crate) fn shown(words: &[OsString]) -> Vec<OsString> {
     words.iter().map(show).collect()
 }
 
-/// `USER%SECRET` as it may be shown; `@FILE` holds no secret.
+/// `USER%SECRET` without the secret. `@FILE` contains no secret.
 fn credential(text: &str) -> String {
     match text.split_once('%') {
         Some((user, _)) if !text.starts_with('@') => format!("{user}%..."),
@@ -124,20 +123,19 @@ fn credential(text: &str) -> String {
     }
 }
 
-/// From now on other processes see the words of this one without secrets, and the kernel writes no
-/// core of it.
+/// Removes the secrets from the command line that other processes see, and disables core dumps.
 pub(crate) fn hide(words: &[OsString]) {
     let shown = shown(words);
     if shown != words {
         process::leave_no_core();
-        // Where /proc is not to be had, nobody sees the words either.
+        // Without /proc, other processes cannot see the command line either.
         let _seen_by_others = process::show_words(&shown);
     }
 }
 
-/// Options whose value is `USER%SECRET`.
+/// Options with a value `USER%SECRET`.
 const CREDENTIALS: [&str; 2] = ["--chap", "--mutual-chap"];
-/// A name and a secret of 255 bytes each, and what is around them.
+/// Largest file in bytes: a name and a secret of 255 bytes each, plus separators.
 const FILE_BYTES_MAX: u64 = 520;
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-//! The threads of the data path: how many, on which processors, and how they end.
-//!
-//! Knows `rt` only.
+//! The shards of the data path: number, cores, start and end.
 
 use std::time::Duration;
 
@@ -15,12 +13,11 @@ pub(crate) struct Shards {
     threads: Vec<ShardThread>,
 }
 
-/// Without `--cores` the data path takes half of the processors, and no more than this.
+/// Largest number of shards without `--cores`. The default is half of the cores.
 const MOST_BY_DEFAULT: usize = 8;
 
 impl Shards {
-    /// Starts a shard on each of the processors wanted, or some shards on no processor in
-    /// particular.
+    /// Starts one shard per core of `--cores`, or unpinned shards.
     pub(crate) fn start(wanted: &EngineArgs) -> Result<Self, Failure> {
         let places: Vec<Option<usize>> = match &wanted.cores {
             Some(cores) => cores.0.iter().copied().map(Some).collect(),
@@ -32,8 +29,8 @@ impl Shards {
         Self::at(places, wanted, false)
     }
 
-    /// Starts one shard, on the processor wanted or on none in particular. `exchanges`: it can
-    /// speak FUSE over io_uring.
+    /// Starts one shard, pinned if `--cores` names a core. `exchanges`: the shard supports FUSE
+    /// over io_uring.
     pub(crate) fn one(wanted: &EngineArgs, exchanges: bool) -> Result<Self, Failure> {
         let place = match wanted.cores.as_ref().map(|cores| &cores.0[..]) {
             None | Some([]) => None,
@@ -73,7 +70,7 @@ impl Shards {
         Ok(Self { threads })
     }
 
-    /// The way to each shard.
+    /// The remote handles of the shards.
     pub(crate) fn remotes(&self) -> Vec<Remote> {
         self.threads
             .iter()
@@ -81,7 +78,7 @@ impl Shards {
             .collect()
     }
 
-    /// CPU time that all shards have used so far.
+    /// CPU time of all shards so far.
     pub(crate) fn cpu_time(&self) -> Duration {
         let (tell, told) = std::sync::mpsc::channel();
         let mut asked = 0;
@@ -95,19 +92,19 @@ impl Shards {
         told.iter().take(asked).sum()
     }
 
-    /// Stops all and waits until they have ended.
+    /// Stops all shards and waits for their end.
     pub(crate) fn stop(self) {
         for thread in &self.threads {
             thread.remote.stop();
         }
         for thread in self.threads {
-            // A shard that panicked has said so; there is nothing left to stop.
+            // A panicking shard has printed its message.
             let _panicked = thread.join.join();
         }
     }
 }
 
-/// Lets this process open as many files as the system allows it: a connection is one.
+/// Raises the limit of open files to the maximum, because every connection needs one.
 pub(crate) fn raise_open_files() {
     if let Ok((now, most)) = fabrix_rt::topology::open_files()
         && now < most

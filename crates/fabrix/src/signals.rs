@@ -1,7 +1,4 @@
-//! Signals: which ones end this program in good order, and which ones a program that stays hears
-//! without ending.
-//!
-//! Knows their numbers and customs; does not know what there is to end.
+//! Signals that end the program in an orderly way, and signals that a service ignores.
 
 use std::fs;
 
@@ -11,9 +8,8 @@ use signal_hook::iterator::Signals;
 use crate::cli::terminal::say;
 use crate::failure::Failure;
 
-/// The signals that end a command in the foreground: those of the keyboard and of `kill`, and the
-/// hang-up of its terminal. A command that was started to outlive its terminal (`nohup`) goes on to
-/// ignore the hang-up.
+/// The signals that end a command in the foreground: those of the keyboard and of `kill`, and
+/// SIGHUP. A command started with `nohup` keeps ignoring SIGHUP.
 pub(crate) fn of_a_command() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -23,15 +19,14 @@ pub(crate) fn of_a_command() -> Vec<i32> {
     signals
 }
 
-/// Tells of the signals that end a command, until `tell` wants no more of them.
+/// Calls `tell` for each signal that ends a command, until it returns false.
 pub(crate) fn end_a_command(tell: impl FnMut(i32) -> bool + Send + 'static) -> Result<(), Failure> {
     hear(of_a_command(), tell)
 }
 
-/// Tells of SIGINT and SIGTERM, which end a program that stays, until `tell` wants no more of them.
-/// Other signals that such programs get change nothing: a hang-up asks for a configuration to be
-/// read again, and there is none. A write beyond the size that a file may have fails by itself
-/// (EFBIG), without the signal.
+/// Calls `tell` for SIGINT and SIGTERM, which end a service, until it returns false. Other common
+/// signals change nothing. SIGHUP would reload a configuration, but there is none. SIGXFSZ is
+/// ignored, so that a write beyond the file size limit fails with EFBIG.
 pub(crate) fn end_a_service(
     mut tell: impl FnMut(i32) -> bool + Send + 'static,
 ) -> Result<(), Failure> {
@@ -48,7 +43,7 @@ pub(crate) fn end_a_service(
     })
 }
 
-/// Hears signals on a thread of its own for as long as `hears` is true.
+/// Receives signals on a new thread, as long as `hears` returns true.
 fn hear(
     signals: Vec<i32>,
     mut hears: impl FnMut(i32) -> bool + Send + 'static,
@@ -65,7 +60,8 @@ fn hear(
     Ok(())
 }
 
-/// Whether a process ignores a signal. `status`: its /proc/PID/status, see proc_pid_status(5).
+/// Whether a process ignores a signal. `status` is the text of /proc/PID/status, see
+/// proc_pid_status(5).
 fn ignores(status: &str, signal: i32) -> bool {
     let mask = status
         .lines()

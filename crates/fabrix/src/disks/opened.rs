@@ -1,8 +1,7 @@
-//! The disks that this process has open, by their identities: one disk under two URIs is found
-//! here, wherever two disks meet, and told apart from two disks that only look alike.
+//! The open disks of this process by identity. It detects one disk under two URIs, and
+//! distinguishes it from two disks that only look alike.
 //!
-//! Local files have locks besides, which hold between processes. A remote disk is known by its
-//! identity alone.
+//! Local files also have locks between processes. A remote disk is known by its identity only.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,36 +12,36 @@ use fabrix_block::Identity;
 
 use crate::failure::Failure;
 
-/// The disks that are open.
+/// The open disks.
 #[derive(Default)]
 pub(crate) struct Opened {
     list: Mutex<Vec<Weak<Claim>>>,
 }
 
-/// One disk that is open, for as long as this lives.
+/// Registration of an open disk. Dropping it ends the registration.
 pub(crate) struct Claim {
-    /// How users know it.
+    /// Text form for messages.
     text: String,
     names: Vec<Name>,
-    /// Others that share it may be open beside it.
+    /// Whether other shared registrations of the same disk are allowed.
     shared: bool,
 }
 
-/// One of the names by which a disk is recognised everywhere.
+/// A globally unique name of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Uuid([u8; 16]),
     Nguid([u8; 16]),
-    /// WWID, as the kernel spells it.
+    /// WWID in the kernel's spelling.
     Wwid(String),
 }
 
 impl Opened {
-    /// Notes that the disk `text` of these names is open. `shared`: those that say so, too, may be
-    /// the same disk.
+    /// Registers the disk `text` with its names. If `shared` is set for both, the same disk may be
+    /// registered again.
     ///
     /// # Errors
-    /// The same disk is open already.
+    /// The same disk is already open.
     pub(super) fn claim(
         &self,
         text: String,
@@ -68,7 +67,7 @@ impl Opened {
         Ok(claim)
     }
 
-    /// Whether a disk of this identity is open.
+    /// Whether a disk with this identity is open.
     pub(super) fn has(&self, identity: &Identity) -> bool {
         let name = Name::Uuid(identity.uuid);
         let list = self.lock();
@@ -93,9 +92,9 @@ pub(super) fn names(identity: &Identity) -> Vec<Name> {
     vec![Name::Uuid(identity.uuid), Name::Nguid(identity.nguid)]
 }
 
-/// The names that the kernel knows of a block device. It may be another way to a disk that is open,
-/// too: a path of the kernel's own hosts and initiators. Partitions have none, because the names
-/// are those of the whole disk.
+/// The kernel's names of a block device. The device may lead to a disk that is already open over
+/// the kernel's own host or initiator. Partitions have no names, because the kernel's names belong
+/// to the whole disk.
 pub(super) fn kernel_names(path: &Path) -> Vec<Name> {
     let Ok(metadata) = fs::metadata(path) else {
         return Vec::new();
@@ -118,7 +117,7 @@ fn names_in(folder: &Path) -> Vec<Name> {
         Some(id.0)
     };
     let wwid = read("wwid").or_else(|| read("device/wwid"));
-    // Names made of vendor and model are shared by disks that have no serial number.
+    // Names made of vendor and model are not unique, so they are ignored.
     let wwid = wwid.filter(|id| {
         ["naa.", "eui.", "uuid."]
             .iter()
@@ -159,7 +158,7 @@ mod tests {
         let sentence = claim("two", names(&identity("a"))).err().expect("the same");
         let sentence = sentence.to_string();
         assert!(sentence.contains("one and two are one disk"), "{sentence}");
-        // One of the names is enough: not everybody knows all of them.
+        // A single common name suffices, because not every source has all names.
         assert!(claim("two", vec![Name::Nguid(identity("a").nguid)]).is_err());
         assert!(opened.has(&identity("a")));
         drop(first);

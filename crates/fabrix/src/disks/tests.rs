@@ -1,4 +1,4 @@
-//! What identities disks have that one opener opens, or several.
+//! Identities of disks opened by one or several openers.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn disks_that_look_alike_are_several() {
     let mut disks: Vec<_> = texts.iter().map(|text| open(&opener, text)).collect();
     let all: std::collections::HashSet<_> = disks.iter().map(uuid).collect();
     assert_eq!(all.len(), texts.len());
-    // One that has gone leaves its identity to the next, and never takes that of one that is there.
+    // A closed disk leaves its identity to the next one. An open disk keeps its own.
     let gone = uuid(&disks.remove(0));
     assert_eq!(uuid(&open(&opener, "ram:1M")), gone);
 }

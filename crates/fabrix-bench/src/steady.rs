@@ -57,7 +57,7 @@ impl Steady {
         let limit_percent = limit_percent.filter(|limit: &f64| *limit > 0.0 && limit.is_finite());
         if window.is_zero() {
             return Err(
-                "ss_dur=0 leaves nothing to detector; say how long it must be steady, for example \
+                "ss_dur=0 leaves nothing to judge; say how long it must be steady, for example \
              ss_dur=10"
                     .into(),
             );

@@ -83,7 +83,7 @@ mod tests {
         let first = slots.insert("first").expect("an empty table");
         assert!(slots.is_full() && slots.insert("too many").is_none());
         assert_eq!(slots.take(first), Some("first"));
-        let second = slots.insert("second").expect("a free entry");
+        let second = slots.insert("second").expect("a free slot");
         assert_eq!(slots.take(first), None);
         assert_eq!(slots.get_mut(second), Some(&mut "second"));
         assert_eq!(slots.get_mut(7), None);

@@ -277,7 +277,7 @@ impl Task for Connection {
         {
             Ok(ConnectionMessage::Close) => self.end(shard),
             Ok(ConnectionMessage::Resized(bytes)) => self.stream.speak().0.resized(bytes),
-            Err(_) => debug_assert!(false, "a client is told message only"),
+            Err(_) => debug_assert!(false, "a connection gets its own messages only"),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::steady::SteadyDetector;
 pub(super) struct Monitor<'a> {
     pub(super) began: Instant,
     parts: Vec<PartMonitor<'a>>,
-    /// Planned start and end of the measurement over all parts. An early end moves the end forward.
+    /// Planned start and end of the measurement over all parts. A job that ends early shortens it.
     window: (Instant, Instant),
     /// CPU counters at the start and at the end of the measurement.
     cpu: (Option<Snapshot>, Option<Snapshot>),

@@ -104,6 +104,9 @@ fn check_file(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Find
         check_shape(text, &mut findings);
         let lines = lines(text);
         check_finished(&lines, &mut findings);
+        if is_core(path) {
+            check_core(&lines, &mut findings);
+        }
         if may_be_unsafe(path) {
             check_reasons(&lines, &mut findings);
         } else {
@@ -232,6 +235,26 @@ fn may_be_unsafe(path: &str) -> bool {
     })
 }
 
+/// Whether a file belongs to the core of the runtime, and not to its platform.
+fn is_core(path: &str) -> bool {
+    let file = path.strip_prefix("crates/fabrix-rt/src/");
+    file.is_some_and(|file| !file.starts_with("platform/") && !file.starts_with("sys/"))
+}
+
+/// The core names no interface of a kernel.
+fn check_core(lines: &[Line], findings: &mut Findings) {
+    for (index, line) in lines.iter().enumerate() {
+        for word in ["libc", "io_uring"] {
+            if has_word(&line.code, word) {
+                findings.add(
+                    index,
+                    format!("{word} belongs under crates/fabrix-rt/src/platform/"),
+                );
+            }
+        }
+    }
+}
+
 fn check_safe(lines: &[Line], findings: &mut Findings) {
     for (index, line) in lines.iter().enumerate() {
         if has_word(&line.code, "unsafe") {
@@ -346,6 +369,15 @@ mod tests {
         assert!(may_be_unsafe("crates/sys-devices/src/sys/ublk.rs"));
         assert!(!may_be_unsafe("crates/sys-devices/src/ublk.rs"));
         assert!(!may_be_unsafe("crates/fabrix-block/src/sys/ram.rs"));
+    }
+
+    #[test]
+    fn the_core_of_the_runtime_names_no_interface_of_a_kernel() {
+        let body = "//! What it knows.\nuse libc::iovec;\n";
+        let found = |path| check_text(path, body).len();
+        assert_eq!(found("crates/fabrix-rt/src/shard.rs"), 1);
+        assert_eq!(found("crates/fabrix-rt/src/platform/net.rs"), 0);
+        assert_eq!(found("crates/sys-devices/src/mounts.rs"), 0);
     }
 
     #[test]

@@ -112,13 +112,6 @@ impl Gather {
         self.units.end_within(sent, sent + most) - sent
     }
 
-    /// The header of what one call is to send next, which may be later. It is valid as long as this
-    /// neither moves nor changes.
-    pub(crate) fn header(&mut self) -> *const libc::msghdr {
-        let bytes = self.bytes_at_once();
-        self.wire.header(bytes)
-    }
-
     /// Bytes not sent yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.wire.unsent_bytes()

@@ -6,7 +6,9 @@
 //! `shard/start.rs`; how long one task's sends may keep the others waiting is in
 //! `shard/turns.rs`.
 
+mod mailbox;
 mod start;
+mod tasks;
 mod turns;
 
 use std::any::Any;
@@ -16,19 +18,21 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::mailbox::{Full, Remote};
+use self::mailbox::{Mailbox, Message};
+pub(crate) use self::start::system;
 pub use self::start::{ShardConfig, StartError};
-use self::start::{choose_driver, system};
+use self::tasks::Tasks;
 use self::turns::Turns;
+use crate::bell::Bell;
 use crate::buf::Arena;
 use crate::driver::{Driver, Ending, Submission, Until};
-use crate::engine::{Engine, Refused};
-use crate::mailbox::{Mailbox, Message};
 use crate::region::{self, LocalRegion, ZEROES_BYTES};
-use crate::tasks::Tasks;
 use crate::timer::Timers;
-use crate::{Buf, Completion, Lent, Nanos, Op, Remote, TaskId, TimerId, Token};
+use crate::{Buf, Completion, Engine, Lent, Nanos, Op, Refused, TaskId, TimerId, Token};
 
 /// Something that lives on a shard: a connection, a listener, a job.
 ///
@@ -87,48 +91,38 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Makes a shard on the thread that will run it.
-    ///
-    /// Errors: io_uring was insisted on and is not to be had; descriptors or memory are exhausted.
-    pub fn new(config: ShardConfig) -> Result<Self, StartError> {
-        let mailbox = Mailbox::new(config.mailbox).map_err(system("the mailbox of a shard"))?;
-        let (driver, engine, refused) = choose_driver(&config, &mailbox)?;
-        let mut shard = Self::build(&config, driver, mailbox)?;
-        shard.engine = engine;
-        shard.refused = refused;
-        shard.exchanges &= engine == Engine::IoUring;
-        Ok(shard)
-    }
-
-    /// Makes a shard over a driver of one's own, for simulators; the config's engine means nothing
-    /// then.
+    /// Makes a shard over a driver of the caller, for simulators. The engine of the config is
+    /// ignored.
     pub fn with_driver(config: &ShardConfig, driver: Box<dyn Driver>) -> Result<Self, StartError> {
-        let mailbox = Mailbox::new(config.mailbox).map_err(system("the mailbox of a shard"))?;
-        Self::build(config, driver, mailbox)
+        let bell = Bell::new().map_err(system("the mailbox of a shard"))?;
+        Self::build(config, driver, Arc::new(bell), (Engine::Auto, None))
     }
 
-    fn build(
+    /// Makes a shard over a driver that listens to `bell`. The engine and its refusal are what the
+    /// shard tells about its driver.
+    pub(crate) fn build(
         config: &ShardConfig,
         driver: Box<dyn Driver>,
-        mailbox: Mailbox,
+        bell: Arc<Bell>,
+        (engine, refused): (Engine, Option<Refused>),
     ) -> Result<Self, StartError> {
         Ok(Self {
+            now: driver.now(),
             driver,
             submissions: Vec::new(),
             endings: Vec::new(),
             answers: VecDeque::new(),
             timers: Timers::new(),
-            mailbox,
+            mailbox: Mailbox::new(config.mailbox, bell),
             tasks: Tasks::new(),
             flushes: Vec::new(),
             turns: Turns::new(),
             arena: Arena::new(config.arena_bytes),
             zeroes: region::zeroes().map_err(system("the page of zeroes"))?,
-            now: Nanos::now(),
             id: config.id,
-            engine: Engine::Auto,
-            refused: None,
-            exchanges: config.exchanges,
+            engine,
+            refused,
+            exchanges: config.exchanges && engine != Engine::Epoll,
             stopping: false,
         })
     }
@@ -138,7 +132,7 @@ impl Shard {
         self.id
     }
 
-    /// The engine in use; `Auto` means a driver of one's own.
+    /// The engine in use; `Auto` for a driver of the caller.
     pub fn engine(&self) -> Engine {
         self.engine
     }
@@ -326,10 +320,10 @@ impl Shard {
     }
 
     fn read_mailbox(&mut self) {
-        if !self.mailbox.was_rung() {
+        if !self.mailbox.bell().answer() {
             return;
         }
-        self.stopping |= self.mailbox.take_stop();
+        self.stopping |= self.mailbox.bell().take_stop();
         for _ in 0..MESSAGES_PER_TURN {
             match self.mailbox.take() {
                 Some(Message::Run(f)) => f(self),
@@ -341,7 +335,7 @@ impl Shard {
                 None => return,
             }
         }
-        self.mailbox.keep_ringing();
+        self.mailbox.bell().keep_ringing();
     }
 
     /// Whoever asks again while flushing is flushed in the next turn.
@@ -363,7 +357,7 @@ impl Shard {
         }
         let asked = match wait {
             Wait::Never => Until::Now,
-            Wait::AtMost(length) => Until::At(Nanos::now() + length),
+            Wait::AtMost(length) => Until::At(self.driver.now() + length),
             Wait::Forever => Until::Forever,
         };
         asked.or_before(self.timers.next())

@@ -1,31 +1,23 @@
-//! The shard's clock: nanoseconds of CLOCK_MONOTONIC, as a type that cannot be mistaken for a
-//! length.
+//! Points in time of a shard, as a type of their own beside lengths of time.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use crate::sys;
-
-/// A moment: nanoseconds of CLOCK_MONOTONIC, which starts at some point before the process did.
+/// A point in time: nanoseconds since some point before the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The last moment there is; a deadline that never comes.
+    /// The latest point in time: a deadline that never comes.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Reads the clock (about 20 ns). Tasks ask [`Shard::now`](crate::Shard::now) instead.
-    pub fn now() -> Self {
-        Self(sys::clock::monotonic_ns())
-    }
-
-    /// How long ago `earlier` was; zero when it has not come yet.
+    /// Time from `earlier` to this point; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Later by a length; stops at [`Nanos::MAX`].
+/// Adds a length of time, saturating at [`Nanos::MAX`].
 impl Add<Duration> for Nanos {
     type Output = Self;
     fn add(self, length: Duration) -> Self {
@@ -34,7 +26,7 @@ impl Add<Duration> for Nanos {
     }
 }
 
-/// Earlier by a length; stops at the clock's zero.
+/// Subtracts a length of time, saturating at zero.
 impl Sub<Duration> for Nanos {
     type Output = Self;
     fn sub(self, length: Duration) -> Self {
@@ -43,7 +35,7 @@ impl Sub<Duration> for Nanos {
     }
 }
 
-/// The length between two moments; zero when the right one is later.
+/// Time between two points; zero if the right one is later.
 impl Sub for Nanos {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {

@@ -1,34 +1,28 @@
-//! What a shard is made with, which driver it gets, and why it could not be made.
+//! The settings of a shard, and the reasons why a shard cannot be made.
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 
-use crate::SpinPolicy;
-use crate::driver::{Driver, EpollDriver, UringDriver};
-use crate::engine::{self, Engine, Refused};
-use crate::mailbox::Mailbox;
-use crate::spin::Spin;
-use crate::sys::entry::{Long, Short};
+use crate::{Engine, Refused, SpinPolicy};
 
-/// What a shard is made with.
+/// Settings of a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardConfig {
-    /// Its number, for its owner's purposes.
+    /// Number of the shard, for its owner.
     pub id: usize,
-    /// The way into the kernel.
+    /// Driver to use.
     pub engine: Engine,
-    /// Most bytes of buffers; mapped when needed.
+    /// Most bytes of buffers. Memory is mapped when it is needed.
     pub arena_bytes: usize,
     /// When to spin instead of sleeping.
     pub spin: SpinPolicy,
-    /// Operations that one system call submits; more in a turn cost more calls. Rounded up to a
-    /// power of two.
+    /// Operations that one system call submits, rounded up to a power of two. More operations in
+    /// one turn cost more calls.
     pub entries: u32,
-    /// Messages that may wait from other shards.
+    /// Most messages that wait to be read.
     pub mailbox: usize,
-    /// Entries of the ring are twice as long, which [`Op::Exchange`](crate::Op::Exchange) needs and
-    /// nothing else does.
+    /// Whether the ring has entries of 128 bytes, which [`Op::Exchange`](crate::Op::Exchange)
+    /// needs. All other operations need 64 bytes.
     pub exchanges: bool,
 }
 
@@ -46,16 +40,16 @@ impl Default for ShardConfig {
     }
 }
 
-/// Why a shard could not be made.
+/// Reason why a shard cannot be made.
 #[derive(Debug)]
 pub enum StartError {
-    /// io_uring was insisted on and is not to be had.
+    /// The config demands io_uring, and io_uring cannot be used.
     Refused(Refused),
-    /// The system had no more of something.
+    /// The system has refused something that a shard needs.
     System {
-        /// What was being made.
+        /// The thing that was to be made.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -78,33 +72,6 @@ impl std::error::Error for StartError {
     }
 }
 
-type Chosen = (Box<dyn Driver>, Engine, Option<Refused>);
-
-pub(super) fn choose_driver(config: &ShardConfig, mailbox: &Mailbox) -> Result<Chosen, StartError> {
-    let spin = || Spin::new(config.spin);
-    let epoll = || -> Result<Box<dyn Driver>, StartError> {
-        let driver = EpollDriver::new(spin(), Arc::clone(mailbox.bell()));
-        Ok(Box::new(
-            driver.map_err(system("the epoll set of a shard"))?,
-        ))
-    };
-    if config.engine == Engine::Epoll {
-        return Ok((epoll()?, Engine::Epoll, None));
-    }
-    let (entries, bell) = (config.entries, Arc::clone(mailbox.bell()));
-    let ring: io::Result<Box<dyn Driver>> = match config.exchanges {
-        false => UringDriver::<Short>::new(entries, spin(), bell).map(|ring| Box::new(ring) as _),
-        true => UringDriver::<Long>::new(entries, spin(), bell).map(|ring| Box::new(ring) as _),
-    };
-    match ring {
-        Ok(driver) => Ok((driver, Engine::IoUring, None)),
-        Err(error) if config.engine == Engine::IoUring => {
-            Err(StartError::Refused(engine::explain(&error)))
-        }
-        Err(error) => Ok((epoll()?, Engine::Epoll, Some(engine::explain(&error)))),
-    }
-}
-
-pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
 use super::{check, check_bytes};
-use crate::Allocate;
 
 /// Writes at an offset; with `durable` it returns only when the data is on the medium.
 pub(crate) fn write_at(
@@ -23,20 +22,6 @@ pub(crate) fn write_at(
     // SAFETY: one iovec over a slice that lives through the call; the kernel only reads it.
     // WHY UNSAFE: std has no pwritev2.
     check_bytes(unsafe { libc::pwritev2(file.as_raw_fd(), &raw const part, 1, offset, flags) })
-}
-
-/// Gives a range back or zeroes it; the size of the file stays.
-pub(crate) fn allocate(
-    file: BorrowedFd<'_>,
-    how: Allocate,
-    offset: u64,
-    bytes: u64,
-) -> io::Result<()> {
-    let (offset, bytes) = (to_offset(offset)?, to_offset(bytes)?);
-    // SAFETY: takes four numbers and touches no memory.
-    // WHY UNSAFE: std has no fallocate.
-    check(unsafe { libc::fallocate(file.as_raw_fd(), mode(how), offset, bytes) })?;
-    Ok(())
 }
 
 /// Whether the file system of a file keeps its files in memory. One that does not say is taken for
@@ -71,15 +56,6 @@ fn seek(file: BorrowedFd<'_>, offset: u64, whence: libc::c_int) -> io::Result<u6
     u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
-/// fallocate's flags.
-pub(crate) fn mode(how: Allocate) -> libc::c_int {
-    libc::FALLOC_FL_KEEP_SIZE
-        | match how {
-            Allocate::PunchHole => libc::FALLOC_FL_PUNCH_HOLE,
-            Allocate::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
-        }
-}
-
 /// Calls on this file do not wait from now on.
 pub(crate) fn set_nonblocking(file: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes two numbers and touches no memory.
@@ -103,6 +79,6 @@ pub(crate) fn event() -> io::Result<File> {
 }
 
 /// The kernel's signed offsets; beyond them it says EINVAL.
-fn to_offset(value: u64) -> io::Result<i64> {
+pub(super) fn to_offset(value: u64) -> io::Result<i64> {
     i64::try_from(value).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }

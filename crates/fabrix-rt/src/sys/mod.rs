@@ -12,6 +12,7 @@ pub(crate) mod clock;
 pub(crate) mod counting;
 pub(crate) mod entry;
 pub(crate) mod epoll;
+pub(crate) mod fallocate;
 pub(crate) mod file;
 pub(crate) mod gather;
 pub(crate) mod mmap;

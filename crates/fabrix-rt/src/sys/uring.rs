@@ -3,12 +3,11 @@
 //! The table here owns every buffer, list and descriptor of an operation from before the kernel can
 //! see it until its completion was reaped. That is the whole argument why no memory is freed under
 //! the kernel's hands; it therefore stands on this side of the line and not with the policy in
-//! `driver/uring.rs`.
+//! `platform/driver/uring.rs`.
 
-use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +15,9 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, opcode, types};
 
 use super::entry::Form;
-use super::file;
+use super::fallocate;
 use super::socket::RawAddress;
+use crate::bell::Bell;
 use crate::{Op, Socket, TaskId, Token};
 
 #[cfg(test)]
@@ -49,9 +49,9 @@ enum Held {
     Wake(Wake),
 }
 
-/// The eventfd others write to, and where the kernel puts its count.
+/// The bell whose event other threads signal, and the place for the count that the kernel reads.
 pub(crate) struct Wake {
-    event: Arc<File>,
+    bell: Arc<Bell>,
     count: Box<[u8; 8]>,
 }
 
@@ -80,10 +80,10 @@ pub(crate) enum NotTaken {
 
 impl<E: Form> Ring<E> {
     /// A ring for the calling thread only.
-    pub(crate) fn new(entries: u32, event: Arc<File>) -> io::Result<Self> {
+    pub(crate) fn new(entries: u32, bell: Arc<Bell>) -> io::Result<Self> {
         let ring = build(entries)?;
         let wake = Some(Wake {
-            event,
+            bell,
             count: Box::new([0; 8]),
         });
         Ok(Self {
@@ -154,7 +154,7 @@ impl<E: Form> Ring<E> {
         let Some(mut wake) = self.wake.take() else {
             return true;
         };
-        let descriptor = types::Fd(wake.event.as_raw_fd());
+        let descriptor = types::Fd(wake.bell.event().as_fd().as_raw_fd());
         let entry = opcode::Read::new(descriptor, wake.count.as_mut_ptr(), 8).build();
         let name = self.hold(Held::Wake(wake));
         self.push_entry(&entry.user_data(name).into());
@@ -348,7 +348,8 @@ fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32
             opcode::Recv::new(types::Fd(socket.as_raw_fd()), target, count(*bytes)).build()
         }
         Op::Send { socket, gather } => {
-            let header = gather.header();
+            let bytes = gather.bytes_at_once();
+            let header = gather.wire().header(bytes);
             let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
             opcode::SendMsg::new(types::Fd(socket.as_raw_fd()), header)
                 .flags(flags.cast_unsigned())
@@ -412,7 +413,7 @@ fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32
             bytes,
         } => opcode::Fallocate::new(types::Fd(file.as_raw_fd()), in_range(*bytes)?)
             .offset(in_range(*offset)?)
-            .mode(file::mode(*how))
+            .mode(fallocate::mode(*how))
             .build(),
         Op::TakeMessage {
             file,

@@ -2,6 +2,8 @@
 //! it: registered memory, and exchanges.
 //! Source: include/uapi/linux/io_uring.h of the Linux kernel, `struct io_uring_sqe`.
 
+use std::fs::File;
+
 use super::*;
 use crate::buf::Arena;
 use crate::sys::entry::{Long, Short};

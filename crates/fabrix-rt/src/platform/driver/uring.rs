@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::in_place::{is_a_copy, run_on_file};
 use super::now::{Tried, attempt, ended};
 use super::warm::{self, Warm};
-use super::{Driver, Ending, Submission, Until};
-use crate::mailbox::Bell;
+use crate::bell::Bell;
+use crate::driver::{Driver, Ending, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::entry::Form;
 use crate::sys::uring::{NotTaken, Reaped, Ring};
@@ -45,7 +45,7 @@ pub(crate) struct UringDriver<E: Form> {
 
 impl<E: Form> UringDriver<E> {
     pub(crate) fn new(entries: u32, spin: Spin, bell: Arc<Bell>) -> io::Result<Self> {
-        let ring = Ring::new(entries, Arc::clone(bell.event()))?;
+        let ring = Ring::new(entries, Arc::clone(&bell))?;
         Ok(Self {
             ring,
             spin,

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use super::*;
 use crate::Buf;
 use crate::buf::Arena;
-use crate::mailbox::Mailbox;
 use crate::spin::SpinPolicy;
 use crate::sys::entry::Short;
 
@@ -21,15 +20,14 @@ struct Bench {
     arena: Rc<Arena>,
     socket: Socket,
     peer: TcpStream,
-    _mailbox: Mailbox,
 }
 
 impl Bench {
     /// A driver that never sleeps, and a connection; None where the kernel gives no ring.
     fn new() -> Option<Self> {
-        let mailbox = Mailbox::new(8).expect("an eventfd");
+        let bell = Arc::new(Bell::new().expect("an eventfd"));
         let spin = Spin::new(SpinPolicy::Always);
-        let driver = match UringDriver::new(8, spin, Arc::clone(mailbox.bell())) {
+        let driver = match UringDriver::new(8, spin, bell) {
             Ok(driver) => driver,
             Err(error) => {
                 eprintln!("skipped: no ring here: {error}");
@@ -45,7 +43,6 @@ impl Bench {
             arena: Arena::new(4 << 20),
             socket: Socket::from(stream),
             peer,
-            _mailbox: mailbox,
         })
     }
 

@@ -6,14 +6,14 @@
 //! says that it must not wait; only listeners, and sockets while they connect, are switched.
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use super::in_place::run_on_file;
 use super::now::{Tried, attempt, ended, errno};
-use super::{Driver, Ending, Submission, Until};
-use crate::mailbox::Bell;
+use crate::bell::Bell;
+use crate::driver::{Driver, Ending, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::epoll::Epoll;
 use crate::{Nanos, Op, TaskId, Token};
@@ -189,10 +189,8 @@ impl EpollDriver {
     }
 
     fn take_bell(&mut self) {
-        let mut count = [0; 8];
-        // Readable, so this does not wait; and the bell must work again, or the shard could sleep
-        // for ever.
-        let _ = (&**self.bell.event()).read(&mut count);
+        // The event is readable, so this does not wait.
+        self.bell.event().clear();
         let armed = self.epoll.arm(self.bell.event().as_fd(), BELL, true, false);
         armed.expect("it was armed before, so the kernel has room for it");
     }

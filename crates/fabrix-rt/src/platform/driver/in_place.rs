@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use super::now::{count, errno};
 use crate::Op;
-use crate::sys::file;
+use crate::sys::{fallocate, file};
 
 /// Whether an operation only copies from memory to memory.
 pub(super) fn is_a_copy(op: &Op) -> bool {
@@ -51,7 +51,7 @@ pub(super) fn run_on_file(op: &mut Op) -> i32 {
                 how,
                 offset,
                 bytes,
-            } => file::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
+            } => fallocate::allocate(file.as_fd(), *how, *offset, *bytes).map(|()| 0),
             Op::GiveMessage { file, gather } => gather.wire().write(file.as_fd()),
             // Only a ring carries these.
             Op::ReadRegistered { .. }

@@ -1,18 +1,10 @@
-//! What carries operations out: the kernel's ring, epoll where containers forbid the ring, or a
-//! simulator.
+//! The contract of a driver, which carries operations out: a ring of the kernel, another of its
+//! interfaces, or a simulator.
 //!
-//! A driver owns what an operation holds until it has ended. It knows nothing of tasks but their
-//! tokens, decides nothing about order except that operations are begun in the order given, and is
-//! called once per turn.
-
-mod epoll;
-mod in_place;
-mod now;
-mod uring;
-mod warm;
-
-pub(crate) use epoll::EpollDriver;
-pub(crate) use uring::UringDriver;
+//! - A driver owns the buffers and handles of an operation until the operation has ended.
+//! - It knows the token of a task and nothing else about the task.
+//! - It begins operations in the order given.
+//! - The shard calls it once per turn.
 
 use std::io;
 use std::time::Duration;
@@ -21,25 +13,25 @@ use crate::{Completion, Nanos, Op, TaskId, Token};
 
 /// An operation to begin.
 pub type Submission = (Token, Op);
-/// An operation that has ended.
+/// An ended operation.
 pub type Ending = (Token, Completion);
 
-/// How long a turn may wait when there is nothing to hand back.
+/// Longest wait of a turn in which no operation has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Not at all.
+    /// No wait.
     Now,
-    /// Until then.
+    /// A wait up to this time.
     At(Nanos),
-    /// Until something happens.
+    /// A wait without limit.
     Forever,
 }
 
-/// Carries out what a shard asks for.
+/// Carries out the operations of one shard.
 pub trait Driver {
-    /// Begins all of `submissions`, appends to `endings` what has ended, waits only when nothing
-    /// has, and returns the time. An operation may end in the turn that begins it. It may return
-    /// early with nothing.
+    /// Begins all of `submissions`, appends the ended operations to `endings` and returns the time.
+    /// It waits only while no operation has ended, and may return early with none. An operation may
+    /// end in the turn that begins it.
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
@@ -47,16 +39,22 @@ pub trait Driver {
         until: Until,
     ) -> Nanos;
 
-    /// Makes room for so many registered buffers, once; they are put there by drivers of the
-    /// kernel's.
+    /// The time by this driver's clock. A simulator has a clock of its own.
+    fn now(&self) -> Nanos {
+        Nanos::now()
+    }
+
+    /// Makes the table of registered buffers, once, with room for `places` of them. Drivers of the
+    /// kernel fill it.
     ///
-    /// Errors: `Unsupported`: this one has no such table; what the kernel says.
+    /// Errors: `Unsupported` for a driver without such a table, and what the kernel says.
     fn make_table(&mut self, places: u16) -> io::Result<()> {
         let _ = places;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A task is gone: cancels what of it waits for a peer. Their endings, if any, go to nobody.
+    /// Cancels the operations of a removed task that wait for a peer. Nobody receives their
+    /// completions.
     fn forget(&mut self, task: TaskId);
 
     /// Operations in progress.
@@ -86,7 +84,7 @@ impl Until {
     /// The time left, None without limit.
     pub(crate) fn left(self, now: Nanos) -> Option<Duration> {
         match self {
-            Self::Now => Some(std::time::Duration::ZERO),
+            Self::Now => Some(Duration::ZERO),
             Self::At(at) => Some(at - now),
             Self::Forever => None,
         }

@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::Task;
+use crate::TaskId;
 use crate::token::{GENERATION_MAX, INDEX_MAX};
-use crate::{Task, TaskId};
 
 pub(crate) struct Tasks {
     places: Vec<Place>,

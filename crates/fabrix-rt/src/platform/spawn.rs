@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::{Remote, Shard, ShardConfig, lookout, sys, topology};
+use super::{lookout, topology};
+use crate::{Remote, Shard, ShardConfig, sys};
 
 /// A shard that runs on its own thread until it is stopped.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ mod tests {
             watcher.join().expect("the process ends first");
             return;
         }
-        let name = format!("spawn::tests::{test}");
+        let name = format!("platform::spawn::tests::{test}");
         let mut again = Command::new(std::env::current_exe().expect("a test program"));
         again
             .args(["--exact", &name, "--nocapture"])

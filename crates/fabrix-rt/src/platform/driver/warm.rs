@@ -6,7 +6,7 @@
 //! before it sleeps they go into the ring.
 
 use super::now::{ended, receive};
-use super::{Ending, Submission};
+use crate::driver::{Ending, Submission};
 use crate::{Op, TaskId};
 
 /// The receives that are tried by hand.

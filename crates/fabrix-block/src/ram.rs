@@ -78,7 +78,7 @@ impl Device for RamDisk {
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let memory = Memory {
             geometry: self.geometry.clone(),
-            pages: Region::local(&self.region),
+            pages: shard.view(&self.region),
             written: Arc::clone(&self.written),
         };
         Ok(Box::new(RamChannel {

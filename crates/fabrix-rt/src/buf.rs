@@ -1,18 +1,17 @@
 //! Buffers of one shard: page-aligned, counted without atomics, freed on drop.
 //!
-//! The size classes and the limit are decided here; the memory itself is `sys/arena.rs`. A [`Buf`]
-//! keeps its arena alive, so it may outlive its shard. It cannot leave its thread.
+//! The memory itself is in `sys/arena.rs`. A [`Buf`] keeps its arena alive, so it may outlive its
+//! shard. It cannot leave its thread.
 
 use std::fmt;
 
 pub(crate) use crate::sys::arena::Arena;
 use crate::sys::arena::Chunk;
 
-/// Memory of this shard's arena. A clone shares the same bytes; who wants to change them must be
-/// alone.
+/// A range of a shard's arena. Clones share the bytes; only a `Buf` without clones can change them.
 ///
-/// The memory is used again without being cleared: what is in it is old. Whoever sends it has
-/// filled it.
+/// A new buffer holds old bytes: memory is used again without being cleared. A task fills a buffer
+/// before it sends it.
 #[derive(Clone)]
 pub struct Buf {
     chunk: Chunk,
@@ -29,7 +28,7 @@ impl Buf {
         self.chunk.len()
     }
 
-    /// Whether it was taken with zero bytes.
+    /// Whether the buffer was taken with zero bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -40,8 +39,8 @@ impl Buf {
         self.chunk.bytes()
     }
 
-    /// The bytes to change. Panics when somebody else holds a clone: the owner's mistake, never a
-    /// peer's.
+    /// The bytes to change. Panics if a clone exists, which is a mistake of the owner and never of a
+    /// peer.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(
@@ -50,6 +49,12 @@ impl Buf {
             self.chunk.holders()
         );
         self.chunk.bytes_mut()
+    }
+
+    /// Number of the slab that holds the buffer, as listeners of the shard know it
+    /// ([`MemoryListener`](crate::MemoryListener)).
+    pub fn slab(&self) -> u32 {
+        self.chunk.slab()
     }
 
     /// Whether no clone exists.

@@ -151,10 +151,15 @@ mod tests {
 
     use super::*;
     use crate::buf::Arena;
+    use crate::slab::Slabs;
     use crate::{HugePages, Region};
 
     fn buf(bytes: &[u8]) -> Buf {
-        let mut buf = Buf::new(Arena::new(4 << 20).take(bytes.len()).expect("room"));
+        let mut buf = Buf::new(
+            Arena::new(4 << 20, Slabs::new())
+                .take(bytes.len())
+                .expect("room"),
+        );
         buf.bytes_mut().copy_from_slice(bytes);
         buf
     }

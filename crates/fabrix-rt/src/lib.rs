@@ -17,11 +17,13 @@ mod buf;
 pub mod counting;
 pub mod driver;
 mod gather;
+mod loan;
 mod op;
 mod platform;
 mod region;
 mod registered;
 mod shard;
+mod slab;
 mod spin;
 mod sys;
 mod time;
@@ -34,6 +36,7 @@ pub use buf::Buf;
 pub use engine::{Engine, Features, Refused};
 pub use exchange::Exchange;
 pub use gather::Gather;
+pub use loan::{Lent, LocalRegion};
 pub use op::{Allocate, Completion, Loan, Op};
 pub use platform::{
     File, Listener, ShardThread, Socket, Stretch, is_in_memory, needed_thread, spawn, stretch,
@@ -41,9 +44,10 @@ pub use platform::{
 pub use platform::{
     counter, engine, errno, exchange, local_peer, net, process, random, terminal, topology,
 };
-pub use region::{HugePages, Lent, LocalRegion, Region};
+pub use region::{HugePages, Region};
 pub use registered::Registered;
 pub use shard::{Full, Remote, Shard, ShardConfig, StartError, Task, Wait};
+pub use slab::{MemoryListener, Slab};
 pub use spin::SpinPolicy;
 pub use time::Nanos;
 pub use timer::TimerId;

@@ -1,21 +1,16 @@
 //! The memory of a RAM disk: one large mapping that all shards read and write at once.
 //!
-//! Nobody ever gets a reference into it, only copies, raw vectors for the kernel, and comparisons.
-//! Two shards may copy the same bytes at the same time, as two guests' CPUs may in a virtual
-//! machine monitor, which treats its guests' memory the same way: the disk promises nothing about
-//! commands in progress on the same block, so a torn block is a legal answer, and as no Rust
-//! reference exists nothing is ever assumed about the bytes. Whoever needs bytes that stay as they
-//! are copies them. Offsets are checked; a wrong one is our own mistake (the command was checked
-//! before) and panics.
+//! A region gives no reference to its bytes, only copies, comparisons, and addresses for the kernel. Two
+//! shards may copy the same bytes at the same time. A torn block is then a legal result: a disk promises
+//! nothing about commands in progress on the same block. A task that needs stable bytes copies them.
+//! Offsets are checked. A wrong one is a mistake of ours, because the command was checked before, and
+//! panics.
 
-use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::Apart;
-use crate::sys::mmap::Mapping;
+use crate::sys::mmap::{GIVE_BACK_BYTES, Mapping};
 
 /// Whether to ask for transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +21,14 @@ pub enum HugePages {
     No,
 }
 
-/// Zeroed memory, given by the kernel page by page when first written.
+/// Zeroed memory. The kernel gives each page at the first write.
 #[derive(Debug)]
 pub struct Region {
     mapping: Mapping,
     huge: bool,
+    /// Number of [`Slab`](crate::Slab)s of this region in the hands of listeners. While it is not zero,
+    /// no page is given back: a device may have its address.
+    holders: RwLock<usize>,
 }
 
 impl Region {
@@ -40,14 +38,11 @@ impl Region {
     pub fn new(bytes: usize, huge_pages: HugePages) -> io::Result<Arc<Self>> {
         let mapping = Mapping::new(bytes)?;
         let huge = huge_pages == HugePages::Try && mapping.ask_for_huge_pages();
-        Ok(Arc::new(Self { mapping, huge }))
-    }
-
-    /// This shard's view of a region: lends without atomics. One per channel.
-    pub fn local(region: &Arc<Self>) -> LocalRegion {
-        LocalRegion {
-            region: Rc::new(Apart::new(Arc::clone(region))),
-        }
+        Ok(Arc::new(Self {
+            mapping,
+            huge,
+            holders: RwLock::new(0),
+        }))
     }
 
     /// Bytes.
@@ -75,9 +70,32 @@ impl Region {
         self.mapping.write(offset, bytes);
     }
 
-    /// Makes a range read as zeroes; whole pages of long ranges go back to the kernel.
+    /// Makes a range read as zeroes. A long range gives whole pages back to the kernel, unless a
+    /// listener holds the region.
     pub fn zero(&self, offset: usize, bytes: usize) {
-        self.mapping.zero(offset, bytes);
+        let long = bytes >= GIVE_BACK_BYTES;
+        // The lock is never waited for: it is refused only while a listener takes the region or lets
+        // it go, and then the pages stay.
+        match long.then(|| self.holders.try_read()) {
+            Some(Ok(holders)) if *holders == 0 => self.mapping.renew(offset, bytes),
+            _ => self.mapping.clear(offset, bytes),
+        }
+    }
+
+    /// Keeps all pages until [`Region::release`]. When this function returns, no page is being given
+    /// back.
+    pub(crate) fn hold(&self) {
+        *self.holders.write().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    /// Ends one [`Region::hold`].
+    pub(crate) fn release(&self) {
+        *self.holders.write().unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.mapping.start()
     }
 
     /// Where the region first differs from `expected`, counted from `offset`.
@@ -85,8 +103,8 @@ impl Region {
         self.mapping.first_difference(offset, expected)
     }
 
-    /// Takes all pages now, so that no write waits for one later. Errors: `OutOfMemory`, or what
-    /// madvise says.
+    /// Maps all pages now, so that no write waits for one later. Errors: `OutOfMemory`, or what
+    /// madvise(2) says.
     pub fn populate(&self) -> io::Result<()> {
         self.mapping.populate()
     }
@@ -95,126 +113,6 @@ impl Region {
         &self.mapping
     }
 }
-
-/// One shard's view of a [`Region`]. Every loan counts in the Rc, without atomics; the Arc counts
-/// once per view.
-#[derive(Clone, Debug)]
-pub struct LocalRegion {
-    region: Rc<Apart<Arc<Region>>>,
-}
-
-impl LocalRegion {
-    /// Lends a range; the region stays mapped as long as the loan lives, the bytes may change
-    /// meanwhile.
-    #[inline(always)]
-    pub fn lend(&self, offset: usize, bytes: usize) -> Lent {
-        self.region.mapping.check(offset, bytes);
-        Lent {
-            region: self.clone(),
-            offset,
-            bytes,
-        }
-    }
-
-    /// The region itself.
-    pub fn region(&self) -> &Region {
-        &self.region
-    }
-}
-
-/// Bytes of a region, lent to whoever sends or copies them.
-#[derive(Clone)]
-pub struct Lent {
-    region: LocalRegion,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Lent {
-    /// Bytes.
-    pub fn len(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
-    /// Address of the first byte. The bytes stay mapped while this loan lives. Other threads may
-    /// change them at any time, so the bytes are copied, and no reference to them is formed.
-    pub fn start(&self) -> NonNull<u8> {
-        self.mapping().0.pointer(self.offset, self.bytes)
-    }
-
-    /// Copies the first `out.len()` bytes.
-    pub fn copy_to(&self, out: &mut [u8]) {
-        assert!(
-            out.len() <= self.bytes,
-            "{} bytes of {} lent ones",
-            out.len(),
-            self.bytes
-        );
-        self.region.region.read(self.offset, out);
-    }
-
-    /// Where these bytes first differ from the first ones of `expected`.
-    pub fn first_difference(&self, expected: &[u8]) -> Option<usize> {
-        assert!(
-            expected.len() <= self.bytes,
-            "{} bytes of {} lent ones",
-            expected.len(),
-            self.bytes
-        );
-        self.region.region.first_difference(self.offset, expected)
-    }
-
-    /// A part of it.
-    #[inline(always)]
-    pub fn slice(&self, start: usize, bytes: usize) -> Self {
-        let inside = start
-            .checked_add(bytes)
-            .is_some_and(|end| end <= self.bytes);
-        assert!(
-            inside,
-            "{bytes} bytes from {start} of {} lent ones",
-            self.bytes
-        );
-        Self {
-            region: self.region.clone(),
-            offset: self.offset + start,
-            bytes,
-        }
-    }
-
-    /// Whether what keeps this mapped keeps the other mapped too.
-    pub(crate) fn keeps(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.region.region, &other.region.region)
-    }
-
-    pub(crate) fn mapping(&self) -> (&Mapping, usize) {
-        (self.region.region.mapping(), self.offset)
-    }
-}
-
-impl fmt::Debug for Lent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lent({} bytes from {})", self.bytes, self.offset)
-    }
-}
-
-/// The zeroes of the process: one megabyte that nobody writes, so the kernel keeps a single page
-/// for all of it.
-pub(crate) fn zeroes() -> io::Result<LocalRegion> {
-    static ZEROES: OnceLock<Arc<Region>> = OnceLock::new();
-    if let Some(region) = ZEROES.get() {
-        return Ok(Region::local(region));
-    }
-    let region = Region::new(ZEROES_BYTES, HugePages::No)?;
-    Ok(Region::local(ZEROES.get_or_init(|| region)))
-}
-
-pub(crate) const ZEROES_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -264,29 +162,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "of a region of 4096")]
-    fn a_range_that_overflows_panics() {
-        let region = Region::new(4096, HugePages::No).expect("a page");
-        Region::local(&region).lend(usize::MAX, 2);
-    }
-
-    #[test]
     fn an_empty_region_is_refused() {
         assert_eq!(
             Region::new(0, HugePages::No).unwrap_err().kind(),
             io::ErrorKind::InvalidInput
         );
-    }
-
-    #[test]
-    fn a_slice_of_a_loan_keeps_the_region() {
-        let region = Region::new(8192, HugePages::No).expect("two pages");
-        region.write(100, b"abcdef");
-        let lent = Region::local(&region).lend(100, 6).slice(2, 3);
-        drop(region);
-        let mut out = [0; 3];
-        lent.copy_to(&mut out);
-        assert_eq!(&out, b"cde");
-        assert_eq!(lent.first_difference(b"cdf"), Some(2));
     }
 }

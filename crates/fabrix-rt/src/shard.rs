@@ -30,9 +30,10 @@ use self::turns::Turns;
 use crate::bell::Bell;
 use crate::buf::Arena;
 use crate::driver::{Driver, Ending, Submission, Until};
-use crate::region::{self, LocalRegion, ZEROES_BYTES};
+use crate::loan::{self, LocalRegion, ZEROES_BYTES};
+use crate::slab::{MemoryListener, Slabs};
 use crate::timer::Timers;
-use crate::{Buf, Completion, Engine, Lent, Nanos, Op, Refused, TaskId, TimerId, Token};
+use crate::{Buf, Completion, Engine, Lent, Nanos, Op, Refused, Region, TaskId, TimerId, Token};
 
 /// Something that lives on a shard: a connection, a listener, a job.
 ///
@@ -81,6 +82,7 @@ pub struct Shard {
     flushes: Vec<TaskId>,
     turns: Turns,
     arena: Rc<Arena>,
+    slabs: Rc<Slabs>,
     zeroes: LocalRegion,
     now: Nanos,
     id: usize,
@@ -106,6 +108,8 @@ impl Shard {
         bell: Arc<Bell>,
         (engine, refused): (Engine, Option<Refused>),
     ) -> Result<Self, StartError> {
+        let slabs = Slabs::new();
+        let zeroes = loan::zeroes().map_err(system("the page of zeroes"))?;
         Ok(Self {
             now: driver.now(),
             driver,
@@ -117,8 +121,9 @@ impl Shard {
             tasks: Tasks::new(),
             flushes: Vec::new(),
             turns: Turns::new(),
-            arena: Arena::new(config.arena_bytes),
-            zeroes: region::zeroes().map_err(system("the page of zeroes"))?,
+            arena: Arena::new(config.arena_bytes, Rc::clone(&slabs)),
+            zeroes: LocalRegion::known(zeroes, &slabs),
+            slabs,
             id: config.id,
             engine,
             refused,
@@ -222,13 +227,25 @@ impl Shard {
         self.timers.cancel(id);
     }
 
-    /// A page-aligned buffer of so many bytes, at most 4 MiB, with old contents. None: too long, or
-    /// the arena's limit.
+    /// A page-aligned buffer of at most 4 MiB with old contents. None: `bytes` is too long, or the
+    /// limit of the arena is reached.
     pub fn take_buf(&mut self, bytes: usize) -> Option<Buf> {
         self.arena.take(bytes).map(Buf::new)
     }
 
-    /// Bytes of the arena in anybody's hands, rounded up to the sizes it deals in.
+    /// This shard's view of a region. Listeners learn of the region with the first view, and of its
+    /// end with the last.
+    pub fn view(&mut self, region: &Arc<Region>) -> LocalRegion {
+        LocalRegion::known(region, &self.slabs)
+    }
+
+    /// Tells a listener of all memory in which buffers and loans of this shard lie: of the slabs that
+    /// exist, and of every other one until the listener is dropped.
+    pub fn listen_to_memory(&mut self, listener: &Rc<dyn MemoryListener>) {
+        self.slabs.listen(listener);
+    }
+
+    /// Bytes of all buffers in use, rounded up to the sizes of chunks.
     pub fn buffer_bytes_in_use(&self) -> usize {
         self.arena.used_bytes()
     }

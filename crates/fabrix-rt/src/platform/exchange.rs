@@ -164,9 +164,10 @@ const COMMIT_AND_FETCH: u32 = 2;
 mod tests {
     use super::*;
     use crate::buf::Arena;
+    use crate::slab::Slabs;
 
     fn exchange() -> Box<Exchange> {
-        let arena = Arena::new(4 << 20);
+        let arena = Arena::new(4 << 20, Slabs::new());
         let buf = |bytes| Buf::new(arena.take(bytes).expect("room"));
         let file = std::fs::File::open("/dev/null").expect("it is everywhere");
         Exchange::new(File::from(file), 0x0203, buf(HEADER_BYTES), buf(8192))

@@ -1,26 +1,28 @@
-//! One shard's buffers: chunks of slabs, counted without atomics.
+//! The buffers of one shard: chunks of slabs, counted without atomics.
 //!
-//! Slabs are mapped when needed, up to a limit, and cut into chunks of one size class; a free chunk
-//! waits in its class's list, whose memory was taken with the slab, so taking and dropping never
-//! allocate. A chunk in somebody's hands is one pointer, because requests carry it from hand to
-//! hand.
+//! An arena maps a slab when a size class has no free chunk, up to a limit, and cuts it into chunks of
+//! that class. It gives no slab back before its own end. Free chunks wait in the list of their class.
+//! The memory of the list was taken with the slab, so taking and dropping a chunk never allocates. A
+//! chunk in use is one pointer, because requests carry it along.
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::slice;
 
 use super::mmap::Mapping;
+use crate::slab::{Memory, Slabs};
 
 /// The memory of one shard's buffers.
 pub(crate) struct Arena {
     tables: RefCell<Tables>,
+    slabs: Rc<Slabs>,
 }
 
 struct Tables {
-    slabs: Vec<Mapping>,
+    /// The mapped slabs and their numbers.
+    mapped: Vec<(u32, Rc<Mapping>)>,
     /// How many chunks were cut of each class.
     chunks: [usize; CLASSES],
     free: [Vec<Rc<Place>>; CLASSES],
@@ -29,13 +31,15 @@ struct Tables {
     used_bytes: usize,
 }
 
-/// Where a chunk lies, and how much of it was asked for. Who holds it holds this: the list of free
-/// chunks, or the [`Chunk`]s of those who have taken it.
+/// The place of a chunk. The list of free chunks holds it, or the [`Chunk`]s that share it.
 struct Place {
     start: NonNull<u8>,
     class: usize,
+    /// Bytes that were asked for.
     bytes: Cell<u32>,
-    /// While the chunk is in somebody's hands, its memory stays mapped.
+    /// Number of the slab.
+    slab: u32,
+    /// Keeps the slab mapped while the chunk is in use. None while the chunk is free.
     arena: Cell<Option<Rc<Arena>>>,
 }
 
@@ -46,9 +50,9 @@ pub(crate) struct Chunk {
 
 impl Arena {
     /// An arena that maps at most `limit_bytes`.
-    pub(crate) fn new(limit_bytes: usize) -> Rc<Self> {
+    pub(crate) fn new(limit_bytes: usize, slabs: Rc<Slabs>) -> Rc<Self> {
         let tables = Tables {
-            slabs: Vec::new(),
+            mapped: Vec::new(),
             chunks: [0; CLASSES],
             free: Default::default(),
             limit_bytes,
@@ -57,6 +61,7 @@ impl Arena {
         };
         Rc::new(Self {
             tables: RefCell::new(tables),
+            slabs,
         })
     }
 
@@ -68,7 +73,9 @@ impl Arena {
         let class = class_of(bytes);
         let mut tables = self.tables.borrow_mut();
         if tables.free[class].is_empty() {
-            tables.grow(class);
+            drop(tables);
+            self.grow(class);
+            tables = self.tables.borrow_mut();
         }
         // A larger chunk serves as well when the limit leaves nothing else.
         let place = (class..CLASSES).find_map(|class| tables.free[class].pop())?;
@@ -87,7 +94,17 @@ impl Arena {
         self.tables.borrow().used_bytes
     }
 
-    /// A chunk that nobody holds any more.
+    /// Maps one more slab for a class, tells the listeners, and lists its chunks. Without memory the
+    /// class stays empty.
+    #[cold]
+    fn grow(&self, class: usize) {
+        let slab = self.tables.borrow_mut().map(class);
+        let Some(slab) = slab else { return };
+        let number = self.slabs.add(Memory::Arena(Rc::clone(&slab)));
+        self.tables.borrow_mut().cut(slab, number, class);
+    }
+
+    /// Lists a chunk as free: its last holder has dropped it.
     fn take_back(&self, place: Rc<Place>) {
         let mut tables = self.tables.borrow_mut();
         tables.used_bytes -= class_bytes(place.class);
@@ -96,17 +113,25 @@ impl Arena {
 }
 
 impl Tables {
-    /// Maps one more slab for a class and lists its chunks. Without memory the class stays empty.
-    fn grow(&mut self, class: usize) {
+    /// Maps a slab for chunks of a class. None: the limit is reached, or there is no memory.
+    fn map(&mut self, class: usize) -> Option<Rc<Mapping>> {
         let chunk_bytes = class_bytes(class);
         let slab_bytes = chunk_bytes.max(SLAB_BYTES);
         if self.limit_bytes - self.mapped_bytes < slab_bytes {
-            return;
+            return None;
         }
-        let Ok(slab) = self.map(slab_bytes, chunk_bytes) else {
-            return;
-        };
-        let count = slab_bytes / chunk_bytes;
+        let slab = Mapping::new(slab_bytes).ok()?;
+        if chunk_bytes >= HUGE_FROM_BYTES {
+            slab.ask_for_huge_pages();
+        }
+        self.mapped_bytes += slab_bytes;
+        Some(Rc::new(slab))
+    }
+
+    /// Lists the chunks of a new slab as free.
+    fn cut(&mut self, slab: Rc<Mapping>, number: u32, class: usize) {
+        let chunk_bytes = class_bytes(class);
+        let count = slab.len() / chunk_bytes;
         self.chunks[class] += count;
         self.free[class].reserve(self.chunks[class]);
         for index in (0..count).rev() {
@@ -114,24 +139,29 @@ impl Tables {
                 start: slab.pointer(index * chunk_bytes, chunk_bytes),
                 class,
                 bytes: Cell::new(0),
+                slab: number,
                 arena: Cell::new(None),
             };
             self.free[class].push(Rc::new(place));
         }
-        self.slabs.push(slab);
+        self.mapped.push((number, slab));
     }
+}
 
-    fn map(&mut self, slab_bytes: usize, chunk_bytes: usize) -> io::Result<Mapping> {
-        let slab = Mapping::new(slab_bytes)?;
-        if chunk_bytes >= HUGE_FROM_BYTES {
-            slab.ask_for_huge_pages();
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for (number, _) in &self.tables.get_mut().mapped {
+            self.slabs.remove(*number);
         }
-        self.mapped_bytes += slab_bytes;
-        Ok(slab)
     }
 }
 
 impl Chunk {
+    /// Number of the slab that holds the chunk.
+    pub(crate) fn slab(&self) -> u32 {
+        self.place.slab
+    }
+
     /// Bytes asked for.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -141,10 +171,11 @@ impl Chunk {
     /// The bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the chunk is mapped and initialised (the kernel's zeroes at first) as long as the
-        // arena lives, which `Place::arena` sees to. Nobody writes it while two hold it
-        // (`bytes_mut` and `target` insist on being alone), and nobody else while one does.
-        // WHY UNSAFE: the memory is mapped by hand to be page-aligned and counted without atomics.
+        // SAFETY: `Place::arena` keeps the arena alive while the chunk is in use, and the arena keeps
+        // its slabs mapped until its own end. The bytes are initialised: the kernel maps zeroes. All
+        // writers go through `bytes_mut` or `target`, which panic unless this is the only holder, so
+        // nobody writes while a shared slice exists.
+        // WHY UNSAFE: the memory is mapped by hand, page-aligned, and counted without atomics.
         unsafe { slice::from_raw_parts(self.place.start.as_ptr(), self.len()) }
     }
 
@@ -152,13 +183,13 @@ impl Chunk {
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.target(0, self.len());
-        // SAFETY: as in `bytes`; `target` has shown that this is the only holder, and `&mut self`
-        // that it is used once at a time.
+        // SAFETY: the bytes are mapped and initialised, as `bytes` says. `target` has shown that this
+        // is the only holder, and `&mut self` allows no second slice of it.
         // WHY UNSAFE: as in `bytes`.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), self.len()) }
     }
 
-    /// Where somebody may read `bytes` from `start`. Panics outside the chunk.
+    /// Address of a range that is to be read. Panics outside the chunk.
     #[inline(always)]
     pub(crate) fn source(&self, start: usize, bytes: usize) -> NonNull<u8> {
         let inside = start
@@ -174,7 +205,8 @@ impl Chunk {
         unsafe { self.place.start.add(start) }
     }
 
-    /// Where the only holder may write. Panics outside the chunk, and when it is shared.
+    /// Address of a range that the only holder is to write. Panics outside the chunk, and if the
+    /// chunk has other holders.
     #[inline(always)]
     pub(crate) fn target(&self, start: usize, bytes: usize) -> NonNull<u8> {
         assert!(
@@ -185,7 +217,7 @@ impl Chunk {
         self.source(start, bytes)
     }
 
-    /// How many hold it.
+    /// Number of holders.
     #[inline(always)]
     pub(crate) fn holders(&self) -> usize {
         Rc::strong_count(&self.place)
@@ -204,9 +236,9 @@ impl Clone for Chunk {
 impl Drop for Chunk {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: nobody looks at the field after `drop`.
-        // WHY UNSAFE: the last holder gives its place back, which ends in the list of free chunks
-        // and not here.
+        // SAFETY: `drop` runs once, and nothing reads the field after it.
+        // WHY UNSAFE: the place of the last holder moves to the list of free chunks instead of being
+        // dropped here.
         let place = unsafe { ManuallyDrop::take(&mut self.place) };
         if Rc::strong_count(&place) == 1 {
             give_back(place);
@@ -214,7 +246,7 @@ impl Drop for Chunk {
     }
 }
 
-/// The last holder lets go.
+/// Gives the place of a chunk without holders back to its arena.
 #[inline(never)]
 fn give_back(place: Rc<Place>) {
     if let Some(arena) = place.arena.take() {
@@ -235,8 +267,8 @@ const CHUNK_MIN_BYTES: usize = 4 << 10;
 const CHUNK_MAX_BYTES: usize = 4 << 20;
 const CLASSES: usize = 11;
 const SLAB_BYTES: usize = 2 << 20;
-/// Smaller chunks are what idle connections hold, who fill little of them: what they do not touch
-/// is to cost nothing.
+/// Smallest chunks whose slabs ask for huge pages. Idle connections hold smaller chunks and touch
+/// little of them, so those slabs stay in small pages.
 const HUGE_FROM_BYTES: usize = 64 << 10;
 const _: () = assert!(CHUNK_MIN_BYTES << (CLASSES - 1) == CHUNK_MAX_BYTES);
 
@@ -244,9 +276,13 @@ const _: () = assert!(CHUNK_MIN_BYTES << (CLASSES - 1) == CHUNK_MAX_BYTES);
 mod tests {
     use super::*;
 
+    fn arena(limit_bytes: usize) -> Rc<Arena> {
+        Arena::new(limit_bytes, Slabs::new())
+    }
+
     #[test]
     fn a_buffer_is_aligned_and_as_long_as_asked() {
-        let arena = Arena::new(64 << 20);
+        let arena = arena(64 << 20);
         for bytes in [0, 1, 4096, 4097, 100_000, CHUNK_MAX_BYTES] {
             let chunk = arena.take(bytes).expect("room");
             assert_eq!(chunk.len(), bytes);
@@ -259,7 +295,7 @@ mod tests {
 
     #[test]
     fn two_buffers_never_overlap() {
-        let arena = Arena::new(16 << 20);
+        let arena = arena(16 << 20);
         let mut chunks: Vec<_> = (0..1000).map(|_| arena.take(4096).expect("room")).collect();
         for (index, chunk) in chunks.iter_mut().enumerate() {
             chunk
@@ -278,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_kept_and_larger_chunks_help_out() {
-        let arena = Arena::new(4 << 20);
+        let arena = arena(4 << 20);
         let large = arena.take(4 << 20).expect("the whole limit");
         assert!(arena.take(1).is_none());
         drop(large);
@@ -290,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_buffer_outlives_its_arena() {
-        let arena = Arena::new(4 << 20);
+        let arena = arena(4 << 20);
         let mut chunk = arena.take(10).expect("room");
         drop(arena);
         chunk.bytes_mut().copy_from_slice(b"0123456789");
@@ -300,7 +336,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "held by 2")]
     fn a_shared_buffer_is_not_changed() {
-        let arena = Arena::new(4 << 20);
+        let arena = arena(4 << 20);
         let mut chunk = arena.take(10).expect("room");
         let _other = chunk.clone();
         chunk.bytes_mut();

@@ -56,6 +56,11 @@ impl Mapping {
         self.bytes
     }
 
+    /// Address of the first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Panics unless the range lies inside.
     #[inline(always)]
     pub(crate) fn check(&self, offset: usize, bytes: usize) {
@@ -95,14 +100,14 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
-    /// Zeroes a range. Long ranges give their whole pages back to the kernel, which gives new
-    /// zeroes when asked.
-    pub(crate) fn zero(&self, offset: usize, bytes: usize) {
+    /// Zeroes a range of at least [`GIVE_BACK_BYTES`] by giving its whole pages back to the kernel,
+    /// which maps new zeroes at the next access.
+    pub(crate) fn renew(&self, offset: usize, bytes: usize) {
         self.check(offset, bytes);
         let first_page = offset.next_multiple_of(PAGE_BYTES);
         let end = offset + bytes;
         let end_page = end / PAGE_BYTES * PAGE_BYTES;
-        if bytes < GIVE_BACK_BYTES || !self.give_back(first_page, end_page - first_page) {
+        if !self.give_back(first_page, end_page - first_page) {
             return self.clear(offset, bytes);
         }
         self.clear(offset, first_page - offset);
@@ -158,7 +163,8 @@ impl Mapping {
         Ok(())
     }
 
-    fn clear(&self, offset: usize, bytes: usize) {
+    /// Writes zeroes to a range. Its pages stay.
+    pub(crate) fn clear(&self, offset: usize, bytes: usize) {
         let to = self.pointer(offset, bytes);
         // SAFETY: the range was checked.
         // WHY UNSAFE: a slice of memory that other threads read must not be formed.
@@ -235,6 +241,7 @@ fn unmap(start: NonNull<u8>, bytes: usize) {
 /// The smallest page of every machine we run on; larger ones only make giving back coarser.
 const PAGE_BYTES: usize = 4096;
 const HUGE_BYTES: usize = 2 << 20;
-/// Below this, clearing by hand is quicker than the kernel's page tables.
-const GIVE_BACK_BYTES: usize = 64 << 10;
+/// Shortest range whose pages are worth giving back: below it, writing zeroes is faster than changing
+/// page tables.
+pub(crate) const GIVE_BACK_BYTES: usize = 64 << 10;
 const COMPARE_BYTES: usize = 4096;

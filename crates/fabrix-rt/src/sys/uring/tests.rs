@@ -6,6 +6,7 @@ use std::fs::File;
 
 use super::*;
 use crate::buf::Arena;
+use crate::slab::Slabs;
 use crate::sys::entry::{Long, Short};
 use crate::{Buf, Exchange, File as Shared, Registered};
 
@@ -87,7 +88,7 @@ fn registered_memory_is_named_by_its_place_and_taken_from_its_start() {
 
 #[test]
 fn the_memory_of_an_exchange_is_told_when_it_is_registered() {
-    let arena = Arena::new(4 << 20);
+    let arena = Arena::new(4 << 20, Slabs::new());
     let buf = |bytes| Buf::new(arena.take(bytes).expect("room"));
     let header = buf(crate::exchange::HEADER_BYTES);
     let exchange = Exchange::new(null(), 1, header, buf(8192));

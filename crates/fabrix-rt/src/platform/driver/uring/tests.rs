@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::*;
 use crate::Buf;
 use crate::buf::Arena;
+use crate::slab::Slabs;
 use crate::spin::SpinPolicy;
 use crate::sys::entry::Short;
 
@@ -40,7 +41,7 @@ impl Bench {
         let (stream, _) = listener.accept().expect("it is there");
         Some(Self {
             driver,
-            arena: Arena::new(4 << 20),
+            arena: Arena::new(4 << 20, Slabs::new()),
             socket: Socket::from(stream),
             peer,
         })

@@ -39,8 +39,8 @@ impl Buf {
         self.chunk.bytes()
     }
 
-    /// The bytes to change. Panics if a clone exists, which is a mistake of the owner and never of a
-    /// peer.
+    /// The bytes to change. Panics if a clone exists, which is a mistake of the owner and never of
+    /// a peer.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(

@@ -7,9 +7,10 @@
 //! - The shard calls it once per turn.
 
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
-use crate::{Completion, Nanos, Op, TaskId, Token};
+use crate::{Completion, Nanos, Op, Poller, TaskId, Token};
 
 /// An operation to begin.
 pub type Submission = (Token, Op);
@@ -53,8 +54,18 @@ pub trait Driver {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Cancels the operations of a removed task that wait for a peer. Nobody receives their
-    /// completions.
+    /// Looks at a poller in every turn, waits for it while asleep, and reports to `token` whenever
+    /// the poller is ready, with result 0. Ends when the task of the token is forgotten, or with a
+    /// negative errno when the descriptor cannot be waited for.
+    ///
+    /// Errors: `Unsupported` for a driver without pollers.
+    fn add_poller(&mut self, token: Token, poller: Rc<dyn Poller>) -> io::Result<()> {
+        let _ = (token, poller);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Ends the pollers of a removed task, and cancels its operations that wait for a peer. Nobody
+    /// receives their completions.
     fn forget(&mut self, task: TaskId);
 
     /// Operations in progress.

@@ -20,6 +20,7 @@ mod gather;
 mod loan;
 mod op;
 mod platform;
+mod poller;
 mod region;
 mod registered;
 mod shard;
@@ -39,11 +40,13 @@ pub use gather::Gather;
 pub use loan::{Lent, LocalRegion};
 pub use op::{Allocate, Completion, Loan, Op};
 pub use platform::{
-    File, Listener, ShardThread, Socket, Stretch, is_in_memory, needed_thread, spawn, stretch,
+    File, Listener, ShardThread, Socket, Stretch, Waitable, is_in_memory, needed_thread, spawn,
+    stretch,
 };
 pub use platform::{
     counter, engine, errno, exchange, local_peer, net, process, random, terminal, topology,
 };
+pub use poller::Poller;
 pub use region::{HugePages, Region};
 pub use registered::Registered;
 pub use shard::{Full, Remote, Shard, ShardConfig, StartError, Task, Wait};

@@ -24,8 +24,8 @@ struct View {
     slab: Option<Known>,
 }
 
-/// A region that a shard's listeners know. The end of this value tells them that the shard no longer
-/// uses the region.
+/// A region that a shard's listeners know. The end of this value tells them that the shard no
+/// longer uses the region.
 struct Known {
     slabs: Rc<Slabs>,
     number: u32,
@@ -38,8 +38,8 @@ impl Drop for Known {
 }
 
 impl Region {
-    /// A view without a shard. No listener hears of it; [`Shard::view`](crate::Shard::view) makes one
-    /// that listeners know.
+    /// A view without a shard. No listener hears of it; [`Shard::view`](crate::Shard::view) makes
+    /// one that listeners know.
     pub fn local(region: &Arc<Self>) -> LocalRegion {
         LocalRegion::new(Arc::clone(region), None)
     }

@@ -1,10 +1,10 @@
 //! The memory of a RAM disk: one large mapping that all shards read and write at once.
 //!
-//! A region gives no reference to its bytes, only copies, comparisons, and addresses for the kernel. Two
-//! shards may copy the same bytes at the same time. A torn block is then a legal result: a disk promises
-//! nothing about commands in progress on the same block. A task that needs stable bytes copies them.
-//! Offsets are checked. A wrong one is a mistake of ours, because the command was checked before, and
-//! panics.
+//! A region gives no reference to its bytes, only copies, comparisons, and addresses for the
+//! kernel. Two shards may copy the same bytes at the same time. A torn block is then a legal
+//! result: a disk promises nothing about commands in progress on the same block. A task that needs
+//! stable bytes copies them. Offsets are checked. A wrong one is a mistake of ours, because the
+//! command was checked before, and panics.
 
 use std::io;
 use std::ptr::NonNull;
@@ -26,8 +26,8 @@ pub enum HugePages {
 pub struct Region {
     mapping: Mapping,
     huge: bool,
-    /// Number of [`Slab`](crate::Slab)s of this region in the hands of listeners. While it is not zero,
-    /// no page is given back: a device may have its address.
+    /// Number of [`Slab`](crate::Slab)s of this region in the hands of listeners. While it is not
+    /// zero, no page is given back: a device may have its address.
     holders: RwLock<usize>,
 }
 
@@ -74,16 +74,16 @@ impl Region {
     /// listener holds the region.
     pub fn zero(&self, offset: usize, bytes: usize) {
         let long = bytes >= GIVE_BACK_BYTES;
-        // The lock is never waited for: it is refused only while a listener takes the region or lets
-        // it go, and then the pages stay.
+        // The lock is never waited for: it is refused only while a listener takes the region or
+        // lets it go, and then the pages stay.
         match long.then(|| self.holders.try_read()) {
             Some(Ok(holders)) if *holders == 0 => self.mapping.renew(offset, bytes),
             _ => self.mapping.clear(offset, bytes),
         }
     }
 
-    /// Keeps all pages until [`Region::release`]. When this function returns, no page is being given
-    /// back.
+    /// Keeps all pages until [`Region::release`]. When this function returns, no page is being
+    /// given back.
     pub(crate) fn hold(&self) {
         *self.holders.write().unwrap_or_else(PoisonError::into_inner) += 1;
     }

@@ -33,7 +33,9 @@ use crate::driver::{Driver, Ending, Submission, Until};
 use crate::loan::{self, LocalRegion, ZEROES_BYTES};
 use crate::slab::{MemoryListener, Slabs};
 use crate::timer::Timers;
-use crate::{Buf, Completion, Engine, Lent, Nanos, Op, Refused, Region, TaskId, TimerId, Token};
+use crate::{
+    Buf, Completion, Engine, Lent, Nanos, Op, Poller, Refused, Region, TaskId, TimerId, Token,
+};
 
 /// Something that lives on a shard: a connection, a listener, a job.
 ///
@@ -203,6 +205,15 @@ impl Shard {
         self.submissions.push((token, op));
     }
 
+    /// Adds a poller for a task: [`Task::completed`] is called with the slot of the token and
+    /// result 0 in every turn that finds the poller ready. The poller ends with its task. A
+    /// negative errno as the result ends it earlier: its descriptor cannot be waited for.
+    ///
+    /// Errors: `Unsupported` for a driver without pollers.
+    pub fn add_poller(&mut self, token: Token, poller: Rc<dyn Poller>) -> io::Result<()> {
+        self.driver.add_poller(token, poller)
+    }
+
     /// A disk answers: delivered in this turn, but never from within this call.
     #[inline]
     pub fn complete(&mut self, token: Token, completion: Completion) {
@@ -239,8 +250,8 @@ impl Shard {
         LocalRegion::known(region, &self.slabs)
     }
 
-    /// Tells a listener of all memory in which buffers and loans of this shard lie: of the slabs that
-    /// exist, and of every other one until the listener is dropped.
+    /// Tells a listener of all memory in which buffers and loans of this shard lie: of the slabs
+    /// that exist, and of every other one until the listener is dropped.
     pub fn listen_to_memory(&mut self, listener: &Rc<dyn MemoryListener>) {
         self.slabs.listen(listener);
     }

@@ -1,9 +1,10 @@
-//! Slabs: the ranges of memory in which the buffers and loans of a shard lie, and the listeners that
-//! learn of them.
+//! Slabs: the ranges of memory in which the buffers and loans of a shard lie, and the listeners
+//! that learn of them.
 //!
 //! A device that reads and writes memory by itself, as an RDMA adapter does, has to know the memory
-//! first. A listener registers each slab at such a device when the slab is mapped. From then on every
-//! buffer and every loan names its slab by a number, so the device's key for it is one look-up.
+//! first. A listener registers each slab at such a device when the slab is mapped. From then on
+//! every buffer and every loan names its slab by a number, so the device's key for it is one
+//! look-up.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,8 +25,8 @@ pub trait MemoryListener {
     fn unmapping(&self, number: u32);
 }
 
-/// A range of memory in the hands of a listener. While this value exists, the range stays mapped at its
-/// address, and none of its pages is replaced or given back.
+/// A range of memory in the hands of a listener. While this value exists, the range stays mapped at
+/// its address, and none of its pages is replaced or given back.
 pub struct Slab {
     number: u32,
     memory: Memory,
@@ -123,7 +124,8 @@ impl Slabs {
         })
     }
 
-    /// Tells a listener of the slabs that exist, and of every other one until the listener is dropped.
+    /// Tells a listener of the slabs that exist, and of every other one until the listener is
+    /// dropped.
     pub(crate) fn listen(&self, listener: &Rc<dyn MemoryListener>) {
         self.listeners.borrow_mut().push(Rc::downgrade(listener));
         let places = self.places.borrow().clone();

@@ -12,6 +12,9 @@ use std::rc::Rc;
 
 use crate::{Apart, Buf, Gather, sys};
 
+/// What a sleeping shard can wait for: a descriptor that becomes readable.
+pub type Waitable<'a> = BorrowedFd<'a>;
+
 /// An open file or block device.
 #[derive(Clone, Debug)]
 pub struct File {

@@ -27,6 +27,6 @@ pub mod terminal;
 pub mod topology;
 
 pub(crate) use event::Event;
-pub use handle::{File, Listener, Socket, is_in_memory};
+pub use handle::{File, Listener, Socket, Waitable, is_in_memory};
 pub use sparse::{Stretch, stretch};
 pub use spawn::{ShardThread, needed_thread, spawn};

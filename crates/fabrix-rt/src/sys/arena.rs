@@ -1,9 +1,9 @@
 //! The buffers of one shard: chunks of slabs, counted without atomics.
 //!
-//! An arena maps a slab when a size class has no free chunk, up to a limit, and cuts it into chunks of
-//! that class. It gives no slab back before its own end. Free chunks wait in the list of their class.
-//! The memory of the list was taken with the slab, so taking and dropping a chunk never allocates. A
-//! chunk in use is one pointer, because requests carry it along.
+//! An arena maps a slab when a size class has no free chunk, up to a limit, and cuts it into chunks
+//! of that class. It gives no slab back before its own end. Free chunks wait in the list of their
+//! class. The memory of the list was taken with the slab, so taking and dropping a chunk never
+//! allocates. A chunk in use is one pointer, because requests carry it along.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -94,8 +94,8 @@ impl Arena {
         self.tables.borrow().used_bytes
     }
 
-    /// Maps one more slab for a class, tells the listeners, and lists its chunks. Without memory the
-    /// class stays empty.
+    /// Maps one more slab for a class, tells the listeners, and lists its chunks. Without memory
+    /// the class stays empty.
     #[cold]
     fn grow(&self, class: usize) {
         let slab = self.tables.borrow_mut().map(class);
@@ -171,11 +171,11 @@ impl Chunk {
     /// The bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Place::arena` keeps the arena alive while the chunk is in use, and the arena keeps
-        // its slabs mapped until its own end. The bytes are initialised: the kernel maps zeroes. All
-        // writers go through `bytes_mut` or `target`, which panic unless this is the only holder, so
-        // nobody writes while a shared slice exists.
-        // WHY UNSAFE: the memory is mapped by hand, page-aligned, and counted without atomics.
+        // SAFETY: `Place::arena` keeps the arena alive while the chunk is in use, and the arena
+        // keeps its slabs mapped until its own end. The bytes are initialised: the kernel maps
+        // zeroes. All writers go through `bytes_mut` or `target`, which panic unless this is the
+        // only holder, so nobody writes while a shared slice exists. WHY UNSAFE: the memory is
+        // mapped by hand, page-aligned, and counted without atomics.
         unsafe { slice::from_raw_parts(self.place.start.as_ptr(), self.len()) }
     }
 
@@ -183,9 +183,9 @@ impl Chunk {
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.target(0, self.len());
-        // SAFETY: the bytes are mapped and initialised, as `bytes` says. `target` has shown that this
-        // is the only holder, and `&mut self` allows no second slice of it.
-        // WHY UNSAFE: as in `bytes`.
+        // SAFETY: the bytes are mapped and initialised, as `bytes` says. `target` has shown that
+        // this is the only holder, and `&mut self` allows no second slice of it. WHY UNSAFE: as in
+        // `bytes`.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), self.len()) }
     }
 
@@ -236,9 +236,8 @@ impl Clone for Chunk {
 impl Drop for Chunk {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: `drop` runs once, and nothing reads the field after it.
-        // WHY UNSAFE: the place of the last holder moves to the list of free chunks instead of being
-        // dropped here.
+        // SAFETY: `drop` runs once, and nothing reads the field after it. WHY UNSAFE: the place of
+        // the last holder moves to the list of free chunks instead of being dropped here.
         let place = unsafe { ManuallyDrop::take(&mut self.place) };
         if Rc::strong_count(&place) == 1 {
             give_back(place);

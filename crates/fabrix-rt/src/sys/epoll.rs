@@ -20,6 +20,8 @@ pub(crate) struct Ready {
     pub(crate) key: u64,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// It has failed or was hung up, and there is nothing to read.
+    pub(crate) has_failed: bool,
 }
 
 impl Epoll {
@@ -101,6 +103,7 @@ impl Epoll {
             key: event.u64,
             readable: failed || bits & (libc::EPOLLIN | libc::EPOLLRDHUP) != 0,
             writable: failed || bits & libc::EPOLLOUT != 0,
+            has_failed: failed && bits & libc::EPOLLIN == 0,
         }
     }
 

@@ -241,7 +241,7 @@ fn unmap(start: NonNull<u8>, bytes: usize) {
 /// The smallest page of every machine we run on; larger ones only make giving back coarser.
 const PAGE_BYTES: usize = 4096;
 const HUGE_BYTES: usize = 2 << 20;
-/// Shortest range whose pages are worth giving back: below it, writing zeroes is faster than changing
-/// page tables.
+/// Shortest range whose pages are worth giving back: below it, writing zeroes is faster than
+/// changing page tables.
 pub(crate) const GIVE_BACK_BYTES: usize = 64 << 10;
 const COMPARE_BYTES: usize = 4096;

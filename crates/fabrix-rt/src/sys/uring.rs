@@ -1,14 +1,15 @@
-//! The ring: operations go in with all they own, and come out when the kernel has ended them.
+//! The ring: operations in progress, and all that they own.
 //!
-//! The table here owns every buffer, list and descriptor of an operation from before the kernel can
-//! see it until its completion was reaped. That is the whole argument why no memory is freed under
-//! the kernel's hands; it therefore stands on this side of the line and not with the policy in
+//! A table owns every buffer, list and handle of an operation from before the kernel can see the
+//! operation until its completion was reaped. So no memory is freed while the kernel uses it. This
+//! is the whole safety argument, so the table stands here and not with the policy in
 //! `platform/driver/uring.rs`.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,12 @@ use super::entry::Form;
 use super::fallocate;
 use super::socket::RawAddress;
 use crate::bell::Bell;
-use crate::{Op, Socket, TaskId, Token};
+use crate::{Op, Poller, Socket, TaskId, Token};
 
 #[cfg(test)]
 mod tests;
 
-/// One ring and what is in progress on it.
+/// One ring and the operations in progress on it.
 pub(crate) struct Ring<E: Form> {
     ring: IoUring<E>,
     table: Vec<Entry>,
@@ -32,19 +33,25 @@ pub(crate) struct Ring<E: Form> {
     wake: Option<Wake>,
 }
 
-/// One place of the table. The generation makes a cancel that comes too late miss.
+/// One place of the table. A cancel names the generation too, so a late cancel misses.
 struct Entry {
     generation: u32,
     held: Held,
 }
 
-/// What an operation owns until its completion is reaped.
+/// What a place of the table owns until its completion is reaped.
 enum Held {
     Nothing,
     Op {
         token: Token,
         op: Op,
         _address: Option<Box<RawAddress>>,
+    },
+    /// A descriptor to report once. The kernel writes nothing.
+    Watch {
+        number: u32,
+        task: TaskId,
+        _poller: Rc<dyn Poller>,
     },
     Wake(Wake),
 }
@@ -55,12 +62,17 @@ pub(crate) struct Wake {
     count: Box<[u8; 8]>,
 }
 
-/// What one completion meant.
+/// The meaning of one completion.
 pub(crate) enum Reaped {
-    /// Somebody wrote to the eventfd; it is no longer armed.
+    /// The bell was rung. The wake-up is no longer armed.
     Wake,
     /// The answer to a cancel.
     Cancel,
+    /// The descriptor of a poller is readable, or it has failed with a negative errno.
+    Watched {
+        number: u32,
+        result: Result<(), i32>,
+    },
     /// An operation has ended and gives back what it owned.
     Ended {
         token: Token,
@@ -70,7 +82,7 @@ pub(crate) enum Reaped {
     },
 }
 
-/// An operation that the ring did not take.
+/// An operation that was not pushed.
 pub(crate) enum NotTaken {
     /// The queue is full: submit, then try again.
     Full(Token, Op),
@@ -161,12 +173,29 @@ impl<E: Form> Ring<E> {
         true
     }
 
-    /// Cancels what of a task waits for a peer. The operations still end, each with its completion.
-    /// False: the queue was full and not all were reached.
+    /// Asks for one report when the descriptor of a poller is readable. False: the queue is full.
+    pub(crate) fn watch(&mut self, number: u32, task: TaskId, poller: &Rc<dyn Poller>) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        let descriptor = types::Fd(poller.waitable().as_raw_fd());
+        let entry = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).build();
+        let name = self.hold(Held::Watch {
+            number,
+            task,
+            _poller: Rc::clone(poller),
+        });
+        self.push_entry(&entry.user_data(name).into());
+        true
+    }
+
+    /// Cancels the operations of a task that wait for a peer, and its watches. All of them still
+    /// end, each with its completion. False: the queue was full, and not all were reached.
     pub(crate) fn cancel(&mut self, task: TaskId) -> bool {
         let waits = |held: &Held| match held {
             Held::Op { token, op, .. } => token.task == task && op.waits_for_a_peer(),
-            _ => false,
+            Held::Watch { task: of, .. } => *of == task,
+            Held::Wake(_) | Held::Nothing => false,
         };
         self.cancel_where(waits)
     }
@@ -223,6 +252,10 @@ impl<E: Form> Ring<E> {
                     accepted,
                 }
             }
+            Held::Watch { number, .. } => Reaped::Watched {
+                number,
+                result: readable(result),
+            },
             Held::Nothing => unreachable!("every operation completes once: none asks for more"),
         })
     }
@@ -250,12 +283,15 @@ impl<E: Form> Ring<E> {
     }
 
     fn push_entry(&mut self, entry: &E) {
-        // SAFETY: what the entry points to is owned by the table until its completion was reaped:
-        // buffers and lists by their Op, socket addresses and the wake-up's count in boxes beside
-        // it, descriptors by handles that keep them open. `describe` has checked every range.
-        // Registered memory is the kernel's own, and named by a number: it has no address (see
-        // `make_table`). FUSE touches the memory of an exchange while a command that names it is in
-        // the table, and which one a command names is what the kernel itself has written there.
+        // SAFETY: the table owns all memory that the entry points to, from before the push until
+        // the completion was reaped:
+        // - buffers and lists of parts lie in the Op, and `describe` has checked every range;
+        // - a socket address, and the count of the wake-up, lie in boxes beside it;
+        // - handles keep the descriptors open;
+        // - a watch names a descriptor and no memory.
+        // Registered memory belongs to the kernel and is named by a number (see `make_table`). FUSE
+        // touches the memory of an exchange only while a command for it is in the table: the kernel
+        // itself has written the number by which a command names an exchange.
         // WHY UNSAFE: io_uring takes raw addresses; there is no safe form.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the caller has seen room");
@@ -277,7 +313,8 @@ impl<E: Form> Ring<E> {
         true
     }
 
-    /// Ends what can be ended. True when nothing is left in the kernel's hands.
+    /// Cancels everything and waits for the completions. True: the kernel uses no memory of the
+    /// table any more.
     fn drain(&mut self) -> bool {
         let deadline = Instant::now() + DRAIN_TIME;
         let mut cancelled = false;
@@ -299,8 +336,8 @@ impl<E: Form> Ring<E> {
 impl<E: Form> Drop for Ring<E> {
     fn drop(&mut self) {
         if !self.drain() {
-            // The kernel may still write there: a disk that never answers. Leaking is the only
-            // sound thing.
+            // The kernel may still write to the buffers, for instance when a disk never answers. So
+            // the table is leaked.
             mem::forget(mem::take(&mut self.table));
         }
     }
@@ -459,6 +496,15 @@ fn no_address(number: u32) -> Result<u64, i32> {
         Ok(number.into())
     } else {
         Err(-libc::EINVAL)
+    }
+}
+
+/// What the result of a poll says: its events, or a negative errno.
+fn readable(result: i32) -> Result<(), i32> {
+    match result {
+        errno if errno < 0 => Err(errno),
+        events if events & i32::from(libc::POLLIN) != 0 => Ok(()),
+        _ => Err(-libc::EIO),
     }
 }
 

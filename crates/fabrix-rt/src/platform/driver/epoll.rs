@@ -8,20 +8,23 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::in_place::run_on_file;
 use super::now::{Tried, attempt, ended, errno};
+use super::pollers::Pollers;
 use crate::bell::Bell;
 use crate::driver::{Driver, Ending, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::epoll::Epoll;
-use crate::{Nanos, Op, TaskId, Token};
+use crate::{Nanos, Op, Poller, TaskId, Token};
 
 pub(crate) struct EpollDriver {
     epoll: Epoll,
     spin: Spin,
     bell: Arc<Bell>,
+    pollers: Pollers,
     /// By descriptor number.
     waiting: Vec<Waiting>,
     in_flight: usize,
@@ -42,6 +45,7 @@ impl EpollDriver {
             epoll,
             spin,
             bell,
+            pollers: Pollers::default(),
             waiting: Vec::new(),
             in_flight: 0,
         })
@@ -58,6 +62,7 @@ impl Driver for EpollDriver {
         for (token, op) in submissions.drain(..) {
             self.begin(token, op, endings);
         }
+        self.pollers.look(endings);
         if !endings.is_empty() || until == Until::Now || self.bell.is_rung() {
             if self.in_flight > 0 {
                 self.look(Until::Now, endings);
@@ -76,7 +81,13 @@ impl Driver for EpollDriver {
         now
     }
 
+    fn add_poller(&mut self, token: Token, poller: Rc<dyn Poller>) -> io::Result<()> {
+        self.pollers.add(token, poller);
+        Ok(())
+    }
+
     fn forget(&mut self, task: TaskId) {
+        self.pollers.forget(task);
         let mut left = 0;
         for waiting in &mut self.waiting {
             for queue in [&mut waiting.readers, &mut waiting.writers] {
@@ -128,11 +139,24 @@ impl EpollDriver {
         }
     }
 
+    /// Waits in the kernel, unless something came during the preparations.
     fn sleep(&mut self, endings: &mut Vec<Ending>, until: Until) {
-        if self.bell.fall_asleep() {
+        if self.arm_pollers(endings) && self.bell.fall_asleep() {
             self.look(until, endings);
             self.bell.wake_up();
+            self.pollers.look(endings);
         }
+    }
+
+    /// Makes every poller wake the shard. False: the shard must not sleep.
+    fn arm_pollers(&mut self, endings: &mut Vec<Ending>) -> bool {
+        let epoll = &self.epoll;
+        let watch = |number, _task, poller: &Rc<dyn Poller>| {
+            let key = POLLERS + u64::from(number);
+            let armed = epoll.arm(poller.waitable(), key, true, false);
+            armed.map(|()| true).map_err(|error| errno(&error))
+        };
+        self.pollers.arm(endings, watch)
     }
 
     /// Looks without waiting, again and again, as long as that is expected to pay.
@@ -145,6 +169,7 @@ impl EpollDriver {
             && !self.bell.is_rung()
         {
             self.look(Until::Now, endings);
+            self.pollers.look(endings);
             now = Nanos::now();
         }
     }
@@ -160,6 +185,16 @@ impl EpollDriver {
             let ready = self.epoll.ready(event);
             if ready.key == BELL {
                 self.take_bell();
+                continue;
+            }
+            if let Some(number) = ready.key.checked_sub(POLLERS) {
+                let number = u32::try_from(number).expect("pollers are numbered so");
+                let result = if ready.has_failed {
+                    Err(-libc::EIO)
+                } else {
+                    Ok(())
+                };
+                self.pollers.reported(number, result, endings);
                 continue;
             }
             let descriptor = RawFd::try_from(ready.key).expect("every other key is a descriptor");
@@ -268,3 +303,5 @@ fn key(descriptor: RawFd) -> u64 {
 }
 
 const BELL: u64 = u64::MAX;
+/// Key of the first poller: above every descriptor.
+const POLLERS: u64 = 1 << 32;

@@ -3,6 +3,7 @@
 mod epoll;
 mod in_place;
 mod now;
+mod pollers;
 mod uring;
 mod warm;
 

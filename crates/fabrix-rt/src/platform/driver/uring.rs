@@ -9,23 +9,26 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::in_place::{is_a_copy, run_on_file};
 use super::now::{Tried, attempt, ended};
+use super::pollers::Pollers;
 use super::warm::{self, Warm};
 use crate::bell::Bell;
 use crate::driver::{Driver, Ending, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::entry::Form;
 use crate::sys::uring::{NotTaken, Reaped, Ring};
-use crate::{Completion, Loan, Nanos, Op, Socket, TaskId, Token};
+use crate::{Completion, Loan, Nanos, Op, Poller, Socket, TaskId, Token};
 
 pub(crate) struct UringDriver<E: Form> {
     ring: Ring<E>,
     spin: Spin,
     bell: Arc<Bell>,
+    pollers: Pollers,
     /// Did not fit: goes first in the next turn.
     again: Vec<Submission>,
     /// Sent in part: goes on in the next turn, behind what is new, so that the short comes before
@@ -50,6 +53,7 @@ impl<E: Form> UringDriver<E> {
             ring,
             spin,
             bell,
+            pollers: Pollers::default(),
             again: Vec::with_capacity(entries as usize),
             rest: Vec::with_capacity(entries as usize),
             copies: VecDeque::with_capacity(entries as usize),
@@ -75,6 +79,7 @@ impl<E: Form> Driver for UringDriver<E> {
         self.copy(endings);
         self.reap(endings);
         self.warm.attempt(endings, &mut self.cold);
+        self.pollers.look(endings);
         let may_wait = |this: &Self, endings: &Vec<Ending>| {
             endings.is_empty()
                 && !this.has_more()
@@ -99,7 +104,13 @@ impl<E: Form> Driver for UringDriver<E> {
         self.ring.make_table(places)
     }
 
+    fn add_poller(&mut self, token: Token, poller: Rc<dyn Poller>) -> io::Result<()> {
+        self.pollers.add(token, poller);
+        Ok(())
+    }
+
     fn forget(&mut self, task: TaskId) {
+        self.pollers.forget(task);
         for later in [&mut self.again, &mut self.rest, &mut self.cold] {
             later.retain(|(token, op)| token.task != task || !op.waits_for_a_peer());
         }
@@ -130,7 +141,7 @@ impl<E: Form> UringDriver<E> {
         if endings.is_empty() && !self.has_more() {
             self.cool(endings);
             if endings.is_empty() && !self.has_more() {
-                self.sleep(until);
+                self.sleep(endings, until);
                 self.reap(endings);
             }
         }
@@ -154,6 +165,7 @@ impl<E: Form> UringDriver<E> {
                     self.reap(endings);
                 }
                 self.warm.attempt(endings, &mut self.cold);
+                self.pollers.look(endings);
                 if !endings.is_empty() || self.has_more() {
                     return;
                 }
@@ -178,14 +190,27 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    fn sleep(&mut self, until: Until) {
+    /// Waits in the kernel, unless the time is over or something came during the preparations.
+    fn sleep(&mut self, endings: &mut Vec<Ending>, until: Until) {
         let now = Nanos::now();
-        // The wake-up may have gone off while spinning; without one nobody may sleep.
-        if until.is_over(now) || !self.ring.arm_wake() || !self.bell.fall_asleep() {
+        // The wake-up may have fired while the shard spun. It must be armed again before a sleep.
+        if until.is_over(now)
+            || !self.ring.arm_wake()
+            || !self.arm_pollers(endings)
+            || !self.bell.fall_asleep()
+        {
             return self.enter(None);
         }
         self.enter(Some(until.left(now)));
         self.bell.wake_up();
+        self.pollers.look(endings);
+    }
+
+    /// Makes every poller wake the shard. False: the shard must not sleep.
+    fn arm_pollers(&mut self, endings: &mut Vec<Ending>) -> bool {
+        let ring = &mut self.ring;
+        let watch = |number, task, poller: &Rc<dyn Poller>| Ok(ring.watch(number, task, poller));
+        self.pollers.arm(endings, watch)
     }
 
     /// Enters the kernel once: to submit, or with `Some` to wait as well, for ever or so long.
@@ -294,20 +319,25 @@ impl<E: Form> UringDriver<E> {
         while room > 0
             && let Some(reaped) = self.ring.reap()
         {
-            if let Reaped::Ended {
-                token,
-                op,
-                result,
-                accepted,
-            } = reaped
-            {
-                if op.is_of_a_file() {
-                    room -= 1;
+            match reaped {
+                Reaped::Ended {
+                    token,
+                    op,
+                    result,
+                    accepted,
+                } => {
+                    if op.is_of_a_file() {
+                        room -= 1;
+                    }
+                    match settle(op, result, accepted) {
+                        Settled::Ended(completion) => endings.push((token, completion)),
+                        Settled::GoOn(op) => self.rest.push((token, op)),
+                    }
                 }
-                match settle(op, result, accepted) {
-                    Settled::Ended(completion) => endings.push((token, completion)),
-                    Settled::GoOn(op) => self.rest.push((token, op)),
+                Reaped::Watched { number, result } => {
+                    self.pollers.reported(number, result, endings);
                 }
+                Reaped::Wake | Reaped::Cancel => {}
             }
         }
     }

@@ -76,8 +76,8 @@ impl Target {
             Err(at) => {
                 self.check_transfers(&export)?;
                 let added = version;
-                let keeper = self.shared.subsystem.keeper.as_ref();
-                let state = DiskState::new(&*export.device, keeper)
+                let reservation_store = self.shared.subsystem.reservation_store.as_ref();
+                let state = DiskState::new(&*export.device, reservation_store)
                     .map_err(|why| format!("namespace {nsid} is not served: {why}"))?;
                 entries.insert(
                     at,

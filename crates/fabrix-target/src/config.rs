@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fabrix_proto::portal::Portal;
 
-use crate::{Export, Initiators, Keeper, Notice, SubsystemConfig};
+use crate::{Export, Initiators, Notice, ReservationStore, SubsystemConfig};
 
 /// What a target serves and to whom.
 pub struct TargetConfig {
@@ -23,7 +23,7 @@ pub struct TargetConfig {
     pub initiators: Initiators,
     /// Who stores reservations so that they outlive the process; none: they do not, and hosts are
     /// told so.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub reservation_store: Option<Arc<dyn ReservationStore>>,
     /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed
     /// there.
     pub listen: Vec<Listen>,

@@ -36,7 +36,7 @@ use fabrix_rt::{Remote, TaskId};
 
 pub use change::ChangeError;
 pub use config::{Deadlines, Listen, Protocol, StartError, TargetConfig};
-pub use disk::{Keeper, Receipt};
+pub use disk::{Receipt, ReservationStore};
 pub use export::Export;
 pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
@@ -46,7 +46,7 @@ pub use notice::{End, Notice};
 pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
 pub use strangers::origin;
 
-use local::{Order, Steward};
+use local::{ConfigTask, Order};
 use registry::Registry;
 use strangers::Strangers;
 
@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     clock: [u8; 16],
     started: Instant,
     shards: Vec<Remote>,
-    stewards: OnceLock<Vec<TaskId>>,
+    config_tasks: OnceLock<Vec<TaskId>>,
     connections: AtomicUsize,
     max_connections: usize,
     draining: AtomicBool,
@@ -86,11 +86,13 @@ impl Shared {
     /// needs no order to drain: the order is dropped, and with it a connection closed, which says
     /// so to the host. Who orders a change tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
-        let stewards = self.stewards.get().map_or(&[][..], Vec::as_slice);
-        let index = index % stewards.len().max(1);
-        stewards
-            .get(index)
-            .is_some_and(|steward| self.shards[index].send(*steward, Box::new(order)).is_ok())
+        let config_tasks = self.config_tasks.get().map_or(&[][..], Vec::as_slice);
+        let index = index % config_tasks.len().max(1);
+        config_tasks.get(index).is_some_and(|config_task| {
+            self.shards[index]
+                .send(*config_task, Box::new(order))
+                .is_ok()
+        })
     }
 
     /// What all shards have counted, for the health log.
@@ -180,19 +182,19 @@ impl Target {
             counters: shards.iter().map(|_| Arc::default()).collect(),
             started: Instant::now(),
             shards,
-            stewards: OnceLock::new(),
+            config_tasks: OnceLock::new(),
             connections: AtomicUsize::new(0),
             max_connections: config.max_connections,
             draining: AtomicBool::new(false),
             notify: config.notify,
         });
-        let stewards = shared
+        let config_tasks = shared
             .shards
             .iter()
             .enumerate()
-            .map(|(index, shard)| steward(shard, index, &shared))
+            .map(|(index, shard)| config_task(shard, index, &shared))
             .collect::<Result<_, _>>()?;
-        shared.stewards.get_or_init(|| stewards);
+        shared.config_tasks.get_or_init(|| config_tasks);
         let listening = config
             .listen
             .into_iter()
@@ -251,11 +253,11 @@ impl Target {
 }
 
 /// Sets up the target's part on a shard.
-fn steward(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, StartError> {
+fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, StartError> {
     let (tell, told) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
     let setup = move |shard: &mut fabrix_rt::Shard| {
-        let _gone = tell.send(Steward::install(shard, index, shared));
+        let _gone = tell.send(ConfigTask::install(shard, index, shared));
     };
     shard
         .run(Box::new(setup))

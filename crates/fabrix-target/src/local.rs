@@ -7,8 +7,8 @@
 //! have said so are the admin queues told and with them their hosts, so that no host hears of a
 //! namespace which one of its I/O queues does not know yet. A connection that says who it is
 //! meanwhile misses nothing: it takes its view from this shard's own snapshot, and what happens on
-//! a shard happens in turn. It comes either before the steward changed that snapshot, and then is
-//! among the connections which the steward tells, or after, and then finds the new one.
+//! a shard happens in turn. It comes either before the config task changed that snapshot, and then
+//! is among the connections which the config task tells, or after, and then finds the new one.
 
 use std::any::Any;
 use std::cell::{Ref, RefCell};
@@ -249,11 +249,11 @@ pub(crate) enum Order {
 pub(crate) type Done = mpsc::Sender<()>;
 
 /// The task that takes orders from other shards.
-pub(crate) struct Steward {
+pub(crate) struct ConfigTask {
     local: Rc<Local>,
 }
 
-impl Steward {
+impl ConfigTask {
     /// Sets up the target's part on `shard`.
     pub(crate) fn install(shard: &mut Shard, index: usize, shared: Arc<Shared>) -> TaskId {
         let current = shared.subsystem.current();
@@ -306,9 +306,9 @@ impl Steward {
     }
 }
 
-impl Task for Steward {
+impl Task for ConfigTask {
     fn completed(&mut self, _shard: &mut Shard, _slot: u32, _completion: Completion) {
-        unreachable!("a steward starts no operations");
+        unreachable!("the config task starts no operations");
     }
 
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
@@ -321,7 +321,7 @@ impl Task for Steward {
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
             Ok(Order::Drain) => self.tell(shard, Told::Drain),
-            Err(_) => debug_assert!(false, "a steward takes orders only"),
+            Err(_) => debug_assert!(false, "the config task takes orders only"),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What a running `serve` serves, and how that changes: disks by namespace id, addresses, hosts.
 //!
-//! Joins the target with the opener of disks (`shelf`), reads addresses (`listen`), and says what
-//! users are shown (`shown`). Knows neither the command line that started it nor the socket through
-//! which it is changed.
+//! Joins the target with the opener of disks (`export_opener`), reads addresses (`listen`), and
+//! says what users are shown (`shown`). Knows neither the command line that started it nor the
+//! socket through which it is changed.
 
+mod export_opener;
 mod listen;
-mod shelf;
 mod shown;
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fabrix_block::spec::{Size, without_secrets};
 use fabrix_target::{Export, NAMESPACES_MAX, Target};
 
+pub(crate) use self::export_opener::ExportOpener;
 use self::listen::serves_disks;
 pub(crate) use self::listen::{check_addresses, listen_address, socket_address};
-pub(crate) use self::shelf::Shelf;
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
 
@@ -26,7 +26,7 @@ pub(crate) struct Served {
     pub(crate) target: Target,
     nqn: String,
     iqn: String,
-    shelf: Shelf,
+    opener: ExportOpener,
     state: Mutex<Now>,
 }
 
@@ -42,7 +42,7 @@ impl Served {
     pub(crate) fn new(
         target: Target,
         (nqn, iqn): (&str, &str),
-        shelf: Shelf,
+        opener: ExportOpener,
         disks: &[String],
         allowed: Allowed,
     ) -> Self {
@@ -53,7 +53,7 @@ impl Served {
             target,
             nqn: nqn.to_owned(),
             iqn: iqn.to_owned(),
-            shelf,
+            opener,
             state: Mutex::new(Now { disks, allowed }),
         }
     }
@@ -78,7 +78,7 @@ impl Served {
         }
         // What is kept is shown to whoever asks.
         let shown = without_secrets(text);
-        let device = self.shelf.open(text)?;
+        let device = self.opener.open(text)?;
         self.target.add(Export { nsid, device }).map_err(refused)?;
         state.disks.insert(nsid, shown);
         Ok(nsid)
@@ -91,7 +91,7 @@ impl Served {
         let gone = exports.iter().find(|export| export.nsid == nsid);
         self.target.remove(nsid).map_err(refused)?;
         if let Some(gone) = gone {
-            self.shelf.forget(gone.device.identity().uuid);
+            self.opener.forget(gone.device.identity().uuid);
         }
         state.disks.remove(&nsid);
         Ok(())

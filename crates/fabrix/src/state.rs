@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fabrix_block::{Device, Durability, Identity};
 use fabrix_rt::needed_thread;
-use fabrix_target::{Keeper, Receipt};
+use fabrix_target::{Receipt, ReservationStore};
 
 use crate::failure::Failure;
 use crate::log;
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-impl Keeper for State {
+impl ReservationStore for State {
     /// Without `--state`, what outlives the process is kept for disks that do so themselves, and
     /// are ours.
     fn keeps(&self, device: &dyn Device) -> bool {

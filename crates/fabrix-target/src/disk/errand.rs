@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fabrix_proto::scsi::reservation::{Nexus, Refusal};
 
-use super::keeper::Storing;
+use super::reservation_store::Storing;
 use super::{Asked, Begun, DiskState, Member};
 use crate::registry::Place;
 

@@ -3,13 +3,13 @@
 //!
 //! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has
 //! seen the present version, in its [`Seat`], needs no lock. Changes that take time (stored before
-//! they hold, or the commands of others ended before the answer) are an [`Errand`]. Where
-//! reservations are stored is a [`Keeper`]'s. A disk that has not ended what nobody waits for has a
+//! they hold, or the commands of others ended before the answer) are an [`Errand`]. A
+//! [`ReservationStore`] stores reservations. A disk that has not ended what nobody waits for has a
 //! [`Barrier`] before it. No protocol is known here.
 
 mod barrier;
 mod errand;
-mod keeper;
+mod reservation_store;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,8 +28,8 @@ use crate::registry::Place;
 
 pub(crate) use barrier::Barrier;
 pub(crate) use errand::{ERRAND_AGAIN, Errand, Stop, Trouble, Why};
-use keeper::Storing;
-pub use keeper::{Keeper, Receipt};
+use reservation_store::Storing;
+pub use reservation_store::{Receipt, ReservationStore};
 
 /// What a connection is to the disks that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,13 @@ pub(crate) struct DiskState {
     /// Behind them is a request that was abandoned, and the operator has been told.
     is_overdue: AtomicBool,
     /// Where reservations are stored; none: nowhere.
-    keeping: Option<Keeping>,
+    stored_in: Option<StoredIn>,
     inner: Mutex<Inner>,
 }
 
-struct Keeping {
-    keeper: Arc<dyn Keeper>,
+struct StoredIn {
+    store: Arc<dyn ReservationStore>,
+    /// The disk's key in the store.
     disk: Identity,
 }
 
@@ -174,18 +175,18 @@ impl DiskState {
     /// must not be served: whoever was fenced from it would write again.
     pub(crate) fn new(
         device: &dyn Device,
-        keeper: Option<&Arc<dyn Keeper>>,
+        store: Option<&Arc<dyn ReservationStore>>,
     ) -> Result<Arc<Self>, String> {
-        let keeper = keeper.filter(|keeper| keeper.keeps(device));
+        let store = store.filter(|store| store.keeps(device));
         let disk = device.identity();
-        let stored = match keeper {
-            Some(keeper) => keeper.load(disk)?,
+        let stored = match store {
+            Some(store) => store.load(disk)?,
             None => None,
         };
-        let reservations = match (stored, keeper) {
-            (Some(bytes), Some(keeper)) => {
+        let reservations = match (stored, store) {
+            (Some(bytes), Some(store)) => {
                 Reservations::from_bytes(&bytes, pass::crc32c).map_err(|error| {
-                    let place = keeper.place(disk);
+                    let place = store.place(disk);
                     format!(
                         "{place}: {error}; who was fenced from the disk could write again. Remove the file only if \
                          every host and initiator is to begin anew"
@@ -198,8 +199,8 @@ impl DiskState {
             version: AtomicU64::new(1),
             barriers: AtomicUsize::new(0),
             is_overdue: AtomicBool::new(false),
-            keeping: keeper.map(|keeper| Keeping {
-                keeper: Arc::clone(keeper),
+            stored_in: store.map(|store| StoredIn {
+                store: Arc::clone(store),
                 disk: disk.clone(),
             }),
             inner: Mutex::new(Inner {
@@ -217,7 +218,7 @@ impl DiskState {
 
     /// Whether reservations can outlive the process (PTPL).
     pub(crate) const fn stores(&self) -> bool {
-        self.keeping.is_some()
+        self.stored_in.is_some()
     }
 
     /// Whether they do.
@@ -276,7 +277,7 @@ impl DiskState {
             Ok(change) => change,
             Err(refusal) => return Begun::Refused(refusal),
         };
-        let Some(keeping) = self.keeping.as_ref().filter(|_| change.store) else {
+        let Some(stored_in) = self.stored_in.as_ref().filter(|_| change.store) else {
             let victims = inner.commit(next, &change);
             self.change();
             return Begun::Done(victims);
@@ -286,7 +287,7 @@ impl DiskState {
         let bytes = next.to_bytes(pass::crc32c);
         let progress = Arc::default();
         let receipt = Receipt::new(Arc::clone(self), next, change, Arc::clone(&progress));
-        keeping.keeper.store(&keeping.disk, bytes, receipt);
+        stored_in.store.store(&stored_in.disk, bytes, receipt);
         Begun::Storing(progress)
     }
 

@@ -15,7 +15,7 @@ use fabrix_proto::portal::Portal;
 
 use super::DISCOVERY_PORT;
 use crate::TargetConfig;
-use crate::disk::{DiskState, Keeper};
+use crate::disk::{DiskState, ReservationStore};
 use crate::export::Entry;
 use crate::iscsi::{Initiators, Units};
 
@@ -84,7 +84,7 @@ pub(crate) struct Subsystems {
     /// Name of the iSCSI target.
     pub(crate) iscsi_name: String,
     /// Who stores reservations.
-    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    pub(crate) reservation_store: Option<Arc<dyn ReservationStore>>,
     current: Mutex<Arc<Snapshot>>,
 }
 
@@ -96,9 +96,9 @@ impl Subsystems {
     pub(crate) fn new(config: &TargetConfig) -> Result<Self, String> {
         let mut exports = config.exports.clone();
         exports.sort_by_key(|export| export.nsid);
-        let keeper = config.keeper.as_ref();
+        let reservation_store = config.reservation_store.as_ref();
         let entries = exports.into_iter().map(|export| {
-            let state = DiskState::new(&*export.device, keeper)
+            let state = DiskState::new(&*export.device, reservation_store)
                 .map_err(|why| format!("namespace {} is not served: {why}", export.nsid))?;
             Ok(Entry {
                 state,
@@ -122,7 +122,7 @@ impl Subsystems {
         Ok(Self {
             config: config.subsystem.clone(),
             iscsi_name: config.iscsi_name.clone(),
-            keeper: config.keeper.clone(),
+            reservation_store: config.reservation_store.clone(),
             current: Mutex::new(Arc::new(snapshot)),
         })
     }

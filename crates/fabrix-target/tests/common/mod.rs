@@ -21,7 +21,8 @@ use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
 use fabrix_target::{
-    Deadlines, Export, Initiators, Keeper, Listen, Notice, SubsystemConfig, Target, TargetConfig,
+    Deadlines, Export, Initiators, Listen, Notice, ReservationStore, SubsystemConfig, Target,
+    TargetConfig,
 };
 
 use host::Host;
@@ -47,7 +48,7 @@ pub struct Plan {
     pub max_queue_entries: u16,
     pub max_transfer_bytes: u32,
     pub deadlines: Deadlines,
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub reservation_store: Option<Arc<dyn ReservationStore>>,
 }
 
 impl Default for Plan {
@@ -63,7 +64,7 @@ impl Default for Plan {
             max_queue_entries: 128,
             max_transfer_bytes: 1 << 20,
             deadlines: Deadlines::default(),
-            keeper: None,
+            reservation_store: None,
         }
     }
 }
@@ -117,7 +118,7 @@ impl Stage {
                 .collect(),
             iscsi_name: IQN.to_owned(),
             initiators: plan.initiators,
-            keeper: plan.keeper,
+            reservation_store: plan.reservation_store,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             max_strangers: plan.max_strangers,

@@ -10,7 +10,7 @@ use fabrix_proto::nvme::reservation::{AcquireAction, RegisterAction};
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::scsi::reservation::Kind;
 use fabrix_rt::Engine;
-use fabrix_target::{Keeper, Receipt};
+use fabrix_target::{Receipt, ReservationStore};
 
 use crate::common::host::Data;
 use crate::common::{Plan, Stage, ram};
@@ -36,7 +36,7 @@ struct Kept {
     waiting: Vec<Receipt>,
 }
 
-impl Keeper for Memory {
+impl ReservationStore for Memory {
     fn keeps(&self, _: &dyn Device) -> bool {
         true
     }
@@ -77,7 +77,7 @@ impl Memory {
 
 fn plan(keeper: &Arc<Memory>) -> Plan {
     Plan {
-        keeper: Some(Arc::clone(keeper) as Arc<dyn Keeper>),
+        reservation_store: Some(Arc::clone(keeper) as Arc<dyn ReservationStore>),
         devices: vec![ram("stored", 512, 16 << 20)],
         ..Plan::default()
     }

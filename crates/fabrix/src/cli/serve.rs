@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabrix_block::{Device, Identity};
-use fabrix_target::{Export, Initiators, Keeper, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{
+    Export, Initiators, Listen, ReservationStore, SubsystemConfig, Target, TargetConfig,
+};
 use signal_hook::consts::SIGTERM;
 
 use super::notices;
@@ -20,7 +22,7 @@ use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::log;
-use crate::served::{Served, Shelf, check_addresses, listen_address, start_failure};
+use crate::served::{ExportOpener, Served, check_addresses, listen_address, start_failure};
 use crate::shards::{Shards, raise_open_files};
 use crate::signals::end_a_service;
 use crate::state::State;
@@ -58,8 +60,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let names = ExportNames::new(args.nqn.as_deref(), args.iqn.as_deref(), &listen);
     let opener = Opener::new(&args.remote, args.engine.engine, &names.scope)?;
     let state = State::open(args.state.as_deref())?;
-    let shelf = Shelf::new(opener, args.read_only, state.clone(), args.api.is_some());
-    let devices = args.disks.iter().map(|text| shelf.open(text));
+    let export_opener =
+        ExportOpener::new(opener, args.read_only, state.clone(), args.api.is_some());
+    let devices = args.disks.iter().map(|text| export_opener.open(text));
     let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
     let (tell, told) = channel();
     let asked = tell.clone();
@@ -68,7 +71,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
     let mut config = target_config(args, &names, devices, listen, access);
-    config.keeper = state.map(|state| state as Arc<dyn Keeper>);
+    config.reservation_store = state.map(|state| state as Arc<dyn ReservationStore>);
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
         Err(error) => {
@@ -79,7 +82,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let served = Arc::new(Served::new(
         target,
         (&names.nqn, &names.iqn),
-        shelf,
+        export_opener,
         &args.disks,
         allowed,
     ));
@@ -145,7 +148,7 @@ fn target_config(
         exports: exports.collect(),
         iscsi_name: names.iqn.clone(),
         initiators,
-        keeper: None,
+        reservation_store: None,
         listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,

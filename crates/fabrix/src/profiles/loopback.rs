@@ -85,7 +85,7 @@ impl Loopback {
                 Transport::Iscsi => Listen::iscsi(anywhere),
             }],
             initiators: Initiators::anybody(),
-            keeper: None,
+            reservation_store: None,
             max_connections: 1024,
             max_strangers: 1024,
             notify: Box::new(|_| {}),

@@ -156,7 +156,7 @@ impl Served {
                 "nsid": export.nsid,
                 "disk": state.disks.get(&export.nsid),
                 "uuid": export.device.identity().uuid_text(),
-                "counters": self.shelf.counters(&*export.device),
+                "counters": self.opener.counters(&*export.device),
             })
         };
         json!({ "schema": 1, "exports": exports.iter().map(export).collect::<Vec<_>>() })

@@ -1,4 +1,4 @@
-//! What connections tell each other, and what the steward of their shard tells them.
+//! What connections tell each other, and what the config task of their shard tells them.
 //!
 //! A part of `connection`. A mailbox may be full: what it had no room for is told again soon, and
 //! the task stays for that long.

@@ -17,7 +17,7 @@ use crate::log;
 use crate::state::State;
 
 /// Opens disks for exporting.
-pub(crate) struct Shelf {
+pub(crate) struct ExportOpener {
     opener: Opener,
     read_only: bool,
     state: Option<Arc<State>>,
@@ -25,7 +25,7 @@ pub(crate) struct Shelf {
     counted: Option<Mutex<HashMap<[u8; 16], Arc<Stats>>>>,
 }
 
-impl Shelf {
+impl ExportOpener {
     /// `counts`: somebody may ask what the disks do.
     pub(crate) fn new(
         opener: Opener,

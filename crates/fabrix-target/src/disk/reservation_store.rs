@@ -9,7 +9,7 @@ use super::DiskState;
 use crate::registry::Place;
 
 /// Stores the reservations of disks, and gives back at the next start what was stored.
-pub trait Keeper: Send + Sync {
+pub trait ReservationStore: Send + Sync {
     /// Whether reservations of this disk are stored. Hosts are told so.
     fn keeps(&self, device: &dyn Device) -> bool;
 

@@ -27,16 +27,6 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Puts a disk behind a gate, unless the disk already compares and writes atomically itself.
-    #[must_use]
-    pub fn wrap(device: Arc<dyn Device>) -> Arc<dyn Device> {
-        if device.compares_and_writes() {
-            device
-        } else {
-            Self::new(device)
-        }
-    }
-
     /// Puts a disk behind a new gate.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
@@ -44,6 +34,14 @@ impl Exclusive {
             inner,
             gate: Arc::new(Gate::new()),
         })
+    }
+
+    /// The same disk in another state, for example with another size, behind this gate. Comparisons
+    /// stay atomic while channels of both are open.
+    #[must_use]
+    pub fn around(&self, inner: Arc<dyn Device>) -> Arc<Self> {
+        let gate = Arc::clone(&self.gate);
+        Arc::new(Self { inner, gate })
     }
 }
 
@@ -78,11 +76,7 @@ impl Device for Exclusive {
         true
     }
 
-    /// The resized disk shares the gate: comparisons stay atomic while channels of both are open.
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(Arc::new(Self {
-            inner: self.inner.remeasure(bytes)?,
-            gate: Arc::clone(&self.gate),
-        }))
+        Ok(self.around(self.inner.remeasure(bytes)?))
     }
 }

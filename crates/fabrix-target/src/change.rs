@@ -5,13 +5,13 @@
 //! not come from a shard of the target, and so not from its `notify`: it would wait for itself.
 
 use std::net::SocketAddr;
-use std::sync::{MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use fabrix_block::Device;
+use fabrix_block::filter::stats::Stats;
 
-use crate::disk::DiskState;
 use crate::export::Entry;
 use crate::local::{Done, Order};
 use crate::nvme::Offer;
@@ -53,9 +53,7 @@ impl From<ChangeError> for StartError {
 }
 
 impl Target {
-    /// Exports one more disk; connected hosts are told when all shards serve it. A disk that cannot
-    /// compare and write by itself should be wrapped in
-    /// [`Exclusive`](fabrix_block::exclusive::Exclusive): hosts are told that all can.
+    /// Exports one more disk; connected hosts are told when all shards serve it.
     ///
     /// A host that was told that no disk has a volatile cache would never flush this one if it has
     /// one: controllers that said so end, and their hosts read the truth when they connect again.
@@ -76,17 +74,8 @@ impl Target {
             Err(at) => {
                 self.check_transfers(&export)?;
                 let added = version;
-                let reservation_store = self.shared.subsystem.reservation_store.as_ref();
-                let state = DiskState::new(&*export.device, reservation_store)
-                    .map_err(|why| format!("namespace {nsid} is not served: {why}"))?;
-                entries.insert(
-                    at,
-                    Entry {
-                        export,
-                        added,
-                        state,
-                    },
-                );
+                let disk = self.shared.subsystem.enter(export)?;
+                entries.insert(at, Entry { nsid, added, disk });
                 Ok(())
             }
         })
@@ -102,7 +91,7 @@ impl Target {
         let mut removed = None;
         self.change_exports(|entries, _| {
             let at = found(entries, nsid)?;
-            removed = Some(entries.remove(at).export);
+            removed = Some(entries.remove(at).export());
             Ok(())
         })?;
         Ok(removed.expect("a change that succeeded has removed it"))
@@ -119,9 +108,9 @@ impl Target {
         let _one_at_a_time = self.change();
         self.change_exports(|entries, _| {
             let at = found(entries, export.nsid)?;
-            check_same(&entries[at].export, &export)?;
+            check_same(&entries[at].export(), &export)?;
             self.check_transfers(&export)?;
-            entries[at].export = export;
+            entries[at].disk = entries[at].disk.with_device(export.device);
             Ok(())
         })
     }
@@ -131,7 +120,16 @@ impl Target {
     pub fn exports(&self) -> Vec<Export> {
         let current = self.shared.subsystem.current();
         let entries = current.offer.entries.iter();
-        entries.map(|entry| entry.export.clone()).collect()
+        entries.map(Entry::export).collect()
+    }
+
+    /// I/O statistics of a namespace's disk since it was added; none: I/O is not counted, or there
+    /// is no such namespace.
+    #[must_use]
+    pub fn stats(&self, nsid: u32) -> Option<Arc<Stats>> {
+        let current = self.shared.subsystem.current();
+        let at = position(&current.offer.entries, nsid).ok()?;
+        current.offer.entries[at].disk.stats().cloned()
     }
 
     /// Listens at one more address, and gives it with the port that the system chose. Hosts that
@@ -340,7 +338,7 @@ fn addresses(portals: Vec<Portal>) -> Vec<SocketAddr> {
 }
 
 fn position(entries: &[Entry], nsid: u32) -> Result<usize, usize> {
-    entries.binary_search_by_key(&nsid, |entry| entry.export.nsid)
+    entries.binary_search_by_key(&nsid, |entry| entry.nsid)
 }
 
 fn found(entries: &[Entry], nsid: u32) -> Result<usize, String> {

@@ -24,6 +24,8 @@ pub struct TargetConfig {
     /// Who stores reservations so that they outlive the process; none: they do not, and hosts are
     /// told so.
     pub reservation_store: Option<Arc<dyn ReservationStore>>,
+    /// Whether the I/O of every disk is counted: see [`Target::stats`](crate::Target::stats).
+    pub counts: bool,
     /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed
     /// there.
     pub listen: Vec<Listen>,

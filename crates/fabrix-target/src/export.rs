@@ -11,6 +11,7 @@ use std::sync::Arc;
 use fabrix_block::{Channel, Device, OpenError, Run};
 use fabrix_rt::{Apart, Shard};
 
+use crate::catalog::ExportedDisk;
 use crate::disk::DiskState;
 
 /// One disk and the namespace id it is exported under.
@@ -18,25 +19,32 @@ use crate::disk::DiskState;
 pub struct Export {
     /// 1 to [`NAMESPACES_MAX`](crate::NAMESPACES_MAX).
     pub nsid: u32,
-    /// The disk.
+    /// The disk. The target puts the compare-and-write gate in front of it.
     pub device: Arc<dyn Device>,
 }
 
 /// An export as the shards see it.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    pub(crate) export: Export,
+    pub(crate) nsid: u32,
     /// The version with which its namespace was added. A command that was checked against another
     /// disk of the same id knows by it that this one is not meant.
     pub(crate) added: u64,
-    /// What connections of all protocols share about it.
-    pub(crate) state: Arc<DiskState>,
+    pub(crate) disk: ExportedDisk,
 }
 
 impl Entry {
     /// What all connections share about it, and its namespace.
     pub(crate) fn state(&self) -> (u32, Arc<DiskState>) {
-        (self.export.nsid, Arc::clone(&self.state))
+        (self.nsid, Arc::clone(self.disk.state()))
+    }
+
+    /// The entry as the user gave it.
+    pub(crate) fn export(&self) -> Export {
+        Export {
+            nsid: self.nsid,
+            device: Arc::clone(self.disk.given()),
+        }
     }
 }
 
@@ -96,7 +104,7 @@ impl Channels {
     /// What a disk is called, for people; nothing if it is not there any more.
     pub(crate) fn name(&self, disk: DiskName) -> String {
         let all = self.all.borrow();
-        let device = self.find(disk).map(|at| &all[at].entry.export.device);
+        let device = self.find(disk).map(|at| all[at].entry.disk.device());
         device.map_or_else(String::new, |device| device.identity().name.clone())
     }
 
@@ -114,7 +122,7 @@ impl Channels {
         let all = self.all.borrow();
         let found = position(&all, nsid).filter(|at| all[*at].entry.added == added);
         let at = found.ok_or(Unreached::Gone)?;
-        if all[at].entry.state.has_barrier() {
+        if all[at].entry.disk.state().has_barrier() {
             return Err(Unreached::Barrier);
         }
         if extent.is_some_and(|(lba, blocks)| !all[at].contains(lba, blocks)) {
@@ -130,7 +138,7 @@ impl Channels {
 
     /// How the blocks of the disk at `index` are kept from `lba` on.
     pub(crate) fn allocation(&self, index: usize, lba: u64) -> Run {
-        self.all.borrow()[index].entry.export.device.allocation(lba)
+        self.all.borrow()[index].entry.disk.device().allocation(lba)
     }
 
     /// What all connections share about each of the disks, by namespace, in order.
@@ -145,7 +153,7 @@ impl Channels {
     /// # Errors
     /// It cannot be opened.
     pub(crate) fn open(&self, shard: &mut Shard, index: usize) -> Result<(), OpenError> {
-        let device = Arc::clone(&self.all.borrow()[index].entry.export.device);
+        let device = Arc::clone(self.all.borrow()[index].entry.disk.device());
         let channel = device.open(shard)?;
         let channel = Rc::new(Apart::new(RefCell::new(channel)));
         self.all.borrow_mut()[index].channel = Some(channel);
@@ -159,9 +167,9 @@ impl Channels {
 fn position(all: &[Access], nsid: u32) -> Option<usize> {
     let guess = usize::try_from(nsid.checked_sub(1)?).ok()?;
     match all.get(guess) {
-        Some(access) if access.entry.export.nsid == nsid => Some(guess),
+        Some(access) if access.entry.nsid == nsid => Some(guess),
         _ => all
-            .binary_search_by_key(&nsid, |access| access.entry.export.nsid)
+            .binary_search_by_key(&nsid, |access| access.entry.nsid)
             .ok(),
     }
 }
@@ -182,7 +190,7 @@ pub(crate) enum Unreached {
 impl Access {
     fn to(entry: &Entry) -> Self {
         Self {
-            blocks: entry.export.device.geometry().blocks,
+            blocks: entry.disk.device().geometry().blocks,
             entry: entry.clone(),
             channel: None,
         }
@@ -195,7 +203,7 @@ impl Access {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        let (export, other) = (&self.entry.export, &other.entry.export);
-        export.nsid == other.nsid && Arc::ptr_eq(&export.device, &other.device)
+        let (entry, other) = (&self.entry, &other.entry);
+        entry.nsid == other.nsid && Arc::ptr_eq(entry.disk.device(), other.disk.device())
     }
 }

@@ -8,6 +8,7 @@
 //! share is a registry of controllers, touched when connections come and go. What is exported,
 //! where and to whom can be changed while it runs: see [`Target::add`] and what follows it.
 
+mod catalog;
 mod change;
 mod config;
 mod counters;

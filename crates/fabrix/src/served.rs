@@ -87,12 +87,7 @@ impl Served {
     /// Exports a disk no more, and closes it when its last request has ended.
     pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
         let mut state = self.state();
-        let exports = self.target.exports();
-        let gone = exports.iter().find(|export| export.nsid == nsid);
         self.target.remove(nsid).map_err(refused)?;
-        if let Some(gone) = gone {
-            self.opener.forget(gone.device.identity().uuid);
-        }
         state.disks.remove(&nsid);
         Ok(())
     }

@@ -147,7 +147,11 @@ fn a_degraded_disk_stays_degraded() {
 
 #[test]
 fn disks_whose_size_cannot_change_say_so() {
-    for disk in [ram_disk(64), null_disk(64), Exclusive::wrap(ram_disk(64))] {
+    for disk in [
+        ram_disk(64),
+        null_disk(64),
+        Exclusive::new(ram_disk(64)) as Arc<dyn Device>,
+    ] {
         for bytes in [None, Some(MIB)] {
             let (kind, sentence) = refusal(&*disk, bytes);
             assert_eq!(kind, OpenErrorKind::Unsupported);

@@ -84,6 +84,16 @@ impl Stats {
         })
     }
 
+    /// The same disk in another state, for example with another size. Both share the counters.
+    #[must_use]
+    pub fn around(&self, inner: Arc<dyn Device>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            shards: Arc::clone(&self.shards),
+            on_failure: Arc::clone(&self.on_failure),
+        })
+    }
+
     /// The current sums of all shards. Any thread may call this function at any time.
     #[must_use]
     pub fn counts(&self, kind: Kind) -> Counts {
@@ -262,11 +272,7 @@ impl Filter for Stats {
     }
 
     fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(Arc::new(Self {
-            inner: self.inner.remeasure(bytes)?,
-            shards: Arc::clone(&self.shards),
-            on_failure: Arc::clone(&self.on_failure),
-        }))
+        Ok(self.around(self.inner.remeasure(bytes)?))
     }
 }
 

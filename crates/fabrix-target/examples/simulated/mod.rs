@@ -137,6 +137,7 @@ fn config(queues: u16) -> TargetConfig {
         iscsi_name: common::IQN.to_owned(),
         initiators: fabrix_target::Initiators::anybody(),
         reservation_store: None,
+        counts: false,
         max_strangers: 16,
         listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
         max_connections: 8,

@@ -77,13 +77,13 @@ impl Units {
 impl Unit {
     fn new(config: &SubsystemConfig, entry: &Entry) -> Self {
         Self {
-            nsid: entry.export.nsid,
+            nsid: entry.nsid,
             added: entry.added,
             disk: Disk {
-                stores_reservations: entry.state.stores(),
-                ..disk(config, &*entry.export.device)
+                stores_reservations: entry.disk.state().stores(),
+                ..disk(config, &**entry.disk.device())
             },
-            state: Arc::clone(&entry.state),
+            state: Arc::clone(entry.disk.state()),
         }
     }
 

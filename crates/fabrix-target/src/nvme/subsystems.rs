@@ -14,10 +14,11 @@ use fabrix_proto::nvme::subsystem::{
 use fabrix_proto::portal::Portal;
 
 use super::DISCOVERY_PORT;
-use crate::TargetConfig;
-use crate::disk::{DiskState, ReservationStore};
+use crate::catalog::ExportedDisk;
+use crate::disk::ReservationStore;
 use crate::export::Entry;
 use crate::iscsi::{Initiators, Units};
+use crate::{Export, TargetConfig};
 
 /// The subsystem's name and who may connect.
 #[derive(Clone, Debug)]
@@ -85,6 +86,8 @@ pub(crate) struct Subsystems {
     pub(crate) iscsi_name: String,
     /// Who stores reservations.
     pub(crate) reservation_store: Option<Arc<dyn ReservationStore>>,
+    /// Whether I/O of disks is counted.
+    counts: bool,
     current: Mutex<Arc<Snapshot>>,
 }
 
@@ -96,14 +99,11 @@ impl Subsystems {
     pub(crate) fn new(config: &TargetConfig) -> Result<Self, String> {
         let mut exports = config.exports.clone();
         exports.sort_by_key(|export| export.nsid);
-        let reservation_store = config.reservation_store.as_ref();
         let entries = exports.into_iter().map(|export| {
-            let state = DiskState::new(&*export.device, reservation_store)
-                .map_err(|why| format!("namespace {} is not served: {why}", export.nsid))?;
             Ok(Entry {
-                state,
-                export,
+                nsid: export.nsid,
                 added: 0,
+                disk: enter(export, config.counts, config.reservation_store.as_ref())?,
             })
         });
         let offer = Offer {
@@ -123,8 +123,17 @@ impl Subsystems {
             config: config.subsystem.clone(),
             iscsi_name: config.iscsi_name.clone(),
             reservation_store: config.reservation_store.clone(),
+            counts: config.counts,
             current: Mutex::new(Arc::new(snapshot)),
         })
+    }
+
+    /// A disk enters the catalog.
+    ///
+    /// # Errors
+    /// A sentence: its reservations are unusable.
+    pub(crate) fn enter(&self, export: Export) -> Result<ExportedDisk, String> {
+        enter(export, self.counts, self.reservation_store.as_ref())
     }
 
     /// What is exported now.
@@ -156,6 +165,16 @@ impl Subsystems {
     }
 }
 
+fn enter(
+    export: Export,
+    counts: bool,
+    store: Option<&Arc<dyn ReservationStore>>,
+) -> Result<ExportedDisk, String> {
+    let nsid = export.nsid;
+    ExportedDisk::new(export.device, counts, store)
+        .map_err(|why| format!("namespace {nsid} is not served: {why}"))
+}
+
 fn inventory(
     config: &SubsystemConfig,
     offer: &Offer,
@@ -180,8 +199,8 @@ fn inventory(
             .entries
             .iter()
             .map(|entry| Namespace {
-                stores_reservations: entry.state.stores(),
-                ..namespace(entry.export.nsid, &*entry.export.device, config)
+                stores_reservations: entry.disk.state().stores(),
+                ..namespace(entry.nsid, &**entry.disk.device(), config)
             })
             .collect(),
         hosts,

@@ -11,7 +11,7 @@ use fabrix_block::{
 };
 use fabrix_rt::{Buf, Completion, Loan, Remote, Shard, Task, TaskId, Token};
 
-use super::{PATIENCE, plain_ram};
+use super::{PATIENCE, ram};
 
 /// What the disk does with requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ struct State {
 impl TestDisk {
     /// A disk of 512-byte blocks, with a volatile cache so that hosts flush it.
     pub fn new(bytes: u64) -> Arc<Self> {
-        let inner = plain_ram("test disk", 512, bytes);
+        let inner = ram("test disk", 512, bytes);
         let geometry = Geometry {
             volatile_cache: true,
             ..inner.geometry().clone()
@@ -89,7 +89,7 @@ impl TestDisk {
 
     /// One that moves at most so many bytes at once.
     pub fn narrow(bytes: u64, max_transfer_bytes: u32) -> Arc<Self> {
-        let inner = plain_ram("narrow test disk", 512, bytes);
+        let inner = ram("narrow test disk", 512, bytes);
         let geometry = Geometry {
             max_transfer_bytes,
             ..inner.geometry().clone()

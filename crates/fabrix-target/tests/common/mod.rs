@@ -16,7 +16,6 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fabrix_block::exclusive::Exclusive;
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
@@ -119,6 +118,7 @@ impl Stage {
             iscsi_name: IQN.to_owned(),
             initiators: plan.initiators,
             reservation_store: plan.reservation_store,
+            counts: false,
             listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             max_strangers: plan.max_strangers,
@@ -273,13 +273,8 @@ fn shard(engine: Engine, id: usize, arena_bytes: usize) -> ShardThread {
     spawn(config, None, |_| ()).expect("a shard")
 }
 
-/// A RAM disk that can compare and write.
-pub fn ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
-    Exclusive::wrap(plain_ram(name, block_bytes, bytes))
-}
-
 /// A RAM disk.
-pub fn plain_ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
+pub fn ram(name: &str, block_bytes: u32, bytes: u64) -> Arc<dyn Device> {
     let identity = Identity::derive(name, name, "a test's disk");
     let blocks = bytes / u64::from(block_bytes);
     RamDisk::new(Geometry::new(block_bytes, blocks), HugePages::No, identity).expect("memory")

@@ -1,7 +1,6 @@
 //! EXTENDED COPY by one initiator. What reservations of others do to it stands in the tests about
 //! reservations.
 
-use fabrix_block::exclusive::Exclusive;
 use fabrix_rt::Engine;
 
 use crate::common::disk::{Do, Kind, TestDisk};
@@ -55,7 +54,7 @@ fn cve_2020_28374_copies_nothing_that_the_initiator_might_not_write(engine: Engi
 
 fn a_copy_that_fails_is_told_and_remembered(engine: Engine) {
     let disk = TestDisk::new(16 << 20);
-    let stage = two_disks(engine, Exclusive::wrap(disk.clone()));
+    let stage = two_disks(engine, disk.clone());
     let mut initiator = session(&stage, 1, false);
     let disks = [naa(&mut initiator, 0), naa(&mut initiator, 1)];
     disk.when(

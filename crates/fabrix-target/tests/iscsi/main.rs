@@ -10,6 +10,7 @@ mod common;
 mod copies;
 #[allow(dead_code, reason = "shared with another test program")]
 mod copying;
+mod gate;
 mod initiator;
 mod notices;
 mod turns;
@@ -20,7 +21,6 @@ use std::net::SocketAddr;
 use common::disk::{Do, Kind, TestDisk};
 use common::host::Data;
 use common::{IQN, Plan, Stage, pattern, ram};
-use fabrix_block::exclusive::Exclusive;
 use fabrix_proto::nvme::admin::GetLogPage;
 use fabrix_proto::nvme::log_page::LogId;
 use fabrix_proto::nvme::spec::SubmissionEntry;
@@ -200,7 +200,7 @@ fn a_session_takes_the_place_of_its_older_self(engine: Engine) {
 
 fn a_connection_that_is_dropped_leaves_nothing_behind(engine: Engine) {
     let disk = TestDisk::new(16 << 20);
-    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
     let mut initiator = session(&stage, 1, false);
     disk.when(Kind::Read, Do::Keep);
     disk.when(Kind::Write, Do::Keep);
@@ -220,7 +220,7 @@ fn a_connection_that_is_dropped_leaves_nothing_behind(engine: Engine) {
 
 fn an_aborted_task_is_not_answered(engine: Engine) {
     let disk = TestDisk::new(16 << 20);
-    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
     let mut initiator = session(&stage, 1, false);
     disk.when(Kind::Read, Do::Keep);
     let itt = initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);
@@ -297,7 +297,7 @@ fn a_reservation_keeps_others_out_on_all_shards(engine: Engine) {
 
 fn a_disk_that_fails_is_told_in_sense(engine: Engine) {
     let disk = TestDisk::new(16 << 20);
-    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
     let mut initiator = session(&stage, 1, false);
     disk.when(Kind::Read, Do::AnswerLater(fabrix_block::Status::MediaRead));
     let read = initiator.command(&rw(0x28, 0, 1), 512);
@@ -319,7 +319,7 @@ fn hosts_and_initiators_see_the_same_blocks(engine: Engine) {
 
 fn drains_what_has_begun(engine: Engine) {
     let disk = TestDisk::new(16 << 20);
-    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
     let mut initiator = session(&stage, 1, false);
     disk.when(Kind::Read, Do::Keep);
     initiator.begin(FINAL | initiator::READ, &rw(0x28, 0, 8), 4096, &[]);

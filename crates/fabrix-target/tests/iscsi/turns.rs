@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use fabrix_block::Operation;
-use fabrix_block::exclusive::Exclusive;
 use fabrix_rt::Engine;
 
 use crate::common::disk::{Do, Kind, TestDisk};
@@ -56,7 +55,7 @@ fn many_requests_of_one_command_let_others_have_their_turn(engine: Engine) {
     let disk = TestDisk::new(32 << 20);
     let plan = Plan {
         shards: 1,
-        ..Plan::of(Exclusive::wrap(disk.clone()))
+        ..Plan::of(disk.clone())
     };
     let stage = Stage::set(engine, plan);
     let (mut long, mut other) = (session(&stage, 1, false), session(&stage, 2, false));
@@ -91,7 +90,7 @@ fn what_waits_for_room_does_not_wait_for_what_pauses(engine: Engine) {
     let disk = TestDisk::new(64 << 30);
     let plan = Plan {
         shards: 1,
-        ..Plan::of(Exclusive::wrap(disk.clone()))
+        ..Plan::of(disk.clone())
     };
     let stage = Stage::set(engine, plan);
     let mut initiator = session(&stage, 1, false);

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::Operation;
-use fabrix_block::exclusive::Exclusive;
 use fabrix_proto::nvme::spec::SubmissionEntry;
 use fabrix_rt::Engine;
 use fabrix_target::{Deadlines, Notice};
 
 use crate::common::disk::{Do, Kind, TestDisk};
 use crate::common::host::Data;
-use crate::common::{IQN, Plan, Stage, pattern, plain_ram};
+use crate::common::{IQN, Plan, Stage, pattern, ram};
 use crate::initiator::{FINAL, Initiator, READ, WRITE};
 use crate::{good, on_both_engines, portal, rw, session};
 
@@ -37,10 +36,7 @@ const QUICK: Deadlines = Deadlines {
 /// A stage over a disk that keeps writes, as logical unit 0, and a RAM disk as logical unit 1.
 fn stage(engine: Engine, deadlines: Deadlines) -> (Arc<TestDisk>, Stage) {
     let disk = TestDisk::new(16 << 20);
-    let devices = vec![
-        Exclusive::wrap(disk.clone()),
-        plain_ram("other", 512, 1 << 20),
-    ];
+    let devices = vec![disk.clone(), ram("other", 512, 1 << 20)];
     let plan = Plan {
         devices,
         deadlines,

@@ -8,7 +8,6 @@ mod under_way;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use fabrix_block::exclusive::Exclusive;
 use fabrix_block::file::{FileDisk, FileOptions};
 use fabrix_block::{Device, OpenErrorKind};
 use fabrix_proto::nvme::features::FeatureId;
@@ -268,8 +267,8 @@ fn a_file_grows_under_a_connected_host(engine: Engine) {
         direct: false,
         ..FileOptions::new(&path)
     };
-    let file = Exclusive::wrap(FileDisk::open(options.clone()).expect("a file"));
-    let stage = Stage::set(engine, Plan::of(Arc::clone(&file)));
+    let file = FileDisk::open(options.clone()).expect("a file");
+    let stage = Stage::set(engine, Plan::of(file.clone()));
     let (mut admin, event) = watching(&stage);
     let mut io = stage.io(&admin, 1);
     let data = pattern(64 << 10, 8);

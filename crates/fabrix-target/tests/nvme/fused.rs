@@ -8,10 +8,9 @@ use fabrix_proto::nvme::command::Fuse;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_rt::Engine;
 
-use crate::common::disk::{Do, Kind, TestDisk};
 use crate::common::host::{Answer, Data, Host, by_size};
 use crate::common::wire::{Digests, R2T, h2c_data};
-use crate::common::{Plan, Stage, pattern};
+use crate::common::{Stage, pattern};
 use crate::on_both_engines;
 
 on_both_engines!(
@@ -251,19 +250,5 @@ fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
         value,
         2 * ROUNDS,
         "{lost} attempts were refused, none was lost"
-    );
-}
-
-#[test]
-fn a_disk_that_does_not_compare_and_write_fails_both_halves() {
-    let disk = TestDisk::new(1 << 20);
-    disk.when(Kind::Read, Do::Obey);
-    let stage = Stage::set(Engine::Auto, Plan::of(disk));
-    let (_admin, mut io) = stage.admin_and_io();
-    let data = vec![0; 512];
-    let both = compare_and_write(&mut io, 0, Data::Inline(&data), Data::Inline(&data));
-    assert_eq!(
-        statuses(&both),
-        [Status::INVALID_OPCODE, Status::ABORTED_FAILED_FUSED]
     );
 }

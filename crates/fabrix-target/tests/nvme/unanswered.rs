@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::Operation;
-use fabrix_block::exclusive::Exclusive;
 use fabrix_proto::nvme::command::Fuse;
 use fabrix_proto::nvme::fabrics::Property;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
@@ -13,7 +12,7 @@ use fabrix_target::Deadlines;
 
 use crate::common::disk::{Do, Kind, TestDisk};
 use crate::common::host::{CC_DISABLE, CC_SHUTDOWN, Data, Host};
-use crate::common::{Plan, Stage, pattern, plain_ram};
+use crate::common::{Plan, Stage, pattern, ram};
 use crate::on_both_engines;
 
 on_both_engines!(
@@ -29,10 +28,7 @@ on_both_engines!(
 /// A stage over a disk that keeps writes, as namespace 1, and a RAM disk as namespace 2.
 fn stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     let disk = TestDisk::new(16 << 20);
-    let devices = vec![
-        Exclusive::wrap(disk.clone()),
-        plain_ram("other", 512, 1 << 20),
-    ];
+    let devices = vec![disk.clone(), ram("other", 512, 1 << 20)];
     let deadlines = Deadlines {
         quiet: Duration::from_millis(100),
         ..Deadlines::default()

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabrix_block::exclusive::Exclusive;
 use fabrix_proto::nvme::reservation::AcquireAction;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::scsi::reservation::Kind;
@@ -37,7 +36,7 @@ const ABORT_TASK_SET: u8 = 2;
 
 fn stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     let disk = TestDisk::new(16 << 20);
-    let stage = Stage::set(engine, Plan::of(Exclusive::wrap(disk.clone())));
+    let stage = Stage::set(engine, Plan::of(disk.clone()));
     (disk, stage)
 }
 
@@ -256,7 +255,7 @@ fn impatient_stage(engine: Engine) -> (Arc<TestDisk>, Stage) {
     };
     let plan = Plan {
         deadlines,
-        ..Plan::of(Exclusive::wrap(disk.clone()))
+        ..Plan::of(disk.clone())
     };
     (disk, Stage::set(engine, plan))
 }

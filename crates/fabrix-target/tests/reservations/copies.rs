@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use fabrix_block::Operation;
-use fabrix_block::exclusive::Exclusive;
 use fabrix_proto::nvme::reservation::AcquireAction;
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::scsi::reservation::Kind;
@@ -43,7 +42,7 @@ struct Scene {
 impl Scene {
     fn new(engine: Engine) -> Self {
         let disk = TestDisk::new(8 << 20);
-        let mut plan = Plan::of(Exclusive::wrap(disk.clone()));
+        let mut plan = Plan::of(disk.clone());
         plan.devices.push(ram("second", 512, 8 << 20));
         let stage = Stage::set(engine, plan);
         let (mut copier, mut other) = (Scsi::new(&stage, 1), Scsi::new(&stage, 2));

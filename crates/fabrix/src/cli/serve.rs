@@ -60,8 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let names = ExportNames::new(args.nqn.as_deref(), args.iqn.as_deref(), &listen);
     let opener = Opener::new(&args.remote, args.engine.engine, &names.scope)?;
     let state = State::open(args.state.as_deref())?;
-    let export_opener =
-        ExportOpener::new(opener, args.read_only, state.clone(), args.api.is_some());
+    let export_opener = ExportOpener::new(opener, args.read_only, state.clone());
     let devices = args.disks.iter().map(|text| export_opener.open(text));
     let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
     let (tell, told) = channel();
@@ -149,6 +148,7 @@ fn target_config(
         iscsi_name: names.iqn.clone(),
         initiators,
         reservation_store: None,
+        counts: args.api.is_some(),
         listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_block::Device;
-use fabrix_block::exclusive::Exclusive;
 use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
 use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
@@ -77,7 +76,7 @@ impl Loopback {
             },
             exports: vec![Export {
                 nsid: 1,
-                device: Exclusive::wrap(Arc::clone(disk)),
+                device: Arc::clone(disk),
             }],
             iscsi_name: IQN.to_owned(),
             listen: vec![match transport {
@@ -86,6 +85,7 @@ impl Loopback {
             }],
             initiators: Initiators::anybody(),
             reservation_store: None,
+            counts: false,
             max_connections: 1024,
             max_strangers: 1024,
             notify: Box::new(|_| {}),

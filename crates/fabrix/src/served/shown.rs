@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::Served;
 use super::listen::listen_text;
 use crate::cli::terminal::quoted;
+use crate::counters;
 use crate::disks::{host_text, lun_of_libiscsi};
 
 impl Served {
@@ -156,7 +157,7 @@ impl Served {
                 "nsid": export.nsid,
                 "disk": state.disks.get(&export.nsid),
                 "uuid": export.device.identity().uuid_text(),
-                "counters": self.opener.counters(&*export.device),
+                "counters": self.target.stats(export.nsid).map(|stats| counters::detailed(&stats)),
             })
         };
         json!({ "schema": 1, "exports": exports.iter().map(export).collect::<Vec<_>>() })

@@ -1,0 +1,5 @@
+//! The catalog: what a target exports.
+
+mod disk;
+
+pub(crate) use disk::ExportedDisk;

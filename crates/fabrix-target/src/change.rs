@@ -1,222 +1,75 @@
 //! Changing what is exported while hosts are connected.
 //!
 //! Called from a control thread, one change at a time; the shards are told by orders and waited
-//! for. Knows what a change may be; how it reaches hosts is in `local` and in `nvme`. A call must
-//! not come from a shard of the target, and so not from its `notify`: it would wait for itself.
+//! for. What a catalog may be is in `catalog`; how a change reaches hosts is in `local` and in
+//! `nvme`. A call must not come from a shard of the target, and so not from its `notify`: it would
+//! wait for itself.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, thread};
 
 use fabrix_block::Device;
 use fabrix_block::filter::stats::Stats;
 
-use crate::export::Entry;
+use crate::catalog::diff;
 use crate::local::{Done, Order};
-use crate::nvme::Offer;
-use crate::{
-    Export, Initiators, Listen, NAMESPACES_MAX, Portal, Protocol, StartError, Target, check_free,
-    listen, port,
-};
-
-/// Why what is exported does not change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeError {
-    /// It cannot be so; a sentence that says why. Nothing has changed.
-    Refused(String),
-    /// A shard has not answered in time. The change holds: that shard serves it as soon as it takes
-    /// an order or a connection, and its hosts are told of it then, or with the next change.
-    Shard,
-}
-
-impl fmt::Display for ChangeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(sentence) => f.write_str(sentence),
-            Self::Shard => f.write_str(
-                "a shard of the data path has not answered: the change is made, and hosts may be told later",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ChangeError {}
-
-impl From<ChangeError> for StartError {
-    fn from(error: ChangeError) -> Self {
-        match error {
-            ChangeError::Refused(sentence) => Self::Config(sentence),
-            ChangeError::Shard => Self::Shard,
-        }
-    }
-}
+use crate::{Catalog, Listen, Portal, Protocol, Target, TargetError, check_free, listen, port};
 
 impl Target {
-    /// Exports one more disk; connected hosts are told when all shards serve it.
-    ///
-    /// A host that was told that no disk has a volatile cache would never flush this one if it has
-    /// one: controllers that said so end, and their hosts read the truth when they connect again.
-    ///
-    /// # Errors
-    /// The id is in use, or not 1 to [`NAMESPACES_MAX`]; the disk is not one that hosts can be
-    /// shown.
-    pub fn add(&self, export: Export) -> Result<(), ChangeError> {
-        let _one_at_a_time = self.change();
-        let nsid = export.nsid;
-        self.change_exports(|entries, version| match position(entries, nsid) {
-            _ if !(1..=NAMESPACES_MAX).contains(&nsid) => Err(format!(
-                "namespace {nsid}: the id must be between 1 and {NAMESPACES_MAX}"
-            )),
-            Ok(_) => Err(format!(
-                "namespace {nsid} is exported already; remove it first, or choose another id"
-            )),
-            Err(at) => {
-                self.check_transfers(&export)?;
-                let added = version;
-                let disk = self.shared.subsystem.enter(export)?;
-                entries.insert(at, Entry { nsid, added, disk });
-                Ok(())
-            }
-        })
-    }
-
-    /// Takes a disk away from hosts. What is at the disk is still answered by it; later commands
-    /// are told that there is no such namespace.
-    ///
-    /// # Errors
-    /// There is no such namespace.
-    pub fn remove(&self, nsid: u32) -> Result<Export, ChangeError> {
-        let _one_at_a_time = self.change();
-        let mut removed = None;
-        self.change_exports(|entries, _| {
-            let at = found(entries, nsid)?;
-            removed = Some(entries.remove(at).export());
-            Ok(())
-        })?;
-        Ok(removed.expect("a change that succeeded has removed it"))
-    }
-
-    /// Shows hosts another size of a disk: `export` is what [`Device::remeasure`] made of the one
-    /// that is there. What is at the disk is answered by the old one; what then lies behind the end
-    /// is answered so.
-    ///
-    /// # Errors
-    /// There is no such namespace; or the disk has another identity or block size, so that hosts
-    /// would take it for another one.
-    pub fn replace(&self, export: Export) -> Result<(), ChangeError> {
-        let _one_at_a_time = self.change();
-        self.change_exports(|entries, _| {
-            let at = found(entries, export.nsid)?;
-            check_same(&entries[at].export(), &export)?;
-            self.check_transfers(&export)?;
-            entries[at].disk = entries[at].disk.with_device(export.device);
-            Ok(())
-        })
-    }
-
-    /// What is exported now, sorted by namespace id.
+    /// What is exported now, where and to whom: exports sorted by number, iSCSI names in lower
+    /// case, and listeners with the ports that the system chose.
     #[must_use]
-    pub fn exports(&self) -> Vec<Export> {
-        let current = self.shared.subsystem.current();
-        let entries = current.offer.entries.iter();
-        entries.map(Entry::export).collect()
+    pub fn catalog(&self) -> Catalog {
+        self.shared.catalog.current().wanted.clone()
     }
 
-    /// I/O statistics of a namespace's disk since it was added; none: I/O is not counted, or there
-    /// is no such namespace.
-    #[must_use]
-    pub fn stats(&self, nsid: u32) -> Option<Arc<Stats>> {
-        let current = self.shared.subsystem.current();
-        let at = position(&current.offer.entries, nsid).ok()?;
-        current.offer.entries[at].disk.stats().cloned()
-    }
-
-    /// Listens at one more address, and gives it with the port that the system chose. Hosts that
-    /// watch the discovery log are told.
+    /// Exports what `edit` makes of the catalog: all of it from one moment on, or nothing. Hosts
+    /// and initiators are told when all shards serve it; those whom a change does not concern
+    /// notice nothing of it.
+    ///
+    /// - A disk that is removed still answers what it was asked. Later commands are told that there
+    ///   is no such namespace or logical unit.
+    /// - A number may get another device of the same disk: what [`Device::remeasure`] has made of
+    ///   the one that is there. Every place where the disk is exported gets it in the same change.
+    /// - A host that was told that no disk has a volatile cache would never flush a new one that
+    ///   has: its controllers end, and it reads the truth when it connects again.
+    /// - Controllers of hosts, and sessions of initiators, that may no more connect end. What a
+    ///   session has proved stays proved.
+    /// - New listeners are open before hosts are told of them. Hosts are told of those that go
+    ///   before they are closed, and connections that were made there stay.
     ///
     /// # Errors
-    /// See [`StartError`].
-    pub fn open_port(&self, at: Listen) -> Result<SocketAddr, StartError> {
-        let _one_at_a_time = self.change();
-        let address = at.portal.address;
-        self.check_not_draining(address)?;
-        check_free(&self.listens(), &at)?;
-        let (task, bound) = listen(&self.shared.shards[0], at, &self.shared)?;
-        self.ports().push((task, bound));
-        // A drain that came meanwhile has closed it, or has come early enough to be seen here.
-        self.check_not_draining(address)
-            .inspect_err(|_| self.close_all())?;
-        self.announce_ports()?;
-        Ok(bound.portal.address)
-    }
-
-    /// Listens at an address no more. Connections that were made there stay. Hosts that watch the
-    /// discovery log are told.
-    ///
-    /// # Errors
-    /// Nobody listens there.
-    pub fn close_port(&self, address: SocketAddr) -> Result<(), ChangeError> {
-        let _one_at_a_time = self.change();
-        let mut ports = self.ports();
-        let Some(at) = ports
-            .iter()
-            .position(|(_, bound)| bound.portal.address == address)
-        else {
-            let sentence = format!("the target does not listen on {address}");
-            return Err(ChangeError::Refused(sentence));
-        };
-        let (task, _) = ports.remove(at);
-        drop(ports);
-        // Out of the discovery log first, so that nobody is sent to where nobody listens.
-        let announced = self.announce_ports();
-        let until = Instant::now() + PATIENCE;
-        let closed = wait_for(until, |done| {
-            let shard = &self.shared.shards[0];
-            again(until, || {
-                let close = port::Close(done.clone());
-                shard.send(task, Box::new(close)).is_ok()
-            })
-        });
-        announced.and(closed)
-    }
-
-    fn check_not_draining(&self, address: SocketAddr) -> Result<(), StartError> {
-        if !self.shared.is_draining() {
-            return Ok(());
+    /// See [`TargetError`]; a sentence of `edit` is refused as it is.
+    pub fn change(
+        &self,
+        edit: impl FnOnce(&mut Catalog) -> Result<(), String>,
+    ) -> Result<(), TargetError> {
+        let _one_at_a_time = self.one_change();
+        let catalog = &self.shared.catalog;
+        let old = catalog.current();
+        let mut wanted = old.wanted.clone();
+        edit(&mut wanted).map_err(TargetError::Refused)?;
+        let mut next = catalog.next(&wanted).map_err(TargetError::Refused)?;
+        let listeners = diff(&old.wanted, &next.wanted).listeners;
+        let (opens, closed) = (!listeners.added.is_empty(), listeners.removed);
+        let closed: Vec<_> = closed.into_iter().copied().collect();
+        if opens {
+            self.open_ports(&old.wanted.listen, &mut wanted.listen)?;
+            next = catalog.next(&wanted).map_err(TargetError::Refused)?;
         }
-        let sentence = format!("not listening on {address}: the target takes no more hosts");
-        Err(StartError::Config(sentence))
+        catalog.publish(next);
+        let told = self.spread();
+        let closed = self.close_ports(&closed);
+        told.and(closed)
     }
 
-    /// Says who may connect from now on; None lets everybody in. Controllers of hosts that may no
-    /// more end. Hosts that watch the discovery log are told.
-    ///
-    /// # Errors
-    /// A name is not an NQN.
-    pub fn set_hosts(&self, hosts: Option<Vec<String>>) -> Result<(), ChangeError> {
-        let _one_at_a_time = self.change();
-        let offer = Offer {
-            hosts,
-            ..self.shared.subsystem.current().offer.clone()
-        };
-        self.spread(offer)
-    }
-
-    /// Says which initiators may log in from now on, by name; None lets everybody in. What they
-    /// have to prove stays. Sessions of those that may no more end.
-    ///
-    /// # Errors
-    /// A name is not an iSCSI name.
-    pub fn set_initiators(&self, names: Option<Vec<String>>) -> Result<(), ChangeError> {
-        let _one_at_a_time = self.change();
-        let offer = self.shared.subsystem.current().offer.clone();
-        let chap = offer.initiators.chap.clone();
-        let initiators = Initiators { names, chap }.checked();
-        self.spread(Offer {
-            initiators: initiators.map_err(ChangeError::Refused)?,
-            ..offer
-        })
+    /// I/O statistics of an exported disk since it was added; none: I/O is not counted, or the disk
+    /// is not exported.
+    #[must_use]
+    pub fn stats(&self, device: &dyn Device) -> Option<Arc<Stats>> {
+        self.shared.catalog.current().disk(device)?.stats().cloned()
     }
 
     /// Where it listens for hosts now, in the order in which it began to, with the ports that the
@@ -232,68 +85,78 @@ impl Target {
         addresses(self.portals_of(Protocol::Iscsi))
     }
 
-    /// Where it listens now, for hosts and initiators, and what they are told.
-    #[must_use]
-    pub fn listens(&self) -> Vec<Listen> {
-        self.ports().iter().map(|(_, listen)| *listen).collect()
-    }
-
     fn portals_of(&self, protocol: Protocol) -> Vec<Portal> {
-        let listens = self.listens().into_iter();
-        let ours = listens.filter(|listen| listen.protocol == protocol);
-        ours.map(|listen| listen.portal).collect()
+        self.shared.catalog.current().portals(protocol)
     }
 
     /// One change at a time: each is made of what the one before has left.
-    fn change(&self) -> MutexGuard<'_, ()> {
+    fn one_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes and spreads another list of exports; `change` is told the version that it will have.
-    fn change_exports(
-        &self,
-        change: impl FnOnce(&mut Vec<Entry>, u64) -> Result<(), String>,
-    ) -> Result<(), ChangeError> {
-        let current = self.shared.subsystem.current();
-        let mut entries = current.offer.entries.to_vec();
-        change(&mut entries, current.version + 1).map_err(ChangeError::Refused)?;
-        self.spread(Offer {
-            entries: entries.into(),
-            ..current.offer.clone()
+    /// Opens those of the wanted listeners that are not there yet, and notes the ports that the
+    /// system chooses: all of them, or none.
+    fn open_ports(&self, old: &[Listen], wanted: &mut [Listen]) -> Result<(), TargetError> {
+        let mut opened = Vec::new();
+        for at in wanted.iter_mut().filter(|at| !old.contains(at)) {
+            match self.open_port(old, *at) {
+                Ok(bound) => {
+                    *at = bound;
+                    opened.push(bound);
+                }
+                Err(error) => {
+                    let _not_told = self.close_ports(&opened);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a listener beside the old ones, which are closed later.
+    fn open_port(&self, old: &[Listen], at: Listen) -> Result<Listen, TargetError> {
+        let address = at.portal.address;
+        self.check_not_draining(address)?;
+        check_free(old, &at).map_err(TargetError::Refused)?;
+        let (task, bound) = listen(at, &self.shared)?;
+        self.ports().push((task, bound));
+        // A drain that came meanwhile has closed it, or has come early enough to be seen here.
+        self.check_not_draining(address)
+            .inspect_err(|_| self.close_all())?;
+        Ok(bound)
+    }
+
+    /// Closes listeners, and waits until nobody listens there.
+    fn close_ports(&self, closed: &[Listen]) -> Result<(), TargetError> {
+        let tasks: Vec<_> = {
+            let mut ports = self.ports();
+            let gone = ports.extract_if(.., |(_, listen)| closed.contains(listen));
+            gone.map(|(task, _)| task).collect()
+        };
+        let until = Instant::now() + PATIENCE;
+        wait_for(until, |done| {
+            let shard = &self.shared.shards[0];
+            tasks.iter().fold(true, |all, task| {
+                let given = again(until, || {
+                    let close = port::Close(done.clone());
+                    shard.send(*task, Box::new(close)).is_ok()
+                });
+                all && given
+            })
         })
     }
 
-    /// Hosts have been told how much one command may move: a disk that moves less cannot be shown
-    /// to them any more.
-    fn check_transfers(&self, export: &Export) -> Result<(), String> {
-        let most = self.shared.subsystem.config.max_transfer_bytes;
-        let bytes = export.device.geometry().max_transfer_bytes;
-        if bytes >= most {
+    fn check_not_draining(&self, address: SocketAddr) -> Result<(), TargetError> {
+        if !self.shared.is_draining() {
             return Ok(());
         }
-        Err(format!(
-            "namespace {}: its disk moves {bytes} bytes at once, and hosts were told {most}",
-            export.nsid
-        ))
+        let sentence = format!("not listening on {address}: the target takes no more hosts");
+        Err(TargetError::Refused(sentence))
     }
 
-    /// Makes the ports that are open what the discovery log shows.
-    pub(crate) fn announce_ports(&self) -> Result<(), ChangeError> {
-        let offer = Offer {
-            addresses: self.portals_of(Protocol::NvmeTcp),
-            portals: self.portals_of(Protocol::Iscsi),
-            ..self.shared.subsystem.current().offer.clone()
-        };
-        self.spread(offer)
-    }
-
-    /// Makes `offer` what is exported: every shard serves it, and then tells its hosts. They are
-    /// told even if a shard is late, for nobody would tell them later.
-    fn spread(&self, offer: Offer) -> Result<(), ChangeError> {
-        self.shared
-            .subsystem
-            .replace(offer)
-            .map_err(ChangeError::Refused)?;
+    /// Has every shard serve the present catalog, and then tell its hosts. They are told even if a
+    /// shard is late, for nobody would tell them later.
+    fn spread(&self) -> Result<(), TargetError> {
         let until = Instant::now() + PATIENCE;
         let served = self.order_all(until, Order::Serve);
         let announced = self.order_all(until, Order::Announce);
@@ -301,7 +164,7 @@ impl Target {
     }
 
     /// Gives an order to every shard and waits until all have carried it out.
-    fn order_all(&self, until: Instant, order: impl Fn(Done) -> Order) -> Result<(), ChangeError> {
+    fn order_all(&self, until: Instant, order: impl Fn(Done) -> Order) -> Result<(), TargetError> {
         wait_for(until, |done| {
             (0..self.shared.shards.len()).fold(true, |all, index| {
                 let given = again(until, || self.shared.order(index, order(done.clone())));
@@ -312,13 +175,13 @@ impl Target {
 }
 
 /// Gives orders, and waits until a deadline for all that was given.
-fn wait_for(until: Instant, give: impl FnOnce(Done) -> bool) -> Result<(), ChangeError> {
+fn wait_for(until: Instant, give: impl FnOnce(Done) -> bool) -> Result<(), TargetError> {
     let (done, all_done) = mpsc::channel();
     let given = give(done);
     let left = until.saturating_duration_since(Instant::now());
     match all_done.recv_timeout(left) {
         Err(mpsc::RecvTimeoutError::Disconnected) if given => Ok(()),
-        _ => Err(ChangeError::Shard),
+        _ => Err(TargetError::Late),
     }
 }
 
@@ -335,33 +198,6 @@ fn again(until: Instant, mut attempt: impl FnMut() -> bool) -> bool {
 
 fn addresses(portals: Vec<Portal>) -> Vec<SocketAddr> {
     portals.into_iter().map(|portal| portal.address).collect()
-}
-
-fn position(entries: &[Entry], nsid: u32) -> Result<usize, usize> {
-    entries.binary_search_by_key(&nsid, |entry| entry.nsid)
-}
-
-fn found(entries: &[Entry], nsid: u32) -> Result<usize, String> {
-    position(entries, nsid).map_err(|_| format!("there is no namespace {nsid}"))
-}
-
-/// Whether hosts take `new` for the disk that `old` was.
-fn check_same(old: &Export, new: &Export) -> Result<(), String> {
-    let nsid = new.nsid;
-    let names = |device: &dyn Device| (device.identity().uuid, device.identity().nguid);
-    if names(&*old.device) != names(&*new.device) {
-        return Err(format!(
-            "namespace {nsid} would become another disk; remove it and add the other one"
-        ));
-    }
-    let block_bytes = |device: &dyn Device| device.geometry().block_bytes;
-    let (was, is) = (block_bytes(&*old.device), block_bytes(&*new.device));
-    if was != is {
-        return Err(format!(
-            "namespace {nsid} has blocks of {was} bytes and would have blocks of {is}"
-        ));
-    }
-    Ok(())
 }
 
 /// How long a shard may take to carry out an order, and how often a full mailbox is tried again.

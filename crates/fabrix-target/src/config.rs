@@ -1,5 +1,5 @@
-//! What a target is started with, and why it does not start: plain values, and the sentences of its
-//! errors.
+//! What a target is started with, and why it does not start or change: plain values, and the
+//! sentences of its errors.
 
 use std::fmt;
 use std::io;
@@ -9,26 +9,19 @@ use std::time::Duration;
 
 use fabrix_proto::portal::Portal;
 
-use crate::{Export, Initiators, Notice, ReservationStore, SubsystemConfig};
+use crate::{Catalog, Notice, ReservationStore};
 
 /// What a target serves and to whom.
 pub struct TargetConfig {
-    /// The subsystem: its name, its identity, its allowed hosts.
-    pub subsystem: SubsystemConfig,
-    /// The disks, each under an id of its own.
-    pub exports: Vec<Export>,
-    /// Name of the iSCSI target, in lower case: the same disks, as logical units from 0 on.
-    pub iscsi_name: String,
-    /// Who may log in there.
-    pub initiators: Initiators,
+    /// What is exported at first, where and to whom.
+    pub catalog: Catalog,
+    /// What all hosts and initiators are limited to.
+    pub limits: Limits,
     /// Who stores reservations so that they outlive the process; none: they do not, and hosts are
     /// told so.
     pub reservation_store: Option<Arc<dyn ReservationStore>>,
     /// Whether the I/O of every disk is counted: see [`Target::stats`](crate::Target::stats).
     pub counts: bool,
-    /// Where to listen, and for what. NVMe's port 8009 answers discovery only and is not listed
-    /// there.
-    pub listen: Vec<Listen>,
     /// Connections at most, of all hosts together.
     pub max_connections: usize,
     /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A
@@ -37,6 +30,18 @@ pub struct TargetConfig {
     pub max_strangers: usize,
     /// Told what happens that an operator wants to know; called on the shard where it happens.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
+}
+
+/// What one controller, queue or command may use. It bounds the memory of a connection, and hosts
+/// are told of it when they connect, so it stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// I/O queues per controller at most.
+    pub max_io_queues: u16,
+    /// Entries per queue at most.
+    pub max_queue_entries: u16,
+    /// Data of one command at most, in bytes. NVMe namespaces are disks that move so much at once.
+    pub max_transfer_bytes: u32,
 }
 
 /// What is spoken on a port.
@@ -135,18 +140,21 @@ impl Default for Deadlines {
     }
 }
 
-/// Why a target does not start.
+/// Why a target does not start, or its catalog does not change.
 #[derive(Debug)]
-pub enum StartError {
-    /// A listening address cannot be had.
+pub enum TargetError {
+    /// The catalog cannot be so: a sentence that says why. Nothing has changed.
+    Refused(String),
+    /// A listening address cannot be had. Nothing has changed.
     Listen(SocketAddr, io::Error),
-    /// The configuration contradicts itself.
-    Config(String),
-    /// A shard is gone.
-    Shard,
+    /// A shard has stopped. Nothing has changed.
+    Stopped,
+    /// A shard has not answered in time. The change holds: that shard serves it as soon as it takes
+    /// an order or a connection, and its hosts are told of it then, or with the next change.
+    Late,
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen(address, error) => match error.kind() {
@@ -167,10 +175,13 @@ impl fmt::Display for StartError {
                 }
                 _ => write!(f, "cannot listen on {address}: {error}"),
             },
-            Self::Config(sentence) => f.write_str(sentence),
-            Self::Shard => f.write_str("a shard of the data path has stopped"),
+            Self::Refused(sentence) => f.write_str(sentence),
+            Self::Stopped => f.write_str("a shard of the data path has stopped"),
+            Self::Late => f.write_str(
+                "a shard of the data path has not answered: the change is made, and hosts may be told later",
+            ),
         }
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for TargetError {}

@@ -6,15 +6,16 @@
 //!
 //! A [`Target`] listens on one shard and spreads connections over all of them; what the shards
 //! share is a registry of controllers, touched when connections come and go. What is exported,
-//! where and to whom can be changed while it runs: see [`Target::add`] and what follows it.
+//! where and to whom is a [`Catalog`], which can be changed while the target runs:
+//! [`Target::change`].
 
 mod catalog;
 mod change;
+mod channels;
 mod config;
 mod counters;
 mod desk;
 mod disk;
-mod export;
 mod iscsi;
 mod life;
 mod local;
@@ -35,18 +36,18 @@ use fabrix_proto::nvme::log_page::HealthCounters;
 use fabrix_proto::nvme::timing::TimingPage;
 use fabrix_rt::{Remote, TaskId};
 
-pub use change::ChangeError;
-pub use config::{Deadlines, Listen, Protocol, StartError, TargetConfig};
+pub use catalog::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
+pub use config::{Deadlines, Limits, Listen, Protocol, TargetConfig, TargetError};
 pub use disk::{Receipt, ReservationStore};
-pub use export::Export;
 pub use fabrix_proto::iscsi::auth::PolicyError;
 pub use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 pub use fabrix_proto::portal::Portal;
 pub use iscsi::{Chap, Initiators};
 pub use notice::{End, Notice};
-pub use nvme::{DISCOVERY_PORT, SubsystemConfig};
+pub use nvme::DISCOVERY_PORT;
 pub use strangers::origin;
 
+use catalog::CurrentCatalog;
 use local::{ConfigTask, Order};
 use registry::Registry;
 use strangers::Strangers;
@@ -61,7 +62,7 @@ pub struct Target {
 
 /// What all shards of a target share. Nothing here is touched for an I/O.
 pub(crate) struct Shared {
-    pub(crate) subsystem: nvme::Subsystems,
+    pub(crate) catalog: CurrentCatalog,
     pub(crate) registry: Registry,
     pub(crate) sessions: iscsi::Sessions,
     pub(crate) deadlines: Deadlines,
@@ -154,27 +155,23 @@ impl Target {
     /// Starts listening; connections are kept by `shards`, the first of which accepts.
     ///
     /// # Errors
-    /// See [`StartError`].
-    pub fn start(config: TargetConfig, shards: Vec<Remote>) -> Result<Self, StartError> {
+    /// See [`TargetError`].
+    pub fn start(config: TargetConfig, shards: Vec<Remote>) -> Result<Self, TargetError> {
         Self::start_with(config, Deadlines::default(), shards)
     }
 
     /// The same with other deadlines than the usual ones.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// See [`TargetError`].
     pub fn start_with(
         config: TargetConfig,
         deadlines: Deadlines,
         shards: Vec<Remote>,
-    ) -> Result<Self, StartError> {
-        let subsystem = nvme::Subsystems::new(&config).map_err(StartError::Config)?;
-        for (index, listen) in config.listen.iter().enumerate() {
-            check_free(&config.listen[..index], listen)?;
-        }
-        let first = shards.first().cloned().ok_or(StartError::Shard)?;
+    ) -> Result<Self, TargetError> {
+        let (limits, store) = (config.limits, config.reservation_store);
         let shared = Arc::new(Shared {
-            subsystem,
+            catalog: CurrentCatalog::new(limits, config.counts, store),
             registry: Registry::new(config.max_connections),
             sessions: iscsi::Sessions::new(),
             deadlines,
@@ -196,17 +193,15 @@ impl Target {
             .map(|(index, shard)| config_task(shard, index, &shared))
             .collect::<Result<_, _>>()?;
         shared.config_tasks.get_or_init(|| config_tasks);
-        let listening = config
-            .listen
-            .into_iter()
-            .map(|at| listen(&first, at, &shared));
-        let ports = listening.collect::<Result<Vec<_>, _>>()?;
         let target = Self {
             shared,
             changing: Mutex::new(()),
-            ports: Mutex::new(ports),
+            ports: Mutex::default(),
         };
-        target.announce_ports()?;
+        target.change(|catalog| {
+            *catalog = config.catalog;
+            Ok(())
+        })?;
         Ok(target)
     }
 
@@ -254,7 +249,7 @@ impl Target {
 }
 
 /// Sets up the target's part on a shard.
-fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, StartError> {
+fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, TargetError> {
     let (tell, told) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
     let setup = move |shard: &mut fabrix_rt::Shard| {
@@ -262,28 +257,24 @@ fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<Tas
     };
     shard
         .run(Box::new(setup))
-        .map_err(|_full| StartError::Shard)?;
-    told.recv().map_err(|_gone| StartError::Shard)
+        .map_err(|_full| TargetError::Stopped)?;
+    told.recv().map_err(|_gone| TargetError::Stopped)
 }
 
 /// Whether there can be a socket for `new` beside those for `others`.
-fn check_free(others: &[Listen], new: &Listen) -> Result<(), StartError> {
+fn check_free(others: &[Listen], new: &Listen) -> Result<(), String> {
     let conflict = others.iter().find_map(|other| new.conflict(other));
-    conflict.map_or(Ok(()), |sentence| Err(StartError::Config(sentence)))
+    conflict.map_or(Ok(()), Err)
 }
 
 /// Opens a port on the accepting shard. The port of a process that was killed is free only when the
 /// kernel has torn down its rings, a moment after the process is gone: one that is in use is tried
 /// again for that long.
-fn listen(
-    first: &Remote,
-    at: Listen,
-    shared: &Arc<Shared>,
-) -> Result<(TaskId, Listen), StartError> {
+fn listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
     let until = Instant::now() + PORT_PATIENCE;
     loop {
-        match try_listen(first, at, shared) {
-            Err(StartError::Listen(_, error))
+        match try_listen(at, shared) {
+            Err(TargetError::Listen(_, error))
                 if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until =>
             {
                 thread::sleep(PORT_RETRY);
@@ -294,21 +285,18 @@ fn listen(
 }
 
 /// Tries it once and waits for the outcome.
-fn try_listen(
-    first: &Remote,
-    at: Listen,
-    shared: &Arc<Shared>,
-) -> Result<(TaskId, Listen), StartError> {
+fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
+    let first = shared.shards.first().ok_or(TargetError::Stopped)?;
     let (tell, told) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
     first
         .run(Box::new(move |shard| {
             let _gone = tell.send(port::Port::open(shard, at, shared));
         }))
-        .map_err(|_full| StartError::Shard)?;
+        .map_err(|_full| TargetError::Stopped)?;
     told.recv()
-        .map_err(|_gone| StartError::Shard)?
-        .map_err(|error| StartError::Listen(at.portal.address, error))
+        .map_err(|_gone| TargetError::Stopped)?
+        .map_err(|error| TargetError::Listen(at.portal.address, error))
 }
 
 /// How long a port in use is tried again, and how often.

@@ -20,19 +20,16 @@ use fabrix_block::Failed;
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::auth::Challenges;
 use fabrix_proto::iscsi::login::Auth;
-use fabrix_proto::nvme::subsystem::Inventory;
-use fabrix_proto::portal::Portal;
 use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
 
+use crate::catalog::{DiskId, Snapshot};
+use crate::channels::{Channels, SharedChannel, Unreached};
 use crate::counters::Counters;
 use crate::disk::{Barrier, DiskState};
-use crate::export::{Channels, DiskName, Entry, SharedChannel, Unreached};
-use crate::iscsi::Units;
-use crate::nvme::Snapshot;
 use crate::registry::Place;
 use crate::requests::Requests;
 use crate::strangers::Stranger;
-use crate::{Notice, Protocol, Shared, iscsi, nvme};
+use crate::{Chap, Notice, Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
 pub(crate) struct Local {
@@ -58,37 +55,24 @@ impl Local {
         &self.counters
     }
 
-    /// What I/O queues of this shard see.
-    pub(crate) fn served(&self) -> Arc<Inventory> {
-        Arc::clone(&self.served.borrow().inventory)
+    /// What I/O queues and sessions of this shard see.
+    pub(crate) fn served(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.served.borrow())
     }
 
     /// What admin queues of this shard see.
-    pub(crate) fn announced(&self) -> Arc<Inventory> {
-        Arc::clone(&self.announced.borrow().inventory)
+    pub(crate) fn announced(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.announced.borrow())
     }
 
-    /// The logical units that an initiator of this name sees on this shard; nothing if it may not
-    /// be here.
-    pub(crate) fn view(&self, initiator: &str) -> Option<Arc<Units>> {
-        self.served.borrow().view(initiator)
-    }
-
-    /// What an initiator must prove that logs in now.
+    /// What an initiator must prove that logs in now where `chap` is asked for.
     ///
     /// # Errors
     /// A sentence: no challenge can be made.
-    pub(crate) fn demand(&self) -> Result<Auth, String> {
-        let served = self.served.borrow();
-        let chap = served.offer.initiators.chap.as_ref();
+    pub(crate) fn demand(&self, chap: Option<&Chap>) -> Result<Auth, String> {
         chap.map_or(Ok(Auth::None), |chap| {
             chap.demand(&mut self.challenges.borrow_mut())
         })
-    }
-
-    /// Where sessions are told that the target is.
-    pub(crate) fn portals(&self) -> Vec<Portal> {
-        self.announced.borrow().offer.portals.clone()
     }
 
     /// Where others reach a connection of this shard.
@@ -98,13 +82,6 @@ impl Local {
             index: self.index,
             task,
         }
-    }
-
-    /// What all share about the disks that hosts have been told of, by namespace.
-    pub(crate) fn disks(&self) -> Vec<(u32, Arc<DiskState>)> {
-        let announced = self.announced.borrow();
-        let entries = announced.offer.entries.iter();
-        entries.map(Entry::state).collect()
     }
 
     /// This shard's channel to a disk, for a request that wants `extent` of it: first block, and
@@ -121,42 +98,46 @@ impl Local {
     pub(crate) fn reach(
         &self,
         shard: &mut Shard,
-        name: DiskName,
+        disk: DiskId,
         extent: Option<(u64, u32)>,
     ) -> Result<Ref<'_, SharedChannel>, Unreached> {
-        if let Some(channel) = self.channels.ready(name, extent)? {
+        if let Some(channel) = self.channels.ready(disk, extent)? {
             return Ok(channel);
         }
-        self.open(shard, name)?;
+        self.open(shard, disk)?;
         self.channels
-            .ready(name, extent)?
+            .ready(disk, extent)?
             .ok_or(Unreached::NotReady)
     }
 
     /// The first request for a disk on this shard.
     #[cold]
-    fn open(&self, shard: &mut Shard, name: DiskName) -> Result<(), Unreached> {
-        let index = self.channels.find(name).ok_or(Unreached::Gone)?;
+    fn open(&self, shard: &mut Shard, disk: DiskId) -> Result<(), Unreached> {
+        let index = self.channels.find(disk).ok_or(Unreached::Gone)?;
         self.channels.open(shard, index).map_err(|error| {
-            let (nsid, why) = (name.0, error.to_string());
-            self.shared.notice(&Notice::Disk { nsid, why });
+            self.tell_of_disk(disk, error.to_string());
             Unreached::NotReady
         })
     }
 
+    fn tell_of_disk(&self, disk: DiskId, why: String) {
+        if let Some((nsid, _)) = self.channels.name(disk) {
+            self.shared.notice(&Notice::Disk { nsid, why });
+        }
+    }
+
     /// The disk has not ended the request of a slot in time. The slot is free for another command;
-    /// `disk` is what the request is at, and its namespace, if it is still exported.
+    /// `disk` is where the request is, if it is still exported.
     pub(crate) fn abandon(
         &self,
         requests: &mut Requests,
         slot: Slot,
-        disk: Option<(u32, &Arc<DiskState>)>,
+        disk: Option<&Arc<DiskState>>,
     ) {
-        let barrier = disk.map(|(nsid, state)| {
+        let barrier = disk.map(|state| {
             let barrier = Barrier::before(state);
             if barrier.is_news() {
-                let why = DOES_NOT_ANSWER.to_owned();
-                self.shared.notice(&Notice::Disk { nsid, why });
+                self.tell_of_disk(state.id(), DOES_NOT_ANSWER.to_owned());
             }
             barrier
         });
@@ -165,9 +146,10 @@ impl Local {
 
     /// A disk has failed a request: the operator is told, unless the request was at fault.
     #[cold]
-    pub(crate) fn disk_failed(&self, disk: DiskName, failed: Failed) {
-        if failed.status.is_the_disks() {
-            let (nsid, disk) = (disk.0, self.channels.name(disk));
+    pub(crate) fn disk_failed(&self, disk: DiskId, failed: Failed) {
+        if failed.status.is_the_disks()
+            && let Some((nsid, disk)) = self.channels.name(disk)
+        {
             let notice = Notice::DiskFailed { nsid, disk, failed };
             self.shared.notice(&notice);
         }
@@ -189,11 +171,11 @@ impl Local {
 
     /// Serves what is exported now; false if it does so already.
     fn serve(&self) -> bool {
-        let current = self.shared.subsystem.current();
+        let current = self.shared.catalog.current();
         if current.version == self.served.borrow().version {
             return false;
         }
-        self.channels.serve(&current.offer.entries);
+        self.channels.serve(&current.disks);
         self.served.replace(current);
         true
     }
@@ -256,9 +238,9 @@ pub(crate) struct ConfigTask {
 impl ConfigTask {
     /// Sets up the target's part on `shard`.
     pub(crate) fn install(shard: &mut Shard, index: usize, shared: Arc<Shared>) -> TaskId {
-        let current = shared.subsystem.current();
+        let current = shared.catalog.current();
         let local = Local {
-            channels: Channels::new(&current.offer.entries),
+            channels: Channels::new(&current.disks),
             remote: shard.remote(),
             index,
             counters: Arc::clone(&shared.counters[index]),

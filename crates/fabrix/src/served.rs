@@ -1,20 +1,21 @@
 //! What a running `serve` serves, and how that changes: disks by namespace id, addresses, hosts.
 //!
-//! Joins the target with the opener of disks (`export_opener`), reads addresses (`listen`), and
-//! says what users are shown (`shown`). Knows neither the command line that started it nor the
-//! socket through which it is changed.
+//! Joins the target with the opener of disks (`export_opener`), makes the target's catalog
+//! (`catalog`), reads addresses (`listen`), and says what users are shown (`shown`). Knows neither
+//! the command line that started it nor the socket through which it is changed.
 
+mod catalog;
 mod export_opener;
 mod listen;
 mod shown;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fabrix_block::spec::{Size, without_secrets};
-use fabrix_target::{Export, NAMESPACES_MAX, Target};
+use fabrix_target::{Catalog, Export, Listen, NAMESPACES_MAX, Target, TargetError};
 
+pub(crate) use self::catalog::catalog;
 pub(crate) use self::export_opener::ExportOpener;
 use self::listen::serves_disks;
 pub(crate) use self::listen::{check_addresses, listen_address, socket_address};
@@ -79,7 +80,13 @@ impl Served {
         // What is kept is shown to whoever asks.
         let shown = without_secrets(text);
         let device = self.opener.open(text)?;
-        self.target.add(Export { nsid, device }).map_err(refused)?;
+        self.change_disks(|disks| {
+            disks.push(Export {
+                number: nsid,
+                device,
+            });
+            Ok(())
+        })?;
         state.disks.insert(nsid, shown);
         Ok(nsid)
     }
@@ -87,7 +94,11 @@ impl Served {
     /// Exports a disk no more, and closes it when its last request has ended.
     pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
         let mut state = self.state();
-        self.target.remove(nsid).map_err(refused)?;
+        self.change_disks(|disks| {
+            let at = position(disks, nsid)?;
+            disks.remove(at);
+            Ok(())
+        })?;
         state.disks.remove(&nsid);
         Ok(())
     }
@@ -101,43 +112,49 @@ impl Served {
         shrink: bool,
     ) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
-        let exports = self.target.exports();
-        let export = exports.iter().find(|export| export.nsid == nsid);
-        let export =
-            export.ok_or_else(|| Failure::usage(format!("there is no namespace {nsid}")))?;
+        let exports = self.exports();
+        let export = &exports[position(&exports, nsid).map_err(Failure::usage)?];
         if let Some(bytes) = bytes.filter(|_| !shrink) {
             refuse_shrinking(export, bytes)?;
         }
         let device = export.device.remeasure(bytes)?;
-        self.target
-            .replace(Export { nsid, device })
-            .map_err(refused)
+        self.change_disks(|disks| {
+            let at = position(disks, nsid)?;
+            disks[at].device = device;
+            Ok(())
+        })
     }
 
     /// Listens at one more address.
-    pub(crate) fn listen(&self, text: &str) -> Result<SocketAddr, Failure> {
+    pub(crate) fn listen(&self, text: &str) -> Result<(), Failure> {
         let state = self.state();
         let listen = listen_address(text)?;
         state.allowed.check(listen)?;
-        self.target
-            .open_port(listen)
-            .map_err(|error| start_failure(&error))
+        self.change(|catalog| {
+            catalog.listen.push(listen);
+            Ok(())
+        })
     }
 
     /// Listens at an address no more; connections that are there stay.
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
         let address = listen_address(text)?.portal.address;
-        let listens = self.target.listens();
-        let mut others = listens
-            .iter()
-            .filter(|listen| listen.portal.address != address);
-        if !others.any(serves_disks) {
+        let is_other = |listen: &Listen| listen.portal.address != address;
+        let listens = self.target.catalog().listen;
+        if !listens.iter().filter(|it| is_other(it)).any(serves_disks) {
             return Err(Failure::usage(format!(
                 "{text} is the only address that serves disks: without one nobody could come back"
             )));
         }
-        self.target.close_port(address).map_err(refused)
+        if listens.iter().all(is_other) {
+            let sentence = format!("the target does not listen on {address}");
+            return Err(Failure::usage(sentence));
+        }
+        self.change(|catalog| {
+            catalog.listen.retain(is_other);
+            Ok(())
+        })
     }
 
     /// Says who may connect from now on, in the words of `--allow`; who is connected and may no
@@ -145,15 +162,48 @@ impl Served {
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         let allowed = state.allowed.changed(words)?;
-        for listen in self.target.listens() {
+        for listen in self.target.catalog().listen {
             allowed.check(listen)?;
         }
-        self.target.set_hosts(allowed.hosts()).map_err(refused)?;
-        let initiators = allowed.initiators();
-        self.target.set_initiators(initiators).map_err(refused)?;
+        self.change(|catalog| {
+            for subsystem in &mut catalog.subsystems {
+                subsystem.hosts = allowed.hosts();
+            }
+            for target in &mut catalog.iscsi_targets {
+                target.initiators.names = allowed.initiators();
+            }
+            Ok(())
+        })?;
         state.allowed = allowed;
         Ok(())
     }
+
+    /// The disks by namespace id.
+    fn exports(&self) -> Vec<Export> {
+        catalog::disks(&self.target.catalog()).to_vec()
+    }
+
+    /// Exports other disks, in the subsystem and in the iSCSI target.
+    fn change_disks(
+        &self,
+        edit: impl FnOnce(&mut Vec<Export>) -> Result<(), String>,
+    ) -> Result<(), Failure> {
+        self.change(|catalog| {
+            let mut disks = catalog::disks(catalog).to_vec();
+            edit(&mut disks)?;
+            catalog::set_disks(catalog, disks);
+            Ok(())
+        })
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Catalog) -> Result<(), String>) -> Result<(), Failure> {
+        self.target.change(edit).map_err(|error| failure(&error))
+    }
+}
+
+fn position(disks: &[Export], nsid: u32) -> Result<usize, String> {
+    let at = disks.iter().position(|export| export.number == nsid);
+    at.ok_or_else(|| format!("there is no namespace {nsid}"))
 }
 
 /// What lies behind a nearer end is lost, so it has to be asked for. A file may have become larger
@@ -166,26 +216,18 @@ fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
     }
     Err(Failure::usage(format!(
         "namespace {} has {}: with {} it loses what lies behind; add --shrink (`\"shrink\": true`) if that is meant",
-        export.nsid,
+        export.number,
         Size(served.max(has)),
         Size(bytes)
     )))
 }
 
-fn refused(error: fabrix_target::ChangeError) -> Failure {
+/// A target that does not start, or a catalog that does not change.
+pub(crate) fn failure(error: &TargetError) -> Failure {
     let kind = match error {
-        fabrix_target::ChangeError::Refused(_) => Kind::Usage,
-        fabrix_target::ChangeError::Shard => Kind::Io,
-    };
-    Failure::new(kind, error)
-}
-
-/// A target that does not start, or a port that does not open.
-pub(crate) fn start_failure(error: &fabrix_target::StartError) -> Failure {
-    let kind = match error {
-        fabrix_target::StartError::Config(_) => Kind::Usage,
-        fabrix_target::StartError::Listen(..) => Kind::Connect,
-        fabrix_target::StartError::Shard => Kind::Io,
+        TargetError::Refused(_) => Kind::Usage,
+        TargetError::Listen(..) => Kind::Connect,
+        TargetError::Stopped | TargetError::Late => Kind::Io,
     };
     Failure::new(kind, error)
 }

@@ -145,7 +145,7 @@ impl fmt::Debug for Secret {
 }
 
 /// A name and the secret that proves it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     name: Box<str>,
     secret: Secret,

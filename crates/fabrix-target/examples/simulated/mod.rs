@@ -22,7 +22,7 @@ use fabrix_rt::driver::{Driver, Ending, Submission, Until};
 use fabrix_rt::{
     Completion, Listener, Loan, Nanos, Op, Remote, Shard, ShardConfig, Socket, TaskId, net,
 };
-use fabrix_target::{Export, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Catalog, Export, Limits, Listen, Target, TargetConfig};
 
 const BLOCKS: u32 = 8;
 const READ_BYTES: usize = 4096;
@@ -118,28 +118,24 @@ fn io_queue(address: SocketAddr, controller: u16, queue: u16) -> Host {
 }
 
 fn config(queues: u16) -> TargetConfig {
+    let disk = Export {
+        number: 1,
+        device: ram("turn", 512, DISK_BYTES),
+    };
     TargetConfig {
-        subsystem: SubsystemConfig {
-            nqn: NQN.to_owned(),
-            serial: "FBXTURN".to_owned(),
-            model: "Fabrix".to_owned(),
-            firmware: "0".to_owned(),
-            hosts: None,
+        catalog: Catalog {
+            subsystems: vec![common::subsystem(NQN, vec![disk])],
+            iscsi_targets: Vec::new(),
+            listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
+        },
+        limits: Limits {
             max_io_queues: queues,
             max_queue_entries: 128,
-            grows: false,
             max_transfer_bytes: 1 << 20,
         },
-        exports: vec![Export {
-            nsid: 1,
-            device: ram("turn", 512, DISK_BYTES),
-        }],
-        iscsi_name: common::IQN.to_owned(),
-        initiators: fabrix_target::Initiators::anybody(),
         reservation_store: None,
         counts: false,
         max_strangers: 16,
-        listen: vec![Listen::nvme_tcp(SocketAddr::from(([127, 0, 0, 1], 0)))],
         max_connections: 8,
         notify: Box::new(|_| ()),
     }

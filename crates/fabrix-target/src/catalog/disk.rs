@@ -12,9 +12,27 @@ use fabrix_block::filter::stats::Stats;
 
 use crate::disk::{DiskState, ReservationStore};
 
+/// A disk's number for as long as it stays in the catalog. No other disk ever gets it, so a command
+/// that was checked against a disk never reaches another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DiskId(pub(super) u64);
+
+impl DiskId {
+    /// No disk's number.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    /// Where the disk stands in a list of all disks, as long as none was removed.
+    #[inline(always)]
+    pub(crate) fn guess(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
 /// A disk in the catalog.
 #[derive(Clone)]
 pub(crate) struct ExportedDisk {
+    /// Namespace id of its first export, for the operator's notices.
+    nsid: u32,
     /// The device as the user gave it.
     given: Arc<dyn Device>,
     /// `given` behind the statistics and the gate: the device that channels open.
@@ -28,27 +46,28 @@ pub(crate) struct ExportedDisk {
 }
 
 impl ExportedDisk {
-    /// A disk that enters the catalog. `counts`: its I/O is counted.
+    /// A disk that enters the catalog, under an id that no disk has had. `counts`: its I/O is
+    /// counted.
     ///
     /// # Errors
     /// The stored reservations of the disk are unusable: a sentence without the disk's name.
     pub(crate) fn new(
+        id: DiskId,
         given: Arc<dyn Device>,
-        counts: bool,
-        store: Option<&Arc<dyn ReservationStore>>,
+        (counts, store): (bool, Option<&Arc<dyn ReservationStore>>),
     ) -> Result<Self, String> {
-        let state = DiskState::new(&*given, store)?;
+        let state = DiskState::new(id, &*given, store)?;
         let stats = counts.then(|| Stats::new(Arc::clone(&given)));
         Ok(Self::assembled(given, stats, None, state))
     }
 
     /// The same disk in another state, for example with another size. The gate, the statistics and
     /// the reservations stay.
-    #[must_use]
     pub(crate) fn with_device(&self, given: Arc<dyn Device>) -> Self {
         let stats = self.stats.as_ref();
         let stats = stats.map(|stats| stats.around(Arc::clone(&given)));
-        Self::assembled(given, stats, self.gate.as_ref(), Arc::clone(&self.state))
+        let state = Arc::clone(&self.state);
+        Self::assembled(given, stats, self.gate.as_ref(), state)
     }
 
     fn assembled(
@@ -69,12 +88,28 @@ impl ExportedDisk {
             device = Arc::clone(gate) as Arc<dyn Device>;
         }
         Self {
+            nsid: 0,
             given,
             device,
             stats,
             gate,
             state,
         }
+    }
+
+    /// The same disk; the operator's notices call it by this namespace id.
+    pub(crate) fn known_as(self, nsid: u32) -> Self {
+        Self { nsid, ..self }
+    }
+
+    /// Namespace id of its first export, for the operator's notices.
+    pub(crate) const fn nsid(&self) -> u32 {
+        self.nsid
+    }
+
+    /// The disk's number in the catalog.
+    pub(crate) fn id(&self) -> DiskId {
+        self.state.id()
     }
 
     /// The device as the user gave it.

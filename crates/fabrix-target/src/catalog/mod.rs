@@ -1,5 +1,74 @@
-//! The catalog: what a target exports.
+//! The catalog: what a target exports, where and to whom.
+//!
+//! A user describes all of it in one plain value (`wanted`). A change is another such value: `diff`
+//! finds the differences, and refuses those that connected hosts would not notice. A new
+//! [`Snapshot`] then replaces the old one as a whole. A disk enters the catalog with everything that
+//! an exported disk needs in front of it (`disk`).
+//!
+//! How a disk looks to hosts and initiators is in `nvme::inventory` and `iscsi::units`. How shards
+//! and connections take over a snapshot is in `local`.
 
+mod diff;
 mod disk;
+mod snapshot;
+mod wanted;
 
-pub(crate) use disk::ExportedDisk;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{Limits, ReservationStore};
+
+pub(crate) use diff::diff;
+pub(crate) use disk::{DiskId, ExportedDisk};
+pub(crate) use snapshot::{Snapshot, States};
+pub(crate) use wanted::no_iscsi_name;
+pub use wanted::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
+
+/// The catalog of a running target: the present snapshot, and what the next one is made with.
+pub(crate) struct CurrentCatalog {
+    pub(crate) limits: Limits,
+    /// Whether the I/O of disks is counted.
+    counts: bool,
+    reservation_store: Option<Arc<dyn ReservationStore>>,
+    current: Mutex<Arc<Snapshot>>,
+}
+
+impl CurrentCatalog {
+    /// An empty catalog.
+    pub(crate) fn new(
+        limits: Limits,
+        counts: bool,
+        reservation_store: Option<Arc<dyn ReservationStore>>,
+    ) -> Self {
+        Self {
+            limits,
+            counts,
+            reservation_store,
+            current: Mutex::default(),
+        }
+    }
+
+    /// The present snapshot. Shards keep it, and look here when they are told to.
+    pub(crate) fn current(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.lock())
+    }
+
+    /// The snapshot that exports what is wanted.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong.
+    pub(crate) fn next(&self, wanted: &Catalog) -> Result<Snapshot, String> {
+        let store = self.reservation_store.as_ref();
+        self.current()
+            .next(wanted, &self.limits, (self.counts, store))
+    }
+
+    /// Exports this from now on.
+    pub(crate) fn publish(&self, next: Snapshot) {
+        *self.lock() = Arc::new(next);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        // A snapshot is replaced in one step.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -23,6 +23,7 @@ use fabrix_proto::scsi::reservation::{
 };
 use fabrix_transport::pass;
 
+use crate::catalog::DiskId;
 use crate::local::Told;
 use crate::registry::Place;
 
@@ -52,6 +53,8 @@ pub(crate) struct Member {
 
 /// The state of one disk.
 pub(crate) struct DiskState {
+    /// The disk's number in the catalog.
+    id: DiskId,
     /// Counts changes.
     version: AtomicU64,
     /// Barriers before the disk.
@@ -174,6 +177,7 @@ impl DiskState {
     /// What was stored cannot be believed; a sentence without the name of the namespace. The disk
     /// must not be served: whoever was fenced from it would write again.
     pub(crate) fn new(
+        id: DiskId,
         device: &dyn Device,
         store: Option<&Arc<dyn ReservationStore>>,
     ) -> Result<Arc<Self>, String> {
@@ -196,6 +200,7 @@ impl DiskState {
             _ => Reservations::new(),
         };
         Ok(Arc::new(Self {
+            id,
             version: AtomicU64::new(1),
             barriers: AtomicUsize::new(0),
             is_overdue: AtomicBool::new(false),
@@ -214,6 +219,12 @@ impl DiskState {
                 storing: false,
             }),
         }))
+    }
+
+    /// The disk's number in the catalog.
+    #[inline(always)]
+    pub(crate) const fn id(&self) -> DiskId {
+        self.id
     }
 
     /// Whether reservations can outlive the process (PTPL).

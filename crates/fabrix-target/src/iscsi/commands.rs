@@ -23,7 +23,6 @@ use fabrix_transport::Incoming;
 use super::desk::Desk;
 use super::job::Job;
 use super::session::{Session, Work, number};
-use super::units::TARGET_PORT;
 use crate::disk::{Asked, Errand};
 
 impl Session {
@@ -54,7 +53,7 @@ impl Session {
             disk: &unit.disk,
             mode: seat.mode,
             target: &self.units.target,
-            port: TARGET_PORT,
+            port: self.units.port(),
             luns: &self.units.luns,
             reservations: reservations.as_ref().unwrap_or(&NO_RESERVATIONS),
             standing: seat.standing,
@@ -124,7 +123,7 @@ impl Session {
             disk: &unit.disk,
             mode: seat.mode,
             target: &self.units.target,
-            port: TARGET_PORT,
+            port: self.units.port(),
             luns: &self.units.luns,
             reservations: &NO_RESERVATIONS,
             standing: seat.standing,
@@ -156,7 +155,7 @@ impl Session {
     ) {
         let unit = &self.units.list[at];
         let channels = &desk.local.channels;
-        let Some(index) = channels.find(unit.name()) else {
+        let Some(index) = channels.find(unit.name().disk) else {
             return self.fail(desk, slot, Some(at), Failure::Gone);
         };
         let mut runs: Vec<LbaRun> = Vec::new();

@@ -18,7 +18,6 @@ use fabrix_proto::iscsi::target::{Event, Target, TargetLimits};
 use fabrix_rt::{Completion, Shard, Socket, Task};
 use fabrix_transport::{Stream, pass};
 
-use self::login::NO_LONGER_ALLOWED;
 use super::desk::Desk;
 use super::session::Session;
 use crate::Notice;
@@ -266,21 +265,6 @@ impl Connection {
         }
         self.watch(shard);
         shard.flush_later(self.life.task);
-    }
-
-    /// The session sees what its shard serves now; one that may no more be here ends.
-    fn serve(&mut self, shard: &mut Shard) {
-        if self.stream.machine().leading().is_none() {
-            return;
-        }
-        match (self.view(), &mut self.session) {
-            (None, _) => {
-                self.life.ends_because(NO_LONGER_ALLOWED);
-                self.end(shard);
-            }
-            (Some(units), Some(session)) => session.serve(units),
-            (Some(_), None) => {}
-        }
     }
 }
 

@@ -11,8 +11,8 @@ use super::desk::Desk;
 use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
+use crate::channels::Unreached;
 use crate::desk::{Budget, copy};
-use crate::export::Unreached;
 
 /// How the disk took a request.
 enum Taken {
@@ -122,7 +122,7 @@ fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bo
         payload,
         token,
     };
-    let submitted = match desk.local.reach(desk.shard, disk, wanted) {
+    let submitted = match desk.local.reach(desk.shard, disk.disk, wanted) {
         Ok(channel) => channel.borrow_mut().submit(desk.shard, request),
         Err(Unreached::Barrier) => Submit::Busy(request),
         Err(why) => return Taken::Failed(unreached(why)),

@@ -3,9 +3,9 @@
 //! [`Connection`] logs in and lives, a `session` has commands in progress (`waiting`: those that
 //! wait for a disk), and `commands` says what becomes of each. A `job` is what disks do for a
 //! command, `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY,
-//! `management` ends commands early, `access` says who may log in. What initiators are told of
-//! disks stands in `units`, and which sessions there are in `sessions`. What bytes and commands
-//! mean is `proto`'s.
+//! `management` ends commands early, `access` says who may log in to which target. What initiators
+//! are told of disks stands in `units`, and which sessions there are in `sessions`. What bytes and
+//! commands mean is `proto`'s.
 
 mod access;
 mod commands;
@@ -22,6 +22,7 @@ mod units;
 mod waiting;
 
 pub use access::{Chap, Initiators};
+pub(crate) use access::{IscsiTarget, IscsiTargets};
 pub(crate) use connection::Connection;
 pub(crate) use sessions::Sessions;
 pub(crate) use units::Units;

@@ -25,7 +25,7 @@ use super::copy::Copies;
 use super::desk::Desk;
 use super::job::Job;
 use super::management::Managing;
-use super::units::{TARGET_PORT, Unit, UnitName, Units};
+use super::units::{Unit, UnitName, Units};
 use crate::desk::copy;
 use crate::disk::{Barrier, Errand, Member, Role, Seat, Trouble};
 use crate::registry::Place;
@@ -100,7 +100,7 @@ impl Session {
                 place,
                 nexus: Nexus {
                     initiator: Initiator::iscsi(&leading.initiator, leading.isid),
-                    port: TARGET_PORT,
+                    port: units.port(),
                 },
                 role: Role::Session,
             },

@@ -14,7 +14,7 @@ use fabrix_proto::iscsi::login::Leading;
 
 use crate::registry::Place;
 
-/// All sessions of a target.
+/// All sessions, of all iSCSI targets.
 pub(crate) struct Sessions {
     inner: Mutex<Inner>,
 }
@@ -26,6 +26,7 @@ struct Inner {
 
 struct Entry {
     initiator: Box<str>,
+    target: Option<Box<str>>,
     isid: [u8; 6],
     tsih: NonZeroU16,
     place: Place,
@@ -58,8 +59,10 @@ impl Sessions {
     /// sessions replace none.
     pub(super) fn enter(&self, leading: &Leading, place: Place) -> Entering {
         let mut inner = self.lock();
-        let older =
-            |entry: &&Entry| entry.initiator == leading.initiator && entry.isid == leading.isid;
+        let older = |entry: &&Entry| {
+            (&entry.initiator, &entry.target, entry.isid)
+                == (&leading.initiator, &leading.target, leading.isid)
+        };
         if let Some(older) = inner.list.iter().find(older)
             && !leading.discovery
         {
@@ -76,6 +79,7 @@ impl Sessions {
         };
         inner.list.push(Entry {
             initiator,
+            target: leading.target.clone(),
             isid: leading.isid,
             tsih,
             place,
@@ -83,11 +87,14 @@ impl Sessions {
         Entering::Entered(tsih)
     }
 
-    /// Where all sessions live but one.
+    /// Where all other sessions of a session's target live.
     pub(super) fn others(&self, mine: &Place) -> Vec<Place> {
         let inner = self.lock();
-        let places = inner.list.iter().map(|entry| &entry.place);
-        places.filter(|place| !place.is(mine)).cloned().collect()
+        let mine = inner.list.iter().find(|entry| entry.place.is(mine));
+        let others = inner.list.iter().filter(|entry| {
+            mine.is_some_and(|mine| entry.target == mine.target && !entry.place.is(&mine.place))
+        });
+        others.map(|entry| entry.place.clone()).collect()
     }
 
     /// A session has ended.

@@ -3,7 +3,7 @@
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::scsi::unit::Failure;
 
-use crate::export::Unreached;
+use crate::channels::Unreached;
 
 /// How an operation failed; none if it did not.
 pub(super) const fn failure(status: DiskStatus) -> Option<Failure> {

@@ -5,20 +5,18 @@
 
 use std::sync::Arc;
 
-use fabrix_block::{Deallocate as DiskDeallocate, Device};
+use fabrix_block::Deallocate as DiskDeallocate;
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::pages::{
     Deallocate, Disk, Identity, Naa, Target, TargetPort, TaskManagement,
 };
 
-use crate::SubsystemConfig;
+use crate::Limits;
+use crate::catalog::{DiskId, ExportedDisk, IscsiTargetConfig};
 use crate::disk::{DiskState, Seat};
-use crate::export::{DiskName, Entry};
 
 /// TargetPortalGroupTag: there is one group.
 pub(super) const PORTAL_GROUP_TAG: u16 = 1;
-/// Relative target port identifier: there is one port.
-pub(super) const TARGET_PORT: u16 = 1;
 /// Blocks that COMPARE AND WRITE handles at once; VMFS asks for one.
 const COMPARE_AND_WRITE_BLOCKS: u32 = 128;
 
@@ -31,37 +29,49 @@ pub(crate) struct Units {
     pub(super) luns: Vec<u16>,
 }
 
-/// A logical unit, whatever stands where in the list: by its disk.
-pub(super) type UnitName = DiskName;
+/// A logical unit, wherever it stands in the list. Another disk under its number has another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnitName {
+    pub(super) lun: u16,
+    pub(super) disk: DiskId,
+}
 
 /// One logical unit.
 pub(super) struct Unit {
-    pub(super) nsid: u32,
-    /// The version with which it was added: another disk of this number has another.
-    pub(super) added: u64,
+    pub(super) lun: u16,
     pub(super) disk: Disk,
     pub(super) state: Arc<DiskState>,
 }
 
 impl Units {
-    /// The units of a target of this name; `entries` are sorted. Namespace 1 is logical unit 0.
-    pub(crate) fn new(name: &str, config: &SubsystemConfig, entries: &[Entry]) -> Arc<Self> {
-        let list: Vec<_> = entries
-            .iter()
-            .map(|entry| Unit::new(config, entry))
-            .collect();
-        let number = |unit: &Unit| u16::try_from(unit.nsid - 1).ok();
+    /// The units of a target: disks by their numbers, in order.
+    pub(crate) fn new(
+        config: &IscsiTargetConfig,
+        limits: &Limits,
+        disks: &[(u32, &ExportedDisk)],
+    ) -> Arc<Self> {
+        let units = disks.iter().map(|(lun, disk)| Unit {
+            lun: u16::try_from(*lun).expect("the catalog has checked it"),
+            disk: unit(config, limits, disk),
+            state: Arc::clone(disk.state()),
+        });
+        let list: Vec<_> = units.collect();
         Arc::new(Self {
-            target: target(name),
-            luns: list.iter().filter_map(number).collect(),
+            target: target(config),
+            luns: list.iter().map(|unit| unit.lun).collect(),
             list,
         })
     }
 
+    /// The target's port, where initiators find the units.
+    pub(super) fn port(&self) -> u16 {
+        self.target.ports[0].id
+    }
+
     /// Where the unit stands now, if it is still there.
     pub(super) fn find(&self, name: UnitName) -> Option<usize> {
-        let at = self.list.binary_search_by_key(&name.0, |unit| unit.nsid);
-        at.ok().filter(|at| self.list[*at].name() == name)
+        let at = self.index(name.lun);
+        at.filter(|at| self.list[*at].name() == name)
     }
 
     /// Where logical unit `lun` stands in the list.
@@ -75,18 +85,6 @@ impl Units {
 }
 
 impl Unit {
-    fn new(config: &SubsystemConfig, entry: &Entry) -> Self {
-        Self {
-            nsid: entry.nsid,
-            added: entry.added,
-            disk: Disk {
-                stores_reservations: entry.disk.state().stores(),
-                ..disk(config, &**entry.disk.device())
-            },
-            state: Arc::clone(entry.disk.state()),
-        }
-    }
-
     /// A session's view before it has used the unit: it is to be told that it is new.
     pub(super) fn seat(&self) -> Seat {
         let mut seat = Seat::new(&self.state);
@@ -96,15 +94,18 @@ impl Unit {
 
     /// Another disk has another name.
     pub(super) fn name(&self) -> UnitName {
-        (self.nsid, self.added)
+        UnitName {
+            lun: self.lun,
+            disk: self.state.id(),
+        }
     }
 }
 
-fn target(name: &str) -> Target {
+fn target(config: &IscsiTargetConfig) -> Target {
     Target {
-        name: name.to_owned(),
+        name: config.name.clone(),
         ports: vec![TargetPort {
-            id: TARGET_PORT,
+            id: config.port,
             group: 1,
             tag: PORTAL_GROUP_TAG,
         }],
@@ -116,9 +117,10 @@ fn target(name: &str) -> Target {
 }
 
 /// A disk's geometry and promises in SCSI's words.
-fn disk(config: &SubsystemConfig, device: &dyn Device) -> Disk {
+fn unit(config: &IscsiTargetConfig, limits: &Limits, disk: &ExportedDisk) -> Disk {
+    let device = disk.device();
     let (geometry, identity) = (device.geometry(), device.identity());
-    let max_transfer_bytes = geometry.max_transfer_bytes.min(config.max_transfer_bytes);
+    let max_transfer_bytes = geometry.max_transfer_bytes.min(limits.max_transfer_bytes);
     let compare = (max_transfer_bytes / geometry.block_bytes).min(COMPARE_AND_WRITE_BLOCKS);
     let [a, b, c, d, e, f, g, h, ..] = identity.nguid;
     Disk {
@@ -136,12 +138,12 @@ fn disk(config: &SubsystemConfig, device: &dyn Device) -> Disk {
         },
         atomic_write_blocks: geometry.atomic_write_blocks,
         compare_and_write_blocks: u8::try_from(compare).unwrap_or(u8::MAX),
-        stores_reservations: false,
+        stores_reservations: disk.state().stores(),
         copies: true,
         identity: Identity {
             vendor: "FABRIX".to_owned(),
-            product: config.model.clone(),
-            revision: config.firmware.clone(),
+            product: config.product.clone(),
+            revision: config.revision.clone(),
             serial: identity.serial.clone(),
             naa: Naa::Local(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
             eui64: None,

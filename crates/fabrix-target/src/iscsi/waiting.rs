@@ -106,8 +106,7 @@ impl Session {
         slot: Slot,
     ) -> Option<(usize, Answer)> {
         let disk = self.work[usize::from(slot.0)].at_disk()?;
-        let state = self.state(disk).map(|state| (disk.0, state));
-        local.abandon(requests, slot, state);
+        local.abandon(requests, slot, self.state(disk));
         self.at_disk -= 1;
         match self.take(slot) {
             Work::Aborted(_, answer) => answer,

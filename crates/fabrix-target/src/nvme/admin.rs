@@ -23,8 +23,8 @@ use fabrix_proto::{Nanos, Slot};
 use fabrix_rt::Buf;
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::SubsystemConfig;
 use super::desk::Desk;
+use crate::Limits;
 use crate::disk::{DiskState, Errand, Member, Seat};
 use crate::registry::Traffic;
 
@@ -67,10 +67,10 @@ pub(crate) struct Admin {
     persisting: Vec<(Slot, Vec<Errand>)>,
 }
 
-/// The limits of I/O commands that a subsystem's hosts are told.
-pub(crate) const fn io_limits(config: &SubsystemConfig) -> IoLimits {
+/// The limits of I/O commands that hosts are told.
+pub(crate) const fn io_limits(most: &Limits) -> IoLimits {
     IoLimits {
-        max_transfer_bytes: config.max_transfer_bytes,
+        max_transfer_bytes: most.max_transfer_bytes,
         max_write_zeroes_bytes: COMMAND_BYTES_MAX,
         compare: true,
         verify: true,
@@ -78,12 +78,9 @@ pub(crate) const fn io_limits(config: &SubsystemConfig) -> IoLimits {
 }
 
 /// The limits of a controller whose host may send so much data within a command.
-pub(crate) const fn controller_limits(
-    config: &SubsystemConfig,
-    in_capsule_bytes: u32,
-) -> ControllerLimits {
+pub(crate) const fn controller_limits(most: &Limits, in_capsule_bytes: u32) -> ControllerLimits {
     ControllerLimits {
-        io: io_limits(config),
+        io: io_limits(most),
         in_capsule_bytes,
         quiesce_ms: 0,
     }
@@ -301,9 +298,10 @@ impl Admin {
     /// # Errors
     /// The controller must end: the sentence says why.
     pub(crate) fn refresh(&mut self, desk: &mut Desk<'_>) -> Result<(), String> {
+        let announced = desk.local.announced();
         let view = self
             .view
-            .refresh(&desk.local.announced())
+            .refresh(&announced.inventory)
             .map_err(|refused| refused.to_string())?;
         if view.has_volatile_cache() && self.told_of_no_cache {
             return Err(TOLD_OF_NO_CACHE.to_owned());
@@ -316,7 +314,7 @@ impl Admin {
         }
         self.view = view;
         self.hear(desk);
-        self.take_seats(desk.local.disks());
+        self.take_seats(announced.states(&self.view));
         Ok(())
     }
 

@@ -74,13 +74,13 @@ impl Connection {
         let _only_slower = stream.set_nodelay(true);
         let socket = Socket::from(stream);
         let task = shard.reserve();
-        let config = &local.shared.subsystem.config;
-        let slots = config.max_queue_entries;
+        let most = &local.shared.catalog.limits;
+        let slots = most.max_queue_entries;
         let defaults = TargetLimits::default();
         let most_pdu_bytes = local_peer::most_pdu_bytes(arrival.peer.ip());
         let limits = TargetLimits {
             max_slots: slots,
-            max_data_bytes: config.max_transfer_bytes,
+            max_data_bytes: most.max_transfer_bytes,
             in_capsule_bytes: IN_CAPSULE_BYTES,
             max_h2c_bytes: defaults.max_h2c_bytes.min(most_pdu_bytes),
             ..defaults

@@ -15,9 +15,9 @@ use zerocopy::FromBytes;
 use super::desk::Desk;
 use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
+use crate::channels::{SharedChannel, Unreached};
 use crate::counters::Counters;
 use crate::desk::{Budget, copy, payload};
-use crate::export::{SharedChannel, Unreached};
 use crate::local::Local;
 
 /// How the disk took a request.
@@ -51,8 +51,7 @@ fn submit<'d>(
     token: Token,
 ) -> Result<Submit<'d>, Status> {
     let extent = (asked.operation != Operation::Flush).then_some((asked.lba, asked.blocks));
-    let name = (wanted.nsid, wanted.added);
-    let channel = match local.reach(shard, name, extent) {
+    let channel = match local.reach(shard, wanted.disk, extent) {
         Ok(channel) => channel,
         Err(Unreached::Barrier) => return Ok(Submit::Busy(asked.by(token))),
         Err(why) => return Err(unreached(why)),

@@ -16,9 +16,9 @@ use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::execute::{Taken, ask};
+use super::inventory::MOST_COMPARE_BLOCKS;
 use super::io::{IoQueue, Wanted, Work};
 use super::status::nvme_status;
-use super::subsystems::MOST_COMPARE_BLOCKS;
 
 impl IoQueue {
     /// A half of a pair has come, or something else where a second half was expected.
@@ -106,8 +106,8 @@ impl IoQueue {
     fn fits(&mut self, first: Slot, second: &Wanted) -> bool {
         match self.peek(first) {
             Work::Half { wanted, .. } => {
-                (wanted.nsid, wanted.added, wanted.command.extent())
-                    == (second.nsid, second.added, second.command.extent())
+                (wanted.nsid, wanted.disk, wanted.command.extent())
+                    == (second.nsid, second.disk, second.command.extent())
             }
             _ => false,
         }

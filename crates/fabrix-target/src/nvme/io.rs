@@ -13,7 +13,7 @@ use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
 use fabrix_proto::nvme::log_page::ErrorRecord;
 use fabrix_proto::nvme::spec::Status;
-use fabrix_proto::nvme::subsystem::{Authorized, Inventory, Refused};
+use fabrix_proto::nvme::subsystem::{Authorized, Refused};
 use fabrix_proto::nvme::tcp::target::Transfer;
 use fabrix_rt::{Buf, Completion};
 use fabrix_transport::Incoming;
@@ -21,6 +21,7 @@ use fabrix_transport::Incoming;
 use super::desk::Desk;
 use super::reserve::{Stopping, seats};
 use super::status::{failed, nvme_status};
+use crate::catalog::{DiskId, Snapshot};
 use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
 
 /// A command and what is needed to carry it out.
@@ -28,9 +29,8 @@ use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
 pub(crate) struct Wanted {
     pub(crate) command_id: u16,
     pub(crate) nsid: u32,
-    /// With which version the namespace was added: the disk of another one under this id is not
-    /// meant.
-    pub(crate) added: u64,
+    /// The disk that was the namespace when the command came.
+    pub(crate) disk: DiskId,
     pub(crate) block_bytes: u32,
     pub(crate) command: IoCommand,
 }
@@ -177,13 +177,9 @@ impl IoQueue {
     ///
     /// # Errors
     /// Its host may not be here any more.
-    pub(crate) fn refresh(
-        &mut self,
-        inventory: &Arc<Inventory>,
-        states: Vec<(u32, Arc<DiskState>)>,
-    ) -> Result<(), Refused> {
-        self.view = self.view.refresh(inventory)?;
-        self.take_seats(states);
+    pub(crate) fn refresh(&mut self, catalog: &Snapshot) -> Result<(), Refused> {
+        self.view = self.view.refresh(&catalog.inventory)?;
+        self.take_seats(catalog.states(&self.view));
         Ok(())
     }
 
@@ -248,7 +244,7 @@ impl IoQueue {
         let wanted = Wanted {
             command_id,
             nsid,
-            added: desk.local.channels.added(nsid),
+            disk: self.disk(nsid),
             block_bytes: request.namespace.block_bytes,
             command: request.command,
         };
@@ -298,7 +294,7 @@ impl IoQueue {
             return;
         };
         desk.local
-            .disk_failed((wanted.nsid, wanted.added), failed(&wanted.command, status));
+            .disk_failed(wanted.disk, failed(&wanted.command, status));
         let (controller, queue_id) = self.name;
         let error = ErrorRecord {
             queue_id,

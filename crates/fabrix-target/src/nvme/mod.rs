@@ -9,15 +9,14 @@ mod connection;
 mod desk;
 mod execute;
 mod fused;
+mod inventory;
 mod io;
 mod reserve;
 mod status;
-mod subsystems;
 mod waiting;
 
 pub(crate) use connection::Connection;
-pub use subsystems::SubsystemConfig;
-pub(crate) use subsystems::{Offer, Snapshot, Subsystems};
+pub(crate) use inventory::inventory;
 
 /// The port that is for discovery alone, by the standard.
 pub const DISCOVERY_PORT: u16 = 8009;

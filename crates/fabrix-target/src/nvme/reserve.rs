@@ -15,6 +15,7 @@ use fabrix_transport::Incoming;
 
 use super::desk::Desk;
 use super::io::{IoQueue, Wanted, Work};
+use crate::catalog::DiskId;
 use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
@@ -55,19 +56,30 @@ impl IoQueue {
         }
     }
 
+    /// Where the view of a namespace's disk stands in the list.
+    #[inline(always)]
+    fn position(&self, nsid: u32) -> Option<usize> {
+        // Ids are dense from 1 unless a namespace was removed: then they are still sorted.
+        let guess = nsid as usize - 1;
+        match self.seats.get(guess) {
+            Some((of, _)) if *of == nsid => Some(guess),
+            _ => self.seats.binary_search_by_key(&nsid, |(of, _)| *of).ok(),
+        }
+    }
+
+    /// The disk of a namespace that the queue sees.
+    #[inline(always)]
+    pub(super) fn disk(&self, nsid: u32) -> DiskId {
+        let at = self.position(nsid);
+        at.map_or(DiskId::NONE, |at| self.seats[at].1.state.id())
+    }
+
     /// Whether a reservation forbids this command.
     #[inline(always)]
     pub(super) fn conflicts(&mut self, wanted: &Wanted) -> bool {
-        // As in the list of channels: dense unless somebody removed one.
-        let guess = wanted.nsid as usize - 1;
-        let found = match self.seats.get(guess) {
-            Some((nsid, _)) if *nsid == wanted.nsid => Ok(guess),
-            _ => self
-                .seats
-                .binary_search_by_key(&wanted.nsid, |(nsid, _)| *nsid),
-        };
         let access = wanted.command.access();
-        found.is_ok_and(|at| self.seats[at].1.conflicts(&self.me, access))
+        let at = self.position(wanted.nsid);
+        at.is_some_and(|at| self.seats[at].1.conflicts(&self.me, access))
     }
 
     /// Changes or reports reservations.

@@ -4,7 +4,7 @@ use fabrix_block::{Failed, Operation, Status as DiskStatus};
 use fabrix_proto::nvme::command::IoCommand;
 use fabrix_proto::nvme::spec::Status;
 
-use crate::export::Unreached;
+use crate::channels::Unreached;
 
 /// What a host is told about how a request of a disk ended.
 ///

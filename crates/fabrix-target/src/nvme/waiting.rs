@@ -88,22 +88,19 @@ impl IoQueue {
 
     /// The connection is over: what the disks had no room for is not tried again, and what pauses
     /// does not go on. What is at a disk comes before all that others ask of it from now on.
-    pub(crate) fn give_up(&mut self, local: &Local) {
+    pub(crate) fn give_up(&mut self) {
         self.stalled.clear();
         self.paused.clear();
-        let disks = self.slots().filter_map(|slot| self.disk_of(local, slot));
-        self.barriers = disks.map(|(_, state)| Barrier::before(state)).collect();
+        let disks = self.slots().filter_map(|slot| self.disk_of(slot));
+        self.barriers = disks.map(Barrier::before).collect();
     }
 
-    /// The disk at which a slot has a request, and its namespace, if it is still there.
-    fn disk_of(&self, local: &Local, slot: Slot) -> Option<(u32, &Arc<DiskState>)> {
+    /// The disk at which a slot has a request, if it is still there.
+    fn disk_of(&self, slot: Slot) -> Option<&Arc<DiskState>> {
         let at = usize::from(slot.0);
         let wanted = self.wanted[at].filter(|_| self.work[at].is_at_disk())?;
-        if local.channels.added(wanted.nsid) != wanted.added {
-            return None;
-        }
-        let seat = self.seats.iter().find(|(nsid, _)| *nsid == wanted.nsid);
-        seat.map(|(nsid, seat)| (*nsid, &seat.state))
+        let mut states = self.seats.iter().map(|(_, seat)| &seat.state);
+        states.find(|state| state.id() == wanted.disk)
     }
 
     /// The command of a slot ends before its disk has ended its request, if it has one. Gives what
@@ -117,7 +114,7 @@ impl IoQueue {
         if !self.work[usize::from(slot.0)].is_at_disk() {
             return None;
         }
-        local.abandon(requests, slot, self.disk_of(local, slot));
+        local.abandon(requests, slot, self.disk_of(slot));
         self.at_disk -= 1;
         Some(self.take(slot))
     }

@@ -20,8 +20,8 @@ use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
 use fabrix_rt::{Engine, HugePages, Remote, Shard, ShardConfig, ShardThread, engine, spawn};
 use fabrix_target::{
-    Deadlines, Export, Initiators, Listen, Notice, ReservationStore, SubsystemConfig, Target,
-    TargetConfig,
+    Catalog, Deadlines, Export, Initiators, IscsiTargetConfig, Limits, Listen, NAMESPACES_MAX,
+    Notice, ReservationStore, SubsystemConfig, Target, TargetConfig, TargetError,
 };
 
 use host::Host;
@@ -99,27 +99,30 @@ impl Stage {
         let (tell, notices) = channel();
         let tell = Mutex::new(tell);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = TargetConfig {
-            subsystem: SubsystemConfig {
-                nqn: NQN.to_owned(),
-                serial: "FBXTEST".to_owned(),
-                model: "Fabrix under test".to_owned(),
-                firmware: "0.1".to_owned(),
+        let disks: Vec<_> = (1..)
+            .zip(plan.devices)
+            .map(|(number, device)| Export { number, device })
+            .collect();
+        let catalog = Catalog {
+            subsystems: vec![SubsystemConfig {
                 hosts: plan.hosts,
+                ..subsystem(NQN, disks.clone())
+            }],
+            iscsi_targets: vec![IscsiTargetConfig {
+                initiators: plan.initiators,
+                ..iscsi_target(IQN, 1, units(&disks))
+            }],
+            listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
+        };
+        let config = TargetConfig {
+            catalog,
+            limits: Limits {
                 max_io_queues: 8,
                 max_queue_entries: plan.max_queue_entries,
-                grows: false,
                 max_transfer_bytes: plan.max_transfer_bytes,
             },
-            exports: (1..)
-                .zip(plan.devices)
-                .map(|(nsid, device)| Export { nsid, device })
-                .collect(),
-            iscsi_name: IQN.to_owned(),
-            initiators: plan.initiators,
             reservation_store: plan.reservation_store,
             counts: false,
-            listen: vec![Listen::nvme_tcp(any), Listen::iscsi(any)],
             max_connections: plan.max_connections,
             max_strangers: plan.max_strangers,
             notify: Box::new(move |notice| {
@@ -135,6 +138,71 @@ impl Stage {
             shards,
             notices: Mutex::new(notices),
         }
+    }
+
+    /// The disks of the first subsystem.
+    pub fn exports(&self) -> Vec<Export> {
+        self.target.catalog().subsystems[0].namespaces.clone()
+    }
+
+    /// Changes the disks of the first subsystem, and of the first iSCSI target likewise.
+    pub fn change_disks(&self, edit: impl FnOnce(&mut Vec<Export>)) -> Result<(), TargetError> {
+        self.target.change(|catalog| {
+            edit(&mut catalog.subsystems[0].namespaces);
+            catalog.iscsi_targets[0].units = units(&catalog.subsystems[0].namespaces);
+            Ok(())
+        })
+    }
+
+    pub fn add(&self, export: Export) -> Result<(), TargetError> {
+        self.change_disks(|disks| disks.push(export))
+    }
+
+    pub fn remove(&self, nsid: u32) -> Result<Export, TargetError> {
+        let mut removed = None;
+        self.change_disks(|disks| {
+            let at = disks.iter().position(|export| export.number == nsid);
+            removed = Some(disks.remove(at.expect("it is exported")));
+        })?;
+        Ok(removed.expect("it was removed"))
+    }
+
+    pub fn replace(&self, export: Export) -> Result<(), TargetError> {
+        self.change_disks(|disks| {
+            let at = disks.iter().position(|it| it.number == export.number);
+            disks[at.expect("it is exported")] = export;
+        })
+    }
+
+    /// Listens at one more address, and gives it with the port that the system chose.
+    pub fn open_port(&self, listen: Listen) -> Result<SocketAddr, TargetError> {
+        self.target.change(|catalog| {
+            catalog.listen.push(listen);
+            Ok(())
+        })?;
+        let listens = self.target.catalog().listen;
+        Ok(listens.last().expect("it was added").portal.address)
+    }
+
+    pub fn close_port(&self, address: SocketAddr) -> Result<(), TargetError> {
+        self.target.change(|catalog| {
+            catalog.listen.retain(|it| it.portal.address != address);
+            Ok(())
+        })
+    }
+
+    pub fn set_hosts(&self, hosts: Option<Vec<String>>) -> Result<(), TargetError> {
+        self.target.change(|catalog| {
+            catalog.subsystems[0].hosts = hosts;
+            Ok(())
+        })
+    }
+
+    pub fn set_initiators(&self, names: Option<Vec<String>>) -> Result<(), TargetError> {
+        self.target.change(|catalog| {
+            catalog.iscsi_targets[0].initiators.names = names;
+            Ok(())
+        })
     }
 
     /// A TCP connection on which nothing has been said.
@@ -271,6 +339,44 @@ fn shard(engine: Engine, id: usize, arena_bytes: usize) -> ShardThread {
         ..ShardConfig::default()
     };
     spawn(config, None, |_| ()).expect("a shard")
+}
+
+/// A subsystem for every host.
+pub fn subsystem(nqn: &str, namespaces: Vec<Export>) -> SubsystemConfig {
+    SubsystemConfig {
+        nqn: nqn.to_owned(),
+        serial: "FBXTEST".to_owned(),
+        model: "Fabrix under test".to_owned(),
+        firmware: "0.1".to_owned(),
+        grows: false,
+        hosts: None,
+        namespaces,
+    }
+}
+
+/// An iSCSI target for every initiator.
+pub fn iscsi_target(name: &str, port: u16, units: Vec<Export>) -> IscsiTargetConfig {
+    IscsiTargetConfig {
+        name: name.to_owned(),
+        port,
+        product: "Fabrix under test".to_owned(),
+        revision: "0.1".to_owned(),
+        initiators: Initiators::anybody(),
+        units,
+    }
+}
+
+/// Namespaces as logical units, from 0 on. A namespace without a unit is for the subsystem to
+/// refuse.
+pub fn units(namespaces: &[Export]) -> Vec<Export> {
+    let fitting = namespaces
+        .iter()
+        .filter(|export| (1..=NAMESPACES_MAX).contains(&export.number));
+    let unit = |export: &Export| Export {
+        number: export.number - 1,
+        device: export.device.clone(),
+    };
+    fitting.map(unit).collect()
 }
 
 /// A RAM disk.

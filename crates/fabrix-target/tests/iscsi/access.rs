@@ -267,16 +267,16 @@ fn who_is_listed_no_more_has_to_go(engine: Engine) {
         [0, 0]
     );
     let wrong = listed(&["initiator1"]);
-    assert!(stage.target.set_initiators(wrong).is_err());
+    assert!(stage.set_initiators(wrong).is_err());
     let names = listed(&["iqn.2026-01.example:initiator1"]);
-    stage.target.set_initiators(names).expect("a name");
+    stage.set_initiators(names).expect("a name");
     for gone in [&mut two, &mut discovery, &mut half] {
         assert!(gone.is_closed());
     }
     good(&one.command(&[0; 6], 0));
     let mut again = Initiator::dial(portal(&stage));
     assert_eq!(again.try_login(&[&name(2), &target()]).bhs[36..38], [2, 2]);
-    stage.target.set_initiators(None).expect("no names");
+    stage.set_initiators(None).expect("no names");
     good(&session(&stage, 2, false).command(&[0; 6], 0));
 }
 

@@ -27,7 +27,7 @@ fn sessions_are_told_of_another_size(engine: Engine) {
     // Connections go to the shards in turn.
     let mut sessions = [1, 2].map(|last| session(&stage, last, false));
     let device = ram("first", 512, 8 << 20);
-    let replaced = stage.target.replace(Export { nsid: 1, device });
+    let replaced = stage.replace(Export { number: 1, device });
     replaced.expect("the same disk");
     for initiator in &mut sessions {
         is_told(initiator, [6, 0x2A, 9]);
@@ -42,7 +42,7 @@ fn sessions_are_told_of_disks_that_come_and_go(engine: Engine) {
     let stage = Stage::new(engine);
     let mut sessions = [1, 2].map(|last| session(&stage, last, false));
     let device = ram("second", 512, 1 << 20);
-    let added = stage.target.add(Export { nsid: 2, device });
+    let added = stage.add(Export { number: 2, device });
     added.expect("room for it");
     for initiator in &mut sessions {
         is_told(initiator, [6, 0x3F, 0x0E]);
@@ -52,7 +52,7 @@ fn sessions_are_told_of_disks_that_come_and_go(engine: Engine) {
         is_told(initiator, [6, 0x29, 0]);
         initiator.lun = 0;
     }
-    stage.target.remove(2).expect("it is there");
+    stage.remove(2).expect("it is there");
     for initiator in &mut sessions {
         is_told(initiator, [6, 0x3F, 0x0E]);
         initiator.lun = 1;

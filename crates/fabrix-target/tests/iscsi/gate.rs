@@ -23,7 +23,7 @@ const LBA: u8 = 5;
 fn a_plain_disk_loses_no_update_of_either_protocol(engine: Engine) {
     let stage = Stage::new(engine);
     assert!(
-        !stage.target.exports()[0].device.compares_and_writes(),
+        !stage.exports()[0].device.compares_and_writes(),
         "the test's disk is a plain one"
     );
     let (_admin, mut io) = stage.admin_and_io();

@@ -13,6 +13,7 @@ mod copying;
 mod gate;
 mod initiator;
 mod notices;
+mod targets;
 mod turns;
 mod unanswered;
 

@@ -5,7 +5,7 @@ mod doors;
 mod shards;
 mod under_way;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use fabrix_block::file::{FileDisk, FileOptions};
@@ -32,10 +32,13 @@ on_both_engines!(
 );
 
 /// A notice (2) that a namespace attribute has changed (00h): read log page 04h.
-const NAMESPACE_CHANGED: u64 = 0x0004_0002;
+pub(super) const NAMESPACE_CHANGED: u64 = 0x0004_0002;
 
 fn export(nsid: u32, device: Arc<dyn Device>) -> Export {
-    Export { nsid, device }
+    Export {
+        number: nsid,
+        device,
+    }
 }
 
 /// An admin queue whose host wants to know of changed namespaces, and its first event request.
@@ -45,17 +48,17 @@ fn watching(stage: &Stage) -> (Host, u16) {
     (admin, event)
 }
 
-fn watch(admin: &mut Host, events: u32) -> u16 {
+pub(super) fn watch(admin: &mut Host, events: u32) -> u16 {
     let enable = SubmissionEntry::set_features(FeatureId::ASYNC_EVENT_CONFIGURATION, events);
     assert_eq!(admin.run(enable, Data::None).status, Status::SUCCESS);
     request_event(admin)
 }
 
-fn request_event(admin: &mut Host) -> u16 {
+pub(super) fn request_event(admin: &mut Host) -> u16 {
     admin.submit(SubmissionEntry::async_event_request(), Data::None)
 }
 
-fn expect_event(admin: &mut Host, request: u16, expected: u64) {
+pub(super) fn expect_event(admin: &mut Host, request: u16, expected: u64) {
     let answer = admin.finish(request);
     assert_eq!(
         (answer.status, answer.result),
@@ -65,7 +68,7 @@ fn expect_event(admin: &mut Host, request: u16, expected: u64) {
 }
 
 /// An event request that is still held can be aborted; one that was answered cannot.
-fn expect_no_event(admin: &mut Host, request: u16) {
+pub(super) fn expect_no_event(admin: &mut Host, request: u16) {
     let aborted = admin.run(SubmissionEntry::abort(0, request), Data::None);
     assert_eq!((aborted.status, aborted.result), (Status::SUCCESS, 0));
     assert_eq!(admin.finish(request).status, Status::ABORT_REQUESTED);
@@ -101,7 +104,7 @@ fn a_host_is_told_of_namespaces_that_come_change_and_go(engine: Engine) {
     assert_eq!(numbers(&mut admin), (NAMESPACES_MAX, NAMESPACES_MAX));
 
     let second = export(2, ram("second", 4096, 8 << 20));
-    stage.target.add(second).expect("it is added");
+    stage.add(second).expect("it is added");
     expect_event(&mut admin, event, NAMESPACE_CHANGED);
     assert_eq!(changed(&mut admin), [2]);
     assert_eq!(changed(&mut admin), [], "read once, it is cleared");
@@ -113,7 +116,7 @@ fn a_host_is_told_of_namespaces_that_come_change_and_go(engine: Engine) {
 
     let event = request_event(&mut admin);
     let smaller = ram("first", 512, 8 << 20);
-    stage.target.replace(export(1, smaller)).expect("it is");
+    stage.replace(export(1, smaller)).expect("it is");
     expect_event(&mut admin, event, NAMESPACE_CHANGED);
     assert_eq!(changed(&mut admin), [1]);
     assert_eq!(blocks(&mut admin, 1), 16_384);
@@ -122,9 +125,9 @@ fn a_host_is_told_of_namespaces_that_come_change_and_go(engine: Engine) {
     assert_eq!(behind.status, Status::LBA_OUT_OF_RANGE);
 
     let event = request_event(&mut admin);
-    let removed = stage.target.remove(2).expect("it is there");
+    let removed = stage.remove(2).expect("it is there");
     assert_eq!(
-        (removed.nsid, removed.device.identity().name.as_str()),
+        (removed.number, removed.device.identity().name.as_str()),
         (2, "second")
     );
     expect_event(&mut admin, event, NAMESPACE_CHANGED);
@@ -136,7 +139,7 @@ fn a_host_is_told_of_namespaces_that_come_change_and_go(engine: Engine) {
     assert!(gone.dnr, "there is no use in trying again");
 
     assert_eq!(numbers(&mut admin), (NAMESPACES_MAX, NAMESPACES_MAX));
-    let exported: Vec<_> = stage.target.exports().iter().map(|e| e.nsid).collect();
+    let exported: Vec<_> = stage.exports().iter().map(|e| e.number).collect();
     assert_eq!(exported, [1]);
     drop((admin, io));
     stage.until_empty();
@@ -148,7 +151,7 @@ fn changes_are_told_once_until_their_log_is_read(engine: Engine) {
     let second = request_event(&mut admin);
     let add = |nsid| {
         let name = format!("disk {nsid}");
-        let added = stage.target.add(export(nsid, ram(&name, 512, 1 << 20)));
+        let added = stage.add(export(nsid, ram(&name, 512, 1 << 20)));
         added.expect("it is added");
     };
     add(7);
@@ -182,39 +185,27 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
         (NAMESPACES_MAX + 1, "between 1 and 1024"),
         (u32::MAX, "between 1 and 1024"),
     ] {
-        let refused = stage.target.add(export(nsid, disk())).expect_err("refused");
+        let refused = stage.add(export(nsid, disk())).expect_err("refused");
         assert!(refused.to_string().contains(why), "{refused}");
     }
-    let refused = stage.target.remove(9).map(|_| ()).expect_err("refused");
-    assert_eq!(refused.to_string(), "there is no namespace 9");
     for (nsid, device, why) in [
-        (9, disk(), "there is no namespace 9"),
         (1, disk(), "would become another disk"),
         (1, ram("first", 4096, 1 << 20), "blocks of 512 bytes"),
     ] {
-        let refused = stage.target.replace(export(nsid, device));
+        let refused = stage.replace(export(nsid, device));
         let refused = refused.expect_err("refused").to_string();
         assert!(refused.contains(why), "{refused}");
     }
     let names = Some(vec!["a name\nof two lines".to_owned()]);
-    let refused = stage.target.set_hosts(names).expect_err("refused");
+    let refused = stage.set_hosts(names).expect_err("refused");
     assert!(refused.to_string().contains("is not an NQN"), "{refused}");
     let narrow = TestDisk::narrow(1 << 20, 4096);
-    let refused = stage.target.add(export(2, narrow)).expect_err("refused");
+    let refused = stage.add(export(2, narrow)).expect_err("refused");
     assert!(
         refused.to_string().contains("moves 4096 bytes at once"),
         "{refused}"
     );
-    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
-    let refused = stage.target.close_port(nowhere).expect_err("refused");
-    assert!(
-        refused
-            .to_string()
-            .contains("does not listen on 127.0.0.1:1"),
-        "{refused}"
-    );
     let twice = stage
-        .target
         .open_port(Listen::nvme_tcp(stage.address))
         .expect_err("it listens there already");
     assert!(
@@ -223,7 +214,7 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
     );
     let other = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let others = other.local_addr().expect("bound");
-    let in_use = stage.target.open_port(Listen::nvme_tcp(others));
+    let in_use = stage.open_port(Listen::nvme_tcp(others));
     let in_use = in_use.expect_err("in use");
     assert!(in_use.to_string().contains("is in use"), "{in_use}");
     let sizes = disk().remeasure(None).map(|_| ()).expect_err("refused");
@@ -244,7 +235,7 @@ fn a_host_that_was_told_of_no_cache_is_not_shown_one(engine: Engine) {
     assert_eq!(id[525] & 1, 0, "VWC: none of the disks has a cache");
     let mut io = stage.io(&told, 1);
     let cached = TestDisk::new(1 << 20);
-    stage.target.add(export(2, cached)).expect("it is added");
+    stage.add(export(2, cached)).expect("it is added");
     told.expect_close();
     io.expect_close();
     stage.notice(|notice| {
@@ -253,10 +244,10 @@ fn a_host_that_was_told_of_no_cache_is_not_shown_one(engine: Engine) {
     let (mut again, event) = watching(&stage);
     let id = page(&mut again, Cns::CONTROLLER, 0);
     assert_eq!(id[525] & 1, 1, "VWC: one of the disks has a cache");
-    stage.target.remove(2).expect("it is there");
+    stage.remove(2).expect("it is there");
     expect_event(&mut again, event, NAMESPACE_CHANGED);
     let cached = TestDisk::new(1 << 20);
-    stage.target.add(export(3, cached)).expect("it is added");
+    stage.add(export(3, cached)).expect("it is added");
     assert_eq!(changed(&mut again), [2, 3], "it knows, and stays");
 }
 
@@ -274,7 +265,7 @@ fn a_file_grows_under_a_connected_host(engine: Engine) {
     let data = pattern(64 << 10, 8);
     io.write(1, 0, &data);
     let larger = file.remeasure(Some(2 << 20)).expect("a larger file");
-    stage.target.replace(export(1, larger)).expect("it is");
+    stage.replace(export(1, larger)).expect("it is");
     expect_event(&mut admin, event, NAMESPACE_CHANGED);
     assert_eq!(changed(&mut admin), [1]);
     assert_eq!(blocks(&mut admin, 1), 4096);
@@ -288,7 +279,7 @@ fn a_file_grows_under_a_connected_host(engine: Engine) {
     let in_use = FileDisk::open(again.clone()).expect_err("it is served");
     assert_eq!(in_use.kind, OpenErrorKind::InUse);
     drop(file);
-    stage.target.remove(1).map(drop).expect("it is there");
+    stage.remove(1).map(drop).expect("it is there");
     let free = FileDisk::open(again);
     std::fs::remove_file(&path).expect("it is there");
     assert!(free.is_ok(), "nobody holds what was removed: {free:?}");

@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
+use fabrix_block::file::{FileDisk, FileOptions};
 use fabrix_proto::nvme::command::Fuse;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_rt::Engine;
+use fabrix_target::Export;
 
 use crate::common::host::{Answer, Data, Host, by_size};
 use crate::common::wire::{Digests, R2T, h2c_data};
-use crate::common::{Stage, pattern};
+use crate::common::{Plan, Stage, pattern};
 use crate::on_both_engines;
 
 on_both_engines!(
@@ -20,6 +23,7 @@ on_both_engines!(
     a_damaged_half_fails_the_other,
     too_many_blocks_are_refused,
     two_hosts_that_compare_and_write_never_lose_an_update,
+    a_disk_that_grows_meanwhile_loses_no_update,
 );
 
 fn halves(lba: u64, blocks: u32) -> (SubmissionEntry, SubmissionEntry) {
@@ -205,7 +209,6 @@ fn too_many_blocks_are_refused(engine: Engine) {
 /// Two connections on two shards count up the same block, each over its own queue, while a third
 /// writes elsewhere.
 fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
-    const ROUNDS: u64 = 200;
     let stage = Stage::new(engine);
     let admin = stage.admin();
     let stop = Arc::new(AtomicBool::new(false));
@@ -216,39 +219,68 @@ fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
             noise.write(1, 1000, &[1; 16384]);
         }
     });
-    let count = |mut io: Host| {
-        std::thread::spawn(move || {
-            let mut lost = 0;
-            for _ in 0..ROUNDS {
-                loop {
-                    let old = io.read(1, 5, 1);
-                    let mut new = old.clone();
-                    let value = u64::from_le_bytes(old[..8].try_into().expect("eight")) + 1;
-                    new[..8].copy_from_slice(&value.to_le_bytes());
-                    let both =
-                        compare_and_write(&mut io, 5, Data::Inline(&old), Data::Inline(&new));
-                    if both[0].status.is_success() {
-                        break;
-                    }
-                    assert_eq!(both[0].status, Status::COMPARE_FAILURE);
-                    lost += 1;
-                }
-            }
-            lost
-        })
-    };
     let counting = [count(stage.io(&admin, 1)), count(stage.io(&admin, 2))];
-    let lost: u64 = counting
-        .map(|thread| thread.join().expect("counts"))
-        .iter()
-        .sum();
+    counting.map(|thread| thread.join().expect("counts"));
     stop.store(true, Ordering::Relaxed);
     noise.join().expect("writes");
-    let mut io = stage.io(&admin, 4);
-    let value = u64::from_le_bytes(io.read(1, 5, 1)[..8].try_into().expect("eight"));
     assert_eq!(
-        value,
+        counted(&mut stage.io(&admin, 4)),
         2 * ROUNDS,
-        "{lost} attempts were refused, none was lost"
+        "none is lost"
     );
+}
+
+/// Two connections on two shards count up the same block, while the disk gets larger again and
+/// again: shards take over the larger one one after the other.
+fn a_disk_that_grows_meanwhile_loses_no_update(engine: Engine) {
+    let name = format!("fabrix-grows-{}-{engine:?}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = FileDisk::open(FileOptions {
+        create_bytes: Some(1 << 20),
+        direct: false,
+        ..FileOptions::new(&path)
+    });
+    let stage = Stage::set(engine, Plan::of(file.expect("a file")));
+    let admin = stage.admin();
+    let counting = [count(stage.io(&admin, 1)), count(stage.io(&admin, 2))];
+    for mib in 2..34 {
+        let device = stage.exports()[0].device.remeasure(Some(mib << 20));
+        let device = device.expect("a larger file");
+        let larger = Export { number: 1, device };
+        stage.replace(larger).expect("the same disk");
+    }
+    counting.map(|thread| thread.join().expect("counts"));
+    assert_eq!(
+        counted(&mut stage.io(&admin, 4)),
+        2 * ROUNDS,
+        "none is lost"
+    );
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+/// Updates of each connection that counts.
+const ROUNDS: u64 = 200;
+
+/// Counts up the number in block 5.
+fn count(mut io: Host) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            loop {
+                let old = io.read(1, 5, 1);
+                let mut new = old.clone();
+                let value = u64::from_le_bytes(old[..8].try_into().expect("eight")) + 1;
+                new[..8].copy_from_slice(&value.to_le_bytes());
+                let both = compare_and_write(&mut io, 5, Data::Inline(&old), Data::Inline(&new));
+                if both[0].status.is_success() {
+                    break;
+                }
+                assert_eq!(both[0].status, Status::COMPARE_FAILURE);
+            }
+        }
+    })
+}
+
+/// The number in block 5.
+fn counted(io: &mut Host) -> u64 {
+    u64::from_le_bytes(io.read(1, 5, 1)[..8].try_into().expect("eight"))
 }

@@ -14,6 +14,7 @@ mod io;
 mod limits;
 mod notices;
 mod secrets;
+mod subsystems;
 mod truncation;
 mod turns;
 mod unanswered;

@@ -271,7 +271,7 @@ async fn resize(State(served): State<Arc<Served>>, nsid: Nsid, body: Body<NewSiz
 
 async fn listen(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answer {
     let Json(listener) = body?;
-    change(served, move |served| served.listen(&listener.uri).map(drop)).await
+    change(served, move |served| served.listen(&listener.uri)).await
 }
 
 async fn unlisten(State(served): State<Arc<Served>>, body: Body<Listener>) -> Answer {

@@ -7,10 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabrix_block::{Device, Identity};
-use fabrix_target::{
-    Export, Initiators, Listen, ReservationStore, SubsystemConfig, Target, TargetConfig,
-};
+use fabrix_target::{Catalog, Export, Limits, ReservationStore, Target, TargetConfig};
 use signal_hook::consts::SIGTERM;
 
 use super::notices;
@@ -22,7 +19,7 @@ use crate::disks::Opener;
 use crate::export_names::ExportNames;
 use crate::failure::Failure;
 use crate::log;
-use crate::served::{ExportOpener, Served, check_addresses, listen_address, start_failure};
+use crate::served::{ExportOpener, Served, catalog, check_addresses, failure, listen_address};
 use crate::shards::{Shards, raise_open_files};
 use crate::signals::end_a_service;
 use crate::state::State;
@@ -69,13 +66,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     log::begin(args.log_format);
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
-    let mut config = target_config(args, &names, devices, listen, access);
-    config.reservation_store = state.map(|state| state as Arc<dyn ReservationStore>);
+    // Nobody else keeps the devices: a disk that is removed is closed, and free for others.
+    let exports = (1..).zip(devices);
+    let exports = exports.map(|(number, device)| Export { number, device });
+    let catalog = catalog(
+        (&names.nqn, &names.iqn),
+        args.api.is_some(),
+        exports.collect(),
+        access,
+        listen,
+    );
+    let state = state.map(|state| state as Arc<dyn ReservationStore>);
+    let config = target_config(args, catalog, state);
     let target = match Target::start(config, shards.remotes()) {
         Ok(target) => target,
         Err(error) => {
             shards.stop();
-            return Err(start_failure(&error));
+            return Err(failure(&error));
         }
     };
     let served = Arc::new(Served::new(
@@ -119,37 +126,21 @@ fn serve(
 
 fn target_config(
     args: &ServeArgs,
-    names: &ExportNames,
-    devices: Vec<Arc<dyn Device>>,
-    listen: Vec<Listen>,
-    (hosts, initiators): (Option<Vec<String>>, Initiators),
+    catalog: Catalog,
+    reservation_store: Option<Arc<dyn ReservationStore>>,
 ) -> TargetConfig {
-    let smallest = devices
-        .iter()
-        .map(|device| device.geometry().max_transfer_bytes)
-        .min();
-    // Nobody else keeps them: a disk that is removed is closed, and free for others.
-    let exports = devices.into_iter().zip(1..);
-    let exports = exports.map(|(device, nsid)| Export { nsid, device });
+    let disks = catalog.subsystems.iter().flat_map(|it| &it.namespaces);
+    let most = disks.map(|export| export.device.geometry().max_transfer_bytes);
+    let most = most.chain([MAX_TRANSFER_BYTES]).min();
     TargetConfig {
-        subsystem: SubsystemConfig {
-            nqn: names.nqn.clone(),
-            serial: Identity::derive("", &names.nqn, "").serial,
-            model: "Fabrix".to_owned(),
-            firmware: env!("CARGO_PKG_VERSION").chars().take(8).collect(),
-            hosts,
+        catalog,
+        limits: Limits {
             max_io_queues: 64,
             max_queue_entries: 128,
-            grows: args.api.is_some(),
-            max_transfer_bytes: smallest
-                .map_or(MAX_TRANSFER_BYTES, |bytes| bytes.min(MAX_TRANSFER_BYTES)),
+            max_transfer_bytes: most.unwrap_or(MAX_TRANSFER_BYTES),
         },
-        exports: exports.collect(),
-        iscsi_name: names.iqn.clone(),
-        initiators,
-        reservation_store: None,
+        reservation_store,
         counts: args.api.is_some(),
-        listen,
         max_connections: MAX_CONNECTIONS,
         max_strangers: MAX_STRANGERS,
         notify: Box::new(notices::tell),

@@ -11,11 +11,12 @@ use std::time::Duration;
 use fabrix_block::Device;
 use fabrix_rt::SpinPolicy;
 use fabrix_rt::engine::Engine;
-use fabrix_target::{Export, Initiators, Listen, SubsystemConfig, Target, TargetConfig};
+use fabrix_target::{Export, Initiators, Limits, Listen, Target, TargetConfig};
 
 use crate::args::{Cores, EngineArgs, RemoteArgs};
 use crate::failure::Failure;
 use crate::host_names::{host_options, initiator_name};
+use crate::served::catalog;
 use crate::shards::Shards;
 
 const NQN: &str = "nqn.2026-01.io.fabrix:loopback";
@@ -62,28 +63,27 @@ impl Loopback {
             engine,
             spin: SpinPolicy::default(),
         })?;
+        let listen = vec![match transport {
+            Transport::NvmeTcp => Listen::nvme_tcp(anywhere),
+            Transport::Iscsi => Listen::iscsi(anywhere),
+        }];
+        let disks = vec![Export {
+            number: 1,
+            device: Arc::clone(disk),
+        }];
         let config = TargetConfig {
-            subsystem: SubsystemConfig {
-                nqn: NQN.to_owned(),
-                serial: disk.identity().serial.clone(),
-                model: "Fabrix loopback".to_owned(),
-                firmware: env!("CARGO_PKG_VERSION").chars().take(8).collect(),
-                hosts: None,
+            catalog: catalog(
+                (NQN, IQN),
+                false,
+                disks,
+                (None, Initiators::anybody()),
+                listen,
+            ),
+            limits: Limits {
                 max_io_queues: 64,
                 max_queue_entries: 128,
-                grows: false,
                 max_transfer_bytes: disk.geometry().max_transfer_bytes,
             },
-            exports: vec![Export {
-                nsid: 1,
-                device: Arc::clone(disk),
-            }],
-            iscsi_name: IQN.to_owned(),
-            listen: vec![match transport {
-                Transport::NvmeTcp => Listen::nvme_tcp(anywhere),
-                Transport::Iscsi => Listen::iscsi(anywhere),
-            }],
-            initiators: Initiators::anybody(),
             reservation_store: None,
             counts: false,
             max_connections: 1024,

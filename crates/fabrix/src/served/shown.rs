@@ -28,7 +28,7 @@ impl Served {
     }
 
     fn listens(&self, protocol: Protocol) -> Vec<Portal> {
-        let listens = self.target.listens().into_iter();
+        let listens = self.target.catalog().listen.into_iter();
         let ours = listens.filter(|listen| listen.protocol == protocol);
         ours.map(|listen| listen.portal).collect()
     }
@@ -96,7 +96,7 @@ impl Served {
     pub(crate) fn text(&self) -> String {
         let state = self.state();
         let mut out = String::new();
-        for export in self.target.exports() {
+        for export in self.exports() {
             let geometry = export.device.geometry();
             let size = Size(geometry.bytes());
             let read_only = if geometry.read_only {
@@ -104,15 +104,15 @@ impl Served {
             } else {
                 ""
             };
-            let uri = self.uri(export.nsid);
-            let text = state.disks.get(&export.nsid).map_or("", String::as_str);
+            let uri = self.uri(export.number);
+            let text = state.disks.get(&export.number).map_or("", String::as_str);
             out += &format!(
                 "{}  {}  {size}, {}-byte blocks{read_only}\n",
                 quoted(&uri),
                 quoted(text),
                 geometry.block_bytes
             );
-            if let Some(iscsi) = self.iscsi_uri(export.nsid).filter(|other| *other != uri) {
+            if let Some(iscsi) = self.iscsi_uri(export.number).filter(|other| *other != uri) {
                 out += &format!("{}  the same disk\n", quoted(&iscsi));
             }
         }
@@ -126,10 +126,10 @@ impl Served {
     /// The same for programs.
     pub(crate) fn json(&self) -> Value {
         let state = self.state();
-        let exports = self.target.exports();
+        let exports = self.exports();
         let exports = exports
             .iter()
-            .map(|export| self.export_json(export, state.disks.get(&export.nsid)));
+            .map(|export| self.export_json(export, state.disks.get(&export.number)));
         let texts = |protocol| -> Vec<_> {
             let portals = self.listens(protocol);
             portals.iter().map(listen_text).collect()
@@ -151,13 +151,13 @@ impl Served {
     /// What each export has done so far, in detail.
     pub(crate) fn counters(&self) -> Value {
         let state = self.state();
-        let exports = self.target.exports();
+        let exports = self.exports();
         let export = |export: &Export| {
             json!({
-                "nsid": export.nsid,
-                "disk": state.disks.get(&export.nsid),
+                "nsid": export.number,
+                "disk": state.disks.get(&export.number),
                 "uuid": export.device.identity().uuid_text(),
-                "counters": self.target.stats(export.nsid).map(|stats| counters::detailed(&stats)),
+                "counters": self.target.stats(&*export.device).map(|stats| counters::detailed(&stats)),
             })
         };
         json!({ "schema": 1, "exports": exports.iter().map(export).collect::<Vec<_>>() })
@@ -166,9 +166,9 @@ impl Served {
     fn export_json(&self, export: &Export, disk: Option<&String>) -> Value {
         let (geometry, identity) = (export.device.geometry(), export.device.identity());
         json!({
-            "nsid": export.nsid,
-            "uri": self.uri(export.nsid),
-            "iscsi_uri": self.iscsi_uri(export.nsid),
+            "nsid": export.number,
+            "uri": self.uri(export.number),
+            "iscsi_uri": self.iscsi_uri(export.number),
             "disk": disk,
             "name": identity.name,
             "uuid": identity.uuid_text(),

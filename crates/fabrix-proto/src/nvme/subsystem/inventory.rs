@@ -8,7 +8,7 @@ use super::{Authorized, InventoryError, Listener, NamespaceFault, Subsystem, Sub
 use crate::nvme::nqn::Nqn;
 
 /// Everything that is exported at one moment; immutable, and replaced whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     pub(super) subsystems: Vec<Subsystem>,
     pub(super) listeners: Vec<Listener>,

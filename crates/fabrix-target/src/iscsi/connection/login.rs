@@ -13,13 +13,14 @@ use fabrix_proto::portal::{Portal, canonical};
 use fabrix_rt::Shard;
 
 use super::{Connection, ENTER};
-use crate::Notice;
+use crate::iscsi::IscsiTarget;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
-use crate::iscsi::units::{PORTAL_GROUP_TAG, Units};
+use crate::iscsi::units::PORTAL_GROUP_TAG;
 use crate::life::Phase;
 use crate::local::Told;
 use crate::registry::Place;
+use crate::{Notice, Protocol};
 
 impl Connection {
     /// Somebody wants to log in.
@@ -39,14 +40,12 @@ impl Connection {
         let Some(leading) = leading.filter(|_| self.life.phase == Phase::Open) else {
             return Admission::Refuse(LoginStatus::UNAVAILABLE);
         };
-        let Some(units) = self.local.view(&leading.initiator) else {
-            return Admission::Refuse(LoginStatus::FORBIDDEN);
+        let catalog = self.local.served();
+        let target = match catalog.iscsi_targets.admit(leading) {
+            Ok(target) => target,
+            Err(status) => return Admission::Refuse(status),
         };
-        let wanted = leading.target.as_deref();
-        if wanted.is_some_and(|name| name != units.target.name.to_ascii_lowercase()) {
-            return Admission::Refuse(LoginStatus::NOT_FOUND);
-        }
-        match self.local.demand() {
+        match self.local.demand(target.initiators.chap.as_ref()) {
             Ok(auth) => Admission::Admit(Grant {
                 portal_group_tag: PORTAL_GROUP_TAG,
                 auth,
@@ -107,32 +106,45 @@ impl Connection {
             session: tsih.get(),
             peer: self.peer,
         });
-        let Some(units) = self.local.view(&leading.initiator) else {
-            // The list has changed since it was asked; the order to look again has not come yet.
-            self.life.ends_because(NO_LONGER_ALLOWED);
+        let catalog = self.local.served();
+        let Ok(target) = catalog.iscsi_targets.admit(leading) else {
+            // The catalog has changed since it was asked; the order to look again has not come yet.
+            self.life
+                .ends_because(catalog.iscsi_targets.why_not(leading));
             return self.end(shard);
         };
         if !leading.discovery {
             let slots = usize::from(TargetLimits::default().slots());
             let place = self.local.place(self.life.task);
-            self.session = Some(Box::new(Session::new(place, leading, units, slots)));
+            self.session = Some(Box::new(Session::new(
+                place,
+                leading,
+                Arc::clone(&target.units),
+                slots,
+            )));
         }
     }
 
-    /// SendTargets: one target, at all addresses where it can be reached, the one that was asked at
-    /// first.
+    /// SendTargets: the targets that the session may be told of, each at all addresses where it can
+    /// be reached, the one that was asked at first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
-        let units = self.view();
-        let name = units.as_ref().map(|units| units.target.name.as_str());
-        let name = name.filter(|name| match scope {
-            Scope::All | Scope::Session => true,
-            Scope::Named(wanted) => **wanted == *name.to_ascii_lowercase(),
+        let catalog = self.local.served();
+        let leading = self.stream.machine().leading();
+        let shown = leading
+            .into_iter()
+            .flat_map(|leading| catalog.iscsi_targets.shown(leading));
+        let own = leading.and_then(|leading| leading.target.as_deref());
+        let asked = shown.map(IscsiTarget::name).filter(|name| match scope {
+            Scope::All => true,
+            Scope::Session => own == Some(name),
+            Scope::Named(wanted) => **wanted == **name,
         });
+        let names: Vec<_> = asked.collect();
         let here = self.stream.socket().local_addr().ok();
         let told =
             |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
-        let mut portals: Vec<SocketAddr> =
-            self.local.portals().into_iter().filter_map(told).collect();
+        let portals = catalog.portals(Protocol::Iscsi).into_iter();
+        let mut portals: Vec<SocketAddr> = portals.filter_map(told).collect();
         let asked_at = here.map(canonical).map(|here| (here.ip(), here.port()));
         portals.sort_by_key(|portal| Some((portal.ip(), portal.port())) != asked_at);
         let texts: Vec<_> = portals
@@ -140,16 +152,26 @@ impl Connection {
             .map(|portal| format!("{portal},{PORTAL_GROUP_TAG}"))
             .collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-        let named = name.map(|name| (name, &texts[..]));
+        let named = names.into_iter().map(|name| (name, &texts[..]));
         let (machine, mut out) = self.stream.speak();
         machine.answer_targets(named, &mut out);
     }
 
-    /// What the initiator of this connection sees; nothing if it may not be here, or has not said
-    /// who it is.
-    pub(super) fn view(&self) -> Option<Arc<Units>> {
-        let leading = self.stream.machine().leading()?;
-        self.local.view(&leading.initiator)
+    /// The session sees what its shard serves now; one that may no more be here ends.
+    pub(super) fn serve(&mut self, shard: &mut Shard) {
+        let Some(leading) = self.stream.machine().leading() else {
+            return;
+        };
+        let catalog = self.local.served();
+        match (catalog.iscsi_targets.admit(leading), &mut self.session) {
+            (Err(_), _) => {
+                self.life
+                    .ends_because(catalog.iscsi_targets.why_not(leading));
+                self.end(shard);
+            }
+            (Ok(target), Some(session)) => session.serve(Arc::clone(&target.units)),
+            (Ok(_), None) => {}
+        }
     }
 }
 
@@ -158,6 +180,3 @@ impl Connection {
 const ENTER_AFTER: Duration = Duration::from_millis(5);
 /// Why the older of two sessions of the same name ends.
 const REPLACED: &str = "it has logged in anew, which replaces this session";
-/// Why a session ends whose initiator the list of those allowed no longer names.
-pub(super) const NO_LONGER_ALLOWED: &str =
-    "the list of allowed initiators does not name it any more";

@@ -38,7 +38,7 @@ impl Job {
             blocks: ask.extent.blocks,
             status,
         };
-        desk.local.disk_failed(ask.disk, failed);
+        desk.local.disk_failed(ask.disk.disk, failed);
     }
 
     fn step_ended(&mut self, desk: &mut Desk<'_>, loan: Loan) -> Option<End> {

@@ -19,9 +19,7 @@ use crate::nvme::reserve::seats;
 impl Admin {
     /// The host is told of reservations of these disks from now on.
     pub(super) fn take_seats(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
-        let discovers = self.view.is_discovery();
-        let states = states.into_iter().filter(|_| !discovers);
-        let mut seats: Vec<_> = seats(states.collect());
+        let mut seats = seats(states);
         for (_, seat) in &mut seats {
             seat.refresh(&self.me);
         }

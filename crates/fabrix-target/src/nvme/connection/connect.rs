@@ -15,6 +15,7 @@ use fabrix_rt::{Shard, local_peer};
 
 use super::{Connection, Role};
 use crate::Notice;
+use crate::catalog::{Snapshot, States};
 use crate::disk::{Member, Role as MemberRole};
 use crate::nvme::DISCOVERY_PORT;
 use crate::nvme::admin::{Admin, IN_CAPSULE_BYTES, controller_limits, io_limits};
@@ -102,14 +103,20 @@ impl Connection {
         data: &[u8],
         host: &mut Option<String>,
     ) -> Result<u16, ConnectRefusal> {
-        let most_entries = self.local.shared.subsystem.config.max_queue_entries;
+        let most_entries = self.local.shared.catalog.limits.max_queue_entries;
         let connect = Connect::parse(entry, data, most_entries)?;
         *host = Some(connect.host.to_string());
-        let view = self.view(&connect)?;
-        let controller = if connect.is_admin() {
-            self.become_admin(shard, &connect, view)?
+        let catalog = if connect.is_admin() {
+            self.local.announced()
         } else {
-            self.become_io(&connect, view)?
+            self.local.served()
+        };
+        let view = self.view(&connect, &catalog)?;
+        let states = catalog.states(&view);
+        let controller = if connect.is_admin() {
+            self.become_admin(shard, &connect, view, states)?
+        } else {
+            self.become_io(&connect, view, states)?
         };
         self.stranger = None;
         let (machine, _) = self.stream.speak();
@@ -119,12 +126,8 @@ impl Connection {
     }
 
     /// What the host sees of the subsystem that it names, through the port at which it has come.
-    fn view(&self, connect: &Connect) -> Result<Authorized, Refused> {
-        let inventory = if connect.is_admin() {
-            self.local.announced()
-        } else {
-            self.local.served()
-        };
+    fn view(&self, connect: &Connect, catalog: &Snapshot) -> Result<Authorized, Refused> {
+        let inventory = &catalog.inventory;
         let view = inventory.authorize(&connect.subsystem, &connect.host)?;
         let Ok(address) = self.stream.socket().local_addr() else {
             return Ok(view);
@@ -141,13 +144,14 @@ impl Connection {
         shard: &Shard,
         connect: &Connect,
         view: Authorized,
+        states: States,
     ) -> Result<u16, ConnectRefusal> {
         let shared = &self.local.shared;
-        let config = &shared.subsystem.config;
+        let most = &shared.catalog.limits;
         let most_queues = if view.is_discovery() {
             0
         } else {
-            config.max_io_queues
+            most.max_io_queues
         };
         let member = self.member(connect, MemberRole::Controller);
         let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
@@ -159,10 +163,10 @@ impl Connection {
                 Status::CONNECT_CONTROLLER_BUSY,
                 "there are as many controllers as allowed",
             ))?;
-        let seats = (member, self.local.disks());
+        let seats = (member, states);
         let now = Nanos(shard.now().0);
         let in_capsule_bytes = IN_CAPSULE_BYTES.min(local_peer::most_pdu_bytes(self.peer.ip()));
-        let limits = controller_limits(config, in_capsule_bytes);
+        let limits = controller_limits(most, in_capsule_bytes);
         let admin = Admin::new((controller, traffic), connect, view, limits, seats, now);
         self.role = Role::Admin(Box::new(admin));
         shared.notice(&Notice::Connected {
@@ -174,9 +178,14 @@ impl Connection {
     }
 
     /// A controller has one more I/O queue.
-    fn become_io(&mut self, connect: &Connect, view: Authorized) -> Result<u16, ConnectRefusal> {
+    fn become_io(
+        &mut self,
+        connect: &Connect,
+        view: Authorized,
+        states: States,
+    ) -> Result<u16, ConnectRefusal> {
         let shared = &self.local.shared;
-        let config = &shared.subsystem.config;
+        let most = &shared.catalog.limits;
         let (controller, qid) = (connect.controller_id, connect.queue_id);
         let (host, subsystem) = (host_name(connect), connect.subsystem.as_str());
         let me = self.member(connect, MemberRole::Queue);
@@ -189,9 +198,8 @@ impl Connection {
             name: (controller, qid),
             me,
         };
-        let states = self.local.channels.states();
-        let slots = usize::from(config.max_queue_entries);
-        let queue = IoQueue::new(view, io_limits(config), owner, states, slots);
+        let slots = usize::from(most.max_queue_entries);
+        let queue = IoQueue::new(view, io_limits(most), owner, states, slots);
         self.role = Role::Io {
             queue: Box::new(queue),
             controller,

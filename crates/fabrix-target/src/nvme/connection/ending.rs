@@ -142,7 +142,7 @@ impl Connection {
             self.life.phase = Phase::Ending;
             self.stream.close();
             if let Role::Io { queue, .. } = &mut self.role {
-                queue.give_up(&self.local);
+                queue.give_up();
             }
             self.life.await_disks(shard);
             self.retire(shard);

@@ -40,9 +40,7 @@ impl Connection {
     /// its controller, and at once.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
         if let Role::Io { queue, .. } = &mut self.role
-            && queue
-                .refresh(&self.local.served(), self.local.channels.states())
-                .is_err()
+            && queue.refresh(&self.local.served()).is_err()
         {
             self.end(shard);
         }

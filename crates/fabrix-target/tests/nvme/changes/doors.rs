@@ -51,17 +51,14 @@ fn ports_come_and_go_and_discovery_is_told(engine: Engine) {
     let (generation, records) = discovery_log(&mut host);
     assert_eq!(records, 1);
     let second = export(2, ram("second", 512, 1 << 20));
-    stage.target.add(second).expect("it is added");
+    stage.add(second).expect("it is added");
     assert_eq!(
         discovery_log(&mut host),
         (generation, 1),
         "it does not show namespaces"
     );
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let port = stage
-        .target
-        .open_port(Listen::nvme_tcp(any))
-        .expect("a port");
+    let port = stage.open_port(Listen::nvme_tcp(any)).expect("a port");
     expect_event(&mut host, event, DISCOVERY_CHANGED);
     assert_eq!(discovery_log(&mut host), (generation + 1, 2));
     assert_eq!(stage.target.addresses(), [stage.address, port]);
@@ -70,21 +67,19 @@ fn ports_come_and_go_and_discovery_is_told(engine: Engine) {
     io.write(1, 0, &[3; 512]);
 
     let event = request_event(&mut host);
-    stage.target.close_port(port).expect("it listens");
+    stage.close_port(port).expect("it listens");
     expect_event(&mut host, event, DISCOVERY_CHANGED);
     assert_eq!(discovery_log(&mut host), (generation + 2, 1));
     assert_eq!(stage.target.addresses(), [stage.address]);
     assert!(TcpStream::connect(port).is_err(), "nobody listens there");
     assert_eq!(io.read(1, 0, 1), [3; 512], "who is connected stays");
     let again = stage
-        .target
         .open_port(Listen::nvme_tcp(port))
         .expect("it is free again");
     assert_eq!(again, port);
     drop(Host::admin(port));
     stage.target.drain();
     let refused = stage
-        .target
         .open_port(Listen::nvme_tcp(any))
         .expect_err("it drains");
     assert!(refused.to_string().contains("takes no more"), "{refused}");
@@ -116,7 +111,7 @@ fn hosts_that_may_no_more_lose_their_controllers(engine: Engine) {
     });
     assert_eq!(joined.status, Status::SUCCESS);
     let only = Some(vec![HOST_NQN.to_owned()]);
-    stage.target.set_hosts(only).expect("a name");
+    stage.set_hosts(only).expect("a name");
     others.expect_close();
     others_io.expect_close();
     stage.notice(|notice| {
@@ -129,6 +124,6 @@ fn hosts_that_may_no_more_lose_their_controllers(engine: Engine) {
     assert_eq!(active(&mut admin), [1], "the others live");
     expect_event(&mut watcher, event, DISCOVERY_CHANGED);
     assert_eq!(discovery_log(&mut watcher), (generation + 1, 1));
-    stage.target.set_hosts(None).expect("no names");
+    stage.set_hosts(None).expect("no names");
     assert_eq!(dial().connect(&other()).status, Status::SUCCESS);
 }

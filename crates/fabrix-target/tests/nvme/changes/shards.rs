@@ -32,7 +32,7 @@ fn controllers_on_all_shards_are_told(engine: Engine) {
     }
     let mut queues: Vec<_> = hosts.iter().map(|(admin, _)| stage.io(admin, 1)).collect();
     let second = export(2, ram("second", 512, 1 << 20));
-    stage.target.add(second).expect("it is added");
+    stage.add(second).expect("it is added");
     for (admin, event) in &mut hosts {
         expect_event(admin, *event, NAMESPACE_CHANGED);
         assert_eq!(changed(admin), [2]);
@@ -59,7 +59,7 @@ fn no_host_is_told_before_every_shard_serves_the_change(engine: Engine) {
     let go_on = stage.stop(1);
     thread::scope(|scope| {
         let second = export(2, ram("second", 512, 1 << 20));
-        let adding = scope.spawn(|| stage.target.add(second));
+        let adding = scope.spawn(|| stage.add(second));
         until("shard 0 serves it", || {
             io.try_read(2, 0, 1, 512).status == Status::SUCCESS
         });
@@ -86,8 +86,8 @@ fn a_full_mailbox_delays_a_change_and_does_not_lose_it(engine: Engine) {
     while stage.remote(1).run(Box::new(|_| ())).is_ok() {}
     thread::scope(|scope| {
         let second = export(2, ram("second", 512, 1 << 20));
-        let adding = scope.spawn(|| stage.target.add(second));
-        until("the change is made", || stage.target.exports().len() == 2);
+        let adding = scope.spawn(|| stage.add(second));
+        until("the change is made", || stage.exports().len() == 2);
         go_on.send(()).expect("it waits");
         adding.join().expect("no panic").expect("it is added");
     });
@@ -100,9 +100,9 @@ fn a_change_that_a_shard_does_not_answer_is_an_error_and_not_lost(engine: Engine
     let mut hosts = [watching(&stage), watching(&stage)];
     let go_on = stage.stop(1);
     let second = export(2, ram("second", 512, 1 << 20));
-    let late = stage.target.add(second).expect_err("shard 1 stands still");
+    let late = stage.add(second).expect_err("shard 1 stands still");
     assert!(late.to_string().contains("has not answered"), "{late}");
-    assert_eq!(stage.target.exports().len(), 2, "the change holds");
+    assert_eq!(stage.exports().len(), 2, "the change holds");
     go_on.send(()).expect("it waits");
     for (admin, event) in &mut hosts {
         expect_event(admin, *event, NAMESPACE_CHANGED);
@@ -115,7 +115,7 @@ fn who_connects_during_a_change_sees_what_came_of_it(engine: Engine) {
     let disk = ram("second", 512, 1 << 20);
     for _ in 0..20 {
         let (mut admin, mut io) = thread::scope(|scope| {
-            let add = || stage.target.add(export(2, Arc::clone(&disk)));
+            let add = || stage.add(export(2, Arc::clone(&disk)));
             let adding = scope.spawn(add);
             let queues = stage.admin_and_io();
             adding.join().expect("no panic").expect("it is added");
@@ -123,7 +123,7 @@ fn who_connects_during_a_change_sees_what_came_of_it(engine: Engine) {
         });
         assert_eq!(active(&mut admin), [1, 2]);
         assert_eq!(io.read(2, 0, 1), [0; 512]);
-        stage.target.remove(2).expect("it is there");
+        stage.remove(2).expect("it is there");
         assert_eq!(active(&mut admin), [1]);
         let gone = io.try_read(2, 0, 1, 512).status;
         assert_eq!(gone, Status::INVALID_NAMESPACE);

@@ -31,14 +31,14 @@ fn what_is_at_a_removed_disk_is_answered_by_it(engine: Engine) {
     let read = io.submit(SubmissionEntry::read(1, 64, 8), Data::Expect(4096));
     let write = io.submit(SubmissionEntry::write(1, 0, 8, false), Data::Inline(&data));
     disk.until_kept(2);
-    stage.target.remove(1).expect("it is there");
+    stage.remove(1).expect("it is there");
     let later = io.try_read(1, 64, 8, 512).status;
     assert_eq!(later, Status::INVALID_NAMESPACE);
     disk.release();
     assert!(io.finish(read).data == data);
     assert_eq!(io.finish(write).status, Status::SUCCESS);
     disk.when(Kind::Read, Do::AnswerLater(DiskStatus::MediaRead));
-    stage.target.add(export(1, disk)).expect("the id is free");
+    stage.add(export(1, disk)).expect("the id is free");
     let own = io.try_read(1, 64, 8, 512).status;
     assert_eq!(own, Status::UNRECOVERED_READ_ERROR, "it is open again");
     drop((_admin, io));
@@ -111,21 +111,21 @@ fn under_way(engine: Engine, change: impl FnOnce(&Stage), expected: Status) {
 fn commands_under_way_find_that_the_disk_became_smaller(engine: Engine) {
     let smaller = TestDisk::new(2 << 20);
     let device = smaller.clone();
-    let replace = move |stage: &Stage| stage.target.replace(export(1, device)).expect("it is");
+    let replace = move |stage: &Stage| stage.replace(export(1, device)).expect("it is");
     under_way(engine, replace, Status::LBA_OUT_OF_RANGE);
     assert_eq!(smaller.asked(), [], "nothing of them lies on it");
 }
 
 fn commands_under_way_find_that_the_namespace_is_gone(engine: Engine) {
     let remove = |stage: &Stage| {
-        stage.target.remove(1).expect("it is there");
+        stage.remove(1).expect("it is there");
     };
     under_way(engine, remove, Status::INVALID_NAMESPACE);
     let other = TestDisk::new(4 << 20);
     let device = other.clone();
     let exchange = move |stage: &Stage| {
-        stage.target.remove(1).expect("it is there");
-        stage.target.add(export(1, device)).expect("the id is free");
+        stage.remove(1).expect("it is there");
+        stage.add(export(1, device)).expect("the id is free");
     };
     under_way(engine, exchange, Status::INVALID_NAMESPACE);
     assert_eq!(other.asked(), [], "another disk is not meant");
@@ -137,9 +137,9 @@ fn a_write_that_waits_for_its_data_does_not_land_on_another_disk(engine: Engine)
     let data = pattern(64 << 10, 5);
     let write = io.submit(SubmissionEntry::write(1, 0, 128, false), Data::Fetch(&data));
     let r2t = io.receive().expect("R2T");
-    stage.target.remove(1).expect("it is there");
+    stage.remove(1).expect("it is there");
     let other = ram("another", 512, 16 << 20);
-    stage.target.add(export(1, other)).expect("the id is free");
+    stage.add(export(1, other)).expect("the id is free");
     io.feed(&r2t);
     assert_eq!(io.finish(write).status, Status::INVALID_NAMESPACE);
     assert!(
@@ -156,9 +156,9 @@ fn halves_of_a_pair_do_not_meet_over_two_disks(engine: Engine) {
     let first = SubmissionEntry::compare(1, 0, 2).fused(Fuse::First);
     let first = io.submit(first, Data::Fetch(&[0; 1024]));
     let r2t = io.receive().expect("R2T");
-    stage.target.remove(1).expect("it is there");
+    stage.remove(1).expect("it is there");
     let larger_blocks = ram("another", 4096, 16 << 20);
-    let added = stage.target.add(export(1, larger_blocks));
+    let added = stage.add(export(1, larger_blocks));
     added.expect("the id is free");
     io.feed(&r2t);
     let second = SubmissionEntry::write(1, 0, 2, false).fused(Fuse::Second);

@@ -1,0 +1,134 @@
+//! What is different between two catalogs, and which differences cannot be.
+
+use std::collections::BTreeMap;
+
+use fabrix_block::Device;
+
+use super::wanted::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
+use crate::{Listen, Protocol};
+
+/// The differences of two lists whose entries have keys.
+pub(crate) struct Differences<'a, T> {
+    pub(crate) added: Vec<&'a T>,
+    pub(crate) removed: Vec<&'a T>,
+    /// Pairs of the old and the new entry.
+    pub(crate) changed: Vec<(&'a T, &'a T)>,
+}
+
+/// The differences of two catalogs.
+pub(crate) struct CatalogDiff<'a> {
+    subsystems: Differences<'a, SubsystemConfig>,
+    iscsi_targets: Differences<'a, IscsiTargetConfig>,
+    pub(crate) listeners: Differences<'a, Listen>,
+}
+
+/// The differences between two checked catalogs.
+pub(crate) fn diff<'a>(old: &'a Catalog, new: &'a Catalog) -> CatalogDiff<'a> {
+    CatalogDiff {
+        subsystems: differences(&old.subsystems, &new.subsystems, |entry| &entry.nqn),
+        iscsi_targets: differences(&old.iscsi_targets, &new.iscsi_targets, |entry| &entry.name),
+        listeners: differences(&old.listen, &new.listen, |entry| {
+            (
+                entry.portal.address,
+                entry.portal.announced,
+                entry.protocol == Protocol::Iscsi,
+            )
+        }),
+    }
+}
+
+fn differences<'a, T: PartialEq, K: Ord>(
+    old: &'a [T],
+    new: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> Differences<'a, T> {
+    let mut earlier: BTreeMap<K, &T> = old.iter().map(|entry| (key(entry), entry)).collect();
+    let (mut added, mut changed) = (Vec::new(), Vec::new());
+    for entry in new {
+        match earlier.remove(&key(entry)) {
+            None => added.push(entry),
+            Some(same) if same == entry => {}
+            Some(other) => changed.push((other, entry)),
+        }
+    }
+    let removed = earlier.into_values().collect();
+    Differences {
+        added,
+        removed,
+        changed,
+    }
+}
+
+impl CatalogDiff<'_> {
+    /// Checks what hosts and initiators would not notice: they have read it once and believe it.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot change.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (old, new) in &self.subsystems.changed {
+            let read_once = |it: &SubsystemConfig| {
+                (
+                    it.serial.clone(),
+                    it.model.clone(),
+                    it.firmware.clone(),
+                    it.grows,
+                )
+            };
+            let place = format!("subsystem {}", new.nqn);
+            check_read_once(&place, read_once(old) == read_once(new))?;
+            check_exports("namespace", &old.namespaces, &new.namespaces)?;
+        }
+        for (old, new) in &self.iscsi_targets.changed {
+            let read_once =
+                |it: &IscsiTargetConfig| (it.port, it.product.clone(), it.revision.clone());
+            let place = format!("iSCSI target {}", new.name);
+            check_read_once(&place, read_once(old) == read_once(new))?;
+            check_exports("LUN", &old.units, &new.units)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an NVMe discovery log shows a difference.
+    pub(super) fn shows_in_discovery(&self) -> bool {
+        let subsystems = &self.subsystems;
+        let listeners = self.listeners.added.iter().chain(&self.listeners.removed);
+        let mut listeners = listeners.map(|listen| listen.protocol);
+        !subsystems.added.is_empty()
+            || !subsystems.removed.is_empty()
+            || subsystems
+                .changed
+                .iter()
+                .any(|(old, new)| old.hosts != new.hosts)
+            || listeners.any(|protocol| protocol == Protocol::NvmeTcp)
+    }
+}
+
+fn check_read_once(place: &str, is_same: bool) -> Result<(), String> {
+    match is_same {
+        true => Ok(()),
+        false => Err(format!(
+            "{place}: what was read once cannot change; remove it, and add it anew in another change"
+        )),
+    }
+}
+
+/// Checks that hosts take every disk for the one that had its number before.
+fn check_exports(noun: &str, old: &[Export], new: &[Export]) -> Result<(), String> {
+    for (old, new) in &differences(old, new, |export| export.number).changed {
+        let number = new.number;
+        let names = |device: &dyn Device| (device.identity().uuid, device.identity().nguid);
+        if names(&*old.device) != names(&*new.device) {
+            return Err(format!(
+                "{noun} {number} would become another disk; remove it and add the other one"
+            ));
+        }
+        let block_bytes = |device: &dyn Device| device.geometry().block_bytes;
+        let (was, is) = (block_bytes(&*old.device), block_bytes(&*new.device));
+        if was != is {
+            return Err(format!(
+                "{noun} {number} has blocks of {was} bytes and would have blocks of {is}"
+            ));
+        }
+    }
+    Ok(())
+}

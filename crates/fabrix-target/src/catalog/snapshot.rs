@@ -1,0 +1,169 @@
+//! Everything that is exported at one moment: immutable, and replaced whole.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fabrix_block::Device;
+use fabrix_proto::nvme::subsystem::{Authorized, Inventory};
+use fabrix_proto::portal::Portal;
+
+use super::disk::{DiskId, ExportedDisk};
+use super::wanted::Catalog;
+use super::{IscsiTargetConfig, diff};
+use crate::disk::DiskState;
+use crate::iscsi::{IscsiTarget, IscsiTargets, Units};
+use crate::{Export, Limits, Protocol, ReservationStore, nvme};
+
+/// Everything that is exported at one moment, and what hosts and initiators are told of it.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    /// Grows with every change.
+    pub(crate) version: u64,
+    /// The plain value that this snapshot exports.
+    pub(crate) wanted: Catalog,
+    /// Every disk once, sorted by id.
+    pub(crate) disks: Vec<ExportedDisk>,
+    /// What hosts are told.
+    pub(crate) inventory: Arc<Inventory>,
+    /// What initiators are told.
+    pub(crate) iscsi_targets: IscsiTargets,
+    /// The disks of each subsystem, by namespace id, in the order of `wanted`.
+    states: Vec<States>,
+    /// The id of the next disk that enters.
+    next_disk: u64,
+}
+
+/// What all connections share about the disks of a subsystem, by namespace id, in order.
+pub(crate) type States = Vec<(u32, Arc<DiskState>)>;
+
+/// Disks by UUID: hosts take two disks with one UUID for one.
+type Disks = HashMap<[u8; 16], ExportedDisk>;
+
+impl Snapshot {
+    /// The snapshot that follows this one. Disks and iSCSI targets that are as before are the same
+    /// objects, so what is known about them stays.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong.
+    pub(super) fn next(
+        &self,
+        wanted: &Catalog,
+        limits: &Limits,
+        fronts: (bool, Option<&Arc<dyn ReservationStore>>),
+    ) -> Result<Self, String> {
+        let wanted = wanted.checked()?;
+        let changes = diff(&self.wanted, &wanted);
+        changes.check()?;
+        let mut next_disk = self.next_disk;
+        let disks = self.enter(&wanted, &mut next_disk, fronts)?;
+        let generation = self.inventory.generation() + u64::from(changes.shows_in_discovery());
+        let inventory = nvme::inventory(&wanted, &disks, limits, generation)?;
+        let targets = wanted.iscsi_targets.iter();
+        let targets = targets.map(|target| self.iscsi_target(target, &disks, limits));
+        let iscsi_targets = targets.collect();
+        let states = wanted.subsystems.iter().map(|subsystem| {
+            let state = |export: &Export| (export.number, Arc::clone(of(&disks, export).state()));
+            subsystem.namespaces.iter().map(state).collect()
+        });
+        let states = states.collect();
+        let mut disks: Vec<_> = disks.into_values().collect();
+        disks.sort_by_key(ExportedDisk::id);
+        Ok(Self {
+            version: self.version + 1,
+            disks,
+            inventory,
+            iscsi_targets,
+            states,
+            next_disk,
+            wanted,
+        })
+    }
+
+    /// All disks that are wanted: those that are here already, and new ones.
+    fn enter(
+        &self,
+        wanted: &Catalog,
+        next_disk: &mut u64,
+        fronts: (bool, Option<&Arc<dyn ReservationStore>>),
+    ) -> Result<Disks, String> {
+        let mut disks = Disks::new();
+        for (place, nsid, export) in wanted.exports() {
+            let (device, uuid) = (&export.device, export.device.identity().uuid);
+            if let Some(other) = disks.get(&uuid) {
+                if Arc::ptr_eq(other.given(), device) {
+                    continue;
+                }
+                return Err(format!(
+                    "{place} and namespace {} are one disk that was opened twice; export one device in both places",
+                    other.nsid()
+                ));
+            }
+            let disk = match self.disk(&**device) {
+                Some(disk) if Arc::ptr_eq(disk.given(), device) => disk.clone(),
+                Some(disk) => disk.with_device(Arc::clone(device)),
+                None => {
+                    let id = DiskId(*next_disk);
+                    *next_disk += 1;
+                    ExportedDisk::new(id, Arc::clone(device), fronts)
+                        .map_err(|why| format!("{place} is not served: {why}"))?
+                }
+            };
+            disks.insert(uuid, disk.known_as(nsid));
+        }
+        Ok(disks)
+    }
+
+    fn iscsi_target(
+        &self,
+        config: &IscsiTargetConfig,
+        disks: &Disks,
+        limits: &Limits,
+    ) -> IscsiTarget {
+        let entries = config.units.iter();
+        let entries = entries.map(|export| (export.number, of(disks, export)));
+        let entries: Vec<_> = entries.collect();
+        let before = self
+            .wanted
+            .iscsi_targets
+            .iter()
+            .zip(self.iscsi_targets.iter());
+        let mut before = before.filter(|(old, _)| old.name == config.name);
+        let units = match before.next() {
+            Some((old, target)) if old.units == config.units => Arc::clone(&target.units),
+            _ => Units::new(config, limits, &entries),
+        };
+        IscsiTarget {
+            initiators: config.initiators.clone(),
+            units,
+        }
+    }
+
+    /// The exported disk of which a device is one state.
+    pub(crate) fn disk(&self, device: &dyn Device) -> Option<&ExportedDisk> {
+        let uuid = device.identity().uuid;
+        let mut disks = self.disks.iter();
+        disks.find(|disk| disk.given().identity().uuid == uuid)
+    }
+
+    /// What all connections share about the disks that a host sees.
+    pub(crate) fn states(&self, view: &Authorized) -> States {
+        let subsystems = self.wanted.subsystems.iter().zip(&self.states);
+        let name = view.subsystem().map(|subsystem| subsystem.nqn.as_str());
+        let mut found = subsystems.filter(|(subsystem, _)| Some(&*subsystem.nqn) == name);
+        found
+            .next()
+            .map_or_else(Vec::new, |(_, states)| states.clone())
+    }
+
+    /// Where the target listens for a protocol.
+    pub(crate) fn portals(&self, protocol: Protocol) -> Vec<Portal> {
+        let listens = self.wanted.listen.iter();
+        let ours = listens.filter(|listen| listen.protocol == protocol);
+        ours.map(|listen| listen.portal).collect()
+    }
+}
+
+/// The disk of an export that is in the catalog.
+fn of<'a>(disks: &'a Disks, export: &Export) -> &'a ExportedDisk {
+    &disks[&export.device.identity().uuid]
+}

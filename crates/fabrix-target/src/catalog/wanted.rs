@@ -1,0 +1,184 @@
+//! What a user wants a target to export: plain values, and what can be wrong with them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fabrix_block::Device;
+use fabrix_proto::iscsi::login;
+
+use crate::{Initiators, Listen, NAMESPACES_MAX, check_free};
+
+/// What a target exports, where and to whom.
+///
+/// A subsystem and an iSCSI target with the same disk share its compare-and-write gate and its
+/// reservations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    /// NVMe subsystems. Every host finds them at every NVMe listener.
+    pub subsystems: Vec<SubsystemConfig>,
+    /// iSCSI targets. Every initiator finds them at every iSCSI listener. A discovery session has
+    /// to prove what the first target that admits the initiator asks for. SendTargets shows this
+    /// target, and those that ask for the same proof or for none.
+    pub iscsi_targets: Vec<IscsiTargetConfig>,
+    /// Where the target listens, and for what. NVMe's port 8009 answers discovery only and is not
+    /// listed there.
+    pub listen: Vec<Listen>,
+}
+
+/// An NVMe subsystem. Hosts read its name and its texts once: they stay as long as it is exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemConfig {
+    /// NQN of the subsystem.
+    pub nqn: String,
+    /// Serial number, 1 to 20 printable ASCII characters.
+    pub serial: String,
+    /// Model, 1 to 40 printable ASCII characters.
+    pub model: String,
+    /// Firmware revision, up to 8 printable ASCII characters.
+    pub firmware: String,
+    /// Whether disks of any kind may be added while hosts are connected: what hosts read only once
+    /// then speaks for every kind. Without it a host that was told of no volatile cache has to go
+    /// when a disk with one is added.
+    pub grows: bool,
+    /// NQNs of the hosts that may connect; None lets every host in.
+    pub hosts: Option<Vec<String>>,
+    /// The disks by namespace id, 1 to [`NAMESPACES_MAX`].
+    pub namespaces: Vec<Export>,
+}
+
+/// An iSCSI target. Initiators read its name and its texts once: they stay as long as it is
+/// exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IscsiTargetConfig {
+    /// Name of the target: `iqn.`, `eui.` or `naa.` and more. It is kept in lower case.
+    pub name: String,
+    /// Relative target port identifier, not zero. Each target has its own, by which reservations
+    /// of a disk tell the ways of an initiator to it apart.
+    pub port: u16,
+    /// Product identification in INQUIRY, up to 16 ASCII characters.
+    pub product: String,
+    /// Product revision in INQUIRY, up to 4 ASCII characters.
+    pub revision: String,
+    /// Initiators that may log in, and what they prove.
+    pub initiators: Initiators,
+    /// The disks by logical unit number, 0 to [`NAMESPACES_MAX`] - 1.
+    pub units: Vec<Export>,
+}
+
+/// A disk, and its number in a subsystem or an iSCSI target.
+#[derive(Clone)]
+pub struct Export {
+    /// Namespace id or logical unit number.
+    pub number: u32,
+    /// The disk. The target puts the compare-and-write gate in front of it.
+    pub device: Arc<dyn Device>,
+}
+
+impl PartialEq for Export {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.device, &other.device)
+    }
+}
+
+impl Eq for Export {}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.number, self.device.identity().name)
+    }
+}
+
+impl Catalog {
+    /// The same catalog with exports sorted by number and iSCSI names in lower case.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong. NVMe names, texts and ids are checked later, by the
+    /// inventory that is made of them.
+    pub(super) fn checked(&self) -> Result<Self, String> {
+        let mut catalog = self.clone();
+        for subsystem in &mut catalog.subsystems {
+            let place = format!("subsystem {}", subsystem.nqn);
+            check_exports(&place, "namespace", &mut subsystem.namespaces)?;
+        }
+        for target in &mut catalog.iscsi_targets {
+            check_target(target)?;
+        }
+        let targets = &catalog.iscsi_targets;
+        for (index, target) in targets.iter().enumerate() {
+            let (name, port) = (&target.name, target.port);
+            let mut others = targets[..index].iter();
+            if let Some(other) = others.find(|other| other.name == *name || other.port == port) {
+                return Err(match other.name == *name {
+                    true => format!("iSCSI target {name}: the name is used twice"),
+                    false => format!("iSCSI target {name}: port {port} is that of {}", other.name),
+                });
+            }
+        }
+        for (index, listen) in catalog.listen.iter().enumerate() {
+            check_free(&catalog.listen[..index], listen)?;
+        }
+        Ok(catalog)
+    }
+
+    /// Every export, with a sentence's words for its place and its namespace id for the operator's
+    /// notices. The notices about a logical unit name a namespace id, too: its number plus one.
+    pub(super) fn exports(&self) -> impl Iterator<Item = (String, u32, &Export)> {
+        let namespaces = self.subsystems.iter().flat_map(|subsystem| {
+            let exports = subsystem.namespaces.iter();
+            exports.map(|it| (format!("namespace {}", it.number), it.number, it))
+        });
+        let units = self.iscsi_targets.iter().flat_map(|target| {
+            let place = move |it: &Export| format!("LUN {} of {}", it.number, target.name);
+            let exports = target.units.iter();
+            exports.map(move |it| (place(it), it.number + 1, it))
+        });
+        namespaces.chain(units)
+    }
+}
+
+fn check_target(target: &mut IscsiTargetConfig) -> Result<(), String> {
+    let name = login::name(&target.name).ok_or_else(|| no_iscsi_name(&target.name))?;
+    target.name = name.into_string();
+    target.initiators = target.initiators.checked()?;
+    let place = format!("iSCSI target {}", target.name);
+    if target.port == 0 {
+        return Err(format!("{place}: its port must not be 0"));
+    }
+    check_exports(&place, "LUN", &mut target.units)?;
+    match target.units.last() {
+        Some(last) if last.number >= NAMESPACES_MAX => Err(format!(
+            "{place}: LUN {} is above {}",
+            last.number,
+            NAMESPACES_MAX - 1
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Why a text is refused that is to be the name of an initiator or of an iSCSI target.
+pub(crate) fn no_iscsi_name(text: &str) -> String {
+    format!("`{text}` is not an iSCSI name: those begin with `iqn.`, `eui.` or `naa.`")
+}
+
+/// Sorts exports by number. Hosts take two numbers with one identity for one disk, so a disk has
+/// one number in one place.
+fn check_exports(place: &str, noun: &str, exports: &mut [Export]) -> Result<(), String> {
+    exports.sort_by_key(|export| export.number);
+    for (index, export) in exports.iter().enumerate() {
+        let number = export.number;
+        if index > 0 && exports[index - 1].number == number {
+            return Err(format!(
+                "{place}: {noun} {number} is exported already; remove it first, or choose another id"
+            ));
+        }
+        let uuid = export.device.identity().uuid;
+        let mut earlier = exports[..index].iter();
+        if let Some(same) = earlier.find(|other| other.device.identity().uuid == uuid) {
+            return Err(format!(
+                "{place}: {noun} {number} and {noun} {} are the same disk",
+                same.number
+            ));
+        }
+    }
+    Ok(())
+}

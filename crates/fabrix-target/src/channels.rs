@@ -1,0 +1,152 @@
+//! A shard's channels to the exported disks.
+//!
+//! Knows devices and their geometry. Does not know under which number of which subsystem or iSCSI
+//! target a disk is exported, nor connections.
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fabrix_block::{Channel, OpenError, Run};
+use fabrix_rt::{Apart, Shard};
+
+use crate::catalog::{DiskId, ExportedDisk};
+
+/// A shard's channels to the exported disks, opened when the first connection of the shard needs
+/// them.
+pub(crate) struct Channels {
+    all: RefCell<Vec<Access>>,
+}
+
+/// A shard's access to one disk.
+struct Access {
+    id: DiskId,
+    disk: ExportedDisk,
+    /// How many blocks the disk has, at hand for every command.
+    blocks: u64,
+    channel: Option<SharedChannel>,
+}
+
+/// One channel, used by all connections of a shard.
+pub(crate) type SharedChannel = Rc<Apart<RefCell<Box<dyn Channel>>>>;
+
+impl Channels {
+    pub(crate) fn new(disks: &[ExportedDisk]) -> Self {
+        let all = disks.iter().map(Access::to).collect();
+        Self {
+            all: RefCell::new(all),
+        }
+    }
+
+    /// From now on these are the disks. Channels of those that stay remain open; the others are
+    /// dropped, and what is pending at them still ends.
+    pub(crate) fn serve(&self, disks: &[ExportedDisk]) {
+        let mut next: Vec<_> = disks.iter().map(Access::to).collect();
+        let mut old = self.all.take();
+        for access in &mut next {
+            let earlier = old.iter_mut().find(|earlier| earlier.is_same(access));
+            access.channel = earlier.and_then(|earlier| earlier.channel.take());
+        }
+        self.all.replace(next);
+    }
+
+    /// Where a disk stands in the list, if it is still there.
+    pub(crate) fn find(&self, disk: DiskId) -> Option<usize> {
+        position(&self.all.borrow(), disk)
+    }
+
+    /// A disk as operators know it, by its namespace id and its name; none if it is not there any
+    /// more.
+    pub(crate) fn name(&self, disk: DiskId) -> Option<(u32, String)> {
+        let all = self.all.borrow();
+        let disk = &all[position(&all, disk)?].disk;
+        Some((disk.nsid(), disk.device().identity().name.clone()))
+    }
+
+    /// The channel to a disk, for a request that wants `extent` of it; None: it has not been opened
+    /// yet.
+    ///
+    /// # Errors
+    /// The request must not reach that disk.
+    #[inline(always)]
+    pub(crate) fn ready(
+        &self,
+        disk: DiskId,
+        extent: Option<(u64, u32)>,
+    ) -> Result<Option<Ref<'_, SharedChannel>>, Unreached> {
+        let all = self.all.borrow();
+        let at = position(&all, disk).ok_or(Unreached::Gone)?;
+        if all[at].disk.state().has_barrier() {
+            return Err(Unreached::Barrier);
+        }
+        if extent.is_some_and(|(lba, blocks)| !all[at].contains(lba, blocks)) {
+            return Err(Unreached::OutOfRange);
+        }
+        Ok(Ref::filter_map(all, |all| all[at].channel.as_ref()).ok())
+    }
+
+    /// How many blocks the disk at `index` has.
+    pub(crate) fn blocks(&self, index: usize) -> u64 {
+        self.all.borrow()[index].blocks
+    }
+
+    /// How the blocks of the disk at `index` are kept from `lba` on.
+    pub(crate) fn allocation(&self, index: usize, lba: u64) -> Run {
+        self.all.borrow()[index].disk.device().allocation(lba)
+    }
+
+    /// Opens the disk at `index` for this shard.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn open(&self, shard: &mut Shard, index: usize) -> Result<(), OpenError> {
+        let device = Arc::clone(self.all.borrow()[index].disk.device());
+        let channel = device.open(shard)?;
+        let channel = Rc::new(Apart::new(RefCell::new(channel)));
+        self.all.borrow_mut()[index].channel = Some(channel);
+        Ok(())
+    }
+}
+
+/// Where a disk stands. Ids are dense from 0 unless a disk was removed: then they are still sorted.
+#[inline]
+fn position(all: &[Access], disk: DiskId) -> Option<usize> {
+    match all.get(disk.guess()) {
+        Some(access) if access.id == disk => Some(disk.guess()),
+        _ => all.binary_search_by_key(&disk, |access| access.id).ok(),
+    }
+}
+
+/// Why a request does not reach its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreached {
+    /// It is not there any more.
+    Gone,
+    /// It has no such blocks now.
+    OutOfRange,
+    /// It does not open from this shard.
+    NotReady,
+    /// It has to end older requests first: the request is made again later.
+    Barrier,
+}
+
+impl Access {
+    fn to(disk: &ExportedDisk) -> Self {
+        Self {
+            id: disk.id(),
+            blocks: disk.device().geometry().blocks,
+            disk: disk.clone(),
+            channel: None,
+        }
+    }
+
+    /// Whether the disk has these blocks.
+    fn contains(&self, lba: u64, blocks: u32) -> bool {
+        lba.checked_add(u64::from(blocks))
+            .is_some_and(|end| end <= self.blocks)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id && Arc::ptr_eq(self.disk.device(), other.disk.device())
+    }
+}

@@ -1,0 +1,140 @@
+//! What hosts are told of a catalog: the inventory of `proto`, made from devices.
+//!
+//! Knows geometry on one side and namespaces on the other; this is where a disk's promises become
+//! NVMe's fields.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fabrix_block::Deallocate as DiskDeallocate;
+use fabrix_proto::nvme::nqn::Nqn;
+use fabrix_proto::nvme::subsystem::{
+    CNTLID_MAX, Deallocate, Hosts, Inventory, Listener, Namespace, SecureChannel, Subsystem,
+    Transport,
+};
+use fabrix_proto::portal::Portal;
+
+use super::DISCOVERY_PORT;
+use crate::catalog::{Catalog, ExportedDisk, SubsystemConfig};
+use crate::{Export, Limits, Protocol};
+
+/// The inventory of a catalog; `disks` are its disks by UUID.
+///
+/// # Errors
+/// A sentence that names what is wrong.
+pub(crate) fn inventory(
+    catalog: &Catalog,
+    disks: &HashMap<[u8; 16], ExportedDisk>,
+    limits: &Limits,
+    generation: u64,
+) -> Result<Arc<Inventory>, String> {
+    let subsystems = catalog.subsystems.iter();
+    let subsystems = subsystems.map(|config| subsystem(config, disks, limits));
+    let listeners = catalog.listen.iter();
+    let listeners = listeners.filter(|listen| {
+        listen.protocol == Protocol::NvmeTcp && listen.portal.address.port() != DISCOVERY_PORT
+    });
+    let listeners = listeners.map(|listen| listen.portal).enumerate();
+    let listeners = listeners.map(|(index, portal)| listener(index, portal));
+    Inventory::new(
+        subsystems.collect::<Result<_, _>>()?,
+        listeners.collect(),
+        generation,
+    )
+    .map(Arc::new)
+    .map_err(|error| error.to_string())
+}
+
+fn subsystem(
+    config: &SubsystemConfig,
+    disks: &HashMap<[u8; 16], ExportedDisk>,
+    limits: &Limits,
+) -> Result<Subsystem, String> {
+    let nqn =
+        |text: &str| Nqn::new(text).map_err(|error| format!("`{text}` is not an NQN: {error}"));
+    let hosts = match &config.hosts {
+        None => Hosts::Any,
+        Some(list) => Hosts::Listed(
+            list.iter()
+                .map(|host| nqn(host))
+                .collect::<Result<_, _>>()?,
+        ),
+    };
+    let namespaces = config.namespaces.iter();
+    let namespaces = namespaces.map(|export| {
+        check_transfers(export, limits)?;
+        let disk = &disks[&export.device.identity().uuid];
+        Ok(namespace(export.number, disk, limits))
+    });
+    Ok(Subsystem {
+        nqn: nqn(&config.nqn)?,
+        serial: config.serial.clone(),
+        model: config.model.clone(),
+        firmware: config.firmware.clone(),
+        namespaces: namespaces.collect::<Result<_, String>>()?,
+        hosts,
+        controller_ids: 1..=CNTLID_MAX,
+        max_io_queues: limits.max_io_queues,
+        max_queue_entries: limits.max_queue_entries,
+        grows: config.grows,
+    })
+}
+
+/// Hosts are told how much one command may move (MDTS): a disk that moves less cannot be shown.
+fn check_transfers(export: &Export, limits: &Limits) -> Result<(), String> {
+    let most = limits.max_transfer_bytes;
+    let bytes = export.device.geometry().max_transfer_bytes;
+    match bytes >= most {
+        true => Ok(()),
+        false => Err(format!(
+            "namespace {}: its disk moves {bytes} bytes at once, and hosts were told {most}",
+            export.number
+        )),
+    }
+}
+
+fn listener(index: usize, portal: Portal) -> Listener {
+    Listener {
+        port_id: u16::try_from(index + 1).unwrap_or(u16::MAX),
+        transport: Transport::Tcp,
+        portal,
+        secure_channel: SecureChannel::None,
+        referral: false,
+    }
+}
+
+/// A disk's geometry and promises in the fields of Identify Namespace.
+fn namespace(nsid: u32, disk: &ExportedDisk, limits: &Limits) -> Namespace {
+    let device = disk.device();
+    let (geometry, identity) = (device.geometry(), device.identity());
+    // Fields that hold up to 65536 blocks; a disk with larger ideas is told about as far as they
+    // reach.
+    let blocks = |bytes: u32| (bytes / geometry.block_bytes).clamp(1, 1 << 16);
+    let physical = blocks(geometry.physical_block_bytes);
+    Namespace {
+        nguid: identity.nguid,
+        preferred_write_blocks: physical,
+        preferred_alignment_blocks: physical,
+        optimal_write_blocks: if geometry.optimal_io_bytes == 0 {
+            0
+        } else {
+            blocks(geometry.optimal_io_bytes)
+        },
+        atomic_write_blocks: geometry.atomic_write_blocks.clamp(1, 1 << 16),
+        atomic_power_fail_blocks: geometry.atomic_write_blocks.clamp(1, 1 << 16),
+        // Both halves of a pair move their blocks within one command's data (MDTS).
+        atomic_compare_blocks: MOST_COMPARE_BLOCKS.min(blocks(limits.max_transfer_bytes)),
+        stores_reservations: disk.state().stores(),
+        read_only: geometry.read_only,
+        volatile_cache: geometry.volatile_cache,
+        deallocate: match geometry.deallocate {
+            DiskDeallocate::No => Deallocate::No,
+            DiskDeallocate::Undefined => Deallocate::Undefined,
+            DiskDeallocate::Zeroes => Deallocate::Zeroes,
+        },
+        ..Namespace::new(nsid, geometry.blocks, geometry.block_bytes, identity.uuid)
+    }
+}
+
+/// Compare and Write handles so many blocks at once, of any size: VMFS asks for one.
+pub(crate) const MOST_COMPARE_BLOCKS: u32 = 128;

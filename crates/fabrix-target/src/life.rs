@@ -8,7 +8,7 @@ use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
 use fabrix_transport::{Ended, Stream, StreamSlots};
 
 use crate::End;
-use crate::disk::ERRAND_AGAIN;
+use crate::disk::PENDING_CHANGE_AGAIN;
 use crate::local::Local;
 
 /// A connection's own slots of its task.
@@ -20,7 +20,7 @@ const DEADLINE: u32 = 2;
 /// Its timer: try again what a disk had no room for.
 pub(crate) const RETRY: u32 = 3;
 /// Its timer: look at what takes more than one turn.
-pub(crate) const ERRANDS: u32 = 4;
+pub(crate) const PENDING_CHANGES: u32 = 4;
 /// Slots from here on are its protocol's.
 pub(crate) const OWN_SLOTS: u32 = 5;
 
@@ -167,8 +167,8 @@ impl Life {
     /// Makes sure that what takes more than one turn is looked at again.
     pub(crate) fn look_again_soon(&mut self, shard: &mut Shard) {
         if !std::mem::replace(&mut self.errands_awaited, true) {
-            let at = shard.now() + ERRAND_AGAIN;
-            self.set_timer(shard, ERRANDS, at);
+            let at = shard.now() + PENDING_CHANGE_AGAIN;
+            self.set_timer(shard, PENDING_CHANGES, at);
         }
     }
 
@@ -198,7 +198,7 @@ impl Life {
         match slot {
             DEADLINE => self.deadline = None,
             RETRY => self.retrying = false,
-            ERRANDS => self.errands_awaited = false,
+            PENDING_CHANGES => self.errands_awaited = false,
             _ => {}
         }
     }

@@ -2,13 +2,13 @@
 //! mode parameters, and who uses it.
 //!
 //! A [`DiskState`] has a lock, taken when something changes, and a version: a connection that has
-//! seen the present version, in its [`Seat`], needs no lock. Changes that take time (stored before
-//! they hold, or the commands of others ended before the answer) are an [`Errand`]. A
+//! seen the present version, in its [`DiskView`], needs no lock. A change that takes time (stored
+//! before it holds, or the commands of others ended before the answer) is a [`PendingChange`]. A
 //! [`ReservationStore`] stores reservations. A disk that has not ended what nobody waits for has a
 //! [`Barrier`] before it. No protocol is known here.
 
 mod barrier;
-mod errand;
+mod pending_change;
 mod reservation_store;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ use crate::local::Told;
 use crate::registry::Place;
 
 pub(crate) use barrier::Barrier;
-pub(crate) use errand::{ERRAND_AGAIN, Errand, Stop, Trouble, Why};
+pub(crate) use pending_change::{PENDING_CHANGE_AGAIN, PendingChange, Stop, Trouble, Why};
 use reservation_store::Storing;
 pub use reservation_store::{Receipt, ReservationStore};
 
@@ -81,7 +81,7 @@ struct Inner {
 }
 
 /// A connection's own view of one disk, and its place among those who use it.
-pub(crate) struct Seat {
+pub(crate) struct DiskView {
     pub(crate) state: Arc<DiskState>,
     /// Up to which version it knows the state; zero: it is no member yet.
     version: u64,
@@ -120,7 +120,7 @@ impl Asked {
     }
 }
 
-impl Seat {
+impl DiskView {
     /// A view before the disk was used.
     pub(crate) fn new(state: &Arc<DiskState>) -> Self {
         Self {

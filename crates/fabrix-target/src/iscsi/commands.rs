@@ -23,7 +23,7 @@ use fabrix_transport::Incoming;
 use super::desk::Desk;
 use super::job::Job;
 use super::session::{Session, Work, number};
-use crate::disk::{Asked, Errand};
+use crate::disk::{Asked, PendingChange};
 
 impl Session {
     /// A command has come from the initiator.
@@ -45,20 +45,20 @@ impl Session {
             return self.respond(desk, slot, &response);
         }
         let unit = &self.units.list[at];
-        let seat = &mut self.seats[at];
-        seat.refresh(&self.me);
+        let disk_view = &mut self.disk_views[at];
+        disk_view.refresh(&self.me);
         let asks_reservations = cdb[0] == Opcode::PERSISTENT_RESERVE_IN.0;
         let reservations = asks_reservations.then(|| unit.state.reservations());
         let view = View {
             disk: &unit.disk,
-            mode: seat.mode,
+            mode: disk_view.mode,
             target: &self.units.target,
             port: self.units.port(),
             luns: &self.units.luns,
             reservations: reservations.as_ref().unwrap_or(&NO_RESERVATIONS),
-            standing: seat.standing,
+            standing: disk_view.standing,
         };
-        match view.classify(&mut seat.attentions, cdb, &mut self.page) {
+        match view.classify(&mut disk_view.attentions, cdb, &mut self.page) {
             Outcome::Answer(answer)
                 if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
             {
@@ -117,16 +117,16 @@ impl Session {
         command: Command,
         data: Option<&Incoming>,
     ) {
-        let (unit, seat) = (&self.units.list[at], &mut self.seats[at]);
-        seat.refresh(&self.me);
+        let (unit, disk_view) = (&self.units.list[at], &mut self.disk_views[at]);
+        disk_view.refresh(&self.me);
         let view = View {
             disk: &unit.disk,
-            mode: seat.mode,
+            mode: disk_view.mode,
             target: &self.units.target,
             port: self.units.port(),
             luns: &self.units.luns,
             reservations: &NO_RESERVATIONS,
-            standing: seat.standing,
+            standing: disk_view.standing,
         };
         let moved = command.parameter_bytes().unwrap_or(0);
         match view.parameters(&command, desk.bytes(data)) {
@@ -190,8 +190,12 @@ impl Session {
         let unit = &self.units.list[at];
         let answer = match outcome {
             Outcome::Reserve(request) => {
-                let errand = Errand::reserve(&unit.state, &self.me, Asked::Request(request));
-                self.set(slot, Work::Changing(unit.name(), Box::new(errand), moved));
+                let pending_change =
+                    PendingChange::reserve(&unit.state, &self.me, Asked::Request(request));
+                self.set(
+                    slot,
+                    Work::Changing(unit.name(), Box::new(pending_change), moved),
+                );
                 self.changing += 1;
                 return self.go_on_changing(desk, slot);
             }
@@ -287,7 +291,7 @@ impl Session {
 
     /// Whether somebody else's reservation forbids this of the logical unit at this place.
     pub(super) fn is_reserved(&mut self, at: usize, access: Access) -> bool {
-        self.seats[at].conflicts(&self.me, access)
+        self.disk_views[at].conflicts(&self.me, access)
     }
 }
 

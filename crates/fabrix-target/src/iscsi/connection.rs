@@ -22,7 +22,7 @@ use super::desk::Desk;
 use super::session::Session;
 use crate::Notice;
 use crate::disk::Stop;
-use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, OWN_SLOTS, Phase, RETRY, STREAM};
+use crate::life::{EVENTS_AT_ONCE, Life, OWN_SLOTS, PENDING_CHANGES, Phase, RETRY, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::requests::Requests;
 use crate::strangers::Stranger;
@@ -234,12 +234,12 @@ impl Connection {
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
-    fn run_errands(&mut self, shard: &mut Shard) {
+    fn run_pending_changes(&mut self, shard: &mut Shard) {
         if self.life.phase >= Phase::Parting {
             return;
         }
         if let Some((session, mut desk)) = self.at_work(shard) {
-            session.run_errands(&mut desk);
+            session.run_pending_changes(&mut desk);
         }
         self.leave_if_asked(shard);
         shard.flush_later(self.life.task);
@@ -297,7 +297,7 @@ impl Task for Connection {
         self.life.passed(slot);
         match slot {
             RETRY => self.retry(shard),
-            ERRANDS => self.run_errands(shard),
+            PENDING_CHANGES => self.run_pending_changes(shard),
             ENTER if self.life.phase == Phase::Open && self.tsih.is_none() => {
                 self.enter(shard);
                 shard.flush_later(self.life.task);
@@ -340,7 +340,11 @@ impl Task for Connection {
         if self.session.as_ref().is_some_and(|it| it.is_stalled()) {
             self.life.retry_soon(shard);
         }
-        if self.session.as_ref().is_some_and(|it| it.has_errands()) {
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|it| it.has_pending_changes())
+        {
             self.life.look_again_soon(shard);
         }
         // A session ends with its logout.

@@ -101,7 +101,7 @@ impl Session {
             return Err(NOT_ALLOWED);
         }
         let (source, destination) = (&self.units.list[from], &self.units.list[to]);
-        let mode = self.seats[to].mode;
+        let mode = self.disk_views[to].mode;
         let transfer = |unit: &super::units::Unit| unit.disk.max_transfer_bytes;
         Ok(Route {
             source: (source.name(), segment.source_lba),
@@ -129,7 +129,7 @@ impl Session {
     fn may_copy_between(&mut self, from: usize, to: usize) -> bool {
         !self.is_reserved(from, Access::Read)
             && !self.is_reserved(to, Access::Write)
-            && !self.seats[to].mode.write_protect
+            && !self.disk_views[to].mode.write_protect
     }
 
     /// The copies at work that still have something to do with a disk, whichever logical unit was

@@ -26,7 +26,7 @@ use fabrix_rt::Nanos;
 
 use super::desk::Desk;
 use super::session::{Session, Work, number};
-use crate::disk::{Errand, Seat, Stop, Why};
+use crate::disk::{DiskView, PendingChange, Stop, Why};
 use crate::local::Told;
 use crate::registry::Place;
 
@@ -36,7 +36,7 @@ pub(super) struct Managing {
     /// Of this session.
     waits_for: Vec<Slot>,
     /// Those of others.
-    errands: Vec<Errand>,
+    pending_changes: Vec<PendingChange>,
     /// When commands of this session that are still at a disk are abandoned.
     until: Nanos,
 }
@@ -68,14 +68,17 @@ impl Session {
     ) {
         let unit = number(lun).and_then(|lun| self.units.index(lun));
         let mut who = Who::Initiator(id);
-        let (doomed, errands) = match function {
+        let (doomed, pending_changes) = match function {
             TaskFunction::ABORT_TASK => (silently(referenced), Vec::new()),
             TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
                 if function == TaskFunction::TARGET_COLD_RESET {
                     who = Who::ColdReset(id, None);
                 }
-                let errands = (0..self.units.list.len()).map(|unit| self.reset(unit));
-                (silently(commands(desk, |_| true)), errands.collect())
+                let pending_changes = (0..self.units.list.len()).map(|unit| self.reset(unit));
+                (
+                    silently(commands(desk, |_| true)),
+                    pending_changes.collect(),
+                )
             }
             // There is no ACA: NACA is refused.
             TaskFunction::CLEAR_ACA => {
@@ -86,40 +89,42 @@ impl Session {
                     return answer(desk, id, TaskManagementOutcome::NoSuchLun);
                 };
                 let mut doomed = silently(commands(desk, |other| number(other) == number(lun)));
-                let errand = match function {
+                let pending_change = match function {
                     TaskFunction::LOGICAL_UNIT_RESET => Some(self.reset(unit)),
                     TaskFunction::CLEAR_TASK_SET => {
                         let state = &self.units.list[unit].state;
-                        Some(Errand::stop_others(state, &self.me, Why::Cleared))
+                        Some(PendingChange::stop_others(state, &self.me, Why::Cleared))
                     }
                     _ => None,
                 };
-                if errand.is_some() {
+                if pending_change.is_some() {
                     self.doom_copies(unit, &mut doomed);
                 }
-                (doomed, errand.into_iter().collect())
+                (doomed, pending_change.into_iter().collect())
             }
         };
-        self.begin_managing(desk, who, doomed, errands);
+        self.begin_managing(desk, who, doomed, pending_changes);
     }
 
     /// Resets a unit for all; the commands of others end by and by.
-    fn reset(&self, unit: usize) -> Errand {
+    fn reset(&self, unit: usize) -> PendingChange {
         let state = &self.units.list[unit].state;
         state.reset();
-        Errand::stop_others(state, &self.me, Why::Reset)
+        PendingChange::stop_others(state, &self.me, Why::Reset)
     }
 
     /// Another connection wants the commands at one disk to end.
     pub(super) fn stop(&mut self, desk: &mut Desk<'_>, stop: Stop) {
-        let same = |seat: &Seat| Arc::ptr_eq(&seat.state, &stop.disk);
-        let Some(at) = self.seats.iter().position(same) else {
+        let same = |disk_view: &DiskView| Arc::ptr_eq(&disk_view.state, &stop.disk);
+        let Some(at) = self.disk_views.iter().position(same) else {
             return;
         };
         let lun = self.units.luns.get(at).copied();
         let slots = commands(desk, |other| number(other) == lun);
         if !slots.is_empty() && stop.why != Why::Reset {
-            self.seats[at].attentions.add(Attention::CommandsCleared);
+            self.disk_views[at]
+                .attentions
+                .add(Attention::CommandsCleared);
         }
         let aborted = |slot| (slot, Some(Answer::status(Status::TASK_ABORTED)));
         let mut doomed = slots.into_iter().map(aborted).collect();
@@ -145,7 +150,7 @@ impl Session {
         desk: &mut Desk<'_>,
         who: Who,
         doomed: Vec<Doomed>,
-        errands: Vec<Errand>,
+        pending_changes: Vec<PendingChange>,
     ) {
         let at_disk = |slot: &Slot| {
             let work = &self.work[usize::from(slot.0)];
@@ -161,7 +166,7 @@ impl Session {
         self.managing.push(Managing {
             who,
             waits_for,
-            errands,
+            pending_changes,
             until: desk.shard.now() + desk.local.shared.deadlines.quiet,
         });
         for (slot, answer) in doomed {
@@ -242,9 +247,9 @@ impl Session {
     pub(super) fn answer_managed(&mut self, desk: &mut Desk<'_>) {
         self.managing.retain_mut(|managing| {
             managing
-                .errands
-                .retain_mut(|errand| errand.poll().is_none());
-            if !managing.waits_for.is_empty() || !managing.errands.is_empty() {
+                .pending_changes
+                .retain_mut(|pending_change| pending_change.poll().is_none());
+            if !managing.waits_for.is_empty() || !managing.pending_changes.is_empty() {
                 return true;
             }
             match &mut managing.who {

@@ -27,7 +27,7 @@ use super::job::Job;
 use super::management::Managing;
 use super::units::{Unit, UnitName, Units};
 use crate::desk::copy;
-use crate::disk::{Barrier, Errand, Member, Role, Seat, Trouble};
+use crate::disk::{Barrier, DiskView, Member, PendingChange, Role, Trouble};
 use crate::registry::Place;
 
 /// What a slot waits for.
@@ -45,7 +45,7 @@ pub(super) enum Work {
     /// The disk.
     AtDisk(Job),
     /// A change of reservations, of a command that moved so much.
-    Changing(UnitName, Box<Errand>, u32),
+    Changing(UnitName, Box<PendingChange>, u32),
     /// This disk, and then to be answered so, or to be forgotten; a sense format is that of the
     /// logical unit there.
     Aborted(UnitName, Option<(usize, Answer)>),
@@ -75,7 +75,7 @@ pub(super) struct Session {
     /// This session, as disks know it.
     pub(super) me: Member,
     pub(super) units: Arc<Units>,
-    pub(super) seats: Vec<Seat>,
+    pub(super) disk_views: Vec<DiskView>,
     pub(super) work: Vec<Work>,
     pub(super) stalled: VecDeque<Slot>,
     /// Whose turn it is comes first.
@@ -104,7 +104,7 @@ impl Session {
                 },
                 role: Role::Session,
             },
-            seats: units.list.iter().map(Unit::seat).collect(),
+            disk_views: units.list.iter().map(Unit::disk_view).collect(),
             units,
             work: (0..slots).map(|_| Work::Idle).collect(),
             stalled: VecDeque::with_capacity(slots),
@@ -122,35 +122,35 @@ impl Session {
     /// The session sees other logical units from now on. What it has begun goes on, and finds out
     /// at its disk.
     pub(super) fn serve(&mut self, units: Arc<Units>) {
-        let mut old: Vec<_> = std::mem::take(&mut self.seats)
+        let mut old: Vec<_> = std::mem::take(&mut self.disk_views)
             .into_iter()
             .map(Some)
             .collect();
         let luns_changed = self.units.luns != units.luns;
-        let seats = units.list.iter().map(|unit| {
+        let disk_views = units.list.iter().map(|unit| {
             let at = self.units.find(unit.name());
-            let Some((at, mut seat)) = at.and_then(|at| Some((at, old[at].take()?))) else {
-                return unit.seat();
+            let Some((at, mut disk_view)) = at.and_then(|at| Some((at, old[at].take()?))) else {
+                return unit.disk_view();
             };
             if self.units.list[at].disk.blocks != unit.disk.blocks {
-                seat.attentions.add(Attention::CapacityChanged);
+                disk_view.attentions.add(Attention::CapacityChanged);
             }
             if luns_changed {
-                seat.attentions.add(Attention::LunsChanged);
+                disk_view.attentions.add(Attention::LunsChanged);
             }
-            seat
+            disk_view
         });
-        self.seats = seats.collect();
+        self.disk_views = disk_views.collect();
         self.units = units;
-        for seat in old.iter_mut().flatten() {
-            seat.leave(&self.me);
+        for disk_view in old.iter_mut().flatten() {
+            disk_view.leave(&self.me);
         }
     }
 
     /// The session is over: disks that it has used forget it.
     pub(super) fn leave(&mut self) {
-        for seat in &mut self.seats {
-            seat.leave(&self.me);
+        for disk_view in &mut self.disk_views {
+            disk_view.leave(&self.me);
         }
     }
 
@@ -167,13 +167,14 @@ impl Session {
         std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
     }
 
-    /// Slots that wait for changes: somebody must call [`run_errands`](Self::run_errands).
-    pub(super) fn has_errands(&self) -> bool {
+    /// Slots that wait for changes: somebody must call
+    /// [`run_pending_changes`](Self::run_pending_changes).
+    pub(super) fn has_pending_changes(&self) -> bool {
         self.changing > 0 || !self.managing.is_empty()
     }
 
     /// Looks again at what takes more than one turn.
-    pub(super) fn run_errands(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_>) {
         for slot in self.slots() {
             if self.changing == 0 {
                 break;
@@ -188,11 +189,12 @@ impl Session {
 
     /// Answers a change of reservations when it holds and the commands that it ends are quiet.
     pub(super) fn go_on_changing(&mut self, desk: &mut Desk<'_>, slot: Slot) {
-        let Work::Changing(name, errand, moved) = &mut self.work[usize::from(slot.0)] else {
+        let Work::Changing(name, pending_change, moved) = &mut self.work[usize::from(slot.0)]
+        else {
             return;
         };
         let (at, moved) = (self.units.find(*name), *moved);
-        let Some(outcome) = errand.poll() else {
+        let Some(outcome) = pending_change.poll() else {
             return;
         };
         self.end_changing(slot);
@@ -290,8 +292,10 @@ impl Session {
         let Some(sense) = answer.sense else {
             return Response::status(answer.status.0, 0);
         };
-        let seat = at.and_then(|at| self.seats.get(at));
-        let format = seat.map_or(SenseFormat::Fixed, |seat| seat.mode.sense_format());
+        let disk_view = at.and_then(|at| self.disk_views.get(at));
+        let format = disk_view.map_or(SenseFormat::Fixed, |disk_view| {
+            disk_view.mode.sense_format()
+        });
         let mut bytes = [0; SENSE_BYTES_MAX];
         let end = sense.write(format, &mut bytes);
         Response::check_condition(&bytes[..end])

@@ -13,7 +13,7 @@ use fabrix_proto::scsi::pages::{
 
 use crate::Limits;
 use crate::catalog::{DiskId, ExportedDisk, IscsiTargetConfig};
-use crate::disk::{DiskState, Seat};
+use crate::disk::{DiskState, DiskView};
 
 /// TargetPortalGroupTag: there is one group.
 pub(super) const PORTAL_GROUP_TAG: u16 = 1;
@@ -86,10 +86,10 @@ impl Units {
 
 impl Unit {
     /// A session's view before it has used the unit: it is to be told that it is new.
-    pub(super) fn seat(&self) -> Seat {
-        let mut seat = Seat::new(&self.state);
-        seat.attentions.add(Attention::PowerOn);
-        seat
+    pub(super) fn disk_view(&self) -> DiskView {
+        let mut disk_view = DiskView::new(&self.state);
+        disk_view.attentions.add(Attention::PowerOn);
+        disk_view
     }
 
     /// Another disk has another name.

@@ -25,7 +25,7 @@ use fabrix_transport::{Incoming, Outgoing};
 
 use super::desk::Desk;
 use crate::Limits;
-use crate::disk::{DiskState, Errand, Member, Seat};
+use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
 
 /// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of
@@ -62,9 +62,9 @@ pub(crate) struct Admin {
     /// This connection, as disks know it.
     me: Member,
     /// The disks of whose reservations the host is told, by namespace.
-    seats: Vec<(u32, Seat)>,
+    disk_views: Vec<(u32, DiskView)>,
     /// Commands that wait until what they change is stored.
-    persisting: Vec<(Slot, Vec<Errand>)>,
+    persisting: Vec<(Slot, Vec<PendingChange>)>,
 }
 
 /// The limits of I/O commands that hosts are told.
@@ -107,10 +107,10 @@ impl Admin {
             retired: false,
             told_of_no_cache: false,
             me,
-            seats: Vec::new(),
+            disk_views: Vec::new(),
             persisting: Vec::new(),
         };
-        admin.take_seats(states);
+        admin.take_disk_views(states);
         admin
     }
 
@@ -314,7 +314,7 @@ impl Admin {
         }
         self.view = view;
         self.hear(desk);
-        self.take_seats(announced.states(&self.view));
+        self.take_disk_views(announced.states(&self.view));
         Ok(())
     }
 

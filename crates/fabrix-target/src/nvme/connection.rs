@@ -26,7 +26,7 @@ use super::admin::{Admin, After, IN_CAPSULE_BYTES};
 use super::desk::Desk;
 use super::io::IoQueue;
 use crate::disk::Stop;
-use crate::life::{ERRANDS, EVENTS_AT_ONCE, Life, Phase, RETRY, SHUTTING_DOWN, STREAM};
+use crate::life::{EVENTS_AT_ONCE, Life, PENDING_CHANGES, Phase, RETRY, SHUTTING_DOWN, STREAM};
 use crate::local::{Arrival, Local, Told};
 use crate::registry::{Place, Traffic};
 use crate::requests::Requests;
@@ -274,14 +274,14 @@ impl Connection {
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
-    fn run_errands(&mut self, shard: &mut Shard) {
+    fn run_pending_changes(&mut self, shard: &mut Shard) {
         if self.life.phase >= Phase::Parting {
             return;
         }
         let (role, mut desk) = self.at_work(shard);
         match role {
-            Role::Io { queue, .. } => queue.run_errands(&mut desk),
-            Role::Admin(admin) => admin.run_errands(&mut desk),
+            Role::Io { queue, .. } => queue.run_pending_changes(&mut desk),
+            Role::Admin(admin) => admin.run_pending_changes(&mut desk),
             Role::Unknown { .. } => {}
         }
         shard.flush_later(self.life.task);
@@ -289,9 +289,13 @@ impl Connection {
 
     /// Makes sure that it looks again at what no ending of its own will wake it for.
     fn look_again(&mut self, shard: &mut Shard) {
-        let (is_paused, is_stalled, has_errands) = match &self.role {
-            Role::Io { queue, .. } => (queue.is_paused(), queue.is_stalled(), queue.has_errands()),
-            Role::Admin(admin) => (false, false, admin.has_errands()),
+        let (is_paused, is_stalled, has_pending_changes) = match &self.role {
+            Role::Io { queue, .. } => (
+                queue.is_paused(),
+                queue.is_stalled(),
+                queue.has_pending_changes(),
+            ),
+            Role::Admin(admin) => (false, false, admin.has_pending_changes()),
             Role::Unknown { .. } => (false, false, false),
         };
         if is_paused {
@@ -300,7 +304,7 @@ impl Connection {
         if is_stalled {
             self.life.retry_soon(shard);
         }
-        if has_errands {
+        if has_pending_changes {
             self.life.look_again_soon(shard);
         }
     }
@@ -344,7 +348,7 @@ impl Task for Connection {
         self.life.passed(slot);
         match slot {
             RETRY => self.retry(shard),
-            ERRANDS => self.run_errands(shard),
+            PENDING_CHANGES => self.run_pending_changes(shard),
             TELL => {
                 self.tell_again(shard);
                 self.leave_when_quiet(shard);

@@ -19,10 +19,10 @@ use fabrix_rt::{Buf, Completion};
 use fabrix_transport::Incoming;
 
 use super::desk::Desk;
-use super::reserve::{Stopping, seats};
+use super::reserve::{Stopping, disk_views};
 use super::status::{failed, nvme_status};
 use crate::catalog::{DiskId, Snapshot};
-use crate::disk::{Barrier, DiskState, Errand, Member, Seat};
+use crate::disk::{Barrier, DiskState, DiskView, Member, PendingChange};
 
 /// A command and what is needed to carry it out.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ pub(crate) enum Work {
     /// The second half, which has the disk's request for both.
     First,
     /// A change of reservations.
-    Reserving(Box<Errand>),
+    Reserving(Box<PendingChange>),
     /// The disk, and then to be answered that it was aborted; with the first half, if it is a pair.
     Aborted { first: Option<Slot> },
 }
@@ -131,7 +131,7 @@ pub(crate) struct IoQueue {
     /// This queue, as disks know it.
     pub(super) me: Member,
     /// What it is to each disk, by namespace, in order.
-    pub(super) seats: Vec<(u32, Seat)>,
+    pub(super) disk_views: Vec<(u32, DiskView)>,
     /// How many slots wait for a change of reservations.
     pub(super) reserving: usize,
     pub(super) stopping: Vec<Stopping>,
@@ -166,7 +166,7 @@ impl IoQueue {
             at_disk: 0,
             barriers: Vec::new(),
             me: owner.me,
-            seats: seats(states),
+            disk_views: disk_views(states),
             reserving: 0,
             stopping: Vec::new(),
         }
@@ -179,7 +179,7 @@ impl IoQueue {
     /// Its host may not be here any more.
     pub(crate) fn refresh(&mut self, catalog: &Snapshot) -> Result<(), Refused> {
         self.view = self.view.refresh(&catalog.inventory)?;
-        self.take_seats(catalog.states(&self.view));
+        self.take_disk_views(catalog.states(&self.view));
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use fabrix_transport::Incoming;
 use super::desk::Desk;
 use super::io::{IoQueue, Wanted, Work};
 use crate::catalog::DiskId;
-use crate::disk::{Asked, DiskState, Errand, Seat, Stop, Trouble};
+use crate::disk::{Asked, DiskState, DiskView, PendingChange, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
 pub(super) struct Stopping {
@@ -27,21 +27,21 @@ pub(super) struct Stopping {
 }
 
 /// A queue's views of the disks, by namespace.
-pub(super) fn seats(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, Seat)> {
-    let seat = |(nsid, state)| (nsid, Seat::new(&state));
-    states.into_iter().map(seat).collect()
+pub(super) fn disk_views(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, DiskView)> {
+    let disk_view = |(nsid, state)| (nsid, DiskView::new(&state));
+    states.into_iter().map(disk_view).collect()
 }
 
 impl IoQueue {
     /// The disks are these from now on; what the queue is to those that stay remains.
-    pub(super) fn take_seats(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
-        let mut old = std::mem::replace(&mut self.seats, seats(states));
-        for (nsid, seat) in &mut self.seats {
-            let same = |(other, earlier): &&mut (u32, Seat)| {
-                nsid == other && Arc::ptr_eq(&earlier.state, &seat.state)
+    pub(super) fn take_disk_views(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
+        let mut old = std::mem::replace(&mut self.disk_views, disk_views(states));
+        for (nsid, disk_view) in &mut self.disk_views {
+            let same = |(other, earlier): &&mut (u32, DiskView)| {
+                nsid == other && Arc::ptr_eq(&earlier.state, &disk_view.state)
             };
             if let Some((_, earlier)) = old.iter_mut().find(same) {
-                std::mem::swap(earlier, seat);
+                std::mem::swap(earlier, disk_view);
             }
         }
         for (_, gone) in &mut old {
@@ -51,8 +51,8 @@ impl IoQueue {
 
     /// The connection is over: disks that it has used forget it.
     pub(super) fn leave(&mut self) {
-        for (_, seat) in &mut self.seats {
-            seat.leave(&self.me);
+        for (_, disk_view) in &mut self.disk_views {
+            disk_view.leave(&self.me);
         }
     }
 
@@ -61,9 +61,12 @@ impl IoQueue {
     fn position(&self, nsid: u32) -> Option<usize> {
         // Ids are dense from 1 unless a namespace was removed: then they are still sorted.
         let guess = nsid as usize - 1;
-        match self.seats.get(guess) {
+        match self.disk_views.get(guess) {
             Some((of, _)) if *of == nsid => Some(guess),
-            _ => self.seats.binary_search_by_key(&nsid, |(of, _)| *of).ok(),
+            _ => self
+                .disk_views
+                .binary_search_by_key(&nsid, |(of, _)| *of)
+                .ok(),
         }
     }
 
@@ -71,7 +74,7 @@ impl IoQueue {
     #[inline(always)]
     pub(super) fn disk(&self, nsid: u32) -> DiskId {
         let at = self.position(nsid);
-        at.map_or(DiskId::NONE, |at| self.seats[at].1.state.id())
+        at.map_or(DiskId::NONE, |at| self.disk_views[at].1.state.id())
     }
 
     /// Whether a reservation forbids this command.
@@ -79,7 +82,7 @@ impl IoQueue {
     pub(super) fn conflicts(&mut self, wanted: &Wanted) -> bool {
         let access = wanted.command.access();
         let at = self.position(wanted.nsid);
-        at.is_some_and(|at| self.seats[at].1.conflicts(&self.me, access))
+        at.is_some_and(|at| self.disk_views[at].1.conflicts(&self.me, access))
     }
 
     /// Changes or reports reservations.
@@ -91,27 +94,32 @@ impl IoQueue {
         command: ReservationCommand,
         data: Option<&Incoming>,
     ) {
-        let seat = self.seats.iter().find(|(nsid, _)| *nsid == wanted.nsid);
-        let Some((_, seat)) = seat else {
+        let disk_view = self
+            .disk_views
+            .iter()
+            .find(|(nsid, _)| *nsid == wanted.nsid);
+        let Some((_, disk_view)) = disk_view else {
             return desk.answer(slot, Status::INVALID_NAMESPACE);
         };
         if let ReservationCommand::Report(bytes) = command {
-            return report(desk, slot, &seat.state, bytes);
+            return report(desk, slot, &disk_view.state, bytes);
         }
         let request = ReservationRequest::new(command, desk.bytes(data));
-        let errand = Errand::reserve(&seat.state, &self.me, Asked::Host(request));
-        self.set(slot, Work::Reserving(Box::new(errand)));
+        let pending_change =
+            PendingChange::reserve(&disk_view.state, &self.me, Asked::Host(request));
+        self.set(slot, Work::Reserving(Box::new(pending_change)));
         self.reserving += 1;
         self.go_on_reserving(desk, slot);
     }
 
-    /// Whether slots wait for changes: somebody must call [`run_errands`](Self::run_errands).
-    pub(super) fn has_errands(&self) -> bool {
+    /// Whether slots wait for changes: somebody must call
+    /// [`run_pending_changes`](Self::run_pending_changes).
+    pub(super) fn has_pending_changes(&self) -> bool {
         self.reserving > 0 || !self.stopping.is_empty()
     }
 
     /// Looks again at what takes more than one turn.
-    pub(super) fn run_errands(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_>) {
         for slot in self.slots() {
             self.go_on_reserving(desk, slot);
         }
@@ -120,10 +128,10 @@ impl IoQueue {
 
     /// Answers a change when it holds and the commands that it ends are quiet.
     fn go_on_reserving(&mut self, desk: &mut Desk<'_>, slot: Slot) {
-        let Work::Reserving(errand) = self.peek(slot) else {
+        let Work::Reserving(pending_change) = self.peek(slot) else {
             return;
         };
-        let Some(outcome) = errand.poll() else {
+        let Some(outcome) = pending_change.poll() else {
             return;
         };
         self.set(slot, Work::Idle);
@@ -138,8 +146,8 @@ impl IoQueue {
 
     /// Another host took this host's registration away, and its commands at the disk are to end.
     pub(super) fn stop(&mut self, desk: &mut Desk<'_>, stop: Stop) {
-        let same = |(_, seat): &&(u32, Seat)| Arc::ptr_eq(&seat.state, &stop.disk);
-        let Some(nsid) = self.seats.iter().find(same).map(|(nsid, _)| *nsid) else {
+        let same = |(_, disk_view): &&(u32, DiskView)| Arc::ptr_eq(&disk_view.state, &stop.disk);
+        let Some(nsid) = self.disk_views.iter().find(same).map(|(nsid, _)| *nsid) else {
             return;
         };
         let slots = self.slots().filter(|slot| self.is_about(*slot, nsid));

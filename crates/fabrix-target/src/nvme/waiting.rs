@@ -99,7 +99,10 @@ impl IoQueue {
     fn disk_of(&self, slot: Slot) -> Option<&Arc<DiskState>> {
         let at = usize::from(slot.0);
         let wanted = self.wanted[at].filter(|_| self.work[at].is_at_disk())?;
-        let mut states = self.seats.iter().map(|(_, seat)| &seat.state);
+        let mut states = self
+            .disk_views
+            .iter()
+            .map(|(_, disk_view)| &disk_view.state);
         states.find(|state| state.id() == wanted.disk)
     }
 

@@ -73,7 +73,7 @@ impl Connection {
     pub(super) fn waits_for_others(&self) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|it| {
-            it.at_disk > 0 || it.is_stalled() || it.is_paused() || it.has_errands()
+            it.at_disk > 0 || it.is_stalled() || it.is_paused() || it.has_pending_changes()
         })
     }
 

@@ -12,39 +12,43 @@ use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::reservation::{Notice as ReservationNotice, Request};
 
 use super::Admin;
-use crate::disk::{Asked, DiskState, Errand, Seat};
+use crate::disk::{Asked, DiskState, DiskView, PendingChange};
 use crate::nvme::desk::Desk;
-use crate::nvme::reserve::seats;
+use crate::nvme::reserve::disk_views;
 
 impl Admin {
     /// The host is told of reservations of these disks from now on.
-    pub(super) fn take_seats(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
-        let mut seats = seats(states);
-        for (_, seat) in &mut seats {
-            seat.refresh(&self.me);
+    pub(super) fn take_disk_views(&mut self, states: Vec<(u32, Arc<DiskState>)>) {
+        let mut disk_views = disk_views(states);
+        for (_, disk_view) in &mut disk_views {
+            disk_view.refresh(&self.me);
         }
-        let stays = |old: &Seat| {
-            let mut all = seats.iter();
-            all.any(|(_, seat)| Arc::ptr_eq(&seat.state, &old.state))
+        let stays = |old: &DiskView| {
+            let mut all = disk_views.iter();
+            all.any(|(_, disk_view)| Arc::ptr_eq(&disk_view.state, &old.state))
         };
-        for (_, gone) in self.seats.iter_mut().filter(|(_, seat)| !stays(seat)) {
+        for (_, gone) in self
+            .disk_views
+            .iter_mut()
+            .filter(|(_, disk_view)| !stays(disk_view))
+        {
             gone.leave(&self.me);
         }
-        self.seats = seats;
+        self.disk_views = disk_views;
     }
 
     /// The connection is over: disks forget it.
     pub(crate) fn leave(&mut self) {
-        for (_, seat) in &mut self.seats {
-            seat.leave(&self.me);
+        for (_, disk_view) in &mut self.disk_views {
+            disk_view.leave(&self.me);
         }
     }
 
     /// Takes what happened to reservations, for the log page and the event that announces it.
     pub(crate) fn hear(&mut self, desk: &mut Desk<'_>) {
-        for (nsid, seat) in &mut self.seats {
-            seat.refresh(&self.me);
-            while let Some(attention) = seat.attentions.take() {
+        for (nsid, disk_view) in &mut self.disk_views {
+            disk_view.refresh(&self.me);
+            while let Some(attention) = disk_view.attentions.take() {
                 if let Some(notice) = notice(attention) {
                     self.controller.reservation_notice(*nsid, notice);
                 }
@@ -53,16 +57,17 @@ impl Admin {
         self.tell_events(desk);
     }
 
-    /// Whether commands wait for changes: somebody must call [`run_errands`](Self::run_errands).
-    pub(crate) fn has_errands(&self) -> bool {
+    /// Whether commands wait for changes: somebody must call
+    /// [`run_pending_changes`](Self::run_pending_changes).
+    pub(crate) fn has_pending_changes(&self) -> bool {
         !self.persisting.is_empty()
     }
 
     /// Looks again at what takes more than one turn, and answers what is over.
-    pub(crate) fn run_errands(&mut self, desk: &mut Desk<'_>) {
-        self.persisting.retain_mut(|(slot, errands)| {
+    pub(crate) fn run_pending_changes(&mut self, desk: &mut Desk<'_>) {
+        self.persisting.retain_mut(|(slot, pending_changes)| {
             let mut failed = false;
-            errands.retain_mut(|errand| match errand.poll() {
+            pending_changes.retain_mut(|pending_change| match pending_change.poll() {
                 Some(outcome) => {
                     failed |= outcome.is_err();
                     false
@@ -71,36 +76,43 @@ impl Admin {
             });
             if failed {
                 desk.answer(*slot, Status::INTERNAL_ERROR);
-            } else if errands.is_empty() {
+            } else if pending_changes.is_empty() {
                 desk.answer(*slot, Status::SUCCESS);
             }
-            !failed && !errands.is_empty()
+            !failed && !pending_changes.is_empty()
         });
     }
 
     /// Makes reservations outlive the power, or not.
     pub(super) fn persist(&mut self, desk: &mut Desk<'_>, slot: Slot, nsid: u32, persist: bool) {
-        let meant = |(of, seat): &&(u32, Seat)| {
-            *of == nsid || nsid == NSID_ALL && (seat.state.stores() || !persist)
+        let meant = |(of, disk_view): &&(u32, DiskView)| {
+            *of == nsid || nsid == NSID_ALL && (disk_view.state.stores() || !persist)
         };
-        let errand = |(_, seat): &(u32, Seat)| {
-            Errand::reserve(
-                &seat.state,
+        let pending_change = |(_, disk_view): &(u32, DiskView)| {
+            PendingChange::reserve(
+                &disk_view.state,
                 &self.me,
                 Asked::Request(Request::Persist(persist)),
             )
         };
-        let errands = self.seats.iter().filter(meant).map(errand).collect();
-        self.persisting.push((slot, errands));
-        self.run_errands(desk);
+        let pending_changes = self
+            .disk_views
+            .iter()
+            .filter(meant)
+            .map(pending_change)
+            .collect();
+        self.persisting.push((slot, pending_changes));
+        self.run_pending_changes(desk);
     }
 
     /// What the Reservation Persistence feature says of the namespace that a command names.
     pub(super) fn persistence(&self, entry: &SubmissionEntry) -> Option<bool> {
         let asked = entry.admin_opcode() == AdminOpcode::GET_FEATURES;
-        let seat = self.seats.iter().filter(|_| asked);
-        let mut seat = seat.filter(|(nsid, _)| *nsid == entry.nsid.get());
-        seat.next().map(|(_, seat)| seat.state.persists())
+        let disk_view = self.disk_views.iter().filter(|_| asked);
+        let mut disk_view = disk_view.filter(|(nsid, _)| *nsid == entry.nsid.get());
+        disk_view
+            .next()
+            .map(|(_, disk_view)| disk_view.state.persists())
     }
 }
 

@@ -163,11 +163,18 @@ impl Connection {
                 Status::CONNECT_CONTROLLER_BUSY,
                 "there are as many controllers as allowed",
             ))?;
-        let seats = (member, states);
+        let disk_views = (member, states);
         let now = Nanos(shard.now().0);
         let in_capsule_bytes = IN_CAPSULE_BYTES.min(local_peer::most_pdu_bytes(self.peer.ip()));
         let limits = controller_limits(most, in_capsule_bytes);
-        let admin = Admin::new((controller, traffic), connect, view, limits, seats, now);
+        let admin = Admin::new(
+            (controller, traffic),
+            connect,
+            view,
+            limits,
+            disk_views,
+            now,
+        );
         self.role = Role::Admin(Box::new(admin));
         shared.notice(&Notice::Connected {
             host: connect.host.to_string(),

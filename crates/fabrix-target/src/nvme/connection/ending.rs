@@ -129,9 +129,9 @@ impl Connection {
                 queue.at_disk() > 0
                     || queue.is_stalled()
                     || queue.is_paused()
-                    || queue.has_errands()
+                    || queue.has_pending_changes()
             }
-            Role::Admin(admin) => admin.has_ending_queues() || admin.has_errands(),
+            Role::Admin(admin) => admin.has_ending_queues() || admin.has_pending_changes(),
             Role::Unknown { .. } => false,
         }
     }

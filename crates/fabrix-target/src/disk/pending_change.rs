@@ -16,8 +16,8 @@ use super::reservation_store::Storing;
 use super::{Asked, Begun, DiskState, Member};
 use crate::registry::Place;
 
-/// How soon an errand that is not over is looked at again.
-pub(crate) const ERRAND_AGAIN: Duration = Duration::from_millis(1);
+/// How soon a pending change is polled again.
+pub(crate) const PENDING_CHANGE_AGAIN: Duration = Duration::from_millis(1);
 
 /// Why commands are to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct Stop {
 }
 
 /// A change that was asked for.
-pub(crate) struct Errand {
+pub(crate) struct PendingChange {
     nexus: Option<Nexus>,
     disk: Arc<DiskState>,
     step: Step,
@@ -55,7 +55,7 @@ enum Step {
     },
 }
 
-/// How an errand ends badly.
+/// How a pending change fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The reservations say no.
@@ -64,7 +64,7 @@ pub(crate) enum Trouble {
     NotStored,
 }
 
-impl Errand {
+impl PendingChange {
     /// Changes reservations, and ends the commands of those from whom they were taken, if that was
     /// asked for.
     pub(crate) fn reserve(disk: &Arc<DiskState>, me: &Member, asked: Asked) -> Self {

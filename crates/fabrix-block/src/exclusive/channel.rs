@@ -275,7 +275,7 @@ impl ExclusiveTask {
         if !self.parked.is_empty() && self.gate.request_write() {
             self.unpark(shard);
         }
-        self.step(shard);
+        self.advance_comparison(shard);
         self.compare_next(shard);
         let access = self.gate.access();
         if access.granted && self.parked.is_empty() {

@@ -1,6 +1,6 @@
-//! A shard's channel into a file. Every request is a job in a fixed table. A job issues kernel
-//! operations until all its bytes are done or one operation fails. `channel/ending.rs` handles the
-//! results.
+//! A shard's channel into a file. A fixed table holds the requests in progress. A request issues
+//! kernel operations until all its bytes are done or one operation fails. `channel/ending.rs`
+//! handles the results.
 
 mod ending;
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub(super) struct FileChannel {
 impl Drop for FileChannel {
     fn drop(&mut self) {
         let mut task = self.handle.task();
-        if !task.jobs.is_empty() {
+        if !task.requests.is_empty() {
             task.lock = Some(Arc::clone(&self.lock));
         }
     }
@@ -55,13 +55,13 @@ impl Channel for FileChannel {
     }
 }
 
-/// The channel's task on the shard: the jobs in progress and the handling of their results.
+/// The channel's task on the shard: the requests in progress and the handling of their results.
 pub(super) struct FileTask {
     id: TaskId,
     file: File,
     geometry: Geometry,
     state: Arc<State>,
-    jobs: Slots<Job>,
+    requests: Slots<FileRequest>,
     /// The open file that holds the disk's lock, set when the channel is dropped while requests are
     /// in progress.
     lock: Option<Arc<fs::File>>,
@@ -72,7 +72,7 @@ pub(super) struct FileTask {
 }
 
 /// One request in progress.
-struct Job {
+struct FileRequest {
     caller: Token,
     step: Step,
     /// Byte offset of the request in the file.
@@ -86,7 +86,7 @@ struct Job {
     retries: u16,
 }
 
-/// The job's current kernel operation.
+/// The request's current kernel operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Read,
@@ -127,13 +127,13 @@ impl Step {
 
 impl FileTask {
     fn new(id: TaskId, file: fs::File, geometry: Geometry, state: Arc<State>) -> Self {
-        let jobs = Slots::new(JOBS_MAX);
+        let requests = Slots::new(REQUESTS_MAX);
         Self {
             id,
             file: File::from(file),
             geometry,
             state,
-            jobs,
+            requests,
             lock: None,
             zeroes: None,
             closing: false,
@@ -150,7 +150,7 @@ impl FileTask {
         if request.blocks == 0 && request.operation != Operation::Flush {
             return request.done(Status::Ok);
         }
-        if self.jobs.is_full() {
+        if self.requests.is_full() {
             return Submit::Busy(request);
         }
         match request.operation {
@@ -174,29 +174,29 @@ impl FileTask {
     }
 
     fn read<'a>(&mut self, shard: &mut Shard, request: Request<'a>) -> Submit<'a> {
-        let mut job = self.job(&request, Step::Read, false);
+        let mut file_request = self.file_request(&request, Step::Read, false);
         let buf = match request.payload {
             Payload::Owned(buf) => {
-                job.callers_buf = true;
+                file_request.callers_buf = true;
                 buf
             }
             Payload::Registered(memory) => {
-                job.step = Step::ReadRegistered(memory);
-                return self.begin(shard, job, None);
+                file_request.step = Step::ReadRegistered(memory);
+                return self.begin(shard, file_request, None);
             }
-            _ => match shard.take_buf(length(job.bytes)) {
+            _ => match shard.take_buf(length(file_request.bytes)) {
                 Some(buf) => buf,
                 None => return self.busy_or_not_ready(request),
             },
         };
-        self.begin(shard, job, Some(buf))
+        self.begin(shard, file_request, Some(buf))
     }
 
     fn write<'a>(&mut self, shard: &mut Shard, request: Request<'a>, durable: bool) -> Submit<'a> {
-        let mut job = self.job(&request, Step::Write, durable);
+        let mut file_request = self.file_request(&request, Step::Write, durable);
         let buf = match request.payload {
             Payload::Owned(buf) => {
-                job.callers_buf = true;
+                file_request.callers_buf = true;
                 buf
             }
             Payload::Borrowed(source) => match shard.take_buf(source.len()) {
@@ -207,12 +207,12 @@ impl FileTask {
                 None => return self.busy_or_not_ready(request),
             },
             Payload::Registered(memory) => {
-                job.step = Step::WriteRegistered(memory);
-                return self.begin(shard, job, None);
+                file_request.step = Step::WriteRegistered(memory);
+                return self.begin(shard, file_request, None);
             }
             Payload::None | Payload::Lend => return request.done(Status::Internal),
         };
-        self.begin(shard, job, Some(buf))
+        self.begin(shard, file_request, Some(buf))
     }
 
     fn zero<'a>(
@@ -228,8 +228,8 @@ impl FileTask {
         match self.zeroes(shard) {
             None => self.busy_or_not_ready(request),
             Some(zeroes) => {
-                let job = self.job(&request, Step::WriteZeroes, durable);
-                self.begin(shard, job, Some(zeroes))
+                let file_request = self.file_request(&request, Step::WriteZeroes, durable);
+                self.begin(shard, file_request, Some(zeroes))
             }
         }
     }
@@ -237,16 +237,16 @@ impl FileTask {
     /// No buffer is free. Answers `Busy` while a completion of this channel is still to come, and
     /// `NotReady` otherwise.
     fn busy_or_not_ready<'a>(&self, request: Request<'a>) -> Submit<'a> {
-        if self.jobs.is_empty() {
+        if self.requests.is_empty() {
             request.done(Status::NotReady)
         } else {
             Submit::Busy(request)
         }
     }
 
-    fn job(&self, request: &Request<'_>, step: Step, durable: bool) -> Job {
+    fn file_request(&self, request: &Request<'_>, step: Step, durable: bool) -> FileRequest {
         let flush = request.operation == Operation::Flush;
-        Job {
+        FileRequest {
             caller: request.token,
             step,
             offset: if flush {
@@ -273,25 +273,37 @@ impl FileTask {
         step: Step,
         durable: bool,
     ) -> Submit<'a> {
-        let job = self.job(request, step, durable);
-        self.begin(shard, job, None)
+        let file_request = self.file_request(request, step, durable);
+        self.begin(shard, file_request, None)
     }
 
-    fn begin<'a>(&mut self, shard: &mut Shard, job: Job, buf: Option<Buf>) -> Submit<'a> {
-        let slot = self.jobs.insert(job).expect("submit saw a free slot");
+    fn begin<'a>(
+        &mut self,
+        shard: &mut Shard,
+        file_request: FileRequest,
+        buf: Option<Buf>,
+    ) -> Submit<'a> {
+        let slot = self
+            .requests
+            .insert(file_request)
+            .expect("submit saw a free slot");
         self.advance(shard, slot, buf);
         Submit::Pending
     }
 
-    /// Starts the job's next kernel operation.
+    /// Starts the request's next kernel operation.
     fn advance(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
-        let Some(job) = self.jobs.get_mut(slot) else {
+        let Some(file_request) = self.requests.get_mut(slot) else {
             return;
         };
         let file = self.file.clone();
-        let (done, left, offset) = (job.done, job.bytes - job.done, job.offset + job.done);
-        let (start, bytes, durable) = (length(done), length(left), job.durable);
-        let op = match (job.step, buf) {
+        let (done, left, offset) = (
+            file_request.done,
+            file_request.bytes - file_request.done,
+            file_request.offset + file_request.done,
+        );
+        let (start, bytes, durable) = (length(done), length(left), file_request.durable);
+        let op = match (file_request.step, buf) {
             (Step::Sync, _) => Op::Sync { file },
             (Step::ReadRegistered(memory), _) => Op::ReadRegistered {
                 file,
@@ -359,7 +371,7 @@ impl FileTask {
     }
 
     fn remove_if_idle(&self, shard: &mut Shard) {
-        if self.closing && self.jobs.is_empty() {
+        if self.closing && self.requests.is_empty() {
             shard.remove(self.id);
         }
     }
@@ -387,7 +399,7 @@ fn length(bytes: u64) -> usize {
 }
 
 /// Largest number of requests in progress per channel. Further requests get `Busy`.
-const JOBS_MAX: u16 = 1024;
+const REQUESTS_MAX: u16 = 1024;
 
 /// Length of one write of zeroes, in bytes. Longer ranges take several writes.
 const ZEROES_BYTES: usize = 128 << 10;

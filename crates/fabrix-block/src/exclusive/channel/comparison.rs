@@ -1,5 +1,5 @@
 //! The comparisons of a channel, one at a time. A comparison is a read and, if the data is as
-//! expected, a write. The gate stays closed from its first phase to its last.
+//! expected, a write. The gate stays closed from its first step to its last.
 
 use fabrix_rt::{Buf, Completion, Loan, Shard, Token};
 
@@ -8,12 +8,12 @@ use crate::{Operation, Payload, Request, Status, Submit};
 
 pub(super) struct Comparison {
     request: Parked,
-    phase: Phase,
+    step: Step,
 }
 
-/// Progress of a comparison. The gate is closed in all phases.
+/// Progress of a comparison. The gate is closed in all steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum Step {
     /// Waiting for the writes in progress to end.
     Draining,
     /// The read is not yet submitted.
@@ -46,43 +46,41 @@ impl ExclusiveTask {
         let next = self.comparisons.pop_front();
         self.current = next.map(|request| Comparison {
             request,
-            phase: Phase::Draining,
+            step: Step::Draining,
         });
-        self.step(shard);
+        self.advance_comparison(shard);
     }
 
     /// Advances the current comparison as far as possible.
-    pub(super) fn step(&mut self, shard: &mut Shard) {
+    pub(super) fn advance_comparison(&mut self, shard: &mut Shard) {
         while let Some(current) = &mut self.current {
-            match current.phase {
-                Phase::Draining if self.gate.writes_have_ended() => {
-                    current.phase = Phase::WantsRead
-                }
-                Phase::WantsRead | Phase::WantsWrite => {
+            match current.step {
+                Step::Draining if self.gate.writes_have_ended() => current.step = Step::WantsRead,
+                Step::WantsRead | Step::WantsWrite => {
                     if !self.submit_step(shard) {
                         return;
                     }
                 }
-                Phase::Draining | Phase::Reading | Phase::Writing => return,
+                Step::Draining | Step::Reading | Step::Writing => return,
             }
         }
     }
 
     /// Submits the comparison's read or write. False: the comparison has to wait.
     fn submit_step(&mut self, shard: &mut Shard) -> bool {
-        let Some(Comparison { request, phase }) = &mut self.current else {
+        let Some(Comparison { request, step }) = &mut self.current else {
             return false;
         };
         let bytes = request.blocks as usize * self.geometry.block_bytes as usize;
         let source = request.buf.as_ref().map(Buf::bytes).unwrap_or_default();
-        let (operation, payload, next) = if *phase == Phase::WantsRead {
-            (Operation::Read, Payload::Lend, Phase::Reading)
+        let (operation, payload, next) = if *step == Step::WantsRead {
+            (Operation::Read, Payload::Lend, Step::Reading)
         } else {
             let payload = Payload::Borrowed(&source[bytes..2 * bytes]);
             let write = Operation::Write {
                 durable: request.operation.promises_durability(),
             };
-            (write, payload, Phase::Writing)
+            (write, payload, Step::Writing)
         };
         let (lba, blocks, token) = (
             request.lba,
@@ -105,11 +103,11 @@ impl ExclusiveTask {
         match answer {
             Submit::Busy(_) => false,
             Submit::Pending => {
-                *phase = next;
+                *step = next;
                 false
             }
             Submit::Done(status, loan) => {
-                *phase = next;
+                *step = next;
                 self.step_ended(shard, status, &loan);
                 true
             }
@@ -117,10 +115,10 @@ impl ExclusiveTask {
     }
 
     pub(super) fn step_ended(&mut self, shard: &mut Shard, status: Status, loan: &Loan) {
-        let Some(Comparison { request, phase }) = &mut self.current else {
+        let Some(Comparison { request, step }) = &mut self.current else {
             return;
         };
-        if *phase != Phase::Reading || !status.is_ok() {
+        if *step != Step::Reading || !status.is_ok() {
             return self.finish_comparison(shard, status);
         }
         let bytes = request.blocks as usize * self.geometry.block_bytes as usize;
@@ -130,7 +128,7 @@ impl ExclusiveTask {
             .map(|buf| &buf.bytes()[..bytes])
             .unwrap_or_default();
         match equals(loan, expected) {
-            Some(true) => *phase = Phase::WantsWrite,
+            Some(true) => *step = Step::WantsWrite,
             Some(false) => self.finish_comparison(shard, Status::CompareFailed),
             None => self.finish_comparison(shard, Status::Internal),
         }

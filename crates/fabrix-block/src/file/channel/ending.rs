@@ -1,4 +1,4 @@
-//! Handles the kernel's result for a job's operation: continue, fall back to another operation,
+//! Handles the kernel's result for a operation: continue, fall back to another operation,
 //! flush, or answer the caller. `outcome` interprets the result. This file decides when a failure
 //! degrades the whole disk.
 
@@ -10,18 +10,21 @@ use crate::file::outcome::Outcome;
 
 impl FileTask {
     pub(super) fn ended(&mut self, shard: &mut Shard, slot: u32, result: i32, buf: Option<Buf>) {
-        let Some(job) = self.jobs.get_mut(slot) else {
+        let Some(file_request) = self.requests.get_mut(slot) else {
             return;
         };
-        let wanted = job.bytes - job.done;
-        match job.step.judge(result, wanted, self.geometry.block_bytes) {
+        let wanted = file_request.bytes - file_request.done;
+        match file_request
+            .step
+            .judge(result, wanted, self.geometry.block_bytes)
+        {
             Outcome::Progress(bytes) => {
-                job.done += bytes;
-                job.retries = 0;
+                file_request.done += bytes;
+                file_request.retries = 0;
                 self.proceed(shard, slot, buf);
             }
-            Outcome::Retry if job.retries < RETRIES_MAX => {
-                job.retries += 1;
+            Outcome::Retry if file_request.retries < RETRIES_MAX => {
+                file_request.retries += 1;
                 self.advance(shard, slot, buf);
             }
             Outcome::Retry => self.fail(shard, slot, buf, Status::NotReady),
@@ -31,21 +34,21 @@ impl FileTask {
     }
 
     /// After progress: the rest of the bytes, the flush that makes zeroes durable, or the end of
-    /// the job.
+    /// the request.
     fn proceed(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>) {
-        let Some(job) = self.jobs.get_mut(slot) else {
+        let Some(file_request) = self.requests.get_mut(slot) else {
             return;
         };
-        if job.done < job.bytes {
+        if file_request.done < file_request.bytes {
             return self.advance(shard, slot, buf);
         }
-        if job.durable && matches!(job.step, Step::Allocate(_)) {
-            job.step = Step::Sync;
+        if file_request.durable && matches!(file_request.step, Step::Allocate(_)) {
+            file_request.step = Step::Sync;
             return self.advance(shard, slot, None);
         }
         // A flush on another shard may have failed meanwhile and consumed the kernel's report about
         // a write of this channel.
-        let status = if job.durable && self.state.is_degraded() {
+        let status = if file_request.durable && self.state.is_degraded() {
             Status::Degraded
         } else {
             Status::Ok
@@ -54,13 +57,13 @@ impl FileTask {
     }
 
     fn write_zeroes_instead(&mut self, shard: &mut Shard, slot: u32) {
-        let Some(job) = self.jobs.get_mut(slot) else {
+        let Some(file_request) = self.requests.get_mut(slot) else {
             return;
         };
-        if let Step::Allocate(how) = job.step {
+        if let Step::Allocate(how) = file_request.step {
             self.state.cannot(how);
         }
-        job.step = Step::WriteZeroes;
+        file_request.step = Step::WriteZeroes;
         match self.zeroes(shard) {
             Some(zeroes) => self.advance(shard, slot, Some(zeroes)),
             None => self.finish(shard, slot, None, Status::NotReady),
@@ -68,22 +71,22 @@ impl FileTask {
     }
 
     fn fail(&mut self, shard: &mut Shard, slot: u32, buf: Option<Buf>, status: Status) {
-        let Some(job) = self.jobs.get_mut(slot) else {
+        let Some(file_request) = self.requests.get_mut(slot) else {
             return;
         };
-        let lost = match job.step {
+        let lost = match file_request.step {
             Step::Sync => true,
             // The error may belong to an earlier write. No flush will report it again.
             Step::Write | Step::WriteRegistered(_) | Step::WriteZeroes => {
                 let late = self.state.through_page_cache && status == Status::NoSpace;
-                job.durable && (late || status == Status::MediaWrite)
+                file_request.durable && (late || status == Status::MediaWrite)
             }
             Step::Read | Step::ReadRegistered(_) | Step::Allocate(_) => false,
         };
         if lost {
             self.state.degrade();
         }
-        let status = if job.step == Step::Sync {
+        let status = if file_request.step == Step::Sync {
             Status::Degraded
         } else {
             status
@@ -98,16 +101,16 @@ impl FileTask {
         buf: Option<Buf>,
         status: Status,
     ) {
-        let Some(job) = self.jobs.take(slot) else {
+        let Some(file_request) = self.requests.take(slot) else {
             return;
         };
-        let was_read = job.step == Step::Read && status.is_ok();
+        let was_read = file_request.step == Step::Read && status.is_ok();
         let loan = match buf {
-            Some(buf) if job.callers_buf || was_read => Loan::Buf(buf),
+            Some(buf) if file_request.callers_buf || was_read => Loan::Buf(buf),
             _ => Loan::None,
         };
         shard.complete(
-            job.caller,
+            file_request.caller,
             Completion {
                 result: status.to_result(),
                 loan,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabrix_rt::{Allocate, Loan, errno};
 
-use super::JOBS_MAX;
+use super::REQUESTS_MAX;
 use crate::file::FileDisk;
 use crate::file::tests::{folder, options};
 use crate::testing::{FrontEnd, Kernel, KernelCall};
@@ -217,7 +217,7 @@ fn a_full_channel_is_busy_and_takes_nothing() {
         let mut channel = front.open(disk);
         kernel.hold_results(true);
         let mut slots = Vec::new();
-        for _ in 0..JOBS_MAX {
+        for _ in 0..REQUESTS_MAX {
             let flush = front.submit(&mut channel, Operation::Flush, 0, 0, Payload::None);
             slots.push(flush.expect_err("pending"));
         }

@@ -2,8 +2,8 @@
 //!
 //! A user describes all of it in one plain value (`wanted`). A change is another such value: `diff`
 //! finds the differences, and refuses those that connected hosts would not notice. A new
-//! [`Snapshot`] then replaces the old one as a whole. A disk enters the catalog with everything that
-//! an exported disk needs in front of it (`disk`).
+//! [`Snapshot`] then replaces the old one as a whole. A disk enters the catalog with everything
+//! that an exported disk needs in front of it (`disk`).
 //!
 //! How a disk looks to hosts and initiators is in `nvme::inventory` and `iscsi::units`. How shards
 //! and connections take over a snapshot is in `local`.

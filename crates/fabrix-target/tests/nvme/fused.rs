@@ -220,7 +220,9 @@ fn two_hosts_that_compare_and_write_never_lose_an_update(engine: Engine) {
         }
     });
     let counting = [count(stage.io(&admin, 1)), count(stage.io(&admin, 2))];
-    counting.map(|thread| thread.join().expect("counts"));
+    for thread in counting {
+        thread.join().expect("counts");
+    }
     stop.store(true, Ordering::Relaxed);
     noise.join().expect("writes");
     assert_eq!(
@@ -249,7 +251,9 @@ fn a_disk_that_grows_meanwhile_loses_no_update(engine: Engine) {
         let larger = Export { number: 1, device };
         stage.replace(larger).expect("the same disk");
     }
-    counting.map(|thread| thread.join().expect("counts"));
+    for thread in counting {
+        thread.join().expect("counts");
+    }
     assert_eq!(
         counted(&mut stage.io(&admin, 4)),
         2 * ROUNDS,

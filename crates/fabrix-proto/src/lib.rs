@@ -19,6 +19,7 @@
 
 extern crate alloc;
 
+mod claim;
 pub mod codec;
 pub mod fuse;
 pub mod iscsi;
@@ -30,6 +31,7 @@ pub mod ublk;
 pub mod violation;
 pub mod virtio;
 
+pub use claim::{Claim, Settled};
 pub use violation::{Breach, Violation};
 
 use core::time::Duration;

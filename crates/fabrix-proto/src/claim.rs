@@ -1,0 +1,83 @@
+//! The claim on a command: the type that keeps "every command that entered a slot is answered,
+//! aborted or gone with its connection".
+//!
+//! A transport hands a [`Claim`] out with each command. Its holder answers the command, which
+//! consumes the claim, or keeps the claim in a table until a disk or the peer has done its part.
+//! Both give a [`Settled`]. A function that takes a claim and returns a [`Settled`] does not
+//! compile if one of its ways forgets the command or answers it twice. A table that is dropped
+//! with its connection drops its claims: these commands are gone with it.
+
+use crate::Slot;
+
+/// A command in a slot that waits for its answer.
+///
+/// There is one claim for each command, so it can be neither copied nor cloned.
+#[must_use = "a command in a slot is answered, or kept until it can be"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Claim(Slot);
+
+impl Claim {
+    /// The claim on the command that has just entered `slot`. Only transports make claims, one for
+    /// each command.
+    pub const fn new(slot: Slot) -> Self {
+        Self(slot)
+    }
+
+    /// The slot of the command.
+    #[must_use]
+    pub const fn slot(&self) -> Slot {
+        self.0
+    }
+
+    /// Ends the claim: its command is answered. Only transports end claims, where they answer.
+    pub const fn answered(self) -> Settled {
+        Settled(())
+    }
+
+    /// Keeps the claim, with what its command waits for, in `place`: the entry of its slot in a
+    /// table, which is empty.
+    #[inline(always)]
+    pub fn keep<W>(self, place: &mut Option<(Self, W)>, work: W) -> Settled {
+        debug_assert!(place.is_none(), "the command in {:?} is lost", self.0);
+        *place = Some((self, work));
+        Settled(())
+    }
+}
+
+/// Proof that a claim was answered or kept: what functions return to whom a claim was given.
+#[derive(Debug)]
+pub struct Settled(());
+
+const _: () = assert!(size_of::<Claim>() == size_of::<Slot>() && size_of::<Settled>() == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers at once, or keeps for later: a way that does neither gives no `Settled`.
+    fn handle(claim: Claim, place: &mut Option<(Claim, u8)>, at_once: bool) -> Settled {
+        if at_once {
+            return claim.answered();
+        }
+        claim.keep(place, 9)
+    }
+
+    #[test]
+    fn a_kept_claim_comes_back_once_and_names_its_slot() {
+        let mut place = None;
+        let Settled(()) = handle(Claim::new(Slot(6)), &mut place, true);
+        assert_eq!(place, None);
+        let Settled(()) = handle(Claim::new(Slot(7)), &mut place, false);
+        let (claim, work) = place.take().expect("kept");
+        assert_eq!((claim.slot(), work), (Slot(7), 9));
+        let Settled(()) = claim.answered();
+    }
+
+    #[test]
+    #[should_panic(expected = "is lost")]
+    #[cfg(debug_assertions)]
+    fn a_place_that_holds_a_claim_takes_no_other() {
+        let mut place = Some((Claim::new(Slot(1)), ()));
+        let Settled(()) = Claim::new(Slot(1)).keep(&mut place, ());
+    }
+}

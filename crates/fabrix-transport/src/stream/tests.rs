@@ -169,7 +169,7 @@ fn receive(lengths: &[usize]) -> Vec<(usize, usize)> {
         bytes: HEADER_BYTES,
     };
     let (mut stream, task) = stream(&mut shard, Lengths { want });
-    stream.send_from(Slot(0), Outgoing::Buf(place(&mut shard), 0));
+    stream.receive_into(Slot(0), Incoming::Buf(place(&mut shard), 0));
     stream.set_answering();
     stream.flush(&mut shard).expect("memory");
     let came = Rc::new(RefCell::new(Vec::new()));

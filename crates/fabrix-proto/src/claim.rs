@@ -7,6 +7,8 @@
 //! compile if one of its ways forgets the command or answers it twice. A table that is dropped
 //! with its connection drops its claims: these commands are gone with it.
 
+use alloc::vec::Vec;
+
 use crate::Slot;
 
 /// A command in a slot that waits for its answer.
@@ -34,12 +36,18 @@ impl Claim {
         Settled(())
     }
 
-    /// Keeps the claim, with what its command waits for, in `place`: the entry of its slot in a
+    /// Keeps the claim, with what its command waits for, in `entry`: the entry of its slot in a
     /// table, which is empty.
     #[inline(always)]
-    pub fn keep<W>(self, place: &mut Option<(Self, W)>, work: W) -> Settled {
-        debug_assert!(place.is_none(), "the command in {:?} is lost", self.0);
-        *place = Some((self, work));
+    pub fn keep<W>(self, entry: &mut Option<(Self, W)>, work: W) -> Settled {
+        debug_assert!(entry.is_none(), "the command in {:?} is lost", self.0);
+        *entry = Some((self, work));
+        Settled(())
+    }
+
+    /// The same in a list of commands, where few wait at a time.
+    pub fn keep_in<W>(self, list: &mut Vec<(Self, W)>, work: W) -> Settled {
+        list.push((self, work));
         Settled(())
     }
 }
@@ -55,20 +63,20 @@ mod tests {
     use super::*;
 
     /// Answers at once, or keeps for later: a way that does neither gives no `Settled`.
-    fn handle(claim: Claim, place: &mut Option<(Claim, u8)>, at_once: bool) -> Settled {
+    fn handle(claim: Claim, entry: &mut Option<(Claim, u8)>, at_once: bool) -> Settled {
         if at_once {
             return claim.answered();
         }
-        claim.keep(place, 9)
+        claim.keep(entry, 9)
     }
 
     #[test]
     fn a_kept_claim_comes_back_once_and_names_its_slot() {
-        let mut place = None;
-        let Settled(()) = handle(Claim::new(Slot(6)), &mut place, true);
-        assert_eq!(place, None);
-        let Settled(()) = handle(Claim::new(Slot(7)), &mut place, false);
-        let (claim, work) = place.take().expect("kept");
+        let mut entry = None;
+        let Settled(()) = handle(Claim::new(Slot(6)), &mut entry, true);
+        assert_eq!(entry, None);
+        let Settled(()) = handle(Claim::new(Slot(7)), &mut entry, false);
+        let (claim, work) = entry.take().expect("kept");
         assert_eq!((claim.slot(), work), (Slot(7), 9));
         let Settled(()) = claim.answered();
     }
@@ -76,8 +84,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "is lost")]
     #[cfg(debug_assertions)]
-    fn a_place_that_holds_a_claim_takes_no_other() {
-        let mut place = Some((Claim::new(Slot(1)), ()));
-        let Settled(()) = Claim::new(Slot(1)).keep(&mut place, ());
+    fn an_entry_that_holds_a_claim_takes_no_other() {
+        let mut entry = Some((Claim::new(Slot(1)), ()));
+        let Settled(()) = Claim::new(Slot(1)).keep(&mut entry, ());
     }
 }

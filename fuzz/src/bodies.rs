@@ -17,15 +17,16 @@ use fabrix_proto::nvme::fabrics::{Connect, FabricsCommand};
 use fabrix_proto::nvme::identify::{Descriptors, NamespaceList};
 use fabrix_proto::nvme::log_page::DiscoveryEntry;
 use fabrix_proto::nvme::nqn::{Nqn, Printable};
+use fabrix_proto::nvme::queue::{ControllerEvent, HostEvent, HostTransfer, Transfer};
 use fabrix_proto::nvme::spec::{
     AdminOpcode, CompletionEntry, SglDescriptor, SglKind, Status, SubmissionEntry,
 };
-use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
 use fabrix_proto::nvme::tcp::pdu::{
     ADMIN_IN_CAPSULE_BYTES, CommandHeader, CommonHeader, DataHeader, Digests, InitializeRequest,
     InitializeResponse, PduType, R2tHeader, ResponseHeader, TerminateRequest, data_offset,
 };
-use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Violation, Want};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -297,10 +298,13 @@ impl TargetRig {
         }
     }
 
-    fn told(&mut self, event: Option<target::Event>) {
+    fn told(&mut self, event: Option<ControllerEvent>) {
         match event {
             None => {}
-            Some(target::Event::Command { slot, transfer, .. }) => {
+            Some(ControllerEvent::Command {
+                claim, transfer, ..
+            }) => {
+                let slot = claim.slot();
                 let entry = self.target.entry();
                 let command_id = entry.command_id.get();
                 let is_event = self.target.is_admin()
@@ -318,7 +322,7 @@ impl TargetRig {
                     },
                 };
             }
-            Some(target::Event::Fetched { slot, .. }) => {
+            Some(ControllerEvent::Fetched { slot, .. }) => {
                 let owner = &mut self.slots[usize::from(slot.0)];
                 let Owner::Fetching {
                     command_id,
@@ -333,7 +337,7 @@ impl TargetRig {
                     fetched: true,
                 };
             }
-            Some(target::Event::Released { slot }) => {
+            Some(ControllerEvent::Released { slot }) => {
                 let owner = &mut self.slots[usize::from(slot.0)];
                 assert!(matches!(
                     owner,
@@ -341,7 +345,7 @@ impl TargetRig {
                 ));
                 *owner = Owner::Machine;
             }
-            Some(target::Event::Goodbye) => {
+            Some(ControllerEvent::Terminated) => {
                 assert_eq!(self.target.want(), Want::Closed);
                 assert!(self.target.goodbye().is_some());
             }
@@ -665,17 +669,11 @@ impl HostRig {
         }
     }
 
-    fn told(&mut self, event: Option<host::Event>) {
+    fn told(&mut self, event: Option<HostEvent>) {
         match event {
             None => {}
-            Some(host::Event::Ready {
-                max_h2c_bytes,
-                digests,
-            }) => {
-                assert!(max_h2c_bytes >= 4096);
-                self.digests = digests;
-            }
-            Some(host::Event::Completed {
+            Some(HostEvent::Ready) => self.digests = self.host.digests(),
+            Some(HostEvent::Completed {
                 slot, data_bytes, ..
             }) => {
                 let sending = self.commands[usize::from(slot.0)]
@@ -684,7 +682,7 @@ impl HostRig {
                 assert_eq!(sending.command_id, self.host.entry().command_id.get());
                 assert_eq!(sending.moved, data_bytes);
             }
-            Some(host::Event::Goodbye) => {
+            Some(HostEvent::Terminated) => {
                 assert_eq!(self.host.want(), Want::Closed);
                 assert!(self.host.goodbye().is_some());
             }

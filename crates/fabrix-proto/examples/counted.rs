@@ -5,9 +5,10 @@
 //! (by R2T). No payload is moved, as no machine ever sees it; what is counted is what the protocol
 //! costs on both sides.
 
+use fabrix_proto::nvme::queue::{ControllerEvent, HostEvent, HostTransfer, Transfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};
-use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 use std::process::ExitCode;
 
@@ -95,22 +96,24 @@ fn no_digest(_: &[u8]) -> u32 {
 }
 
 /// The target's owner: every command succeeds at once.
-fn serve(machine: &mut Target, event: target::Event, out: &mut Wire) {
+fn serve(machine: &mut Target, event: ControllerEvent, out: &mut Wire) {
     let success = CompletionEntry::new(Status::SUCCESS, 0);
     match event {
-        target::Event::Command { slot, transfer, .. } => match transfer {
-            Transfer::Fetch { .. } => machine.fetch(slot, out),
+        ControllerEvent::Command {
+            claim, transfer, ..
+        } => match transfer {
+            Transfer::Fetch { .. } => machine.fetch(claim.slot(), out),
             Transfer::Send { bytes } => {
-                machine.answer(slot, success, bytes, out);
+                machine.answer(claim.slot(), success, bytes, out);
             }
             Transfer::None | Transfer::Inline { .. } => {
-                machine.answer(slot, success, 0, out);
+                machine.answer(claim.slot(), success, 0, out);
             }
         },
-        target::Event::Fetched { slot, .. } => {
+        ControllerEvent::Fetched { slot, .. } => {
             machine.answer(slot, success, 0, out);
         }
-        target::Event::Released { .. } | target::Event::Goodbye => {}
+        ControllerEvent::Released { .. } | ControllerEvent::Terminated => {}
     }
 }
 
@@ -135,7 +138,7 @@ fn run(work: Work, commands: u32) -> u32 {
         while !there.headers.is_empty() {
             there.feed(&mut target, &mut back, serve);
             back.feed(&mut host, &mut there, |_, event, _| {
-                ended += u32::from(matches!(event, host::Event::Completed { .. }));
+                ended += u32::from(matches!(event, HostEvent::Completed { .. }));
             });
         }
     }

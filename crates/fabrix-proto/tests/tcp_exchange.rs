@@ -3,8 +3,9 @@
 mod tcp_wire;
 
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::{HostEvent, HostTransfer};
 use fabrix_proto::nvme::spec::{SglDescriptor, Status};
-use fabrix_proto::nvme::tcp::host::{Event, HostLimits, HostTransfer};
+use fabrix_proto::nvme::tcp::host::HostLimits;
 use fabrix_proto::nvme::tcp::pdu::InitializeRequest;
 use fabrix_proto::nvme::tcp::target::TargetLimits;
 use tcp_wire::*;
@@ -19,7 +20,7 @@ fn limits(header_digest: bool, data_digest: bool) -> HostLimits {
 }
 
 /// Runs every kind of transfer and returns all that each side noticed.
-fn exchange(host: HostLimits, target: TargetLimits, chunk: usize) -> (Vec<Event>, Vec<String>) {
+fn exchange(host: HostLimits, target: TargetLimits, chunk: usize) -> (Vec<HostEvent>, Vec<String>) {
     let mut pair = Pair::new(host, target, chunk);
     pair.host.machine.set_in_capsule(4096);
     let written = pattern(20_000, 1);
@@ -43,11 +44,11 @@ fn exchange(host: HostLimits, target: TargetLimits, chunk: usize) -> (Vec<Event>
     (pair.host.take_events(), pair.log)
 }
 
-fn completed(events: &[Event]) -> Vec<(u16, u32)> {
+fn completed(events: &[HostEvent]) -> Vec<(u16, u32)> {
     events
         .iter()
         .filter_map(|event| match event {
-            Event::Completed {
+            HostEvent::Completed {
                 slot,
                 data_bytes,
                 intact: true,
@@ -148,7 +149,7 @@ fn many_commands_at_once_are_each_answered_once() {
             .take_events()
             .into_iter()
             .filter_map(|event| match event {
-                Event::Completed {
+                HostEvent::Completed {
                     slot: Slot(slot), ..
                 } => Some(slot),
                 _ => None,

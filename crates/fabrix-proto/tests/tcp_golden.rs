@@ -2,8 +2,9 @@
 
 mod tcp_wire;
 
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{Host, HostLimits, HostTransfer};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
 use fabrix_proto::nvme::tcp::target::TargetLimits;
 use fabrix_proto::{Breach, Machine, Slot, Violation, Want};
 use tcp_wire::*;

@@ -5,11 +5,12 @@ mod tcp_wire;
 
 use std::collections::VecDeque;
 
+use fabrix_proto::nvme::queue::{ControllerEvent, Transfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, SglDescriptor, SglKind, Status};
 use fabrix_proto::nvme::tcp::pdu::{
     Digests, FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, FLAG_LAST, InitializeRequest, PduType,
 };
-use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use fabrix_proto::{Machine, Slot, Want};
 use tcp_wire::adapter::*;
 use tcp_wire::*;
@@ -72,7 +73,7 @@ fn every_pdu_has_one_outcome_in_every_state() {
             side.feed(&well_formed(kind));
             let outcome = match (side.violation, side.events.first()) {
                 (Some(violation), _) => Fatal(violation.fes()),
-                (None, Some(Event::Goodbye)) => Goodbye,
+                (None, Some(ControllerEvent::Terminated)) => Goodbye,
                 (None, _) => Accepted,
             };
             assert_eq!(outcome, expected, "PDU {kind:#04x} in state {index}");
@@ -92,7 +93,7 @@ fn after_the_hosts_goodbye_nothing_is_read_or_sent() {
     side.feed(&[
         2, 0, 24, 0, 24, 0, 0, 0, 4, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ]);
-    assert_eq!(side.event(), Event::Goodbye);
+    assert_eq!(side.event(), ControllerEvent::Terminated);
     let reason = side.machine.goodbye().expect("it said why");
     assert_eq!((reason.status, reason.information), (4, 16));
     side.feed(&read_capsule(0x22, 512, NONE));
@@ -268,16 +269,15 @@ fn direction_and_descriptor_decide_the_transfer() {
     let check = |opcode, sgl, expected: Transfer| {
         let mut side = ready_target(target_limits(), NONE);
         side.feed(&capsule(&entry(opcode, 5, sgl), NONE));
-        let Event::Command {
+        let ControllerEvent::Command {
             transfer,
-            slot: Slot(0),
+            claim,
             intact: true,
-            ..
         } = side.event()
         else {
             panic!("a command was expected");
         };
-        assert_eq!(transfer, expected);
+        assert_eq!((transfer, claim.slot()), (expected, Slot(0)));
     };
     let mut nothing = SglDescriptor::transport(0);
     nothing.kind = SglKind::ADDRESS;
@@ -310,7 +310,9 @@ fn direction_and_descriptor_decide_the_transfer() {
         let mut entry = entry(0x7F, 5, SglDescriptor::transport(1024));
         entry.nsid.set(fabrics_type);
         side.feed(&capsule(&entry, NONE));
-        assert!(matches!(side.event(), Event::Command { transfer, .. } if transfer == expected));
+        assert!(
+            matches!(side.event(), ControllerEvent::Command { transfer, .. } if transfer == expected)
+        );
     }
 }
 
@@ -320,8 +322,8 @@ fn in_capsule_data_is_in_the_slot_when_the_command_comes() {
         let mut side = ready_target(target_limits(), digests);
         let payload = pattern(4096, 3);
         side.feed(&inline_capsule(9, &payload, digests));
-        let Event::Command {
-            slot,
+        let ControllerEvent::Command {
+            claim,
             transfer,
             intact: true,
         } = side.event()
@@ -330,7 +332,7 @@ fn in_capsule_data_is_in_the_slot_when_the_command_comes() {
         };
         assert_eq!(transfer, Transfer::Inline { bytes: 4096 });
         assert_eq!(side.machine.entry().command_id.get(), 9);
-        assert_eq!(side.memory[usize::from(slot.0)][..4096], payload);
+        assert_eq!(side.memory[usize::from(claim.slot().0)][..4096], payload);
     }
 }
 
@@ -468,7 +470,7 @@ fn a_command_id_in_use_is_answered_with_a_conflict_and_the_first_command_lives_o
     side.feed(&read_capsule(0x11, 512, NONE));
     assert_eq!(only_response(&mut side, 0x11), Status::COMMAND_ID_CONFLICT);
     side.feed(&inline_capsule(0x11, &pattern(4096, 5), NONE));
-    assert_eq!(side.event(), Event::Released { slot: Slot(1) });
+    assert_eq!(side.event(), ControllerEvent::Released { slot: Slot(1) });
     assert_eq!(only_response(&mut side, 0x11), Status::COMMAND_ID_CONFLICT);
     assert_eq!(side.machine.slots_in_use(), 1);
 
@@ -476,7 +478,7 @@ fn a_command_id_in_use_is_answered_with_a_conflict_and_the_first_command_lives_o
     side.feed(&data_pdu(DATA_PDU, (0x11, 0), 0, &payload, FLAG_LAST, NONE));
     assert_eq!(
         side.event(),
-        Event::Fetched {
+        ControllerEvent::Fetched {
             slot: Slot(0),
             intact: true
         }
@@ -487,7 +489,7 @@ fn a_command_id_in_use_is_answered_with_a_conflict_and_the_first_command_lives_o
     assert!(answer(&mut side, 0, success(), 0));
     assert_eq!(only_response(&mut side, 0x11), Status::SUCCESS);
     side.feed(&read_capsule(0x11, 512, NONE));
-    assert!(matches!(side.event(), Event::Command { .. }));
+    assert!(matches!(side.event(), ControllerEvent::Command { .. }));
 }
 
 #[test]
@@ -506,10 +508,10 @@ fn a_queue_can_be_full_for_ever() {
     let mut waiting = VecDeque::new();
     for turn in 0..1000_u16 {
         side.feed(&read_capsule(turn, 512, NONE));
-        let Event::Command { slot, .. } = side.event() else {
+        let ControllerEvent::Command { claim, .. } = side.event() else {
             panic!("a command was expected")
         };
-        waiting.push_back(slot);
+        waiting.push_back(claim.slot());
         if waiting.len() == 8 {
             let oldest = waiting.pop_front().expect("there are eight");
             assert!(answer(&mut side, oldest.0, success(), 512));

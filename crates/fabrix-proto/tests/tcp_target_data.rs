@@ -4,9 +4,10 @@
 mod tcp_wire;
 
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::{ControllerEvent, Transfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, SglDescriptor, Status};
 use fabrix_proto::nvme::tcp::pdu::{Digests, FLAG_DATA_DIGEST, FLAG_LAST};
-use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use tcp_wire::adapter::*;
 use tcp_wire::*;
 
@@ -45,7 +46,7 @@ fn a_write_larger_than_an_r2t_is_asked_for_piece_by_piece() {
     }
     assert_eq!(
         side.event(),
-        Event::Fetched {
+        ControllerEvent::Fetched {
             slot: Slot(0),
             intact: true
         }
@@ -186,7 +187,7 @@ fn windows_may_leave_the_data_out_of_plen() {
                 side.feed(&pdu);
                 assert_eq!(
                     side.event(),
-                    Event::Fetched {
+                    ControllerEvent::Fetched {
                         slot: Slot(0),
                         intact: true
                     }
@@ -203,7 +204,7 @@ fn a_last_piece_that_does_not_say_last_is_accepted() {
     side.feed(&data_pdu(DATA_PDU, (0x11, 0), 0, &[1; 8192], 0, NONE));
     assert_eq!(
         side.event(),
-        Event::Fetched {
+        ControllerEvent::Fetched {
             slot: Slot(0),
             intact: true
         }
@@ -240,7 +241,7 @@ fn an_early_answer_waits_for_the_data_that_was_asked_for() {
         FLAG_LAST,
         NONE,
     ));
-    assert_eq!(side.event(), Event::Released { slot: Slot(0) });
+    assert_eq!(side.event(), ControllerEvent::Released { slot: Slot(0) });
     assert_eq!(only_response(&mut side, 0x11), Status::WRITE_FAULT);
     assert_eq!(side.machine.slots_in_use(), 0);
     let more = data_pdu(DATA_PDU, (0x11, 0), 4096, &[1; 4096], FLAG_LAST, NONE);
@@ -283,14 +284,18 @@ fn large_in_capsule_data_follows_its_command_without_an_r2t() {
         let payload = pattern(20_000, 3);
         let pdu = inline_capsule(7, &payload, digests);
         side.feed(&pdu[..header_bytes]);
-        let Event::Command { slot, transfer, .. } = side.event() else {
+        let ControllerEvent::Command {
+            claim, transfer, ..
+        } = side.event()
+        else {
             panic!("the command comes before its data");
         };
+        let slot = claim.slot();
         assert_eq!(transfer, Transfer::Fetch { bytes: 20_000 });
         fetch(&mut side, slot.0);
         assert_eq!(side.take_sent(), [], "nothing to ask for");
         side.feed(&pdu[header_bytes..]);
-        let whole = Event::Fetched { slot, intact: true };
+        let whole = ControllerEvent::Fetched { slot, intact: true };
         assert_eq!(side.event(), whole);
         assert_eq!(side.memory[usize::from(slot.0)][..LARGE], payload);
         assert!(answer(&mut side, slot.0, success(), 0));
@@ -307,14 +312,14 @@ fn large_in_capsule_data_that_was_damaged_costs_the_command_only() {
     side.take_events();
     fetch(&mut side, 0);
     side.feed(&pdu[72..]);
-    let damaged = Event::Fetched {
+    let damaged = ControllerEvent::Fetched {
         slot: Slot(0),
         intact: false,
     };
     assert_eq!(side.event(), damaged);
     assert!(answer(&mut side, 0, success(), 0));
     side.feed(&read_capsule(8, 512, DATA));
-    assert!(matches!(side.event(), Event::Command { .. }));
+    assert!(matches!(side.event(), ControllerEvent::Command { .. }));
 }
 
 #[test]
@@ -332,7 +337,7 @@ fn large_in_capsule_data_of_a_command_that_was_answered_is_dropped() {
             for piece in pdu[header_bytes..].chunks(at_once) {
                 side.feed(piece);
             }
-            assert_eq!(side.event(), Event::Released { slot: Slot(0) });
+            assert_eq!(side.event(), ControllerEvent::Released { slot: Slot(0) });
             assert!(side.memory[0][..LARGE].iter().all(|byte| *byte == 0));
             assert_eq!(side.machine.slots_in_use(), 0);
             assert_eq!(
@@ -341,7 +346,7 @@ fn large_in_capsule_data_of_a_command_that_was_answered_is_dropped() {
                 "the answer comes after the data"
             );
             side.feed(&read_capsule(7, 512, digests));
-            assert!(matches!(side.event(), Event::Command { .. }));
+            assert!(matches!(side.event(), ControllerEvent::Command { .. }));
         }
     }
 }
@@ -352,7 +357,7 @@ fn large_in_capsule_data_under_a_command_id_in_use_is_dropped() {
     side.feed(&read_capsule(7, 512, NONE));
     side.take_events();
     side.feed(&inline_capsule(7, &[1; LARGE], NONE));
-    assert_eq!(side.event(), Event::Released { slot: Slot(1) });
+    assert_eq!(side.event(), ControllerEvent::Released { slot: Slot(1) });
     assert_eq!(only_response(&mut side, 7), Status::COMMAND_ID_CONFLICT);
     assert_eq!(side.machine.slots_in_use(), 1, "the first is not touched");
 }
@@ -383,8 +388,8 @@ fn a_wrong_data_digest_of_in_capsule_data_costs_the_command_only() {
         let mut pdu = inline_capsule(3, &[1; 512], digests);
         pdu[wrong_byte] ^= 0x80;
         side.feed(&pdu);
-        let Event::Command {
-            slot,
+        let ControllerEvent::Command {
+            claim,
             intact: false,
             ..
         } = side.event()
@@ -392,9 +397,12 @@ fn a_wrong_data_digest_of_in_capsule_data_costs_the_command_only() {
             panic!("a command that is not intact was expected");
         };
         let again = CompletionEntry::new(Status::TRANSIENT_TRANSPORT_ERROR, 0);
-        assert!(answer(&mut side, slot.0, again, 0));
+        assert!(answer(&mut side, claim.slot().0, again, 0));
         side.feed(&inline_capsule(3, &[1; 512], digests));
-        assert!(matches!(side.event(), Event::Command { intact: true, .. }));
+        assert!(matches!(
+            side.event(),
+            ControllerEvent::Command { intact: true, .. }
+        ));
     }
 }
 
@@ -415,7 +423,7 @@ fn a_wrong_data_digest_of_one_piece_is_told_when_all_has_arrived() {
     ));
     assert_eq!(
         side.event(),
-        Event::Fetched {
+        ControllerEvent::Fetched {
             slot: Slot(0),
             intact: false
         }
@@ -434,7 +442,7 @@ fn a_wrong_data_digest_of_one_piece_is_told_when_all_has_arrived() {
     ));
     assert_eq!(
         side.event(),
-        Event::Fetched {
+        ControllerEvent::Fetched {
             slot: Slot(0),
             intact: true
         }

@@ -5,23 +5,23 @@
 //! protocol answers and how it asks for data is in its own `desk`.
 
 use fabrix_block::Payload;
-use fabrix_proto::{Machine, Slot};
+use fabrix_proto::Slot;
 use fabrix_rt::{Buf, Lent, Shard, TaskId, Token};
-use fabrix_transport::{Incoming, Stream};
+use fabrix_transport::{Connection, Incoming};
 
 use crate::local::Local;
 use crate::requests::Requests;
 
 /// What a connection's commands work with during one call.
-pub(crate) struct Desk<'a, M> {
+pub(crate) struct Desk<'a, C> {
     pub(crate) shard: &'a mut Shard,
-    pub(crate) stream: &'a mut Stream<M>,
+    pub(crate) stream: &'a mut C,
     pub(crate) local: &'a Local,
     pub(crate) task: TaskId,
     pub(crate) requests: &'a mut Requests,
 }
 
-impl<M: Machine> Desk<'_, M> {
+impl<C: Connection> Desk<'_, C> {
     /// Where a disk tells that it has done its part for the command of a slot.
     pub(crate) fn token(&self, slot: Slot) -> Token {
         Token {
@@ -57,7 +57,7 @@ impl<M: Machine> Desk<'_, M> {
 
 /// The data of a command as a disk takes it.
 #[inline(always)]
-pub(crate) fn payload<M: Machine>(stream: &Stream<M>, data: Option<Incoming>) -> Payload<'_> {
+pub(crate) fn payload(stream: &impl Connection, data: Option<Incoming>) -> Payload<'_> {
     match data.map(Incoming::into_buf) {
         Some(Some(buf)) => Payload::Owned(buf),
         Some(None) => Payload::Borrowed(stream.in_place()),

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use fabrix_proto::Machine;
 use fabrix_rt::{Nanos, Shard, TaskId, TimerId, Token};
-use fabrix_transport::{Ended, Stream, StreamSlots};
+use fabrix_transport::{Connection, Ended, StreamSlots};
 
 use crate::End;
 use crate::disk::PENDING_CHANGE_AGAIN;
@@ -116,7 +115,7 @@ impl Life {
     }
 
     /// Lets the goodbye out and drops what still comes.
-    pub(crate) fn part<M: Machine>(&mut self, shard: &mut Shard, stream: &mut Stream<M>) {
+    pub(crate) fn part(&mut self, shard: &mut Shard, stream: &mut impl Connection) {
         self.phase = Phase::Parting;
         stream.discard();
         self.await_parting(shard);

@@ -50,6 +50,22 @@ pub(crate) struct Local {
 }
 
 impl Local {
+    /// The part of `shard`, which is the target's shard number `index`.
+    pub(crate) fn new(shard: &Shard, index: usize, shared: Arc<Shared>) -> Self {
+        let current = shared.catalog.current();
+        Self {
+            channels: Channels::new(&current.disks),
+            remote: shard.remote(),
+            index,
+            counters: Arc::clone(&shared.counters[index]),
+            connections: RefCell::new(Vec::new()),
+            served: RefCell::new(Arc::clone(&current)),
+            announced: RefCell::new(current),
+            challenges: RefCell::default(),
+            shared,
+        }
+    }
+
     /// What this shard counts.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
@@ -238,21 +254,8 @@ pub(crate) struct ConfigTask {
 impl ConfigTask {
     /// Sets up the target's part on `shard`.
     pub(crate) fn install(shard: &mut Shard, index: usize, shared: Arc<Shared>) -> TaskId {
-        let current = shared.catalog.current();
-        let local = Local {
-            channels: Channels::new(&current.disks),
-            remote: shard.remote(),
-            index,
-            counters: Arc::clone(&shared.counters[index]),
-            connections: RefCell::new(Vec::new()),
-            served: RefCell::new(Arc::clone(&current)),
-            announced: RefCell::new(current),
-            challenges: RefCell::default(),
-            shared,
-        };
-        shard.add(Rc::new(RefCell::new(Self {
-            local: Rc::new(local),
-        })))
+        let local = Rc::new(Local::new(shard, index, shared));
+        shard.add(Rc::new(RefCell::new(Self { local })))
     }
 
     /// An order that no mailbox had room for is made good here: the next connection finds what is
@@ -260,7 +263,7 @@ impl ConfigTask {
     fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
         self.serve(shard);
         match arrival.protocol {
-            Protocol::NvmeTcp => nvme::Connection::adopt(shard, arrival, &self.local),
+            Protocol::NvmeTcp => nvme::tcp::adopt(shard, arrival, &self.local),
             Protocol::Iscsi => iscsi::Connection::adopt(shard, arrival, &self.local),
         }
     }

@@ -73,8 +73,8 @@ const fn number(slot: Slot, generation: u16) -> u32 {
     DISK_SLOTS + ((generation as u32) << GENERATION_SHIFT | slot.0 as u32)
 }
 
-/// Slots of the connection's task from here on are disk requests.
-const DISK_SLOTS: u32 = 16;
+/// Slots of the connection's task from here on are disk requests; those below are its transport's.
+pub(crate) const DISK_SLOTS: u32 = 16;
 const GENERATION_SHIFT: u32 = 16;
 /// So many that every number fits into 32 bits.
 const GENERATIONS: u16 = 0x8000;

@@ -207,6 +207,19 @@ impl<M: Machine> Stream<M> {
         self.socket.shutdown();
     }
 
+    /// Takes the completion of a receive or of a send; `task_slot` says which.
+    ///
+    /// # Errors
+    /// The connection is over: closed by the peer, or failed.
+    #[inline(always)]
+    pub fn completed(&mut self, task_slot: u32, completion: Completion) -> Result<(), Ended> {
+        if task_slot == self.tokens.receive {
+            self.received(completion)
+        } else {
+            self.sent(completion)
+        }
+    }
+
     /// Takes the completion of a send.
     ///
     /// # Errors

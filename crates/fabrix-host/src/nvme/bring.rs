@@ -4,11 +4,11 @@
 
 use fabrix_proto::Nanos;
 use fabrix_proto::nvme::bringup::{BringupConfig, Facts, Found};
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::SubmissionEntry;
-use fabrix_proto::nvme::tcp::host::{HostLimits, HostTransfer};
 use fabrix_rt::Shard;
 
-use super::queue::{Carried, Queue};
+use super::queue::{Carried, Link, Queue};
 use super::session::Plan;
 use crate::Options;
 
@@ -27,17 +27,6 @@ pub(crate) fn config(plan: &Plan) -> BringupConfig {
         admin_queue_entries: ADMIN_ENTRIES,
         keep_alive_ms: u32::try_from(plan.options.keep_alive.as_millis()).unwrap_or(u32::MAX),
         disable_sq_flow_control: true,
-    }
-}
-
-/// What a queue's connection may use.
-pub(crate) fn limits(options: &Options, slots: u16) -> HostLimits {
-    HostLimits {
-        max_slots: slots,
-        max_r2t: R2TS,
-        header_digest: options.header_digest,
-        data_digest: options.data_digest,
-        fewer_digests: false,
     }
 }
 
@@ -70,7 +59,7 @@ pub(crate) fn io_queues(options: &Options, facts: &Facts) -> u16 {
 /// Sends a command of our own; false when there is no memory or no slot for it.
 pub(crate) fn send(
     shard: &mut Shard,
-    queue: &mut Queue,
+    queue: &mut Queue<impl Link>,
     entry: &mut SubmissionEntry,
     data_out: Option<&[u8]>,
     data_in_bytes: u32,
@@ -105,8 +94,6 @@ pub(crate) fn send(
 /// Entries of the admin queue, as Linux has it; its slots are one fewer.
 const ADMIN_ENTRIES: u16 = 32;
 pub(crate) const ADMIN_SLOTS: u16 = ADMIN_ENTRIES - 1;
-/// R2Ts of one write that the controller may have outstanding.
-const R2TS: u32 = 4;
 /// The machine tells so many commands of one queue apart.
 const MOST_SLOTS: u16 = 4096;
 /// One shard gains nothing from more connections than this, whatever was asked for.

@@ -11,8 +11,8 @@ use fabrix_proto::nvme::timing::TimingPage;
 use fabrix_rt::Shard;
 
 use super::seen::Seen;
-use super::session::{Plan, Session};
-use crate::{Address, ConnectError, channel};
+use super::session::Plan;
+use crate::{Address, ConnectError};
 
 /// A disk that another machine exports over NVMe/TCP.
 pub struct RemoteDisk {
@@ -79,8 +79,7 @@ impl Device for RemoteDisk {
     /// Begins to connect and does not wait for it: requests that come before the connection wait in
     /// the channel.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
-        let plan = self.plan.clone();
-        Ok(channel::open(shard, |task| Session::new(task, plan)))
+        Ok(self.plan.open(shard))
     }
 
     fn compares_and_writes(&self) -> bool {

@@ -6,8 +6,8 @@
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::nvme::bringup::ControllerFacts;
 use fabrix_proto::nvme::command::{DatasetRange, Fuse};
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::HostTransfer;
 use fabrix_rt::{Buf, Shard};
 use zerocopy::IntoBytes;
 

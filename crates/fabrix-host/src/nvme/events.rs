@@ -11,11 +11,11 @@ use fabrix_proto::nvme::bringup::{Facts, Found};
 use fabrix_proto::nvme::features::FeatureId;
 use fabrix_proto::nvme::identify::EVENT_NAMESPACE_ATTRIBUTE;
 use fabrix_proto::nvme::log_page::LogId;
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::HostTransfer;
 use fabrix_rt::Shard;
 
-use super::queue::Carried;
+use super::queue::{Carried, Link};
 use super::session::Session;
 use crate::PathEvent;
 use crate::outage::State;
@@ -31,7 +31,7 @@ pub(crate) enum Watch {
     List,
 }
 
-impl Session {
+impl<L: Link> Session<L> {
     /// The controller is up: what has changed while there was none is told, and it is asked to say
     /// what changes from now on.
     pub(super) fn watch(&mut self, shard: &mut Shard) {

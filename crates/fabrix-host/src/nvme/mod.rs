@@ -1,4 +1,5 @@
-//! NVMe over TCP as a host: a remote namespace as a disk.
+//! NVMe over Fabrics as a host: a remote namespace as a disk. `tcp` is the one file that names a
+//! transport.
 //!
 //! Read downwards: `channel` is the disk; each of its channels has a `session`, one controller seen
 //! from one shard, which leaves in `parting`, hears of changes in `events` and whose requests are
@@ -15,6 +16,7 @@ mod parting;
 mod queue;
 mod seen;
 mod session;
+mod tcp;
 mod transfer;
 
 pub use channel::RemoteDisk;

@@ -6,16 +6,16 @@
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::CompletionEntry;
-use fabrix_proto::nvme::tcp::host::HostTransfer;
 use fabrix_rt::{Buf, Shard};
 
 use super::command;
-use super::queue::Carried;
+use super::queue::{Carried, Link};
 use super::session::Session;
 use crate::request::Request;
 
-impl Session {
+impl<L: Link> Session<L> {
     /// Sends Compare and Write, whose halves must follow each other on one queue.
     pub(super) fn send_pair(
         &mut self,

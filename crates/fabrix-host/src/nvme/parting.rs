@@ -6,12 +6,13 @@
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
 
+use super::queue::Link;
 use super::session::Session;
 use crate::ConnectError;
 use crate::outage::{PARTING, State};
 use crate::timers::Timer;
 
-impl Session {
+impl<L: Link> Session<L> {
     /// The controller is lost: everything of it is closed, and requests wait for the next one.
     pub(crate) fn lose(&mut self, shard: &mut Shard, error: ConnectError) {
         if self.life.lose(shard, &error) {
@@ -24,13 +25,13 @@ impl Session {
         self.life.fall(shard, to);
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if self.parting == Some(index) {
-                queue.wire().part(shard);
+                queue.link().part(shard);
             } else {
                 queue.close();
             }
         }
         match self.parting {
-            Some(index) if self.queues[index].wire().has_parted() => self.part_now(shard),
+            Some(index) if self.queues[index].link().has_parted() => self.part_now(shard),
             Some(_) => self.life.set_timer(shard, Timer::Part, PARTING),
             None => {}
         }
@@ -45,8 +46,8 @@ impl Session {
         completed: &Result<(), Ended>,
     ) {
         if self.parting == Some(index) {
-            self.queues[index].wire().part(shard);
-            if completed.is_err() || self.queues[index].wire().has_parted() {
+            self.queues[index].link().part(shard);
+            if completed.is_err() || self.queues[index].link().has_parted() {
                 self.part_now(shard);
             }
         } else {
@@ -62,7 +63,7 @@ impl Session {
         if let Some(index) = self.parting.take()
             && let Some(queue) = self.queues.get_mut(index)
         {
-            queue.wire().shut();
+            queue.link().shut();
         }
     }
 

@@ -1,20 +1,78 @@
 //! One connection to a controller: an admin queue or an I/O queue, with the requests in its slots.
 //!
-//! Knows its socket, its machine and what each slot carries; does not know how a controller is
+//! Knows its transport ([`Link`]) and what each slot carries; does not know how a controller is
 //! brought up (`session`) nor what is done with requests when the connection is lost (`outage`).
 //! All tables are made when it is opened.
 
+use std::time::Duration;
+
 use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::{HostEvent, HostQueue, HostTransfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits, HostTransfer};
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId, Token};
-use fabrix_transport::{Ended, Incoming, Outgoing, Stream, pass};
+use fabrix_transport::{Connection, Ended, Incoming, Outgoing};
 
 use super::command;
 use super::events::Watch;
+use crate::Options;
 use crate::request::Request;
-use crate::wire::{Ending, Position, Route, Wire};
+use crate::wire::{Ending, Position, Route};
+
+/// One connection to a controller over some transport, from the first try to connect to the last
+/// operation.
+pub(crate) trait Link: Sized + 'static {
+    /// What carries commands once the transport has connected.
+    type Queue: Connection<Event = HostEvent> + HostQueue;
+
+    /// Begins to connect, for a queue of so many slots.
+    ///
+    /// # Errors
+    /// No socket, or what the transport has in its place, can be had.
+    fn open(
+        shard: &mut Shard,
+        task: TaskId,
+        position: Position,
+        route: Route,
+        what: (&Options, u16),
+    ) -> std::io::Result<Self>;
+
+    /// An operation of this connection has ended.
+    ///
+    /// # Errors
+    /// The connection is over, or never came to be.
+    fn completed(
+        &mut self,
+        task: TaskId,
+        ending: Ending,
+        completion: Completion,
+    ) -> Result<(), Ended>;
+
+    /// The queue, once the transport has connected.
+    fn queue(&self) -> Option<&Self::Queue>;
+
+    /// The same, to use it.
+    fn queue_mut(&mut self) -> Option<&mut Self::Queue>;
+
+    /// Ends the connection at once; with commands in progress (`is_busy`) in a way that keeps the
+    /// target from going on with them.
+    fn close(&mut self, is_busy: bool);
+
+    /// Ends the connection in order; what was handed over is still sent.
+    fn shut(&mut self);
+
+    /// Begins a farewell: what waits to be sent is sent, what arrives is dropped. `shut` follows.
+    fn part(&mut self, shard: &mut Shard);
+
+    /// True when a farewell has been handed over.
+    fn has_parted(&self) -> bool;
+
+    /// True when the kernel or the adapter holds none of the connection's memory.
+    fn is_quiet(&self) -> bool;
+
+    /// The sentence for a peer that takes connections and does not speak the transport's protocol.
+    fn not_a_target(within: Duration) -> String;
+}
 
 /// What a slot carries.
 pub(crate) enum Carried {
@@ -41,9 +99,8 @@ pub(crate) enum Carried {
     Watch(Watch),
 }
 
-pub(crate) struct Queue {
-    wire: Wire<Host>,
-    limits: HostLimits,
+pub(crate) struct Queue<L> {
+    link: L,
     places: Vec<Place>,
     free: Vec<Slot>,
     /// How many places carry an ended request.
@@ -60,7 +117,7 @@ struct Place {
     sent_at: Nanos,
 }
 
-impl Queue {
+impl<L: Link> Queue<L> {
     /// Opens a connection.
     ///
     /// # Errors
@@ -70,13 +127,10 @@ impl Queue {
         task: TaskId,
         position: Position,
         route: Route,
-        limits: HostLimits,
+        (options, slots): (&Options, u16),
     ) -> std::io::Result<Self> {
-        let wire = Wire::open(shard, task, position, route)?;
-        let slots = limits.max_slots;
         Ok(Self {
-            wire,
-            limits,
+            link: L::open(shard, task, position, route, (options, slots))?,
             places: (0..slots).map(|_| Place::default()).collect(),
             free: (0..slots).rev().map(Slot).collect(),
             ended: 0,
@@ -95,13 +149,7 @@ impl Queue {
         ending: Ending,
         completion: Completion,
     ) -> Result<(), Ended> {
-        if self.wire.completed(ending, completion)? {
-            let machine = Host::new(self.limits, pass::crc32c);
-            let slots = usize::from(self.limits.max_slots);
-            let (machine, mut out) = self.wire.begin(task, machine, slots).speak();
-            machine.start(&mut out);
-        }
-        Ok(())
+        self.link.completed(task, ending, completion)
     }
 
     /// The answer that was the last event.
@@ -110,8 +158,7 @@ impl Queue {
     /// There was none: there is no connection.
     #[inline(always)]
     pub(crate) fn entry(&self) -> CompletionEntry {
-        let stream = self.wire.stream.as_ref();
-        *stream.expect("an answer came").machine().entry()
+        *self.link.queue().expect("an answer came").entry()
     }
 
     /// The next event, if one is there.
@@ -119,8 +166,8 @@ impl Queue {
     /// # Errors
     /// The connection is over.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Option<Event>, Ended> {
-        self.wire.next()
+    pub(crate) fn next(&mut self) -> Result<Option<HostEvent>, Ended> {
+        self.link.queue_mut().map_or(Ok(None), Connection::next)
     }
 
     /// Answers to requests, so far.
@@ -133,14 +180,14 @@ impl Queue {
     /// # Errors
     /// The connection is over.
     pub(crate) fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
-        self.wire.flush(shard)
+        let queue = self.link.queue_mut();
+        queue.map_or(Ok(()), |queue| queue.flush(shard))
     }
 
     /// How many commands of requests were handed to the kernel since this was asked last; all of
     /// them, or none while something waits to be sent.
     pub(crate) fn handed_over(&mut self) -> u64 {
-        let waits = |stream: &Stream<Host>| stream.has_unsent();
-        if self.wire.stream.as_ref().is_some_and(waits) {
+        if self.link.queue().is_some_and(Connection::has_unsent) {
             return 0;
         }
         std::mem::take(&mut self.unsent)
@@ -149,36 +196,33 @@ impl Queue {
     /// Ends the connection at once, with a reset when commands are in progress.
     pub(crate) fn close(&mut self) {
         let is_busy = self.is_busy();
-        self.wire.close(is_busy);
+        self.link.close(is_busy);
     }
 
     /// The connection itself, to end it and to ask how far that is.
-    pub(crate) fn wire(&mut self) -> &mut Wire<Host> {
-        &mut self.wire
+    pub(crate) fn link(&mut self) -> &mut L {
+        &mut self.link
     }
 
     /// True when the kernel holds none of this queue's memory.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.wire.is_quiet()
+        self.link.is_quiet()
     }
 
-    /// True once TCP has connected.
+    /// True once the transport has connected.
     pub(crate) fn is_connected(&self) -> bool {
-        self.wire.is_connected()
+        self.link.queue().is_some()
     }
 
-    /// True once the controller has agreed to speak NVMe/TCP.
+    /// True once the controller has agreed to speak the transport's protocol.
     pub(crate) fn is_initialized(&self) -> bool {
-        self.wire
-            .stream
-            .as_ref()
-            .is_some_and(|stream| stream.machine().is_ready())
+        self.link.queue().is_some_and(HostQueue::is_ready)
     }
 
     /// From now on writes travel in their capsules when they fit so many bytes.
     pub(crate) fn set_in_capsule(&mut self, bytes: u32) {
-        if let Some(stream) = &mut self.wire.stream {
-            stream.speak().0.set_in_capsule(bytes);
+        if let Some(queue) = self.link.queue_mut() {
+            queue.set_in_capsule(bytes);
         }
     }
 
@@ -225,22 +269,21 @@ impl Queue {
         transfer: HostTransfer,
         data: Option<(Buf, usize)>,
     ) -> Result<Slot, Option<Buf>> {
-        let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
+        let (Some(queue), Some(slot)) = (self.link.queue_mut(), self.free.pop()) else {
             return Err(data.map(|(buf, _)| buf));
         };
         match (data, transfer) {
             (Some((buf, start)), HostTransfer::Write { .. }) => {
-                stream.send_from(slot, Outgoing::Buf(buf, start));
+                queue.send_from(slot, Outgoing::Buf(buf, start));
             }
-            (Some((buf, start)), _) => stream.receive_into(slot, Incoming::Buf(buf, start)),
+            (Some((buf, start)), _) => queue.receive_into(slot, Incoming::Buf(buf, start)),
             (None, _) => {}
         }
-        let (machine, mut out) = stream.speak();
-        if machine.command(slot, entry, transfer, &mut out) {
+        if queue.submit(slot, entry, transfer) {
             self.places[usize::from(slot.0)].sent_at = now;
             return Ok(slot);
         }
-        let data = stream.release(slot);
+        let data = queue.release(slot);
         self.free.push(slot);
         Err(data)
     }
@@ -266,8 +309,8 @@ impl Queue {
             return None;
         };
         self.answers += 1;
-        if let Some(stream) = self.wire.stream.as_mut() {
-            request.data = stream.release(slot);
+        if let Some(queue) = self.link.queue_mut() {
+            request.data = queue.release(slot);
         }
         Some(request)
     }
@@ -303,7 +346,8 @@ impl Queue {
 
     /// Takes what a slot carried, and its data; the slot is free only after [`free`](Self::free).
     pub(crate) fn take(&mut self, slot: Slot) -> (Option<Carried>, Option<Buf>) {
-        let data = held_in(&mut self.wire, slot);
+        let queue = self.link.queue_mut();
+        let data = queue.and_then(|queue| queue.release(slot));
         (self.places[usize::from(slot.0)].carried.take(), data)
     }
 
@@ -389,26 +433,11 @@ impl Queue {
 
     /// Why the controller ended the connection, as a sentence.
     pub(crate) fn goodbye(&self) -> String {
-        match self
-            .wire
-            .stream
-            .as_ref()
-            .and_then(|stream| stream.machine().goodbye())
-        {
-            Some(why) => format!(
-                "the target ended the connection: fatal error status {}, field offset {}",
-                why.status, why.information
-            ),
+        match self.link.queue().and_then(HostQueue::termination) {
+            Some(why) => format!("the target ended the connection: {why}"),
             None => "the target ended the connection".to_owned(),
         }
     }
-}
-
-/// The buffer that a slot of a connection holds, if any.
-#[inline(always)]
-fn held_in(wire: &mut Wire<Host>, slot: Slot) -> Option<Buf> {
-    let stream = wire.stream.as_mut()?;
-    stream.release(slot)
 }
 
 fn slot_at(index: usize) -> Slot {

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use fabrix_proto::Slot;
 use fabrix_proto::nvme::bringup::{Bringup, Facts, Purpose};
 use fabrix_proto::nvme::nqn::Nqn;
+use fabrix_proto::nvme::queue::HostEvent;
 use fabrix_proto::nvme::spec::CompletionEntry;
-use fabrix_proto::nvme::tcp::host::Event;
 use fabrix_rt::{Completion, Shard, Task, TaskId};
 use fabrix_transport::Ended;
 
 use self::keep_alive::KeepAlive;
 use super::bring;
-use super::queue::{Carried, Queue};
+use super::queue::{Carried, Link, Queue};
 use super::seen::Seen;
 use super::transfer::Answer;
 use crate::channel::Forsaken;
@@ -45,21 +45,7 @@ pub(crate) struct Plan {
     pub(crate) expected: Option<Arc<Seen>>,
 }
 
-impl Plan {
-    /// Connects to `address`, learns what is there, disconnects.
-    ///
-    /// # Errors
-    /// Why not, as a sentence. It comes within `bringup_timeout`, whatever the target does.
-    pub(crate) fn probe(&self, address: SocketAddr) -> Result<Arc<Facts>, ConnectError> {
-        let plan = Self {
-            address,
-            ..self.clone()
-        };
-        probe::probe(self.options.engine, |task| Session::new(task, plan))
-    }
-}
-
-impl probe::Session for Session {
+impl<L: Link> probe::Session for Session<L> {
     type Found = Arc<Facts>;
 
     fn rise(&mut self, shard: &mut Shard) {
@@ -75,11 +61,11 @@ impl probe::Session for Session {
     }
 }
 
-pub(crate) struct Session {
+pub(crate) struct Session<L> {
     pub(crate) life: Life,
     pub(crate) plan: Plan,
     /// The admin queue first.
-    pub(crate) queues: Vec<Queue>,
+    pub(crate) queues: Vec<Queue<L>>,
     /// One per queue; none when it is up.
     pub(crate) bringups: Vec<Option<Bringup>>,
     pub(crate) facts: Option<Arc<Facts>>,
@@ -96,7 +82,7 @@ pub(crate) struct Session {
     pub(crate) outcome: Outcome<Arc<Facts>>,
 }
 
-impl Session {
+impl<L: Link> Session<L> {
     /// A session that begins to connect with its first `rise`.
     pub(crate) fn new(task: TaskId, plan: Plan) -> Self {
         let expected = plan.expected.as_ref();
@@ -144,10 +130,10 @@ impl Session {
     }
 
     #[inline(always)]
-    fn event(&mut self, shard: &mut Shard, index: usize, event: Event) {
+    fn event(&mut self, shard: &mut Shard, index: usize, event: HostEvent) {
         match event {
-            Event::Ready { .. } => self.step(shard, index),
-            Event::Completed {
+            HostEvent::Ready => self.step(shard, index),
+            HostEvent::Completed {
                 slot,
                 data_bytes,
                 intact,
@@ -155,7 +141,7 @@ impl Session {
                 let entry = self.queues[index].entry();
                 self.answered(shard, (index, slot), (&entry, data_bytes, intact));
             }
-            Event::Goodbye => {
+            HostEvent::Terminated => {
                 let said = self.queues[index].goodbye();
                 self.lose(shard, ConnectError::new(ConnectErrorKind::Protocol, said));
             }
@@ -241,7 +227,7 @@ impl Session {
     }
 }
 
-impl Task for Session {
+impl<L: Link> Task for Session<L> {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         if self.forsaken {
             self.over(shard);

@@ -10,7 +10,7 @@ use fabrix_rt::{Buf, Shard};
 
 use super::command;
 use super::pair::is_pair;
-use super::queue::{Carried, Queue};
+use super::queue::{Carried, Link, Queue};
 use super::seen::Seen;
 use super::session::Session;
 use crate::channel::Carrier;
@@ -18,7 +18,7 @@ use crate::outage::{LEAVING_MOST, State};
 use crate::request::{Data, Request, finish};
 use crate::timers::Timer;
 
-impl Carrier for Session {
+impl<L: Link> Carrier for Session<L> {
     fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
         if let Some(status) = self.refusal(&request) {
             return request.done(status);
@@ -59,7 +59,7 @@ impl Carrier for Session {
     }
 }
 
-impl Session {
+impl<L: Link> Session<L> {
     /// The answer to a request that need not travel, if it is one.
     #[inline(always)]
     fn refusal(&self, request: &BlockRequest<'_>) -> Option<DiskStatus> {
@@ -114,7 +114,7 @@ impl Session {
         seen.expect("only sessions of a disk take requests")
     }
 
-    fn io_queues(&self) -> impl Iterator<Item = &Queue> {
+    fn io_queues(&self) -> impl Iterator<Item = &Queue<L>> {
         self.queues.iter().skip(1)
     }
 

@@ -5,7 +5,8 @@
 //! [`subsystem`] is what is exported, as plain data, under names checked by [`nqn`]; [`controller`]
 //! answers the admin queue of one association, and [`bringup`] is its mirror on the host.
 //! [`reservation`] is how hosts ask for reservations, whose state serves other protocols too.
-//! [`tcp`] carries all of it. Nothing here reads or writes user data.
+//! [`queue`] is the contract between commands and the transports that carry them, of which [`tcp`]
+//! is one. Nothing here reads or writes user data.
 
 pub mod admin;
 pub mod bringup;
@@ -16,6 +17,7 @@ pub mod features;
 pub mod identify;
 pub mod log_page;
 pub mod nqn;
+pub mod queue;
 pub mod reservation;
 pub mod spec;
 pub mod subsystem;

@@ -2,8 +2,9 @@
 //! come again soon.
 
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::{HostEvent, HostTransfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits, HostTransfer};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
 use fabrix_proto::nvme::tcp::pdu::{FLAG_LAST, FLAG_SUCCESS, InitializeResponse};
 use zerocopy::IntoBytes;
 
@@ -110,7 +111,7 @@ fn a_command_id_comes_again_only_after_all_generations_and_is_never_ffff() {
 fn a_command_is_answered_once() {
     let (mut side, command_id) = busy(READ, NONE);
     side.feed(&c2h(command_id, 0, 4096, FLAG_LAST | FLAG_SUCCESS));
-    let event = Event::Completed {
+    let event = HostEvent::Completed {
         slot: Slot(2),
         data_bytes: 4096,
         intact: true,
@@ -137,7 +138,7 @@ fn the_answer_carries_status_and_result_as_they_came() {
     side.feed(&pdu);
     let mut expected = CompletionEntry::new(Status::UNRECOVERED_READ_ERROR, 0x1122_3344_5566_7788);
     expected.command_id.set(command_id);
-    let event = Event::Completed {
+    let event = HostEvent::Completed {
         slot: Slot(2),
         data_bytes: 0,
         intact: true,

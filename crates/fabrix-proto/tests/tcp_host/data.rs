@@ -2,8 +2,8 @@
 //! pieces.
 
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::{HostEvent, HostTransfer};
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{Event, HostTransfer};
 use fabrix_proto::nvme::tcp::pdu::{FLAG_LAST, FLAG_SUCCESS, PduType};
 
 use super::tcp_wire::*;
@@ -31,7 +31,7 @@ fn data_comes_in_pieces_and_straight_into_its_place() {
     side.feed(&response(command_id, Status::SUCCESS, NONE));
     assert!(matches!(
         side.event(),
-        Event::Completed {
+        HostEvent::Completed {
             data_bytes: 4096,
             intact: true,
             ..
@@ -56,7 +56,7 @@ fn padding_that_was_not_asked_for_does_no_harm() {
         side.feed(&response(command_id, Status::SUCCESS, digests));
         assert!(matches!(
             side.event(),
-            Event::Completed {
+            HostEvent::Completed {
                 data_bytes: 4,
                 intact: true,
                 ..
@@ -111,7 +111,7 @@ fn a_read_that_succeeds_with_too_little_says_how_much_came() {
     side.feed(&c2h(command_id, 0, 512, FLAG_LAST | FLAG_SUCCESS));
     assert!(matches!(
         side.event(),
-        Event::Completed {
+        HostEvent::Completed {
             data_bytes: 512,
             ..
         }
@@ -120,7 +120,7 @@ fn a_read_that_succeeds_with_too_little_says_how_much_came() {
     side.feed(&response(command_id, Status::SUCCESS, NONE));
     assert!(matches!(
         side.event(),
-        Event::Completed { data_bytes: 0, .. }
+        HostEvent::Completed { data_bytes: 0, .. }
     ));
 }
 
@@ -191,7 +191,7 @@ fn data_that_waits_for_a_command_that_fails_is_not_sent() {
     side.feed(&pdus.concat());
     assert!(matches!(
         side.event(),
-        Event::Completed {
+        HostEvent::Completed {
             slot: Slot(2),
             data_bytes: 0,
             ..
@@ -238,7 +238,7 @@ fn each_r2t_is_answered_with_its_tag_split_at_maxh2cdata_and_a_last() {
     side.feed(&response(command_id, Status::SUCCESS, NONE));
     assert!(matches!(
         side.event(),
-        Event::Completed {
+        HostEvent::Completed {
             data_bytes: 16384,
             ..
         }
@@ -295,7 +295,7 @@ fn a_wrong_data_digest_costs_that_command_only() {
         ));
         assert!(matches!(
             side.event(),
-            Event::Completed { intact: false, .. }
+            HostEvent::Completed { intact: false, .. }
         ));
         let command_id = command(&mut side, 2, READ);
         side.feed(&data_pdu(
@@ -308,7 +308,7 @@ fn a_wrong_data_digest_costs_that_command_only() {
         ));
         assert!(matches!(
             side.event(),
-            Event::Completed { intact: true, .. }
+            HostEvent::Completed { intact: true, .. }
         ));
     }
 }

@@ -1,8 +1,9 @@
 //! Which PDU may come when, and headers that are wrong; what both sides agree on first.
 
 use Outcome::{Accepted, Fatal, Goodbye};
+use fabrix_proto::nvme::queue::HostEvent;
 use fabrix_proto::nvme::spec::Status;
-use fabrix_proto::nvme::tcp::host::{Event, Host, HostLimits};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
 use fabrix_proto::nvme::tcp::pdu::{Digests, FLAG_LAST, FLAG_SUCCESS, InitializeResponse, PduType};
 use fabrix_proto::{Machine, Want};
 use zerocopy::IntoBytes;
@@ -68,7 +69,7 @@ fn every_pdu_has_one_outcome_in_every_state() {
             side.feed(&well_formed(kind));
             let outcome = match (side.violation, side.events.first()) {
                 (Some(violation), _) => Fatal(violation.fes()),
-                (None, Some(Event::Goodbye)) => Goodbye,
+                (None, Some(HostEvent::Terminated)) => Goodbye,
                 (None, _) => Accepted,
             };
             assert_eq!(outcome, expected, "PDU {kind:#04x} in state {index}");
@@ -89,7 +90,7 @@ fn the_controllers_goodbye_says_why_and_ends_everything() {
         side.feed(&[
             3, 0, 24, 0, 24, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         ]);
-        assert_eq!(side.event(), Event::Goodbye);
+        assert_eq!(side.event(), HostEvent::Terminated);
         let reason = side.machine.goodbye().expect("it said why");
         assert_eq!((reason.status, reason.information), (1, 2));
         assert_eq!(

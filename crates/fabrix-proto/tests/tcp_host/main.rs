@@ -8,8 +8,9 @@ mod headers;
 mod tcp_wire;
 
 use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{Host, HostTransfer};
+use fabrix_proto::nvme::tcp::host::Host;
 use fabrix_proto::nvme::tcp::pdu::{Digests, PduType};
 use tcp_wire::*;
 

@@ -8,13 +8,14 @@ pub mod adapter;
 
 use std::collections::VecDeque;
 
+use fabrix_proto::nvme::queue::{ControllerEvent, HostEvent, HostTransfer, Transfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
 use fabrix_proto::nvme::tcp::pdu::{
     CommandHeader, CommonHeader, DataHeader, Digests, InitializeRequest, InitializeResponse,
     PduType, R2tHeader, ResponseHeader,
 };
-use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use fabrix_proto::{Machine, Pass, Sink, Slot, Violation, Want};
 use zerocopy::IntoBytes;
 
@@ -240,13 +241,8 @@ pub fn ready_host(digests: Digests, alignment: u8, max_h2c_bytes: u32) -> Side<H
     side.with(|host, out| host.start(out));
     assert_eq!(side.take_sent().len(), 128);
     side.feed(InitializeResponse::new(alignment, digests, max_h2c_bytes).as_bytes());
-    assert_eq!(
-        side.event(),
-        host::Event::Ready {
-            max_h2c_bytes,
-            digests
-        }
-    );
+    assert_eq!(side.event(), HostEvent::Ready);
+    assert_eq!(side.machine.digests(), digests);
     side
 }
 
@@ -440,43 +436,43 @@ impl Pair {
     /// What an adapter does, with one write's worth of disk.
     fn serve(&mut self) {
         for event in self.target.take_events() {
-            self.log.push(match event {
-                target::Event::Command { transfer, .. } => {
+            self.log.push(match &event {
+                ControllerEvent::Command { transfer, .. } => {
                     format!("{transfer:?} {:?}", self.target.machine.entry().to_array())
                 }
-                target::Event::Fetched { intact, .. } => format!("fetched, intact: {intact}"),
+                ControllerEvent::Fetched { intact, .. } => format!("fetched, intact: {intact}"),
                 other => format!("{other:?}"),
             });
             let success = CompletionEntry::new(Status::SUCCESS, 0);
             let (slot, bytes) = match event {
-                target::Event::Command {
-                    slot,
-                    transfer: Transfer::Fetch { .. },
-                    ..
-                } => {
-                    self.target.with(|target, out| target.fetch(slot, out));
-                    continue;
-                }
-                target::Event::Command {
-                    slot,
-                    transfer: Transfer::Send { bytes },
-                    ..
-                } => {
-                    self.target.memory[usize::from(slot.0)] = self.disk.clone();
-                    (slot, bytes)
-                }
-                target::Event::Command {
-                    slot,
-                    transfer: Transfer::Inline { .. },
+                ControllerEvent::Command {
+                    claim,
+                    transfer,
                     intact,
-                    ..
+                } => {
+                    assert!(intact);
+                    let slot = claim.slot();
+                    match transfer {
+                        Transfer::Fetch { .. } => {
+                            self.target.with(|target, out| target.fetch(slot, out));
+                            continue;
+                        }
+                        Transfer::Send { bytes } => {
+                            self.target.memory[usize::from(slot.0)] = self.disk.clone();
+                            (slot, bytes)
+                        }
+                        Transfer::Inline { .. } => {
+                            self.disk = self.target.memory[usize::from(slot.0)].clone();
+                            (slot, 0)
+                        }
+                        Transfer::None => (slot, 0),
+                    }
                 }
-                | target::Event::Fetched { slot, intact } => {
+                ControllerEvent::Fetched { slot, intact } => {
                     assert!(intact);
                     self.disk = self.target.memory[usize::from(slot.0)].clone();
                     (slot, 0)
                 }
-                target::Event::Command { slot, .. } => (slot, 0),
                 other => panic!("{other:?} was not expected"),
             };
             self.target

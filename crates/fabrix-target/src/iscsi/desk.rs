@@ -3,12 +3,12 @@
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::target::{Answer as Response, Target};
 use fabrix_rt::Lent;
-use fabrix_transport::Outgoing;
+use fabrix_transport::{Outgoing, Stream};
 
 use crate::desk::copy_lent;
 
 /// What a session works with during one call.
-pub(super) type Desk<'a> = crate::desk::Desk<'a, Target>;
+pub(super) type Desk<'a> = crate::desk::Desk<'a, Stream<Target>>;
 
 impl Desk<'_> {
     /// Answers a slot; false: its data is still arriving, and the slot is used until `Released`.

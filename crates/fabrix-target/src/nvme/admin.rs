@@ -16,22 +16,18 @@ use fabrix_proto::nvme::controller::{
 };
 use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::identify::Cns;
+use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::Authorized;
-use fabrix_proto::nvme::tcp::target::Transfer;
-use fabrix_proto::{Nanos, Slot};
+use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::Buf;
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::desk::Desk;
+use super::desk::Queue;
 use crate::Limits;
+use crate::desk::Desk;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
-
-/// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of
-/// a write, no R2T and no waiting for it. It needs no more memory than R2Ts do, which are sent as
-/// soon as a write comes.
-pub(crate) const IN_CAPSULE_BYTES: u32 = 128 << 10;
 
 /// What a command of the admin queue means for the rest of the controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +47,9 @@ pub(crate) struct Admin {
     traffic: Arc<Traffic>,
     view: Authorized,
     /// Commands whose data is being fetched.
-    fetching: Vec<(Slot, SubmissionEntry)>,
+    fetching: Vec<(Claim, SubmissionEntry)>,
+    /// Event requests that the controller holds.
+    held: Vec<(Claim, ())>,
     /// A reset or shutdown waits for the I/O queues to end.
     quiescing: bool,
     /// I/O queues are ending, and the last has not said so yet.
@@ -64,7 +62,7 @@ pub(crate) struct Admin {
     /// The disks of whose reservations the host is told, by namespace.
     disk_views: Vec<(u32, DiskView)>,
     /// Commands that wait until what they change is stored.
-    persisting: Vec<(Slot, Vec<PendingChange>)>,
+    persisting: Vec<(Claim, Vec<PendingChange>)>,
 }
 
 /// The limits of I/O commands that hosts are told.
@@ -96,12 +94,12 @@ impl Admin {
         now: Nanos,
     ) -> Self {
         let controller = Controller::new(&view, id, connect, limits, now);
-        let fetching = Vec::new();
         let mut admin = Self {
             controller,
             traffic,
             view,
-            fetching,
+            fetching: Vec::new(),
+            held: Vec::new(),
             quiescing: false,
             has_ending_queues: false,
             retired: false,
@@ -150,67 +148,69 @@ impl Admin {
     /// A command has come.
     pub(crate) fn command(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         entry: &SubmissionEntry,
         transfer: Transfer,
-    ) -> After {
+    ) -> (Settled, After) {
         let wanted = match self.controller.transfer_bytes(entry) {
             Ok(bytes) => bytes,
-            Err(status) => {
-                desk.answer(slot, status);
-                return After::Nothing;
-            }
+            Err(status) => return (desk.answer(claim, status), After::Nothing),
         };
-        match transfer {
-            Transfer::None if wanted == 0 => self.execute(desk, slot, entry, None, 0),
+        let settled = match transfer {
+            Transfer::None if wanted == 0 => {
+                return self.execute(desk, claim, entry, None, 0);
+            }
             Transfer::Inline { bytes } if bytes == wanted => {
-                self.execute(desk, slot, entry, Some(&Incoming::InPlace), bytes)
+                return self.execute(desk, claim, entry, Some(&Incoming::InPlace), bytes);
             }
-            Transfer::Send { bytes } if bytes == wanted => self.execute(desk, slot, entry, None, 0),
-            Transfer::Fetch { bytes } if bytes == wanted && desk.fetch(slot, bytes) => {
-                self.fetching.push((slot, *entry));
-                After::Nothing
+            Transfer::Send { bytes } if bytes == wanted => {
+                return self.execute(desk, claim, entry, None, 0);
             }
-            _ => {
-                desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID);
-                After::Nothing
+            Transfer::Fetch { bytes }
+                if bytes == wanted && desk.fetch_data(claim.slot(), bytes) =>
+            {
+                claim.keep_in(&mut self.fetching, *entry)
             }
-        }
+            _ => desk.answer(claim, Status::DATA_SGL_LENGTH_INVALID),
+        };
+        (settled, After::Nothing)
     }
 
     /// The data that a command waited for is here.
-    pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) -> After {
+    pub(crate) fn fetched(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        slot: Slot,
+        intact: bool,
+    ) -> After {
         let data = desk.stream.take_incoming(slot);
-        let Some(at) = self
-            .fetching
-            .iter()
-            .position(|(waiting, _)| *waiting == slot)
-        else {
+        let mut waiting = self.fetching.iter();
+        let Some(at) = waiting.position(|(claim, _)| claim.slot() == slot) else {
             return After::Nothing;
         };
-        let (_, entry) = self.fetching.swap_remove(at);
+        let (claim, entry) = self.fetching.swap_remove(at);
         if !intact {
-            desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR);
+            desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
             return After::Nothing;
         }
         let bytes = self.controller.transfer_bytes(&entry).unwrap_or(0);
-        self.execute(desk, slot, &entry, Some(&data), bytes)
+        let (_, after) = self.execute(desk, claim, &entry, Some(&data), bytes);
+        after
     }
 
     /// Carries a command out: `data_bytes` of `data` are the host's.
     fn execute(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         entry: &SubmissionEntry,
         data: Option<&Incoming>,
         data_bytes: u32,
-    ) -> After {
+    ) -> (Settled, After) {
         let page_bytes = self.controller.transfer_bytes(entry).unwrap_or(0) as usize;
         let Some(mut page) = desk.shard.take_buf(page_bytes.max(1)) else {
-            desk.answer(slot, Status::INTERNAL_ERROR);
-            return After::Nothing;
+            return (desk.answer(claim, Status::INTERNAL_ERROR), After::Nothing);
         };
         // A page is built in memory that others have used: nothing of theirs may leave with it.
         page.bytes_mut()[..page_bytes].fill(0);
@@ -226,7 +226,7 @@ impl Admin {
         let _ends_below = self.expired(now);
         self.hear(desk);
         if let Some(held) = self.controller.forgotten(entry.command_id.get()) {
-            desk.answer(held, Status::ABORT_REQUESTED);
+            self.answer_held(desk, held, ABORTED);
         }
         let around = Surroundings {
             persistence: self.persistence(entry),
@@ -240,64 +240,84 @@ impl Admin {
             self.told_of_no_cache = !self.view.has_volatile_cache();
         }
         let data_in = &desk.bytes(data)[..data_bytes as usize];
-        let outcome = self
-            .controller
-            .execute(slot, entry, &around, data_in, page.bytes_mut());
-        let after = self.carry_out(desk, slot, outcome, page);
+        let outcome =
+            self.controller
+                .execute(claim.slot(), entry, &around, data_in, page.bytes_mut());
+        let (settled, mut after) = self.carry_out(desk, claim, outcome, page);
         self.tell_events(desk);
         if self.controller.check_keep_alive(now) {
-            After::Expired
-        } else {
-            after
+            after = After::Expired;
         }
+        (settled, after)
     }
 
     /// Does what the controller says that a command comes to; `page` is what it has written.
-    fn carry_out(&mut self, desk: &mut Desk<'_>, slot: Slot, outcome: Outcome, page: Buf) -> After {
-        match outcome {
+    fn carry_out(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
+        outcome: Outcome,
+        page: Buf,
+    ) -> (Settled, After) {
+        let settled = match outcome {
             Outcome::Complete {
                 status,
                 result,
                 data_bytes,
             } => {
                 if data_bytes > 0 {
-                    desk.stream.send_from(slot, Outgoing::Buf(page, 0));
+                    desk.stream.send_from(claim.slot(), Outgoing::Buf(page, 0));
                 }
-                desk.complete(slot, CompletionEntry::new(status, result), data_bytes);
+                desk.complete(claim, CompletionEntry::new(status, result), data_bytes)
             }
-            Outcome::Held => {}
-            Outcome::Persist { nsid, persist } => self.persist(desk, slot, nsid, persist),
+            Outcome::Held => claim.keep_in(&mut self.held, ()),
+            Outcome::Persist { nsid, persist } => self.persist(desk, claim, nsid, persist),
             Outcome::Time { seconds } => {
                 desk.local.shared.time_until(timed_until(desk, seconds));
-                desk.answer(slot, Status::SUCCESS);
+                desk.answer(claim, Status::SUCCESS)
             }
             Outcome::Aborted { held } => {
-                desk.answer(held, Status::ABORT_REQUESTED);
-                desk.answer(slot, Status::SUCCESS);
+                self.answer_held(desk, held, ABORTED);
+                desk.answer(claim, Status::SUCCESS)
             }
             // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile
             // cache has not been told to flush was not promised: the standard leaves that to the
             // host's own flushes.
             Outcome::Quiesce(why @ (Quiesce::Reset | Quiesce::Shutdown)) => {
-                desk.answer(slot, Status::SUCCESS);
+                let answered = desk.answer(claim, Status::SUCCESS);
                 self.quiescing = true;
                 if why == Quiesce::Shutdown {
-                    desk.forget_event_requests();
+                    desk.stream.forget_event_requests();
                 }
                 while let Some(held) = self.controller.release_held() {
-                    desk.answer(held, Status::ABORT_REQUESTED);
+                    self.answer_held(desk, held, ABORTED);
                 }
-                return After::Quiesce;
+                return (answered, After::Quiesce);
             }
-        }
-        After::Nothing
+        };
+        (settled, After::Nothing)
+    }
+
+    /// Answers an event request that the controller held until now: its status, and the event.
+    fn answer_held(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        slot: Slot,
+        (status, event): (Status, u32),
+    ) {
+        let mut held = self.held.iter();
+        let Some(at) = held.position(|(claim, ())| claim.slot() == slot) else {
+            return debug_assert!(false, "the controller holds no request in {slot:?}");
+        };
+        let (claim, ()) = self.held.swap_remove(at);
+        desk.complete(claim, CompletionEntry::new(status, u64::from(event)), 0);
     }
 
     /// Takes the view of what is announced now, and tells the host what is different.
     ///
     /// # Errors
     /// The controller must end: the sentence says why.
-    pub(crate) fn refresh(&mut self, desk: &mut Desk<'_>) -> Result<(), String> {
+    pub(crate) fn refresh(&mut self, desk: &mut Desk<'_, impl Queue>) -> Result<(), String> {
         let announced = desk.local.announced();
         let view = self
             .view
@@ -319,13 +339,9 @@ impl Admin {
     }
 
     /// Answers held event requests that have something to say.
-    fn tell_events(&mut self, desk: &mut Desk<'_>) {
-        while let Some((slot, event)) = self.controller.poll_event() {
-            desk.complete(
-                slot,
-                CompletionEntry::new(Status::SUCCESS, u64::from(event)),
-                0,
-            );
+    fn tell_events(&mut self, desk: &mut Desk<'_, impl Queue>) {
+        while let Some((held, event)) = self.controller.poll_event() {
+            self.answer_held(desk, held, (Status::SUCCESS, event));
         }
     }
 
@@ -362,7 +378,7 @@ fn changed<'a>(old: &'a Authorized, new: &'a Authorized) -> impl Iterator<Item =
 }
 
 /// When commands that are timed from now on for so long are timed no more; zero seconds: at once.
-fn timed_until(desk: &Desk<'_>, seconds: u32) -> fabrix_rt::Nanos {
+fn timed_until(desk: &Desk<'_, impl Queue>, seconds: u32) -> fabrix_rt::Nanos {
     match seconds {
         0 => fabrix_rt::Nanos(0),
         _ => desk.shard.now() + Duration::from_secs(seconds.into()),
@@ -377,6 +393,8 @@ fn asks_for_cache(entry: &SubmissionEntry) -> bool {
     )
 }
 
+/// How a held event request is answered that is aborted.
+const ABORTED: (Status, u32) = (Status::ABORT_REQUESTED, 0);
 /// Hosts read VWC when they connect and not again: this one would not flush what it has to flush.
 const TOLD_OF_NO_CACHE: &str = "a disk with a volatile cache was added, and the host was told that there is none; \
                                 it reads the truth when it connects again";

@@ -16,20 +16,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_proto::nvme::fabrics::FabricsCommand;
+use fabrix_proto::nvme::queue::{ControllerEvent, Transfer};
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
-use fabrix_proto::nvme::tcp::target::{Event, Target, TargetLimits, Transfer};
-use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Completion, Shard, Socket, Task, local_peer};
-use fabrix_transport::{Stream, pass};
+use fabrix_proto::{Claim, Nanos, Settled, Slot};
+use fabrix_rt::{Completion, Shard, Task, TaskId};
 
-use super::admin::{Admin, After, IN_CAPSULE_BYTES};
-use super::desk::Desk;
+use super::admin::{Admin, After};
+use super::desk::Queue;
 use super::io::IoQueue;
+use crate::desk::Desk;
 use crate::disk::Stop;
-use crate::life::{EVENTS_AT_ONCE, Life, PENDING_CHANGES, Phase, RETRY, SHUTTING_DOWN, STREAM};
-use crate::local::{Arrival, Local, Told};
+use crate::life::{EVENTS_AT_ONCE, Life, PENDING_CHANGES, Phase, RETRY, SHUTTING_DOWN};
+use crate::local::{Local, Told};
 use crate::registry::{Place, Traffic};
-use crate::requests::Requests;
+use crate::requests::{DISK_SLOTS, Requests};
 use crate::strangers::Stranger;
 use ending::CONTROLLER_GONE;
 use news::TELL;
@@ -38,8 +38,8 @@ use news::TELL;
 enum Role {
     /// Nobody yet: only Connect may come.
     Unknown {
-        /// The Connect whose data is being fetched.
-        connecting: Option<SubmissionEntry>,
+        /// The Connect whose data is being fetched, and the length of the data in bytes.
+        connecting: Option<(Claim, (SubmissionEntry, u32))>,
     },
     Admin(Box<Admin>),
     Io {
@@ -50,14 +50,24 @@ enum Role {
     },
 }
 
+/// What a transport knows of a connection that was accepted.
+pub(crate) struct Ends {
+    /// Address of the host.
+    pub(crate) peer: SocketAddr,
+    /// Address of ours to which the host has connected, if the system tells it.
+    pub(crate) address: Option<SocketAddr>,
+    /// Most data in bytes that the host is told to send within a command's capsule.
+    pub(crate) in_capsule_bytes: u32,
+}
+
 /// The task of one connection.
-pub(crate) struct Connection {
+pub(crate) struct Connection<Q> {
     life: Life,
-    stream: Stream<Target>,
+    stream: Q,
     local: Rc<Local>,
     role: Role,
     requests: Requests,
-    peer: SocketAddr,
+    ends: Ends,
     /// There until it has said who it is.
     stranger: Option<Stranger>,
     /// Events may be waiting in the stream that were not taken yet.
@@ -66,28 +76,16 @@ pub(crate) struct Connection {
     untold: Vec<(Place, Told)>,
 }
 
-impl Connection {
-    /// Takes over an accepted connection.
-    pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
-        let stream = arrival.stream;
-        // Answers leave when they are ready: one send carries all of a turn.
-        let _only_slower = stream.set_nodelay(true);
-        let socket = Socket::from(stream);
-        let task = shard.reserve();
-        let most = &local.shared.catalog.limits;
-        let slots = most.max_queue_entries;
-        let defaults = TargetLimits::default();
-        let most_pdu_bytes = local_peer::most_pdu_bytes(arrival.peer.ip());
-        let limits = TargetLimits {
-            max_slots: slots,
-            max_data_bytes: most.max_transfer_bytes,
-            in_capsule_bytes: IN_CAPSULE_BYTES,
-            max_h2c_bytes: defaults.max_h2c_bytes.min(most_pdu_bytes),
-            ..defaults
-        };
-        let machine = Target::new(limits, pass::crc32c);
-        let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));
-        stream.set_answering();
+impl<Q: Queue> Connection<Q> {
+    /// Begins the life of an accepted connection, as `task`.
+    pub(crate) fn begin(
+        shard: &mut Shard,
+        task: TaskId,
+        stream: Q,
+        ends: Ends,
+        stranger: Stranger,
+        local: &Rc<Local>,
+    ) {
         let at = shard.now() + local.shared.deadlines.connect;
         let connection = Rc::new(RefCell::new(Self {
             life: Life::new(task, local),
@@ -95,8 +93,8 @@ impl Connection {
             local: Rc::clone(local),
             role: Role::Unknown { connecting: None },
             requests: Requests::default(),
-            peer: arrival.peer,
-            stranger: Some(arrival.stranger),
+            ends,
+            stranger: Some(stranger),
             has_more: false,
             untold: Vec::new(),
         }));
@@ -127,40 +125,49 @@ impl Connection {
         self.has_more = true;
     }
 
-    fn event(&mut self, shard: &mut Shard, event: Event) {
+    fn event(&mut self, shard: &mut Shard, event: ControllerEvent) {
         match event {
-            Event::Command {
-                slot,
+            ControllerEvent::Command {
+                claim,
                 transfer,
                 intact,
-            } => self.command(shard, slot, transfer, intact),
-            Event::Fetched { slot, intact } => self.fetched(shard, slot, intact),
-            Event::Released { slot } => drop(self.stream.release(slot)),
-            Event::Goodbye => self.goodbye(shard),
+            } => {
+                self.command(shard, claim, transfer, intact);
+            }
+            ControllerEvent::Fetched { slot, intact } => self.fetched(shard, slot, intact),
+            ControllerEvent::Released { slot } => drop(self.stream.release(slot)),
+            ControllerEvent::Terminated => self.goodbye(shard),
         }
     }
 
     /// A command has come.
-    fn command(&mut self, shard: &mut Shard, slot: Slot, transfer: Transfer, intact: bool) {
+    fn command(
+        &mut self,
+        shard: &mut Shard,
+        claim: Claim,
+        transfer: Transfer,
+        intact: bool,
+    ) -> Settled {
         let draining = self.life.phase == Phase::Draining;
-        let is_fabrics = self.stream.machine().entry().is_fabrics();
+        let is_fabrics = self.stream.entry().is_fabrics();
         let (role, mut desk) = self.at_work(shard);
         match role {
-            _ if draining => desk.answer(slot, Status::ABORTED_SQ_DELETION),
+            _ if draining => desk.answer(claim, Status::ABORTED_SQ_DELETION),
             Role::Io { queue, traffic, .. } if !is_fabrics => {
                 traffic.note();
-                queue.command(&mut desk, slot, transfer, intact)
+                queue.command(&mut desk, claim, transfer, intact)
             }
-            Role::Io { .. } => self.io_fabrics(shard, slot),
+            Role::Io { .. } => self.io_fabrics(shard, claim),
             Role::Admin(_) | Role::Unknown { .. } if !intact => {
-                desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR)
+                desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR)
             }
             Role::Admin(admin) => {
-                let entry = *desk.stream.machine().entry();
-                let after = admin.command(&mut desk, slot, &entry, transfer);
+                let entry = *desk.stream.entry();
+                let (settled, after) = admin.command(&mut desk, claim, &entry, transfer);
                 self.after_admin(shard, after);
+                settled
             }
-            Role::Unknown { .. } => self.stranger_asks(shard, slot, transfer),
+            Role::Unknown { .. } => self.stranger_asks(shard, claim, transfer),
         }
     }
 
@@ -178,15 +185,16 @@ impl Connection {
     }
 
     /// Fabrics commands of an I/O queue: it may leave, and no more.
-    fn io_fabrics(&mut self, shard: &mut Shard, slot: Slot) {
+    fn io_fabrics(&mut self, shard: &mut Shard, claim: Claim) -> Settled {
         let (_, mut desk) = self.at_work(shard);
-        match FabricsCommand::parse(desk.stream.machine().entry()) {
+        match FabricsCommand::parse(desk.stream.entry()) {
             Ok(FabricsCommand::Disconnect) => {
-                desk.answer(slot, Status::SUCCESS);
+                let answered = desk.answer(claim, Status::SUCCESS);
                 self.drain(shard, "it disconnected the queue");
+                answered
             }
-            Ok(_) => desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR),
-            Err(status) => desk.answer(slot, status),
+            Ok(_) => desk.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
+            Err(status) => desk.answer(claim, status),
         }
     }
 
@@ -310,7 +318,7 @@ impl Connection {
     }
 
     /// What the connection is, and what it works with.
-    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> (&'a mut Role, Desk<'a>) {
+    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> (&'a mut Role, Desk<'a, Q>) {
         let desk = Desk {
             shard,
             stream: &mut self.stream,
@@ -322,11 +330,10 @@ impl Connection {
     }
 }
 
-impl Task for Connection {
+impl<Q: Queue> Task for Connection<Q> {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         let outcome = match slot {
-            slot if slot == STREAM.receive => self.stream.received(completion),
-            slot if slot == STREAM.send => self.stream.sent(completion),
+            slot if slot < DISK_SLOTS => self.stream.completed(slot, completion),
             slot => {
                 self.disk_answered(shard, slot, completion);
                 Ok(())

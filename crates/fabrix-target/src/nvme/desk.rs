@@ -1,86 +1,76 @@
 //! How commands of a host are answered, and how their data is asked for.
 
-use fabrix_proto::Slot;
+use fabrix_proto::nvme::queue::{ControllerEvent, ControllerQueue};
 use fabrix_proto::nvme::spec::{CompletionEntry, Status};
-use fabrix_proto::nvme::tcp::target::Target;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Lent};
-use fabrix_transport::Outgoing;
+use fabrix_transport::{Connection, Outgoing};
 
-use crate::desk::copy_lent;
+use crate::desk::{Desk, copy_lent};
 
-/// What a queue works with during one call.
-pub(crate) type Desk<'a> = crate::desk::Desk<'a, Target>;
+/// A connection that carries a queue: what a transport has to be for the commands of this folder.
+pub(crate) trait Queue:
+    Connection<Event = ControllerEvent> + ControllerQueue<Lent = Lent> + 'static
+{
+}
 
-impl Desk<'_> {
-    /// Answers a slot without data.
-    pub(crate) fn answer(&mut self, slot: Slot, status: Status) {
+impl<Q> Queue for Q where
+    Q: Connection<Event = ControllerEvent> + ControllerQueue<Lent = Lent> + 'static
+{
+}
+
+impl<Q: Queue> Desk<'_, Q> {
+    /// Answers a command without data.
+    pub(crate) fn answer(&mut self, claim: Claim, status: Status) -> Settled {
         self.note_answer();
-        self.complete(slot, CompletionEntry::new(status, 0), 0);
+        self.complete(claim, CompletionEntry::new(status, 0), 0)
     }
 
-    /// Answers a slot with `bytes` of a buffer from its start.
-    pub(crate) fn answer_with(&mut self, slot: Slot, buf: Buf, bytes: u32) {
+    /// Answers a command with `bytes` of a buffer from its start.
+    pub(crate) fn answer_with(&mut self, claim: Claim, buf: Buf, bytes: u32) -> Settled {
         self.note_answer();
-        self.stream.send_from(slot, Outgoing::Buf(buf, 0));
-        self.complete(slot, CompletionEntry::new(Status::SUCCESS, 0), bytes);
+        self.stream.send_from(claim.slot(), Outgoing::Buf(buf, 0));
+        self.complete(claim, CompletionEntry::new(Status::SUCCESS, 0), bytes)
     }
 
-    /// Answers a slot with `bytes` of what a disk lends.
+    /// Answers a command with `bytes` of what a disk lends.
     #[inline(always)]
-    pub(crate) fn answer_lent(&mut self, slot: Slot, lent: Lent, bytes: u32) {
-        if self.stream.machine().digests().data {
-            return self.answer_copied(slot, &lent, bytes);
+    pub(crate) fn answer_lent(&mut self, claim: Claim, lent: Lent, bytes: u32) -> Settled {
+        if self.stream.needs_stable_data() {
+            return self.answer_copied(claim, &lent, bytes);
         }
         self.note_answer();
-        let (machine, mut out) = self.stream.speak_of(Some(lent));
-        if machine.answer(
-            slot,
-            CompletionEntry::new(Status::SUCCESS, 0),
-            bytes,
-            &mut out,
-        ) {
-            drop(out);
-            self.stream.release(slot);
-        }
+        let entry = CompletionEntry::new(Status::SUCCESS, 0);
+        self.stream.answer(claim, entry, bytes, Some(lent))
     }
 
-    /// The same with data digests.
+    /// The same from a copy, which stays as it is until it is sent.
     #[inline(never)]
-    fn answer_copied(&mut self, slot: Slot, lent: &Lent, bytes: u32) {
+    fn answer_copied(&mut self, claim: Claim, lent: &Lent, bytes: u32) -> Settled {
         match copy_lent(self.shard, lent) {
-            Some(buf) => self.answer_with(slot, buf, bytes),
-            None => self.answer(slot, Status::NAMESPACE_NOT_READY),
+            Some(buf) => self.answer_with(claim, buf, bytes),
+            None => self.answer(claim, Status::NAMESPACE_NOT_READY),
         }
     }
 
-    /// Answers a slot with a whole completion entry and `bytes` of what its slot holds.
-    pub(crate) fn complete(&mut self, slot: Slot, entry: CompletionEntry, bytes: u32) {
-        let (machine, mut out) = self.stream.speak();
-        if machine.answer(slot, entry, bytes, &mut out) {
-            drop(out);
-            self.stream.release(slot);
-        }
+    /// Answers a command with a whole completion entry and `bytes` of what its slot holds.
+    pub(crate) fn complete(&mut self, claim: Claim, entry: CompletionEntry, bytes: u32) -> Settled {
+        self.stream.answer(claim, entry, bytes, None)
     }
 
     /// The timing page shows when commands were answered, of I/O queues only.
     fn note_answer(&self) {
         let counters = self.local.counters();
-        if counters.are_timed(self.shard.now()) && !self.stream.machine().is_admin() {
+        if counters.are_timed(self.shard.now()) && !self.stream.is_admin() {
             counters.answered();
         }
     }
 
-    /// What answers the host's event requests from now on is not sent.
-    pub(crate) fn forget_event_requests(&mut self) {
-        self.stream.speak().0.forget_event_requests();
-    }
-
     /// Makes room for a write's data and asks the host for it; false: there is no memory for it.
-    pub(crate) fn fetch(&mut self, slot: Slot, bytes: u32) -> bool {
+    pub(crate) fn fetch_data(&mut self, slot: Slot, bytes: u32) -> bool {
         let has_room = self.make_room(slot, bytes);
         if has_room {
-            let (machine, mut out) = self.stream.speak();
-            machine.fetch(slot, &mut out);
+            self.stream.fetch(slot);
         }
         has_room
     }

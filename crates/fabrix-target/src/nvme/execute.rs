@@ -5,19 +5,19 @@
 //! `fused`.
 
 use fabrix_block::{Operation, Payload, Request, Status as DiskStatus, Submit};
-use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{DatasetRange, IoCommand};
 use fabrix_proto::nvme::spec::Status;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Loan, Nanos, Shard, Token};
 use fabrix_transport::Incoming;
 use zerocopy::FromBytes;
 
-use super::desk::Desk;
+use super::desk::Queue;
 use super::io::{IoQueue, Ranges, Wanted, Work};
 use super::status::{nvme_status, unreached};
 use crate::channels::{SharedChannel, Unreached};
 use crate::counters::Counters;
-use crate::desk::{Budget, copy, payload};
+use crate::desk::{Budget, Desk, copy, payload};
 use crate::local::Local;
 
 /// How the disk took a request.
@@ -98,7 +98,7 @@ impl<'d> Asked<'d> {
 /// Asks the disk of a command's namespace for something about so many blocks from the first.
 #[inline(never)]
 pub(crate) fn ask(
-    desk: &mut Desk<'_>,
+    desk: &mut Desk<'_, impl Queue>,
     slot: Slot,
     wanted: &Wanted,
     operation: Operation,
@@ -143,21 +143,21 @@ impl IoQueue {
     #[inline(always)]
     pub(crate) fn execute(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         data: Option<Incoming>,
-    ) {
+    ) -> Settled {
         match wanted.command {
             IoCommand::Read {
                 lba,
                 blocks,
                 fua: false,
-            } => self.read(desk, slot, wanted, (lba, blocks)),
+            } => self.read(desk, claim, wanted, (lba, blocks)),
             IoCommand::Write { lba, blocks, fua } => {
-                self.write(desk, slot, wanted, (lba, blocks, fua), data);
+                self.write(desk, claim, wanted, (lba, blocks, fua), data)
             }
-            _ => self.execute_other(desk, slot, wanted, data),
+            _ => self.execute_other(desk, claim, wanted, data),
         }
     }
 
@@ -165,15 +165,15 @@ impl IoQueue {
     #[inline(never)]
     fn execute_other(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         data: Option<Incoming>,
-    ) {
+    ) -> Settled {
         match wanted.command {
             IoCommand::Read { .. } => {
-                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), None);
-                self.took(desk, slot, wanted, taken, Work::FlushingToRead(wanted));
+                let taken = ask(desk, claim.slot(), &wanted, Operation::Flush, (0, 0), None);
+                self.took(desk, claim, wanted, taken, Work::FlushingToRead(wanted))
             }
             IoCommand::WriteZeroes {
                 lba,
@@ -185,22 +185,22 @@ impl IoQueue {
                     deallocate,
                     durable: fua,
                 };
-                let taken = ask(desk, slot, &wanted, zero, (lba, blocks), None);
-                self.took(desk, slot, wanted, taken, Work::Plain);
+                let taken = ask(desk, claim.slot(), &wanted, zero, (lba, blocks), None);
+                self.took(desk, claim, wanted, taken, Work::Plain)
             }
             IoCommand::Flush => {
-                let taken = ask(desk, slot, &wanted, Operation::Flush, (0, 0), None);
-                self.took(desk, slot, wanted, taken, Work::Plain);
+                let taken = ask(desk, claim.slot(), &wanted, Operation::Flush, (0, 0), None);
+                self.took(desk, claim, wanted, taken, Work::Plain)
             }
             IoCommand::Compare { lba, blocks } => {
-                self.compare(desk, slot, wanted, (lba, blocks), data)
+                self.compare(desk, claim, wanted, (lba, blocks), data)
             }
-            IoCommand::Verify { lba, blocks } => self.verify(desk, slot, wanted, (lba, blocks)),
+            IoCommand::Verify { lba, blocks } => self.verify(desk, claim, wanted, (lba, blocks)),
             IoCommand::Reservation(command) => {
-                self.reserve(desk, slot, &wanted, command, data.as_ref())
+                self.reserve(desk, claim, &wanted, command, data.as_ref())
             }
             IoCommand::DatasetManagement { ranges, deallocate } => {
-                self.dataset(desk, slot, wanted, (ranges, deallocate), data);
+                self.dataset(desk, claim, wanted, (ranges, deallocate), data)
             }
             IoCommand::Write { .. } => unreachable!("`execute` has it"),
         }
@@ -209,70 +209,67 @@ impl IoQueue {
     /// Remembers what a request became, or finishes the command at once.
     pub(crate) fn took(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         taken: Taken,
         work: Work,
-    ) {
+    ) -> Settled {
         match taken {
-            Taken::Done(status, loan) => self.finish(desk, slot, work, status, loan),
+            Taken::Done(status, loan) => self.finish(desk, claim, work, status, loan),
             Taken::Pending => {
                 self.at_disk += 1;
-                self.set(slot, work);
+                self.keep(claim, work)
             }
-            Taken::Busy(data) => self.stall(slot, Work::Stalled(wanted, data)),
-            Taken::Refused(status) => desk.answer(slot, status),
+            Taken::Busy(data) => self.stall(claim, Work::Stalled(wanted, data)),
+            Taken::Refused(status) => desk.answer(claim, status),
         }
     }
 
     /// Answers a command whose disk request has ended, or takes its next step.
     pub(crate) fn finish(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         work: Work,
         status: DiskStatus,
         loan: Loan,
-    ) {
-        self.note(desk, slot, status);
+    ) -> Settled {
+        self.note(desk, claim.slot(), status);
         match work {
-            Work::Reading { bytes } => finish_read(desk, slot, status, loan, bytes),
-            Work::FlushingToRead(wanted) if status.is_ok() => {
-                if let Some(at) = wanted.command.extent() {
-                    self.read(desk, slot, wanted, at);
-                }
-            }
+            Work::Reading { bytes } => finish_read(desk, claim, status, loan, bytes),
+            Work::FlushingToRead(wanted) if status.is_ok() => match wanted.command.extent() {
+                Some(at) => self.read(desk, claim, wanted, at),
+                None => desk.answer(claim, Status::INTERNAL_ERROR),
+            },
             Work::Comparing { expected, bytes } => {
                 let status = match expected {
                     Some(expected) => compared(status, &loan, &expected.bytes()[..bytes]),
                     None => DiskStatus::Internal,
                 };
-                desk.answer(slot, nvme_status(status));
+                desk.answer(claim, nvme_status(status))
             }
             Work::Verifying {
                 wanted,
                 lba,
                 blocks,
-            } if status.is_ok() => {
-                self.verify(desk, slot, wanted, (lba, blocks));
-            }
+            } if status.is_ok() => self.verify(desk, claim, wanted, (lba, blocks)),
             Work::Deallocating(wanted, ranges) if status.is_ok() || is_ignored(status) => {
-                self.next_range(desk, slot, wanted, ranges);
+                self.next_range(desk, claim, wanted, ranges)
             }
-            Work::Pair { first } => self.finish_pair(desk, first, slot, status),
-            _ => desk.answer(slot, nvme_status(status)),
+            Work::Pair { first } => self.finish_pair(desk, first, claim, status),
+            _ => desk.answer(claim, nvme_status(status)),
         }
     }
 
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         (lba, blocks): (u64, u32),
-    ) {
+    ) -> Settled {
         let asked = Asked {
             operation: Operation::Read,
             lba,
@@ -280,50 +277,50 @@ impl IoQueue {
             payload: Payload::Lend,
         };
         let bytes = wanted.bytes(blocks);
-        let token = desk.token(slot);
+        let token = desk.token(claim.slot());
         match submit(desk.local, desk.shard, &wanted, asked, token) {
             // As every read of memory ends: its pages leave where they lie.
             Ok(Submit::Done(DiskStatus::Ok, Loan::Lent(lent))) => {
-                desk.answer_lent(slot, lent, bytes);
+                desk.answer_lent(claim, lent, bytes)
             }
             Ok(submitted) => {
                 let taken = taken(desk.shard, submitted);
-                self.read_is_taken(desk, slot, wanted, taken, bytes);
+                self.read_is_taken(desk, claim, wanted, taken, bytes)
             }
-            Err(status) => desk.answer(slot, status),
+            Err(status) => desk.answer(claim, status),
         }
     }
 
     #[inline(never)]
     fn read_is_taken(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         taken: Taken,
         bytes: u32,
-    ) {
+    ) -> Settled {
         match taken {
             Taken::Done(status, loan) => {
-                self.note(desk, slot, status);
-                finish_read(desk, slot, status, loan, bytes);
+                self.note(desk, claim.slot(), status);
+                finish_read(desk, claim, status, loan, bytes)
             }
             // A read that waits for room starts again from its command: it has no data to keep.
-            Taken::Busy(_) => self.stall(slot, Work::Stalled(wanted, None)),
-            taken => self.took(desk, slot, wanted, taken, Work::Reading { bytes }),
+            Taken::Busy(_) => self.stall(claim, Work::Stalled(wanted, None)),
+            taken => self.took(desk, claim, wanted, taken, Work::Reading { bytes }),
         }
     }
 
     #[inline(always)]
     fn write(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         (lba, blocks, durable): (u64, u32, bool),
         data: Option<Incoming>,
-    ) {
-        let token = desk.token(slot);
+    ) -> Settled {
+        let token = desk.token(claim.slot());
         let asked = Asked {
             operation: Operation::Write { durable },
             lba,
@@ -332,23 +329,23 @@ impl IoQueue {
         };
         match submit(desk.local, desk.shard, &wanted, asked, token) {
             // As most writes end: there is nothing to be remembered.
-            Ok(Submit::Done(status, _)) => self.end(desk, slot, status),
+            Ok(Submit::Done(status, _)) => self.end(desk, claim, status),
             Ok(submitted) => {
                 let taken = taken(desk.shard, submitted);
-                self.took(desk, slot, wanted, taken, Work::Plain);
+                self.took(desk, claim, wanted, taken, Work::Plain)
             }
-            Err(status) => desk.answer(slot, status),
+            Err(status) => desk.answer(claim, status),
         }
     }
 
     /// Answers a command with what its disk says, which is all of it.
-    fn end(&self, desk: &mut Desk<'_>, slot: Slot, status: DiskStatus) {
-        self.note(desk, slot, status);
-        desk.answer(slot, nvme_status(status));
+    fn end(&self, desk: &mut Desk<'_, impl Queue>, claim: Claim, status: DiskStatus) -> Settled {
+        self.note(desk, claim.slot(), status);
+        desk.answer(claim, nvme_status(status))
     }
 
     #[inline(always)]
-    fn note(&self, desk: &Desk<'_>, slot: Slot, status: DiskStatus) {
+    fn note(&self, desk: &Desk<'_, impl Queue>, slot: Slot, status: DiskStatus) {
         if !status.is_ok() && status != DiskStatus::CompareFailed {
             self.note_failure(desk, slot, status);
         }
@@ -356,18 +353,18 @@ impl IoQueue {
 
     fn compare(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         at: (u64, u32),
         data: Option<Incoming>,
-    ) {
+    ) -> Settled {
         let bytes = wanted.bytes(at.1) as usize;
-        match ask(desk, slot, &wanted, Operation::Read, at, None) {
+        match ask(desk, claim.slot(), &wanted, Operation::Read, at, None) {
             Taken::Done(status, loan) => {
-                self.note(desk, slot, status);
+                self.note(desk, claim.slot(), status);
                 let status = compared(status, &loan, &desk.bytes(data.as_ref())[..bytes]);
-                desk.answer(slot, nvme_status(status));
+                desk.answer(claim, nvme_status(status))
             }
             // The disk takes its time, and the receive buffer does not: keep what is to be
             // compared.
@@ -375,17 +372,17 @@ impl IoQueue {
                 let expected = desk.keep(data);
                 self.took(
                     desk,
-                    slot,
+                    claim,
                     wanted,
                     Taken::Pending,
                     Work::Comparing { expected, bytes },
-                );
+                )
             }
             Taken::Busy(_) => match desk.keep(data) {
-                Some(expected) => self.stall(slot, Work::Stalled(wanted, Some(expected))),
-                None => desk.answer(slot, Status::NAMESPACE_NOT_READY),
+                Some(expected) => self.stall(claim, Work::Stalled(wanted, Some(expected))),
+                None => desk.answer(claim, Status::NAMESPACE_NOT_READY),
             },
-            Taken::Refused(status) => desk.answer(slot, status),
+            Taken::Refused(status) => desk.answer(claim, status),
         }
     }
 
@@ -394,27 +391,27 @@ impl IoQueue {
     /// their turn.
     fn verify(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         mut wanted: Wanted,
         (mut lba, mut blocks): (u64, u32),
-    ) {
+    ) -> Settled {
         let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
         let mut budget = Budget::of_a_turn();
         while blocks > 0 {
             wanted.command = IoCommand::Verify { lba, blocks };
             let piece = blocks.min(most);
             if !budget.spend(wanted.bytes(piece).into()) {
-                return self.pause(slot, wanted, None);
+                return self.pause(claim, wanted, None);
             }
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
-            match ask(desk, slot, &wanted, Operation::Read, at, None) {
+            match ask(desk, claim.slot(), &wanted, Operation::Read, at, None) {
                 Taken::Done(status, _) if status.is_ok() => {}
                 Taken::Pending => {
                     return self.took(
                         desk,
-                        slot,
+                        claim,
                         wanted,
                         Taken::Pending,
                         Work::Verifying {
@@ -424,35 +421,35 @@ impl IoQueue {
                         },
                     );
                 }
-                other => return self.took(desk, slot, wanted, other, Work::Plain),
+                other => return self.took(desk, claim, wanted, other, Work::Plain),
             }
         }
-        desk.answer(slot, Status::SUCCESS);
+        desk.answer(claim, Status::SUCCESS)
     }
 
     fn dataset(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         (count, deallocate): (u16, bool),
         data: Option<Incoming>,
-    ) {
+    ) -> Settled {
         let checked = self.check_ranges(wanted.nsid, desk.bytes(data.as_ref()), count);
         if let Err(status) = checked {
-            return desk.answer(slot, status);
+            return desk.answer(claim, status);
         }
         if !deallocate {
             // The other attributes are hints about access; there is nothing that we could do with
             // them.
-            return desk.answer(slot, Status::SUCCESS);
+            return desk.answer(claim, Status::SUCCESS);
         }
         match desk.keep(data) {
             Some(list) => {
                 let next = 0;
-                self.next_range(desk, slot, wanted, Ranges { list, next, count });
+                self.next_range(desk, claim, wanted, Ranges { list, next, count })
             }
-            None => desk.answer(slot, Status::NAMESPACE_NOT_READY),
+            None => desk.answer(claim, Status::NAMESPACE_NOT_READY),
         }
     }
 
@@ -460,32 +457,32 @@ impl IoQueue {
     /// turn.
     pub(crate) fn next_range(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         mut ranges: Ranges,
-    ) {
+    ) -> Settled {
         let mut budget = Budget::of_a_turn();
         while let Some(at) = ranges.first() {
             if !budget.spend(wanted.bytes(at.1).into()) {
-                return self.pause(slot, wanted, Some(ranges));
+                return self.pause(claim, wanted, Some(ranges));
             }
             ranges.next += 1;
             if at.1 == 0 {
                 continue;
             }
-            match ask(desk, slot, &wanted, Operation::Deallocate, at, None) {
+            match ask(desk, claim.slot(), &wanted, Operation::Deallocate, at, None) {
                 Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
                 Taken::Busy(_) => {}
-                Taken::Done(status, _) => return self.end(desk, slot, status),
-                Taken::Refused(status) => return desk.answer(slot, status),
+                Taken::Done(status, _) => return self.end(desk, claim, status),
+                Taken::Refused(status) => return desk.answer(claim, status),
                 Taken::Pending => {
                     let work = Work::Deallocating(wanted, ranges);
-                    return self.took(desk, slot, wanted, Taken::Pending, work);
+                    return self.took(desk, claim, wanted, Taken::Pending, work);
                 }
             }
         }
-        desk.answer(slot, Status::SUCCESS);
+        desk.answer(claim, Status::SUCCESS)
     }
 }
 
@@ -505,15 +502,21 @@ impl Ranges {
     }
 }
 
-fn finish_read(desk: &mut Desk<'_>, slot: Slot, status: DiskStatus, loan: Loan, bytes: u32) {
+fn finish_read(
+    desk: &mut Desk<'_, impl Queue>,
+    claim: Claim,
+    status: DiskStatus,
+    loan: Loan,
+    bytes: u32,
+) -> Settled {
     if !status.is_ok() {
         // Nothing of a failed read leaves: its buffer may hold another request's data.
-        return desk.answer(slot, nvme_status(status));
+        return desk.answer(claim, nvme_status(status));
     }
     match loan {
-        Loan::Lent(lent) => desk.answer_lent(slot, lent, bytes),
-        Loan::Buf(buf) => desk.answer_with(slot, buf, bytes),
-        _ => desk.answer(slot, Status::INTERNAL_ERROR),
+        Loan::Lent(lent) => desk.answer_lent(claim, lent, bytes),
+        Loan::Buf(buf) => desk.answer_with(claim, buf, bytes),
+        _ => desk.answer(claim, Status::INTERNAL_ERROR),
     }
 }
 

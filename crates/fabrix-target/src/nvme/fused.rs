@@ -7,105 +7,100 @@
 //! "Compare and Write".
 
 use fabrix_block::{Operation, Status as DiskStatus};
-use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{Fuse, IoCommand};
+use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
-use fabrix_proto::nvme::tcp::target::Transfer;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Buf;
 use fabrix_transport::Incoming;
 
-use super::desk::Desk;
+use super::desk::Queue;
 use super::execute::{Taken, ask};
 use super::inventory::MOST_COMPARE_BLOCKS;
 use super::io::{IoQueue, Wanted, Work};
 use super::status::nvme_status;
+use crate::desk::Desk;
 
 impl IoQueue {
     /// A half of a pair has come, or something else where a second half was expected.
     pub(crate) fn fused(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         fuse: Fuse,
         expected: Option<Slot>,
         transfer: Transfer,
-    ) {
+    ) -> Settled {
         let mate = expected.filter(|first| fuse == Fuse::Second && self.fits(*first, &wanted));
         if mate.is_none() {
             self.abandon(desk, expected);
         }
         match (fuse, mate) {
-            (Fuse::Second, None) => return desk.answer(slot, Status::ABORTED_MISSING_FUSED),
+            (Fuse::Second, None) => return desk.answer(claim, Status::ABORTED_MISSING_FUSED),
             (Fuse::First, _)
                 if wanted
                     .command
                     .extent()
                     .is_some_and(|(_, blocks)| blocks > MOST_COMPARE_BLOCKS) =>
             {
-                return desk.answer(slot, Status::INVALID_FIELD);
+                return desk.answer(claim, Status::INVALID_FIELD);
             }
-            (Fuse::First, _) => self.expecting = Some(slot),
+            (Fuse::First, _) => self.expecting = Some(claim.slot()),
             (Fuse::Second, Some(first)) => {
-                if let Work::Half { mate, .. } = self.peek(first) {
-                    *mate = Some(slot);
+                if let Some(Work::Half { mate, .. }) = self.peek(first) {
+                    *mate = Some(claim.slot());
                 }
             }
-            (Fuse::Normal, _) => return self.ordinary(desk, slot, wanted, transfer),
+            (Fuse::Normal, _) => return self.ordinary(desk, claim, wanted, transfer),
         }
-        self.half(desk, slot, wanted, mate, transfer);
+        self.half(desk, claim, wanted, mate, transfer)
     }
 
     /// Waits for the data of a half, and for the other half.
     fn half(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: Wanted,
         mate: Option<Slot>,
         transfer: Transfer,
-    ) {
+    ) -> Settled {
         match transfer {
-            Transfer::Fetch { bytes } if desk.fetch(slot, bytes) => {
-                self.set(
-                    slot,
-                    Work::Half {
-                        wanted,
-                        data: None,
-                        mate,
-                    },
-                );
+            Transfer::Fetch { bytes } if desk.fetch_data(claim.slot(), bytes) => {
+                let data = None;
+                self.keep(claim, Work::Half { wanted, data, mate })
             }
-            Transfer::Inline { .. } => match desk.keep(Some(Incoming::InPlace)) {
-                Some(data) => {
-                    self.set(
-                        slot,
-                        Work::Half {
-                            wanted,
-                            data: Some(data),
-                            mate,
-                        },
-                    );
-                    self.try_pair(desk, slot);
-                }
-                None => self.break_pair(desk, slot, mate, Status::NAMESPACE_NOT_READY),
-            },
-            _ => self.break_pair(desk, slot, mate, Status::NAMESPACE_NOT_READY),
+            Transfer::Inline { .. } => {
+                self.half_is_whole(desk, claim, wanted, mate, Some(Incoming::InPlace))
+            }
+            _ => self.break_pair(desk, claim, mate, Status::NAMESPACE_NOT_READY),
         }
     }
 
-    fn ordinary(&mut self, desk: &mut Desk<'_>, slot: Slot, wanted: Wanted, transfer: Transfer) {
-        match transfer {
-            Transfer::Fetch { bytes } => self.fetch(desk, slot, bytes, Work::Fetching(wanted)),
-            Transfer::Inline { .. } => self.execute(desk, slot, wanted, Some(Incoming::InPlace)),
-            Transfer::None | Transfer::Send { .. } => self.execute(desk, slot, wanted, None),
-        }
+    /// A half has its data, and waits for the other half.
+    pub(super) fn half_is_whole(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
+        wanted: Wanted,
+        mate: Option<Slot>,
+        data: Option<Incoming>,
+    ) -> Settled {
+        let slot = claim.slot();
+        let Some(data) = desk.keep(data) else {
+            return self.break_pair(desk, claim, mate, Status::NAMESPACE_NOT_READY);
+        };
+        let data = Some(data);
+        let kept = self.keep(claim, Work::Half { wanted, data, mate });
+        self.try_pair(desk, slot);
+        kept
     }
 
     /// Whether a second half is about the same blocks of the same disk as the first.
     fn fits(&mut self, first: Slot, second: &Wanted) -> bool {
         match self.peek(first) {
-            Work::Half { wanted, .. } => {
+            Some(Work::Half { wanted, .. }) => {
                 (wanted.nsid, wanted.disk, wanted.command.extent())
                     == (second.nsid, second.disk, second.command.extent())
             }
@@ -113,43 +108,46 @@ impl IoQueue {
         }
     }
 
+    /// Takes the claim on a half, if the slot has one.
+    fn take_half(&mut self, slot: Slot) -> Option<Claim> {
+        match self.peek(slot) {
+            Some(Work::Half { .. }) => self.take(slot).map(|(claim, _)| claim),
+            _ => None,
+        }
+    }
+
     /// A first half whose second did not come is aborted.
-    pub(crate) fn abandon(&mut self, desk: &mut Desk<'_>, first: Option<Slot>) {
-        if let Some(first) = first
-            && let Work::Half { .. } = self.take(first)
-        {
-            desk.answer(first, Status::ABORTED_MISSING_FUSED);
+    pub(crate) fn abandon(&mut self, desk: &mut Desk<'_, impl Queue>, first: Option<Slot>) {
+        if let Some(claim) = first.and_then(|first| self.take_half(first)) {
+            desk.answer(claim, Status::ABORTED_MISSING_FUSED);
         }
     }
 
     /// One half failed with `status`: its mate, if it has come, fails with it.
     pub(crate) fn break_pair(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         mate: Option<Slot>,
         status: Status,
-    ) {
-        self.set(slot, Work::Idle);
-        desk.answer(slot, status);
-        match mate {
-            Some(mate) => {
-                if let Work::Half { .. } = self.take(mate) {
-                    desk.answer(mate, Status::ABORTED_FAILED_FUSED);
-                }
-            }
-            None if self.expecting == Some(slot) => self.expecting = None,
-            None => {}
+    ) -> Settled {
+        if self.expecting == Some(claim.slot()) {
+            self.expecting = None;
         }
+        let answered = desk.answer(claim, status);
+        if let Some(mate) = mate.and_then(|mate| self.take_half(mate)) {
+            desk.answer(mate, Status::ABORTED_FAILED_FUSED);
+        }
+        answered
     }
 
     /// Carries a pair out once both halves have their data.
-    pub(crate) fn try_pair(&mut self, desk: &mut Desk<'_>, slot: Slot) {
-        let Work::Half {
+    pub(crate) fn try_pair(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot) {
+        let Some(Work::Half {
             wanted,
             mate: Some(mate),
             ..
-        } = self.peek(slot)
+        }) = self.peek(slot)
         else {
             return;
         };
@@ -169,7 +167,7 @@ impl IoQueue {
         };
         let bytes = wanted.bytes(blocks) as usize;
         let Some(mut both) = desk.shard.take_buf(bytes * 2) else {
-            return self.break_pair(desk, first, Some(second), Status::NAMESPACE_NOT_READY);
+            return self.break_kept(desk, (first, second), Status::NAMESPACE_NOT_READY);
         };
         both.bytes_mut()[..bytes].copy_from_slice(&compare.0.bytes()[..bytes]);
         both.bytes_mut()[bytes..bytes * 2].copy_from_slice(&write.bytes()[..bytes]);
@@ -184,26 +182,40 @@ impl IoQueue {
             Some(Incoming::Buf(both, 0)),
         );
         match taken {
-            Taken::Busy(_) => {
-                let half = self.take(second);
-                self.stall(second, half);
-            }
-            Taken::Refused(status) => self.break_pair(desk, first, Some(second), status),
+            Taken::Busy(_) => self.stalled.push_back(second),
+            Taken::Refused(status) => self.break_kept(desk, (first, second), status),
             other => {
-                self.set(first, Work::First);
-                self.took(desk, second, wanted, other, Work::Pair { first });
+                let Some(claim) = self.take_half(second) else {
+                    return;
+                };
+                if let Some(half) = self.peek(first) {
+                    *half = Work::First;
+                }
+                self.took(desk, claim, wanted, other, Work::Pair { first });
             }
+        }
+    }
+
+    /// A pair of which both halves have come fails with `status`.
+    fn break_kept(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        (first, second): (Slot, Slot),
+        status: Status,
+    ) {
+        if let Some(claim) = self.take_half(first) {
+            self.break_pair(desk, claim, Some(second), status);
         }
     }
 
     /// A half's data, if it is there.
     fn half_data(&mut self, slot: Slot) -> Option<(Buf, Wanted)> {
         match self.peek(slot) {
-            Work::Half {
+            Some(Work::Half {
                 wanted,
                 data: Some(data),
                 ..
-            } => Some((data.clone(), *wanted)),
+            }) => Some((data.clone(), *wanted)),
             _ => None,
         }
     }
@@ -211,18 +223,19 @@ impl IoQueue {
     /// The disk has answered a pair: both halves are answered, in their order.
     pub(crate) fn finish_pair(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl Queue>,
         first: Slot,
-        second: Slot,
+        second: Claim,
         status: DiskStatus,
-    ) {
-        self.set(first, Work::Idle);
-        desk.answer(first, nvme_status(status));
+    ) -> Settled {
+        if let Some((first, _)) = self.take(first) {
+            desk.answer(first, nvme_status(status));
+        }
         let second_status = if status.is_ok() {
             Status::SUCCESS
         } else {
             Status::ABORTED_FAILED_FUSED
         };
-        desk.answer(second, second_status);
+        desk.answer(second, second_status)
     }
 }

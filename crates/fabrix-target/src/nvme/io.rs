@@ -9,19 +9,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fabrix_block::Status as DiskStatus;
-use fabrix_proto::Slot;
 use fabrix_proto::nvme::command::{Fuse, IoCommand, IoLimits, IoRequest, ranges};
 use fabrix_proto::nvme::log_page::ErrorRecord;
+use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::subsystem::{Authorized, Refused};
-use fabrix_proto::nvme::tcp::target::Transfer;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Completion};
 use fabrix_transport::Incoming;
 
-use super::desk::Desk;
+use super::desk::Queue;
 use super::reserve::{Stopping, disk_views};
 use super::status::{failed, nvme_status};
 use crate::catalog::{DiskId, Snapshot};
+use crate::desk::Desk;
 use crate::disk::{Barrier, DiskState, DiskView, Member, PendingChange};
 
 /// A command and what is needed to carry it out.
@@ -51,11 +52,9 @@ pub(crate) struct Ranges {
     pub(crate) count: u16,
 }
 
-/// What a slot waits for.
+/// What a command waits for.
 pub(crate) enum Work {
-    /// Nothing: the slot is free, or the machine's.
-    Idle,
-    /// The host's data, by R2T.
+    /// The host's data.
     Fetching(Wanted),
     /// The disk, which had no room for the request; the data, if any, is kept here.
     Stalled(Wanted, Option<Buf>),
@@ -115,7 +114,8 @@ impl Work {
 pub(crate) struct IoQueue {
     view: Authorized,
     limits: IoLimits,
-    pub(super) work: Vec<Work>,
+    /// Commands that wait, by slot. A slot without an entry is free, or answered.
+    work: Vec<Option<(Claim, Work)>>,
     /// The last command of each slot, for the error log.
     pub(super) wanted: Vec<Option<Wanted>>,
     /// Whose queue this is: controller and queue id.
@@ -157,7 +157,7 @@ impl IoQueue {
         Self {
             view,
             limits,
-            work: (0..slots).map(|_| Work::Idle).collect(),
+            work: (0..slots).map(|_| None).collect(),
             wanted: vec![None; slots],
             name: owner.name,
             stalled: VecDeque::with_capacity(slots),
@@ -188,12 +188,27 @@ impl IoQueue {
         self.at_disk
     }
 
-    pub(crate) fn set(&mut self, slot: Slot, work: Work) {
-        self.work[usize::from(slot.0)] = work;
+    /// Keeps a command until what it waits for has happened.
+    pub(crate) fn keep(&mut self, claim: Claim, work: Work) -> Settled {
+        let place = &mut self.work[usize::from(claim.slot().0)];
+        claim.keep(place, work)
     }
 
-    pub(crate) fn take(&mut self, slot: Slot) -> Work {
-        std::mem::replace(&mut self.work[usize::from(slot.0)], Work::Idle)
+    /// Takes a command that waits, if the slot has one.
+    pub(crate) fn take(&mut self, slot: Slot) -> Option<(Claim, Work)> {
+        self.work[usize::from(slot.0)].take()
+    }
+
+    /// What the command of a slot waits for, to look at and to change.
+    pub(crate) fn peek(&mut self, slot: Slot) -> Option<&mut Work> {
+        let place = self.work[usize::from(slot.0)].as_mut();
+        place.map(|(_, work)| work)
+    }
+
+    /// Whether the disk has a request of the command of a slot.
+    pub(super) fn is_at_disk(&self, slot: Slot) -> bool {
+        let place = self.work[usize::from(slot.0)].as_ref();
+        place.is_some_and(|(_, work)| work.is_at_disk())
     }
 
     /// All slots.
@@ -204,40 +219,30 @@ impl IoQueue {
     /// Whether the command of a slot that is in use is about this namespace.
     pub(super) fn is_about(&self, slot: Slot, nsid: u32) -> bool {
         let at = usize::from(slot.0);
-        let idle = matches!(self.work[at], Work::Idle);
-        !idle && self.wanted[at].is_some_and(|wanted| wanted.nsid == nsid)
-    }
-
-    pub(crate) fn peek(&mut self, slot: Slot) -> &mut Work {
-        &mut self.work[usize::from(slot.0)]
+        self.work[at].is_some() && self.wanted[at].is_some_and(|wanted| wanted.nsid == nsid)
     }
 
     /// A command has come from the host.
     pub(crate) fn command(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         transfer: Transfer,
         intact: bool,
-    ) {
+    ) -> Settled {
         desk.local.counters().arrived(desk.shard.now());
-        let sgl_bytes = match transfer {
-            Transfer::None => 0,
-            Transfer::Inline { bytes } | Transfer::Fetch { bytes } | Transfer::Send { bytes } => {
-                bytes
-            }
-        };
-        let entry = desk.stream.machine().entry();
+        let entry = desk.stream.entry();
         let command_id = entry.command_id.get();
         let parsed = IoRequest::parse(entry, &self.view, &self.limits)
-            .and_then(|request| request.check_sgl(sgl_bytes).map(|()| request));
+            .and_then(|request| request.check_sgl(transfer.bytes()).map(|()| request));
         let expected = self.expecting.take();
         let request = match parsed {
             Ok(request) if intact => request,
             refused => {
                 let status = refused.err().unwrap_or(Status::TRANSIENT_TRANSPORT_ERROR);
-                desk.answer(slot, status);
-                return self.abandon(desk, expected);
+                let answered = desk.answer(claim, status);
+                self.abandon(desk, expected);
+                return answered;
             }
         };
         let nsid = request.namespace.nsid;
@@ -250,8 +255,9 @@ impl IoQueue {
         };
         let fuse = request.fuse;
         if self.conflicts(&wanted) {
-            desk.answer(slot, Status::RESERVATION_CONFLICT);
-            return self.abandon(desk, expected);
+            let answered = desk.answer(claim, Status::RESERVATION_CONFLICT);
+            self.abandon(desk, expected);
+            return answered;
         }
         let blocks = wanted.command.extent().map_or(0, |(_, blocks)| blocks);
         let (counters, bytes) = (desk.local.counters(), u64::from(wanted.bytes(blocks)));
@@ -260,9 +266,9 @@ impl IoQueue {
             IoCommand::Write { .. } => counters.written(bytes),
             _ => {}
         }
-        self.wanted[usize::from(slot.0)] = Some(wanted);
+        self.wanted[usize::from(claim.slot().0)] = Some(wanted);
         if fuse != Fuse::Normal || expected.is_some() {
-            return self.fused(desk, slot, wanted, fuse, expected, transfer);
+            return self.fused(desk, claim, wanted, fuse, expected, transfer);
         }
         if let IoCommand::Read {
             lba,
@@ -270,20 +276,33 @@ impl IoQueue {
             fua: false,
         } = wanted.command
         {
-            return self.read(desk, slot, wanted, (lba, blocks));
+            return self.read(desk, claim, wanted, (lba, blocks));
         }
+        self.ordinary(desk, claim, wanted, transfer)
+    }
+
+    /// Carries a command out that is no half of a pair, at once or when its data has come.
+    #[inline(always)]
+    pub(super) fn ordinary(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
+        wanted: Wanted,
+        transfer: Transfer,
+    ) -> Settled {
         let data = match transfer {
-            Transfer::Fetch { bytes } => {
-                return self.fetch(desk, slot, bytes, Work::Fetching(wanted));
+            Transfer::Fetch { bytes } if desk.fetch_data(claim.slot(), bytes) => {
+                return self.keep(claim, Work::Fetching(wanted));
             }
+            Transfer::Fetch { .. } => return desk.answer(claim, Status::NAMESPACE_NOT_READY),
             Transfer::Inline { .. } => Some(Incoming::InPlace),
             Transfer::None | Transfer::Send { .. } => None,
         };
-        self.execute(desk, slot, wanted, data);
+        self.execute(desk, claim, wanted, data)
     }
 
     /// A disk has failed a command: the health log counts it, the error log shows it.
-    pub(crate) fn note_failure(&self, desk: &Desk<'_>, slot: Slot, status: DiskStatus) {
+    pub(crate) fn note_failure(&self, desk: &Desk<'_, impl Queue>, slot: Slot, status: DiskStatus) {
         if matches!(
             status,
             DiskStatus::MediaRead | DiskStatus::MediaWrite | DiskStatus::Degraded
@@ -307,7 +326,7 @@ impl IoQueue {
     }
 
     /// No command comes any more: a first half that waits for its second is given up.
-    pub(crate) fn drain(&mut self, desk: &mut Desk<'_>) {
+    pub(crate) fn drain(&mut self, desk: &mut Desk<'_, impl Queue>) {
         let expected = self.expecting.take();
         self.abandon(desk, expected);
     }
@@ -323,41 +342,34 @@ impl IoQueue {
         ranges(data, count, namespace).map(drop)
     }
 
-    pub(crate) fn fetch(&mut self, desk: &mut Desk<'_>, slot: Slot, bytes: u32, work: Work) {
-        if desk.fetch(slot, bytes) {
-            self.set(slot, work);
-        } else {
-            desk.answer(slot, Status::NAMESPACE_NOT_READY);
-        }
-    }
-
     /// The data that a slot asked for is here.
-    pub(crate) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
+    pub(crate) fn fetched(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot, intact: bool) {
         let data = Some(desk.stream.take_incoming(slot));
-        match self.take(slot) {
+        let Some((claim, work)) = self.take(slot) else {
+            return debug_assert!(false, "{slot:?} asked for no data");
+        };
+        match work {
             Work::Fetching(wanted) if intact && self.conflicts(&wanted) => {
-                desk.answer(slot, Status::RESERVATION_CONFLICT);
+                desk.answer(claim, Status::RESERVATION_CONFLICT)
             }
-            Work::Fetching(wanted) if intact => self.execute(desk, slot, wanted, data),
+            Work::Fetching(wanted) if intact => self.execute(desk, claim, wanted, data),
             Work::Half { wanted, mate, .. } if intact && self.conflicts(&wanted) => {
-                self.break_pair(desk, slot, mate, Status::RESERVATION_CONFLICT);
+                self.break_pair(desk, claim, mate, Status::RESERVATION_CONFLICT)
             }
             Work::Half { wanted, mate, .. } if intact => {
-                let data = desk.keep(data);
-                self.set(slot, Work::Half { wanted, data, mate });
-                self.try_pair(desk, slot);
+                self.half_is_whole(desk, claim, wanted, mate, data)
             }
             Work::Half { mate, .. } => {
-                self.break_pair(desk, slot, mate, Status::TRANSIENT_TRANSPORT_ERROR)
+                self.break_pair(desk, claim, mate, Status::TRANSIENT_TRANSPORT_ERROR)
             }
-            _ => desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR),
-        }
+            _ => desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR),
+        };
     }
 
     /// A disk has answered.
     pub(crate) fn disk_answered(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl Queue>,
         slot: Slot,
         completion: Completion,
     ) {
@@ -368,8 +380,11 @@ impl IoQueue {
         }
         let status = DiskStatus::from_result(completion.result);
         match self.take(slot) {
-            Work::Aborted { first } => self.aborted(desk, slot, first),
-            work => self.finish(desk, slot, work, status, completion.loan),
+            Some((claim, Work::Aborted { first })) => self.aborted(desk, claim, first),
+            Some((claim, work)) => {
+                self.finish(desk, claim, work, status, completion.loan);
+            }
+            None => debug_assert!(false, "{slot:?} has no request at a disk"),
         }
         self.retry(desk);
     }

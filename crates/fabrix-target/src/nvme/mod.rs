@@ -1,6 +1,7 @@
-//! NVMe over TCP for disks: one task per connection.
+//! NVMe over Fabrics for disks: one task per connection, whatever transport carries it. `tcp` is the
+//! one file that names a transport.
 //!
-//! [`Connection`] is born unknown, and its Connect command makes it an admin queue (`admin`) or an
+//! A `connection` is born unknown, and its Connect command makes it an admin queue (`admin`) or an
 //! I/O queue (`io`). `waiting` has commands that wait for a disk, and `reserve` is what
 //! reservations do to them. The two files where the protocol meets disks are `io` and `status`.
 
@@ -13,9 +14,9 @@ mod inventory;
 mod io;
 mod reserve;
 mod status;
+pub(crate) mod tcp;
 mod waiting;
 
-pub(crate) use connection::Connection;
 pub(crate) use inventory::inventory;
 
 /// The port that is for discovery alone, by the standard.

@@ -5,17 +5,18 @@
 
 use std::sync::Arc;
 
-use fabrix_proto::Slot;
 use fabrix_proto::nvme::reservation::{
     ReservationCommand, ReservationRequest, refused, write_report,
 };
 use fabrix_proto::nvme::spec::Status;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Nanos;
 use fabrix_transport::Incoming;
 
-use super::desk::Desk;
+use super::desk::Queue;
 use super::io::{IoQueue, Wanted, Work};
 use crate::catalog::DiskId;
+use crate::desk::Desk;
 use crate::disk::{Asked, DiskState, DiskView, PendingChange, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
@@ -88,28 +89,26 @@ impl IoQueue {
     /// Changes or reports reservations.
     pub(super) fn reserve(
         &mut self,
-        desk: &mut Desk<'_>,
-        slot: Slot,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
         wanted: &Wanted,
         command: ReservationCommand,
         data: Option<&Incoming>,
-    ) {
-        let disk_view = self
-            .disk_views
-            .iter()
-            .find(|(nsid, _)| *nsid == wanted.nsid);
+    ) -> Settled {
+        let disk_view = self.disk_views.iter().find(|(nsid, _)| *nsid == wanted.nsid);
         let Some((_, disk_view)) = disk_view else {
-            return desk.answer(slot, Status::INVALID_NAMESPACE);
+            return desk.answer(claim, Status::INVALID_NAMESPACE);
         };
         if let ReservationCommand::Report(bytes) = command {
-            return report(desk, slot, &disk_view.state, bytes);
+            return report(desk, claim, &disk_view.state, bytes);
         }
         let request = ReservationRequest::new(command, desk.bytes(data));
-        let pending_change =
-            PendingChange::reserve(&disk_view.state, &self.me, Asked::Host(request));
-        self.set(slot, Work::Reserving(Box::new(pending_change)));
+        let pending_change = PendingChange::reserve(&disk_view.state, &self.me, Asked::Host(request));
+        let slot = claim.slot();
+        let kept = self.keep(claim, Work::Reserving(Box::new(pending_change)));
         self.reserving += 1;
         self.go_on_reserving(desk, slot);
+        kept
     }
 
     /// Whether slots wait for changes: somebody must call
@@ -119,7 +118,7 @@ impl IoQueue {
     }
 
     /// Looks again at what takes more than one turn.
-    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_, impl Queue>) {
         for slot in self.slots() {
             self.go_on_reserving(desk, slot);
         }
@@ -127,25 +126,27 @@ impl IoQueue {
     }
 
     /// Answers a change when it holds and the commands that it ends are quiet.
-    fn go_on_reserving(&mut self, desk: &mut Desk<'_>, slot: Slot) {
-        let Work::Reserving(pending_change) = self.peek(slot) else {
+    fn go_on_reserving(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot) {
+        let Some(Work::Reserving(pending_change)) = self.peek(slot) else {
             return;
         };
         let Some(outcome) = pending_change.poll() else {
             return;
         };
-        self.set(slot, Work::Idle);
+        let Some((claim, _)) = self.take(slot) else {
+            return;
+        };
         self.reserving -= 1;
         let status = match outcome {
             Ok(()) => Status::SUCCESS,
             Err(Trouble::Refused(refusal)) => refused(refusal),
             Err(Trouble::NotStored) => Status::INTERNAL_ERROR,
         };
-        desk.answer(slot, status);
+        desk.answer(claim, status);
     }
 
     /// Another host took this host's registration away, and its commands at the disk are to end.
-    pub(super) fn stop(&mut self, desk: &mut Desk<'_>, stop: Stop) {
+    pub(super) fn stop(&mut self, desk: &mut Desk<'_, impl Queue>, stop: Stop) {
         let same = |(_, disk_view): &&(u32, DiskView)| Arc::ptr_eq(&disk_view.state, &stop.disk);
         let Some(nsid) = self.disk_views.iter().find(same).map(|(nsid, _)| *nsid) else {
             return;
@@ -166,54 +167,62 @@ impl IoQueue {
     }
 
     /// Ends a command; true: its disk has to end it first.
-    fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot) -> bool {
-        let first = match self.take(slot) {
-            Work::Idle => return false,
+    fn abort(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot) -> bool {
+        let Some((claim, work)) = self.take(slot) else {
+            return false;
+        };
+        let first = match work {
             Work::Fetching(_) | Work::Stalled(..) | Work::Paused(..) | Work::Half { .. } => {
                 if self.expecting == Some(slot) {
                     self.expecting = None;
                 }
-                desk.answer(slot, Status::ABORTED_PREEMPT);
+                desk.answer(claim, Status::ABORTED_PREEMPT);
                 return false;
             }
             Work::Reserving(_) => {
                 self.reserving -= 1;
-                desk.answer(slot, Status::ABORTED_PREEMPT);
+                desk.answer(claim, Status::ABORTED_PREEMPT);
                 return false;
             }
             Work::First => {
-                self.set(slot, Work::First);
+                self.keep(claim, Work::First);
                 return true;
             }
             Work::Pair { first } | Work::Aborted { first: Some(first) } => Some(first),
             _ => None,
         };
-        self.set(slot, Work::Aborted { first });
+        self.keep(claim, Work::Aborted { first });
         true
     }
 
     /// Ends commands that their disk has not ended in time. It gets no new request before it has
     /// ended theirs, so nothing of them is seen to happen after the answer to who preempted them.
-    fn end_overdue(&mut self, desk: &mut Desk<'_>) {
+    fn end_overdue(&mut self, desk: &mut Desk<'_, impl Queue>) {
         let now = desk.shard.now();
         let overdue = self.stopping.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
         for slot in slots {
-            let work = self.abandon_request(desk.local, desk.requests, slot);
-            if let Some(Work::Aborted { first }) = work {
-                self.aborted(desk, slot, first);
+            let given_up = self.abandon_request(desk.local, desk.requests, slot);
+            if let Some((claim, Work::Aborted { first })) = given_up {
+                self.aborted(desk, claim, first);
             }
         }
     }
 
     /// The disk has ended a command that was aborted meanwhile, or both of a pair.
-    pub(super) fn aborted(&mut self, desk: &mut Desk<'_>, slot: Slot, first: Option<Slot>) {
-        for slot in first.into_iter().chain([slot]) {
-            self.set(slot, Work::Idle);
-            desk.answer(slot, Status::ABORTED_PREEMPT);
+    pub(super) fn aborted(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
+        first: Option<Slot>,
+    ) {
+        let first = first.and_then(|first| self.take(first));
+        let first = first.map(|(claim, _)| claim);
+        for claim in first.into_iter().chain([claim]) {
             for stopping in &mut self.stopping {
-                stopping.waits_for.retain(|other| *other != slot);
+                stopping.waits_for.retain(|other| *other != claim.slot());
             }
+            desk.answer(claim, Status::ABORTED_PREEMPT);
         }
         self.stopping
             .retain(|stopping| !stopping.waits_for.is_empty());
@@ -221,13 +230,13 @@ impl IoQueue {
 }
 
 /// The registrants, and what they hold.
-fn report(desk: &mut Desk<'_>, slot: Slot, state: &DiskState, bytes: u32) {
+fn report(desk: &mut Desk<'_, impl Queue>, claim: Claim, state: &DiskState, bytes: u32) -> Settled {
     let Some(mut page) = desk.shard.take_buf(bytes as usize) else {
-        return desk.answer(slot, Status::INTERNAL_ERROR);
+        return desk.answer(claim, Status::INTERNAL_ERROR);
     };
     write_report(
         &state.reservations(),
         &mut page.bytes_mut()[..bytes as usize],
     );
-    desk.answer_with(slot, page, bytes);
+    desk.answer_with(claim, page, bytes)
 }

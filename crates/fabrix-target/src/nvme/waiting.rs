@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use fabrix_proto::Slot;
+use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_transport::Incoming;
 
-use super::desk::Desk;
+use super::desk::Queue;
 use super::io::{IoQueue, Ranges, Wanted, Work};
+use crate::desk::Desk;
 use crate::disk::{Barrier, DiskState};
 use crate::local::Local;
 use crate::requests::Requests;
@@ -26,21 +27,26 @@ impl IoQueue {
     }
 
     /// A slot waits until its disk has room again.
-    pub(crate) fn stall(&mut self, slot: Slot, work: Work) {
-        self.set(slot, work);
-        self.stalled.push_back(slot);
+    pub(crate) fn stall(&mut self, claim: Claim, work: Work) -> Settled {
+        self.stalled.push_back(claim.slot());
+        self.keep(claim, work)
     }
 
     /// A slot waits until others have had their turn.
-    pub(crate) fn pause(&mut self, slot: Slot, wanted: Wanted, ranges: Option<Ranges>) {
-        self.set(slot, Work::Paused(wanted, ranges));
-        self.paused.push_back(slot);
+    pub(crate) fn pause(
+        &mut self,
+        claim: Claim,
+        wanted: Wanted,
+        ranges: Option<Ranges>,
+    ) -> Settled {
+        self.paused.push_back(claim.slot());
+        self.keep(claim, Work::Paused(wanted, ranges))
     }
 
     /// Tries once more what disks had no room for. One that still has none is not asked for the
     /// next command too, and other disks are: a disk that does not answer holds its own commands
     /// only. All keep their order.
-    pub(crate) fn retry(&mut self, desk: &mut Desk<'_>) {
+    pub(crate) fn retry(&mut self, desk: &mut Desk<'_, impl Queue>) {
         let mut full = None;
         for _ in 0..self.stalled.len() {
             let Some(slot) = self.stalled.pop_front() else {
@@ -48,20 +54,22 @@ impl IoQueue {
             };
             let waiting = self.stalled.len();
             let nsid = self.wanted[usize::from(slot.0)].map(|wanted| wanted.nsid);
-            let is_stalled = matches!(self.peek(slot), Work::Stalled(..) | Work::Half { .. });
+            let work = self.peek(slot);
+            let is_stalled = matches!(work, Some(Work::Stalled(..) | Work::Half { .. }));
             if is_stalled && nsid == full {
                 self.stalled.push_back(slot);
                 continue;
             }
             match self.take(slot) {
-                Work::Stalled(wanted, data) => {
-                    self.execute(desk, slot, wanted, data.map(|buf| Incoming::Buf(buf, 0)));
+                Some((claim, Work::Stalled(wanted, data))) => {
+                    let data = data.map(|buf| Incoming::Buf(buf, 0));
+                    self.execute(desk, claim, wanted, data);
                 }
-                Work::Half { wanted, data, mate } => {
-                    self.set(slot, Work::Half { wanted, data, mate });
+                Some((claim, other)) => {
+                    self.keep(claim, other);
                     self.try_pair(desk, slot);
                 }
-                other => self.set(slot, other),
+                None => {}
             }
             if self.stalled.len() > waiting {
                 full = nsid;
@@ -71,17 +79,21 @@ impl IoQueue {
 
     /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the
     /// others.
-    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
+    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_, impl Queue>) {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
-                Work::Paused(wanted, None) => {
-                    return self.execute(desk, slot, wanted, None);
+                Some((claim, Work::Paused(wanted, ranges))) => {
+                    match ranges {
+                        None => self.execute(desk, claim, wanted, None),
+                        Some(ranges) => self.next_range(desk, claim, wanted, ranges),
+                    };
+                    return;
                 }
-                Work::Paused(wanted, Some(ranges)) => {
-                    return self.next_range(desk, slot, wanted, ranges);
+                // The one that paused was aborted meanwhile.
+                Some((claim, other)) => {
+                    self.keep(claim, other);
                 }
-                // It was aborted meanwhile.
-                other => self.set(slot, other),
+                None => {}
             }
         }
     }
@@ -97,8 +109,7 @@ impl IoQueue {
 
     /// The disk at which a slot has a request, if it is still there.
     fn disk_of(&self, slot: Slot) -> Option<&Arc<DiskState>> {
-        let at = usize::from(slot.0);
-        let wanted = self.wanted[at].filter(|_| self.work[at].is_at_disk())?;
+        let wanted = self.wanted[usize::from(slot.0)].filter(|_| self.is_at_disk(slot))?;
         let mut states = self
             .disk_views
             .iter()
@@ -106,20 +117,20 @@ impl IoQueue {
         states.find(|state| state.id() == wanted.disk)
     }
 
-    /// The command of a slot ends before its disk has ended its request, if it has one. Gives what
-    /// it waited for.
+    /// The command of a slot ends before its disk has ended its request, if it has one. Gives the
+    /// command, and what it waited for.
     pub(super) fn abandon_request(
         &mut self,
         local: &Local,
         requests: &mut Requests,
         slot: Slot,
-    ) -> Option<Work> {
-        if !self.work[usize::from(slot.0)].is_at_disk() {
+    ) -> Option<(Claim, Work)> {
+        if !self.is_at_disk(slot) {
             return None;
         }
         local.abandon(requests, slot, self.disk_of(slot));
         self.at_disk -= 1;
-        Some(self.take(slot))
+        self.take(slot)
     }
 
     /// The connection is over, and disks have not ended its requests in time.

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
+use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::HostTransfer;
 use fabrix_rt::{Nanos, Shard};
 
 use super::Session;
-use crate::nvme::queue::{Carried, Queue};
+use crate::nvme::queue::{Carried, Link, Queue};
 use crate::outage::State;
 use crate::timers::is_over;
 use crate::wire::is_overdue;
@@ -37,7 +37,7 @@ impl KeepAlive {
     }
 }
 
-impl Session {
+impl<L: Link> Session<L> {
     /// How often a keep-alive is sent; none when we want none, or the controller has none (KAS 0).
     fn keep_alive_period(&self) -> Option<Duration> {
         let period = self.plan.options.keep_alive / 2;
@@ -131,7 +131,7 @@ impl Session {
                 options.keep_alive
             ));
         }
-        let late = |queue: &Queue| is_overdue(now, queue.oldest(), options.io_timeout);
+        let late = |queue: &Queue<L>| is_overdue(now, queue.oldest(), options.io_timeout);
         let index = self.queues.iter().skip(1).position(late)? + 1;
         Some(format!(
             "I/O connection {index}: no answer to a command for {:?}",

@@ -11,17 +11,16 @@ use fabrix_rt::{Nanos, Shard};
 use super::Session;
 use super::keep_alive::KeepAlive;
 use crate::nvme::bring;
-use crate::nvme::queue::Queue;
+use crate::nvme::queue::{Link, Queue};
 use crate::outage::State;
 use crate::probe::Outcome;
 use crate::timers::Timer;
 use crate::wire::{Position, Route};
 use crate::{ConnectError, ConnectErrorKind};
 
-impl Session {
+impl<L: Link> Session<L> {
     /// Opens one more connection; false: the session is lost.
     pub(super) fn open_queue(&mut self, shard: &mut Shard, bringup: Bringup, slots: u16) -> bool {
-        let limits = bring::limits(&self.plan.options, slots);
         let position = Position {
             attempt: self.attempt,
             index: self.queues.len(),
@@ -30,7 +29,8 @@ impl Session {
             to: self.plan.address,
             from: self.plan.options.local,
         };
-        match Queue::open(shard, self.life.task, position, route, limits) {
+        let what = (&*self.plan.options, slots);
+        match Queue::open(shard, self.life.task, position, route, what) {
             Ok(queue) => {
                 self.queues.push(queue);
                 self.bringups.push(Some(bringup));
@@ -134,12 +134,7 @@ impl Session {
                 ),
             ),
             Some(bringup) if queue.is_initialized() => ConnectError::from(bringup.no_answer()),
-            _ => ConnectError::new(
-                ConnectErrorKind::Timeout,
-                format!(
-                    "something accepts connections and did not answer ICReq within {most:?}: is it an NVMe/TCP target?"
-                ),
-            ),
+            _ => ConnectError::new(ConnectErrorKind::Timeout, L::not_a_target(most)),
         };
         self.lose(shard, error);
     }

@@ -30,6 +30,7 @@ use super::TerminateReason;
 use super::pdu::{
     ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, Digests, InitializeRequest, MIN_MAX_H2C_BYTES, PduType,
 };
+use crate::nvme::queue::HostEvent;
 use crate::nvme::spec::{CompletionEntry, Status};
 use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
@@ -59,47 +60,6 @@ impl Default for HostLimits {
             fewer_digests: false,
         }
     }
-}
-
-/// How a command's data moves, seen from the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostTransfer {
-    /// It has none.
-    None,
-    /// The slot's data goes to the controller, in the capsule when it fits.
-    Write {
-        /// How much, in bytes.
-        bytes: u32,
-    },
-    /// The controller's data goes to the slot.
-    Read {
-        /// How much at most, in bytes.
-        bytes: u32,
-    },
-}
-
-/// What happened, for the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The controller has agreed: commands may be sent.
-    Ready {
-        /// The most data the controller takes in one H2CData, in bytes.
-        max_h2c_bytes: u32,
-        /// What both sides use now.
-        digests: Digests,
-    },
-    /// A command was answered, and its slot is free; [`Host::entry`] is the answer.
-    Completed {
-        /// Which one.
-        slot: Slot,
-        /// How much data has moved; a read that succeeded with less than it asked for is the
-        /// owner's to refuse.
-        data_bytes: u32,
-        /// `false`: data of this command did not match its digest.
-        intact: bool,
-    },
-    /// The controller ended the connection (C2HTermReq); `Host::goodbye` says why.
-    Goodbye,
 }
 
 /// The host's side of one connection.
@@ -197,6 +157,12 @@ impl Host {
         self.initialized && !self.is_closed()
     }
 
+    /// The digests in use; none before the controller has agreed.
+    #[must_use]
+    pub fn digests(&self) -> Digests {
+        self.digests
+    }
+
     /// The answer that was the last event, until the next bytes are handed over; made here
     /// (success, no result) when the data said SUCCESS.
     #[must_use]
@@ -210,7 +176,7 @@ impl Host {
         self.slots.in_use()
     }
 
-    /// Why the controller ended the connection, after `Event::Goodbye`.
+    /// Why the controller ended the connection, after `HostEvent::Terminated`.
     #[must_use]
     pub fn goodbye(&self) -> Option<TerminateReason> {
         self.goodbye
@@ -229,7 +195,7 @@ impl Host {
 }
 
 impl Machine for Host {
-    type Event = Event;
+    type Event = HostEvent;
 
     #[inline(always)]
     fn want(&self) -> Want {
@@ -252,7 +218,11 @@ impl Machine for Host {
     }
 
     #[inline(always)]
-    fn header<S: Sink>(&mut self, arrived: &[u8], _out: &mut S) -> Result<Taken<Event>, Violation> {
+    fn header<S: Sink>(
+        &mut self,
+        arrived: &[u8],
+        _out: &mut S,
+    ) -> Result<Taken<HostEvent>, Violation> {
         match self.reading {
             Reading::Head => {
                 let head = &arrived[..HEAD_BYTES];
@@ -274,7 +244,11 @@ impl Machine for Host {
     }
 
     #[inline(always)]
-    fn payload<S: Sink>(&mut self, intact: bool, _out: &mut S) -> Result<Option<Event>, Violation> {
+    fn payload<S: Sink>(
+        &mut self,
+        intact: bool,
+        _out: &mut S,
+    ) -> Result<Option<HostEvent>, Violation> {
         let Reading::Data {
             slot,
             bytes,

@@ -10,6 +10,8 @@ pub mod host;
 pub mod pdu;
 pub mod target;
 
+use core::fmt;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use self::pdu::{
@@ -25,6 +27,13 @@ pub struct TerminateReason {
     pub status: u16,
     /// FEI: the offset of the field at fault, for some reasons.
     pub information: u32,
+}
+
+impl fmt::Display for TerminateReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (status, offset) = (self.status, self.information);
+        write!(f, "fatal error status {status}, field offset {offset}")
+    }
 }
 
 /// A broken rule before the header it stood in is quoted: small, because every step returns one or

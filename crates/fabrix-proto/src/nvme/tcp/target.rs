@@ -6,7 +6,7 @@
 //! business; a few answers are given here because the command never becomes one: a command id in
 //! use, a transfer above the limit.
 //!
-//! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once,
+//! The life of a slot: `Command` hands the claim on it to the adapter, which may `fetch` a write's data once,
 //! and answers. An answer given while data is still on its way waits until that data has arrived (a
 //! host frees the memory it is sending from when the answer comes): `answer` returns `false` then,
 //! and `Released` follows.
@@ -35,6 +35,7 @@ use super::TerminateReason;
 use super::pdu::{
     ADMIN_IN_CAPSULE_BYTES, COMMON_BYTES, CommonHeader, Digests, MIN_MAX_H2C_BYTES, PduType,
 };
+use crate::nvme::queue::ControllerEvent;
 use crate::nvme::spec::SubmissionEntry;
 use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
 
@@ -77,62 +78,6 @@ impl Default for TargetLimits {
             success_flag: true,
         }
     }
-}
-
-/// How a command's data moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// It has none.
-    None,
-    /// It came with the command and is in the slot.
-    Inline {
-        /// How much, in bytes.
-        bytes: u32,
-    },
-    /// It is not here yet: `fetch` asks the host for it, or gives its place to what is already
-    /// coming. That is to be done, or the command answered, before anything more is received.
-    Fetch {
-        /// How much, in bytes.
-        bytes: u32,
-    },
-    /// The host expects it: `answer` sends it.
-    Send {
-        /// How much at most, in bytes.
-        bytes: u32,
-    },
-}
-
-/// What happened, for the adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A command, and with it the slot, is the adapter's until it answers. [`Target::entry`] is its
-    /// submission entry.
-    Command {
-        /// Where it is kept, and its data.
-        slot: Slot,
-        /// How its data moves.
-        transfer: Transfer,
-        /// `false`: the in-capsule data does not match its digest; the command must not be
-        /// executed, and is answered with Transient Transport Error.
-        intact: bool,
-    },
-    /// All data asked for by `fetch` is in the slot.
-    Fetched {
-        /// Whose data.
-        slot: Slot,
-        /// `false`: a piece did not match its digest, as for `Command`.
-        intact: bool,
-    },
-    /// A slot that held data is free again without a further answer of the adapter.
-    ///
-    /// After an early answer (see `answer`), or after in-capsule data of a command that was
-    /// refused.
-    Released {
-        /// Which one.
-        slot: Slot,
-    },
-    /// The host ended the connection (H2CTermReq); `Target::goodbye` says why.
-    Goodbye,
 }
 
 /// The controller's side of one connection.
@@ -247,7 +192,7 @@ impl Target {
         self.digests
     }
 
-    /// Why the host ended the connection, after `Event::Goodbye`.
+    /// Why the host ended the connection, after `ControllerEvent::Terminated`.
     #[must_use]
     pub fn goodbye(&self) -> Option<TerminateReason> {
         self.goodbye
@@ -259,7 +204,7 @@ impl Target {
 }
 
 impl Machine for Target {
-    type Event = Event;
+    type Event = ControllerEvent;
     fn want(&self) -> Want {
         let pass = self.digests.pass();
         match self.reading {
@@ -291,7 +236,11 @@ impl Machine for Target {
     }
 
     #[inline(always)]
-    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+    fn header<S: Sink>(
+        &mut self,
+        arrived: &[u8],
+        out: &mut S,
+    ) -> Result<Taken<ControllerEvent>, Violation> {
         let (bytes, event) = match self.reading {
             Reading::Common => return self.start_of_header(arrived, out),
             Reading::Rest { common, bytes } => {
@@ -306,7 +255,11 @@ impl Machine for Target {
         Ok(Taken { bytes, event })
     }
 
-    fn payload<S: Sink>(&mut self, intact: bool, out: &mut S) -> Result<Option<Event>, Violation> {
+    fn payload<S: Sink>(
+        &mut self,
+        intact: bool,
+        out: &mut S,
+    ) -> Result<Option<ControllerEvent>, Violation> {
         let event = match self.reading {
             Reading::Capsule { slot, bytes } => {
                 self.reading = Reading::Common;

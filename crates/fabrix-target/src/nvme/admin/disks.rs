@@ -5,15 +5,16 @@
 
 use std::sync::Arc;
 
-use fabrix_proto::Slot;
 use fabrix_proto::nvme::admin::NSID_ALL;
 use fabrix_proto::nvme::spec::{AdminOpcode, Status, SubmissionEntry};
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::reservation::{Notice as ReservationNotice, Request};
+use fabrix_proto::{Claim, Settled};
 
 use super::Admin;
-use crate::disk::{Asked, DiskState, DiskView, PendingChange};
-use crate::nvme::desk::Desk;
+use crate::desk::Desk;
+use crate::disk::{Asked, DiskState, PendingChange, DiskView};
+use crate::nvme::desk::Queue;
 use crate::nvme::reserve::disk_views;
 
 impl Admin {
@@ -45,7 +46,7 @@ impl Admin {
     }
 
     /// Takes what happened to reservations, for the log page and the event that announces it.
-    pub(crate) fn hear(&mut self, desk: &mut Desk<'_>) {
+    pub(crate) fn hear(&mut self, desk: &mut Desk<'_, impl Queue>) {
         for (nsid, disk_view) in &mut self.disk_views {
             disk_view.refresh(&self.me);
             while let Some(attention) = disk_view.attentions.take() {
@@ -64,27 +65,35 @@ impl Admin {
     }
 
     /// Looks again at what takes more than one turn, and answers what is over.
-    pub(crate) fn run_pending_changes(&mut self, desk: &mut Desk<'_>) {
-        self.persisting.retain_mut(|(slot, pending_changes)| {
-            let mut failed = false;
+    pub(crate) fn run_pending_changes(&mut self, desk: &mut Desk<'_, impl Queue>) {
+        let mut at = 0;
+        while let Some((_, pending_changes)) = self.persisting.get_mut(at) {
+            let mut status = Status::SUCCESS;
             pending_changes.retain_mut(|pending_change| match pending_change.poll() {
-                Some(outcome) => {
-                    failed |= outcome.is_err();
+                Some(Ok(())) => false,
+                Some(Err(_)) => {
+                    status = Status::INTERNAL_ERROR;
                     false
                 }
                 None => true,
             });
-            if failed {
-                desk.answer(*slot, Status::INTERNAL_ERROR);
-            } else if pending_changes.is_empty() {
-                desk.answer(*slot, Status::SUCCESS);
+            if status.is_success() && !pending_changes.is_empty() {
+                at += 1;
+                continue;
             }
-            !failed && !pending_changes.is_empty()
-        });
+            let (claim, _) = self.persisting.remove(at);
+            desk.answer(claim, status);
+        }
     }
 
     /// Makes reservations outlive the power, or not.
-    pub(super) fn persist(&mut self, desk: &mut Desk<'_>, slot: Slot, nsid: u32, persist: bool) {
+    pub(super) fn persist(
+        &mut self,
+        desk: &mut Desk<'_, impl Queue>,
+        claim: Claim,
+        nsid: u32,
+        persist: bool,
+    ) -> Settled {
         let meant = |(of, disk_view): &&(u32, DiskView)| {
             *of == nsid || nsid == NSID_ALL && (disk_view.state.stores() || !persist)
         };
@@ -95,14 +104,10 @@ impl Admin {
                 Asked::Request(Request::Persist(persist)),
             )
         };
-        let pending_changes = self
-            .disk_views
-            .iter()
-            .filter(meant)
-            .map(pending_change)
-            .collect();
-        self.persisting.push((slot, pending_changes));
+        let pending_changes = self.disk_views.iter().filter(meant).map(pending_change).collect();
+        let kept = claim.keep_in(&mut self.persisting, pending_changes);
         self.run_pending_changes(desk);
+        kept
     }
 
     /// What the Reservation Persistence feature says of the namespace that a command names.

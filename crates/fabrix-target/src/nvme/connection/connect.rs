@@ -6,41 +6,49 @@
 //! Source: NVM Express Base Specification 2.x, "Connect Command and Response".
 
 use fabrix_proto::nvme::fabrics::{Connect, ConnectRefusal, FabricsCommand};
+use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::reservation;
 use fabrix_proto::nvme::spec::{Status, SubmissionEntry};
 use fabrix_proto::nvme::subsystem::{Authorized, Refused};
-use fabrix_proto::nvme::tcp::target::Transfer;
-use fabrix_proto::{Nanos, Slot};
-use fabrix_rt::{Shard, local_peer};
+use fabrix_proto::{Claim, Nanos, Settled, Slot};
+use fabrix_rt::Shard;
 
 use super::{Connection, Role};
 use crate::Notice;
 use crate::catalog::{Snapshot, States};
 use crate::disk::{Member, Role as MemberRole};
 use crate::nvme::DISCOVERY_PORT;
-use crate::nvme::admin::{Admin, IN_CAPSULE_BYTES, controller_limits, io_limits};
+use crate::nvme::admin::{Admin, controller_limits, io_limits};
+use crate::nvme::desk::Queue;
 use crate::nvme::io::{IoQueue, Owner};
 use crate::registry::{HostName, JoinError};
 
-impl Connection {
+impl<Q: Queue> Connection<Q> {
     /// A command of somebody who has not said who it is: only Connect is taken.
-    pub(super) fn stranger_asks(&mut self, shard: &mut Shard, slot: Slot, transfer: Transfer) {
-        let entry = *self.stream.machine().entry();
+    pub(super) fn stranger_asks(
+        &mut self,
+        shard: &mut Shard,
+        claim: Claim,
+        transfer: Transfer,
+    ) -> Settled {
+        let entry = *self.stream.entry();
         let (role, mut desk) = self.at_work(shard);
         let is_connect = matches!(FabricsCommand::parse(&entry), Ok(FabricsCommand::Connect));
         let connecting = match role {
             Role::Unknown { connecting } if is_connect && connecting.is_none() => connecting,
-            _ => return desk.answer(slot, Status::COMMAND_SEQUENCE_ERROR),
+            _ => return desk.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
         };
         match transfer {
             Transfer::Inline { .. } => {
                 let data = self.stream.in_place().to_vec();
-                self.connect(shard, slot, &entry, &data);
+                self.connect(shard, claim, &entry, &data)
             }
-            Transfer::Fetch { bytes } if bytes <= CONNECT_BYTES_MOST && desk.fetch(slot, bytes) => {
-                *connecting = Some(entry);
+            Transfer::Fetch { bytes }
+                if bytes <= CONNECT_BYTES_MOST && desk.fetch_data(claim.slot(), bytes) =>
+            {
+                claim.keep(connecting, (entry, bytes))
             }
-            _ => desk.answer(slot, Status::DATA_SGL_LENGTH_INVALID),
+            _ => desk.answer(claim, Status::DATA_SGL_LENGTH_INVALID),
         }
     }
 
@@ -52,17 +60,25 @@ impl Connection {
             Role::Unknown { connecting } => connecting.take(),
             Role::Admin(_) | Role::Io { .. } => None,
         };
-        let Some(entry) = connecting.filter(|_| intact) else {
-            return desk.answer(slot, Status::TRANSIENT_TRANSPORT_ERROR);
+        let Some((claim, (entry, bytes))) = connecting else {
+            return debug_assert!(false, "only Connect asks for data here");
         };
-        let data = desk.bytes(Some(&data));
-        let bytes = (entry.sgl.length.get() as usize).min(data.len());
-        let data = data[..bytes].to_vec();
-        self.connect(shard, slot, &entry, &data);
+        if !intact {
+            desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
+            return;
+        }
+        let data = desk.bytes(Some(&data))[..bytes as usize].to_vec();
+        self.connect(shard, claim, &entry, &data);
     }
 
     /// The host says who it is.
-    fn connect(&mut self, shard: &mut Shard, slot: Slot, entry: &SubmissionEntry, data: &[u8]) {
+    fn connect(
+        &mut self,
+        shard: &mut Shard,
+        claim: Claim,
+        entry: &SubmissionEntry,
+        data: &[u8],
+    ) -> Settled {
         let mut host = None;
         let completion = match self.introduce(shard, entry, data, &mut host) {
             Ok(controller) => {
@@ -75,7 +91,7 @@ impl Connection {
             }
         };
         let (_, mut desk) = self.at_work(shard);
-        desk.complete(slot, completion, 0);
+        desk.complete(claim, completion, 0)
     }
 
     /// Its time to say so is over.
@@ -85,7 +101,7 @@ impl Connection {
     }
 
     fn refused(&self, who: Option<String>, why: String) {
-        let peer = self.peer;
+        let peer = self.ends.peer;
         let refused = Notice::Refused { peer, who, why };
         self.local.shared.notice(&refused);
     }
@@ -119,9 +135,9 @@ impl Connection {
             self.become_io(&connect, view, states)?
         };
         self.stranger = None;
-        let (machine, _) = self.stream.speak();
-        machine.set_queue(connect.is_admin(), connect.queue_entries);
-        machine.set_flow_control(!connect.disable_sq_flow_control);
+        let flow_control = !connect.disable_sq_flow_control;
+        self.stream
+            .set_queue(connect.is_admin(), connect.queue_entries, flow_control);
         Ok(controller)
     }
 
@@ -129,7 +145,7 @@ impl Connection {
     fn view(&self, connect: &Connect, catalog: &Snapshot) -> Result<Authorized, Refused> {
         let inventory = &catalog.inventory;
         let view = inventory.authorize(&connect.subsystem, &connect.host)?;
-        let Ok(address) = self.stream.socket().local_addr() else {
+        let Some(address) = self.ends.address else {
             return Ok(view);
         };
         if address.port() == DISCOVERY_PORT && !view.is_discovery() {
@@ -165,8 +181,7 @@ impl Connection {
             ))?;
         let disk_views = (member, states);
         let now = Nanos(shard.now().0);
-        let in_capsule_bytes = IN_CAPSULE_BYTES.min(local_peer::most_pdu_bytes(self.peer.ip()));
-        let limits = controller_limits(most, in_capsule_bytes);
+        let limits = controller_limits(most, self.ends.in_capsule_bytes);
         let admin = Admin::new(
             (controller, traffic),
             connect,
@@ -179,7 +194,7 @@ impl Connection {
         shared.notice(&Notice::Connected {
             host: connect.host.to_string(),
             controller,
-            peer: self.peer,
+            peer: self.ends.peer,
         });
         Ok(controller)
     }

@@ -14,8 +14,9 @@ use super::{Connection, Role};
 use crate::Notice;
 use crate::life::Phase;
 use crate::local::Told;
+use crate::nvme::desk::Queue;
 
-impl Connection {
+impl<Q: Queue> Connection<Q> {
     /// The host was silent for too long: all queues of its controller end.
     pub(super) fn expire(&mut self, shard: &mut Shard) {
         self.life.ends_because("its keep-alive expired");
@@ -51,14 +52,8 @@ impl Connection {
 
     /// The host has ended it, and perhaps said why.
     pub(super) fn goodbye(&mut self, shard: &mut Shard) {
-        let what = self
-            .stream
-            .machine()
-            .goodbye()
-            .map_or_else(String::new, |why| {
-                let (status, offset) = (why.status, why.information);
-                format!("the host ended it: status {status}, field offset {offset}")
-            });
+        let why = self.stream.termination();
+        let what = why.map_or_else(String::new, |why| format!("the host ended it: {why}"));
         self.life.ends_because(what.clone());
         self.violated(what);
         self.end(shard);
@@ -66,7 +61,7 @@ impl Connection {
 
     /// Tells the operator of a violation, unless the end of a controller is told with it.
     fn violated(&self, what: String) {
-        let peer = self.peer;
+        let peer = self.ends.peer;
         match &self.role {
             Role::Unknown { .. } => self.local.shared.notice(&Notice::Violation { peer, what }),
             Role::Io { .. } => self.queue_lost(),
@@ -86,7 +81,7 @@ impl Connection {
                 host: shared.registry.host(*controller),
                 controller: *controller,
                 qid: *qid,
-                peer: self.peer,
+                peer: self.ends.peer,
                 why: self.life.end().why,
             });
         }
@@ -116,7 +111,7 @@ impl Connection {
     /// Whether a draining connection has commands that it began and has not answered.
     pub(super) fn is_busy(&self) -> bool {
         match &self.role {
-            Role::Io { .. } => self.stream.machine().slots_in_use() > 0,
+            Role::Io { .. } => self.stream.slots_in_use() > 0,
             Role::Admin(admin) => admin.is_busy(),
             Role::Unknown { .. } => false,
         }
@@ -161,7 +156,7 @@ impl Connection {
             self.local.shared.notice(&Notice::Disconnected {
                 host,
                 controller,
-                peer: self.peer,
+                peer: self.ends.peer,
                 end: self.life.end(),
             });
         }

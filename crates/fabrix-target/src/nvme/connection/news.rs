@@ -11,9 +11,10 @@ use super::{Connection, Role};
 use crate::disk::Stop;
 use crate::life::{OWN_SLOTS, Phase};
 use crate::local::Told;
+use crate::nvme::desk::Queue;
 use crate::registry::Place;
 
-impl Connection {
+impl<Q: Queue> Connection<Q> {
     /// Tells other connections something; those whose mailbox is full are told soon.
     pub(super) fn tell(
         &mut self,

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use fabrix_block::{
     Channel, Device, Geometry, Identity, OpenError, Operation, Request, Status, Submit,
 };
+use fabrix_proto::nvme::queue::{ControllerEvent, HostEvent, HostTransfer, Transfer};
 use fabrix_proto::nvme::spec::{CompletionEntry, Status as NvmeStatus, SubmissionEntry};
-use fabrix_proto::nvme::tcp::host::{self, Host, HostLimits, HostTransfer};
-use fabrix_proto::nvme::tcp::target::{self, Target, TargetLimits, Transfer};
+use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
 use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 use fabrix_rt::Shard;
 
@@ -113,7 +114,7 @@ impl Exchange {
         let mut came = None;
         let heard = there.pass(&mut self.target, back, answer)
             && back.pass(&mut self.host, there, |host, event, _| {
-                if let host::Event::Completed { data_bytes, .. } = event {
+                if let HostEvent::Completed { data_bytes, .. } = event {
                     came = (host.entry().status() == NvmeStatus::SUCCESS).then_some(data_bytes);
                 }
             });
@@ -122,8 +123,11 @@ impl Exchange {
 }
 
 /// Acts as owner of the target machine: accepts everything.
-fn answer(machine: &mut Target, event: target::Event, out: &mut Wire) {
-    let target::Event::Command { slot, transfer, .. } = event else {
+fn answer(machine: &mut Target, event: ControllerEvent, out: &mut Wire) {
+    let ControllerEvent::Command {
+        claim, transfer, ..
+    } = event
+    else {
         return;
     };
     let bytes = match transfer {
@@ -131,7 +135,7 @@ fn answer(machine: &mut Target, event: target::Event, out: &mut Wire) {
         Transfer::None | Transfer::Inline { .. } | Transfer::Fetch { .. } => 0,
     };
     machine.answer(
-        slot,
+        claim.slot(),
         CompletionEntry::new(NvmeStatus::SUCCESS, 0),
         bytes,
         out,

@@ -4,8 +4,9 @@
 
 use zerocopy::byteorder::little_endian::U16;
 
+use super::Host;
 use super::slots::Direction;
-use super::{Host, HostTransfer};
+use crate::nvme::queue::HostTransfer;
 use crate::nvme::spec::{PSDT_SGL, SglDescriptor, SubmissionEntry};
 use crate::nvme::tcp;
 use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommandHeader, CommonHeader, PduType};

@@ -11,7 +11,8 @@
 use zerocopy::FromBytes;
 
 use super::slots::{Command, Direction};
-use super::{Event, Host, Reading};
+use super::{Host, Reading};
+use crate::nvme::queue::HostEvent;
 use crate::nvme::spec::{CompletionEntry, Status};
 use crate::nvme::tcp::pdu::{
     CommonHeader, DataHeader, FLAG_LAST, FLAG_SUCCESS, MIN_MAX_H2C_BYTES, PduType, R2tHeader,
@@ -22,7 +23,7 @@ use crate::{Sink, Slot};
 impl Host {
     /// C2HData: the next piece of a read's data.
     #[inline(always)]
-    pub(super) fn controller_data(&mut self, head: &[u8]) -> Result<Option<Event>, Fault> {
+    pub(super) fn controller_data(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
         let header = DataHeader::read_from_bytes(head).expect("24 bytes");
         self.check_controller_data_length(&header)?;
         let flags = header.common.flags;
@@ -93,7 +94,7 @@ impl Host {
         bytes: u32,
         intact: bool,
         completes: bool,
-    ) -> Option<Event> {
+    ) -> Option<HostEvent> {
         let command = self.slots.at(slot);
         command.moved += bytes;
         command.intact &= intact;
@@ -106,7 +107,7 @@ impl Host {
     }
 
     /// R2T: the next piece of a write's data may be sent.
-    pub(super) fn ready_to_transfer(&mut self, head: &[u8]) -> Result<Option<Event>, Fault> {
+    pub(super) fn ready_to_transfer(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
         let header = R2tHeader::read_from_bytes(head).expect("24 bytes");
         let (offset, bytes) = (header.offset_bytes.get(), header.data_bytes.get());
         let most_waiting = self.limits.max_r2t;

@@ -8,7 +8,8 @@
 use zerocopy::{FromBytes, transmute};
 
 use super::slots::Command;
-use super::{Event, HEAD_BYTES, Host, Reading, Taken};
+use super::{HEAD_BYTES, Host, Reading, Taken};
+use crate::nvme::queue::HostEvent;
 use crate::nvme::spec::CompletionEntry;
 use crate::nvme::tcp::pdu::{
     COMMON_BYTES, CommonHeader, Digests, FLAG_LAST, FLAG_SUCCESS, InitializeResponse,
@@ -20,7 +21,7 @@ use crate::{Slot, Violation};
 impl Host {
     /// Checks what the first 24 bytes of a PDU decide, and acts on it if that is the whole header.
     #[inline(always)]
-    pub(super) fn head(&mut self, head: &[u8]) -> Result<Option<Event>, Fault> {
+    pub(super) fn head(&mut self, head: &[u8]) -> Result<Option<HostEvent>, Fault> {
         let start: &[u8; COMMON_BYTES] = head.first_chunk().expect("the driver obeys want()");
         let common: CommonHeader = transmute!(*start);
         let end = match &self.passed {
@@ -39,7 +40,7 @@ impl Host {
 
     /// The whole header is there, the end of it in a piece of its own.
     #[inline(never)]
-    pub(super) fn rest(&mut self, rest: &[u8]) -> Result<Taken<Event>, Violation> {
+    pub(super) fn rest(&mut self, rest: &[u8]) -> Result<Taken<HostEvent>, Violation> {
         let head = self.head;
         let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
         let event = self.act(&common, &head, rest).map_err(|fault| {
@@ -122,7 +123,7 @@ impl Host {
         common: &CommonHeader,
         head: &[u8],
         rest: &[u8],
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<HostEvent>, Fault> {
         self.reading = Reading::Head;
         match common.pdu_type {
             PduType::INITIALIZE_RESPONSE => return self.initialized(common, head, rest).map(Some),
@@ -143,7 +144,7 @@ impl Host {
         common: &CommonHeader,
         head: &[u8],
         rest: &[u8],
-    ) -> Result<Event, Fault> {
+    ) -> Result<HostEvent, Fault> {
         let whole = WholeHeader::join(common, &head[8..], rest);
         let response: InitializeResponse = whole.parse();
         let (wanted, digests) = (self.wanted_digests(), Digests::from_wire(response.digests));
@@ -176,15 +177,12 @@ impl Host {
         self.controller_alignment = alignment;
         self.max_h2c_bytes = max_h2c_bytes;
         self.initialized = true;
-        Ok(Event::Ready {
-            max_h2c_bytes,
-            digests,
-        })
+        Ok(HostEvent::Ready)
     }
 
     /// CapsuleResp: the answer to a command in progress, once.
     #[inline(always)]
-    fn response(&mut self, head: &[u8]) -> Result<Event, Fault> {
+    fn response(&mut self, head: &[u8]) -> Result<HostEvent, Fault> {
         let header = ResponseHeader::read_from_bytes(head).expect("24 bytes");
         let entry = CompletionEntry::from_array(header.entry);
         let command_id = entry.command_id.get();
@@ -200,7 +198,7 @@ impl Host {
         Ok(self.complete(slot, entry))
     }
 
-    fn controller_terminates(&mut self, head: &[u8]) -> Event {
+    fn controller_terminates(&mut self, head: &[u8]) -> HostEvent {
         let request = TerminateRequest::read_from_bytes(head).expect("24 bytes");
         self.goodbye = Some(TerminateReason {
             status: request.status.get(),
@@ -208,15 +206,15 @@ impl Host {
         });
         self.reading = Reading::Closed;
         self.parted = true;
-        Event::Goodbye
+        HostEvent::Terminated
     }
 
     /// Frees a slot and says how its command ended.
     #[inline(always)]
-    pub(super) fn complete(&mut self, slot: Slot, entry: CompletionEntry) -> Event {
+    pub(super) fn complete(&mut self, slot: Slot, entry: CompletionEntry) -> HostEvent {
         let Command { moved, intact, .. } = self.slots.free(slot);
         self.entry = entry;
-        Event::Completed {
+        HostEvent::Completed {
             slot,
             data_bytes: moved,
             intact,

@@ -18,8 +18,8 @@ impl Target {
     /// The command id and SQHD of `entry` are filled in here. The slot is free, and the answer is
     /// in `out`, when this returns `true`. `false`: granted data is still arriving; the machine
     /// keeps the answer and the slot, swallows that data (`want` goes on naming the slot), and
-    /// `Event::Released` says when it is over. A slot that is not the adapter's to answer gives
-    /// `false` and nothing else. For an event request that was forgotten the slot is free as after
+    /// `Released` says when it is over. A slot that is not the adapter's to answer gives `false`
+    /// and nothing else. For an event request that was forgotten the slot is free as after
     /// any answer, but nothing is sent.
     ///
     /// `data_bytes` above what the host expects is our own mistake; no more than expected is sent.

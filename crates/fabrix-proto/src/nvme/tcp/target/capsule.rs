@@ -8,7 +8,7 @@
 //! Source: NVM Express Base Specification 2.1, "Opcode" (data transfer bits) and "Scatter Gather
 //! List (SGL)"; NVMe/TCP Transport Specification, "Data Transfer".
 
-use super::Transfer;
+use crate::nvme::queue::Transfer;
 use crate::nvme::spec::{Direction, SglKind, Status, SubmissionEntry};
 use crate::nvme::tcp::Fault;
 use crate::nvme::tcp::pdu::ADMIN_IN_CAPSULE_BYTES;

@@ -9,11 +9,12 @@ use zerocopy::FromBytes;
 
 use super::capsule::{CapsuleLimits, Verdict, classify, in_capsule_limit};
 use super::slots::Phase;
-use super::{Event, Reading, Target, Transfer};
+use super::{Reading, Target};
+use crate::nvme::queue::{ControllerEvent, Transfer};
 use crate::nvme::spec::{AdminOpcode, CompletionEntry, Status, SubmissionEntry};
 use crate::nvme::tcp::Fault;
 use crate::nvme::tcp::pdu::{ADMIN_IN_CAPSULE_BYTES, CommonHeader};
-use crate::{Sink, Slot};
+use crate::{Claim, Sink, Slot};
 
 impl Target {
     #[inline(always)]
@@ -22,7 +23,7 @@ impl Target {
         common: &CommonHeader,
         rest: &[u8],
         out: &mut S,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<ControllerEvent>, Fault> {
         let (entry, _) = SubmissionEntry::ref_from_prefix(rest).expect("the driver obeys want()");
         let carried = self.carried_bytes(common);
         let io_bytes = self.limits.in_capsule_bytes;
@@ -74,7 +75,11 @@ impl Target {
     }
 
     #[inline(always)]
-    fn run(&mut self, entry: &SubmissionEntry, transfer: Transfer) -> Result<Event, Fault> {
+    fn run(
+        &mut self,
+        entry: &SubmissionEntry,
+        transfer: Transfer,
+    ) -> Result<ControllerEvent, Fault> {
         let (phase, bytes) = match transfer {
             Transfer::Fetch { bytes } => (
                 Phase::Owned {
@@ -97,8 +102,8 @@ impl Target {
             self.slots.set_waits_for_event(slot);
         }
         self.entry = *entry;
-        Ok(Event::Command {
-            slot,
+        Ok(ControllerEvent::Command {
+            claim: Claim::new(slot),
             transfer,
             intact: true,
         })
@@ -109,7 +114,7 @@ impl Target {
         &mut self,
         entry: &SubmissionEntry,
         bytes: u32,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<ControllerEvent>, Fault> {
         let slot = self.take_slot(entry, Phase::Arriving, bytes)?;
         self.entry = *entry;
         self.reading = Reading::Capsule { slot, bytes };
@@ -117,10 +122,14 @@ impl Target {
     }
 
     /// In-capsule data that needs a place: the command is an event now.
-    fn announce_capsule(&mut self, entry: &SubmissionEntry, bytes: u32) -> Result<Event, Fault> {
+    fn announce_capsule(
+        &mut self,
+        entry: &SubmissionEntry,
+        bytes: u32,
+    ) -> Result<ControllerEvent, Fault> {
         let event = self.run(entry, Transfer::Fetch { bytes })?;
-        if let Event::Command { slot, .. } = event {
-            self.expect_capsule(slot, bytes);
+        if let ControllerEvent::Command { claim, .. } = &event {
+            self.expect_capsule(claim.slot(), bytes);
         }
         Ok(event)
     }
@@ -151,7 +160,7 @@ impl Target {
         left: u32,
         skipped: u32,
         out: &mut S,
-    ) -> Option<Event> {
+    ) -> Option<ControllerEvent> {
         let left = left - skipped;
         if left > 0 {
             self.reading = Reading::Unwanted { slot, bytes: left };
@@ -184,10 +193,10 @@ impl Target {
         slot: Slot,
         bytes: u32,
         intact: bool,
-    ) -> Option<Event> {
+    ) -> Option<ControllerEvent> {
         self.slots.get(slot)?.phase = Phase::COMPLETE;
-        Some(Event::Command {
-            slot,
+        Some(ControllerEvent::Command {
+            claim: Claim::new(slot),
             transfer: Transfer::Inline { bytes },
             intact,
         })

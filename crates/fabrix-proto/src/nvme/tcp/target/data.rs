@@ -8,7 +8,8 @@
 //! Source: NVM Express TCP Transport Specification 1.1, "Data Transfer PDUs".
 
 use super::slots::Phase;
-use super::{Event, Reading, Target};
+use super::{Reading, Target};
+use crate::nvme::queue::ControllerEvent;
 use crate::nvme::tcp::pdu::{
     CommonHeader, DataHeader, FLAG_LAST, FLAG_SUCCESS, PduType, R2tHeader,
 };
@@ -16,8 +17,8 @@ use crate::nvme::tcp::{self, Fault, WholeHeader};
 use crate::{Sink, Slot};
 
 impl Target {
-    /// Asks the host for a write's data, unless it is coming anyway; `Event::Fetched` follows when
-    /// all of it is in the slot.
+    /// Asks the host for a write's data, unless it is coming anyway; `Fetched` follows when all of
+    /// it is in the slot.
     ///
     /// Once for a command whose transfer is `Fetch`. After the end of the connection nothing is
     /// asked for.
@@ -78,7 +79,7 @@ impl Target {
         &mut self,
         common: &CommonHeader,
         rest: &[u8],
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<ControllerEvent>, Fault> {
         let header: DataHeader = WholeHeader::new(common, rest).parse();
         self.check_host_data_length(&header)?;
         let max_h2c_bytes = self.limits.max_h2c_bytes;
@@ -167,7 +168,7 @@ impl Target {
         bytes: u32,
         intact: bool,
         out: &mut S,
-    ) -> Option<Event> {
+    ) -> Option<ControllerEvent> {
         let command = self.slots.get(slot)?;
         command.received += bytes;
         command.intact &= intact;
@@ -179,7 +180,7 @@ impl Target {
             Phase::Answered(entry) => {
                 self.slots.remove(slot);
                 self.complete(command_id, entry, None, out);
-                Some(Event::Released { slot })
+                Some(ControllerEvent::Released { slot })
             }
             _ if command.received < command.bytes => {
                 self.grant(slot, out);
@@ -187,7 +188,7 @@ impl Target {
             }
             _ => {
                 command.phase = Phase::COMPLETE;
-                Some(Event::Fetched { slot, intact })
+                Some(ControllerEvent::Fetched { slot, intact })
             }
         }
     }

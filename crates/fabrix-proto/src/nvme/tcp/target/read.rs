@@ -7,7 +7,8 @@
 
 use zerocopy::{IntoBytes, transmute};
 
-use super::{Event, Reading, Target};
+use super::{Reading, Target};
+use crate::nvme::queue::ControllerEvent;
 use crate::nvme::tcp::pdu::{
     COMMON_BYTES, CommonHeader, Digests, InitializeRequest, InitializeResponse, MAX_ALIGNMENT,
     PduType, TerminateRequest,
@@ -22,7 +23,7 @@ impl Target {
         &mut self,
         arrived: &[u8],
         out: &mut S,
-    ) -> Result<Taken<Event>, Violation> {
+    ) -> Result<Taken<ControllerEvent>, Violation> {
         let start: &[u8; COMMON_BYTES] = arrived.first_chunk().expect("the driver obeys want()");
         let common: CommonHeader = transmute!(*start);
         let end = match &self.passed {
@@ -120,7 +121,7 @@ impl Target {
         common: CommonHeader,
         rest: &[u8],
         out: &mut S,
-    ) -> Result<Option<Event>, Violation> {
+    ) -> Result<Option<ControllerEvent>, Violation> {
         self.reading = Reading::Common;
         self.act(common, rest, out).map_err(|fault| {
             self.reading = Reading::Closed;
@@ -134,7 +135,7 @@ impl Target {
         common: CommonHeader,
         rest: &[u8],
         out: &mut S,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<ControllerEvent>, Fault> {
         match common.pdu_type {
             PduType::INITIALIZE_REQUEST => self.initialize(&common, rest, out),
             PduType::COMMAND => {
@@ -165,7 +166,7 @@ impl Target {
         common: &CommonHeader,
         rest: &[u8],
         out: &mut S,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<ControllerEvent>, Fault> {
         let request: InitializeRequest = WholeHeader::new(common, rest).parse();
         if request.format_version.get() != 0 {
             let sentence = "ICReq of a PDU format version other than 0";
@@ -191,7 +192,7 @@ impl Target {
         Ok(None)
     }
 
-    fn host_terminates(&mut self, common: &CommonHeader, rest: &[u8]) -> Event {
+    fn host_terminates(&mut self, common: &CommonHeader, rest: &[u8]) -> ControllerEvent {
         let request: TerminateRequest = WholeHeader::new(common, rest).parse();
         self.goodbye = Some(TerminateReason {
             status: request.status.get(),
@@ -199,6 +200,6 @@ impl Target {
         });
         self.reading = Reading::Closed;
         self.parted = true;
-        Event::Goodbye
+        ControllerEvent::Terminated
     }
 }

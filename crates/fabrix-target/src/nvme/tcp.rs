@@ -1,0 +1,45 @@
+//! Connections of NVMe/TCP: a queue made of an accepted socket, and the limits of its machine.
+
+use std::rc::Rc;
+
+use fabrix_proto::nvme::tcp::target::{Target, TargetLimits};
+use fabrix_rt::{Shard, Socket, local_peer};
+use fabrix_transport::{Stream, pass};
+
+use super::connection::{Connection, Ends};
+use crate::life::STREAM;
+use crate::local::{Arrival, Local};
+
+/// Takes over an accepted connection.
+pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
+    let stream = arrival.stream;
+    // Answers leave when they are ready: one send carries all of a turn.
+    let _only_slower = stream.set_nodelay(true);
+    let socket = Socket::from(stream);
+    let task = shard.reserve();
+    let most = &local.shared.catalog.limits;
+    let slots = most.max_queue_entries;
+    let defaults = TargetLimits::default();
+    let most_pdu_bytes = local_peer::most_pdu_bytes(arrival.peer.ip());
+    let limits = TargetLimits {
+        max_slots: slots,
+        max_data_bytes: most.max_transfer_bytes,
+        in_capsule_bytes: IN_CAPSULE_BYTES,
+        max_h2c_bytes: defaults.max_h2c_bytes.min(most_pdu_bytes),
+        ..defaults
+    };
+    let machine = Target::new(limits, pass::crc32c);
+    let mut stream = Stream::new(machine, socket, task, STREAM, usize::from(slots));
+    stream.set_answering();
+    let ends = Ends {
+        peer: arrival.peer,
+        address: stream.socket().local_addr().ok(),
+        in_capsule_bytes: IN_CAPSULE_BYTES.min(most_pdu_bytes),
+    };
+    Connection::begin(shard, task, stream, ends, arrival.stranger, local);
+}
+
+/// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of
+/// a write, no R2T and no waiting for it. It needs no more memory than R2Ts do, which are sent as
+/// soon as a write comes.
+const IN_CAPSULE_BYTES: u32 = 128 << 10;

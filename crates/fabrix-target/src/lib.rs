@@ -81,6 +81,27 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// What the shards of a target share, before any of them serves.
+    fn new(config: TargetConfig, deadlines: Deadlines, shards: Vec<Remote>) -> Arc<Self> {
+        let (limits, store) = (config.limits, config.reservation_store);
+        Arc::new(Self {
+            catalog: CurrentCatalog::new(limits, config.counts, store),
+            registry: Registry::new(config.max_connections),
+            sessions: iscsi::Sessions::new(),
+            deadlines,
+            strangers: Strangers::new(config.max_strangers),
+            clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
+            counters: shards.iter().map(|_| Arc::default()).collect(),
+            started: Instant::now(),
+            shards,
+            config_tasks: OnceLock::new(),
+            connections: AtomicUsize::new(0),
+            max_connections: config.max_connections,
+            draining: AtomicBool::new(false),
+            notify: config.notify,
+        })
+    }
+
     /// Gives an order to the target's part on shard `index`, counted around; false when it was
     /// dropped.
     ///
@@ -169,23 +190,8 @@ impl Target {
         deadlines: Deadlines,
         shards: Vec<Remote>,
     ) -> Result<Self, TargetError> {
-        let (limits, store) = (config.limits, config.reservation_store);
-        let shared = Arc::new(Shared {
-            catalog: CurrentCatalog::new(limits, config.counts, store),
-            registry: Registry::new(config.max_connections),
-            sessions: iscsi::Sessions::new(),
-            deadlines,
-            strangers: Strangers::new(config.max_strangers),
-            clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
-            counters: shards.iter().map(|_| Arc::default()).collect(),
-            started: Instant::now(),
-            shards,
-            config_tasks: OnceLock::new(),
-            connections: AtomicUsize::new(0),
-            max_connections: config.max_connections,
-            draining: AtomicBool::new(false),
-            notify: config.notify,
-        });
+        let wanted = config.catalog.clone();
+        let shared = Shared::new(config, deadlines, shards);
         let config_tasks = shared
             .shards
             .iter()
@@ -199,7 +205,7 @@ impl Target {
             ports: Mutex::default(),
         };
         target.change(|catalog| {
-            *catalog = config.catalog;
+            *catalog = wanted;
             Ok(())
         })?;
         Ok(target)

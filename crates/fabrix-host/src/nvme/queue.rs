@@ -443,3 +443,6 @@ impl<L: Link> Queue<L> {
 fn slot_at(index: usize) -> Slot {
     Slot(u16::try_from(index).expect("a queue has at most 4096 slots"))
 }
+
+#[cfg(test)]
+mod tests;

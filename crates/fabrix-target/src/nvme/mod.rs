@@ -15,6 +15,8 @@ mod io;
 mod reserve;
 mod status;
 pub(crate) mod tcp;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub(crate) use inventory::inventory;

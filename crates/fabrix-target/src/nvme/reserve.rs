@@ -95,7 +95,10 @@ impl IoQueue {
         command: ReservationCommand,
         data: Option<&Incoming>,
     ) -> Settled {
-        let disk_view = self.disk_views.iter().find(|(nsid, _)| *nsid == wanted.nsid);
+        let disk_view = self
+            .disk_views
+            .iter()
+            .find(|(nsid, _)| *nsid == wanted.nsid);
         let Some((_, disk_view)) = disk_view else {
             return desk.answer(claim, Status::INVALID_NAMESPACE);
         };
@@ -103,7 +106,8 @@ impl IoQueue {
             return report(desk, claim, &disk_view.state, bytes);
         }
         let request = ReservationRequest::new(command, desk.bytes(data));
-        let pending_change = PendingChange::reserve(&disk_view.state, &self.me, Asked::Host(request));
+        let pending_change =
+            PendingChange::reserve(&disk_view.state, &self.me, Asked::Host(request));
         let slot = claim.slot();
         let kept = self.keep(claim, Work::Reserving(Box::new(pending_change)));
         self.reserving += 1;

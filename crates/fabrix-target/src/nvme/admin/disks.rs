@@ -13,7 +13,7 @@ use fabrix_proto::{Claim, Settled};
 
 use super::Admin;
 use crate::desk::Desk;
-use crate::disk::{Asked, DiskState, PendingChange, DiskView};
+use crate::disk::{Asked, DiskState, DiskView, PendingChange};
 use crate::nvme::desk::Queue;
 use crate::nvme::reserve::disk_views;
 
@@ -104,7 +104,12 @@ impl Admin {
                 Asked::Request(Request::Persist(persist)),
             )
         };
-        let pending_changes = self.disk_views.iter().filter(meant).map(pending_change).collect();
+        let pending_changes = self
+            .disk_views
+            .iter()
+            .filter(meant)
+            .map(pending_change)
+            .collect();
         let kept = claim.keep_in(&mut self.persisting, pending_changes);
         self.run_pending_changes(desk);
         kept

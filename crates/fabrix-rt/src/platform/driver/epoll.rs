@@ -1,9 +1,8 @@
 //! The driver over epoll, for containers that forbid io_uring.
 //!
-//! Everything is tried at once; what would wait is queued at its descriptor until epoll says that
-//! it is worth another try. Reads, writes, syncs and allocations of files run in place and stop the
-//! whole shard meanwhile: the price of this fallback. Sockets stay in blocking mode and every call
-//! says that it must not wait; only listeners, and sockets while they connect, are switched.
+//! Every operation is tried at once. An operation that would wait is queued at its descriptor,
+//! until epoll reports the descriptor and it is tried again. Operations of files run in place and
+//! stop the whole shard meanwhile; that is the price of this driver.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,12 +24,12 @@ pub(crate) struct EpollDriver {
     spin: Spin,
     bell: Arc<Bell>,
     pollers: Pollers,
-    /// By descriptor number.
+    /// Waiting operations by descriptor number.
     waiting: Vec<Waiting>,
     in_flight: usize,
 }
 
-/// What waits at one descriptor, in the order given.
+/// The operations that wait at one descriptor, in their order.
 #[derive(Default)]
 struct Waiting {
     readers: VecDeque<Submission>,
@@ -122,8 +121,8 @@ impl EpollDriver {
         self.arm(descriptor, endings);
     }
 
-    /// Asks epoll for whatever waits at a descriptor; when it cannot, the operations end with its
-    /// reason.
+    /// Asks epoll to report a descriptor for the operations that wait at it. If epoll refuses, they
+    /// end with its error.
     fn arm(&mut self, descriptor: RawFd, endings: &mut Vec<Ending>) {
         let waiting = &mut self.waiting[index(descriptor)];
         let (read, write) = (!waiting.readers.is_empty(), !waiting.writers.is_empty());
@@ -159,7 +158,7 @@ impl EpollDriver {
         self.pollers.arm(endings, watch)
     }
 
-    /// Looks without waiting, again and again, as long as that is expected to pay.
+    /// Looks again and again without waiting, for the spin window.
     fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, began: Nanos) {
         let window = self.spin.window();
         let mut now = began;
@@ -174,7 +173,7 @@ impl EpollDriver {
         }
     }
 
-    /// One wait, and everything it makes possible.
+    /// Waits once, and tries the operations of all reported descriptors.
     fn look(&mut self, until: Until, endings: &mut Vec<Ending>) {
         let timeout = until.left(Nanos::now());
         let count = self
@@ -254,7 +253,7 @@ enum Side {
     Write,
 }
 
-/// Where an operation would wait. None: it is on a file and never does.
+/// The descriptor and direction an operation waits for. None: it is of a file and runs in place.
 fn side(op: &Op) -> Option<(RawFd, Side)> {
     match op {
         Op::Accept { listener } => Some((listener.as_raw_fd(), Side::Read)),

@@ -1,8 +1,7 @@
-//! Operations of files that are run in one system call, on the shard's own thread.
+//! Operations of files as blocking system calls on the thread of the shard.
 //!
-//! For whoever has nothing better (epoll), and for files that live in memory: those never wait for
-//! a device, and the kernel, which does not know that of them, would hand each operation to a
-//! thread of its own.
+//! epoll has no other way. The ring uses this for files in memory: they never wait for a device,
+//! but io_uring would hand each of their operations to a worker thread.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,7 +11,7 @@ use super::now::{count, errno};
 use crate::Op;
 use crate::sys::{fallocate, file};
 
-/// Whether an operation only copies from memory to memory.
+/// Whether an operation only copies memory.
 pub(super) fn is_a_copy(op: &Op) -> bool {
     match op {
         Op::Read { file, .. } | Op::Write { file, .. } => file.is_in_memory(),
@@ -20,7 +19,7 @@ pub(super) fn is_a_copy(op: &Op) -> bool {
     }
 }
 
-/// Runs a file's operation in place.
+/// Runs an operation of a file. Result: as of the operation.
 pub(super) fn run_on_file(op: &mut Op) -> i32 {
     loop {
         let done = match op {

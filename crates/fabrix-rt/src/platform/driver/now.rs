@@ -1,8 +1,7 @@
-//! Operations of sockets, and of devices that hand out messages, that are tried at once: done in
-//! one system call, or given back because they would wait.
+//! Operations of sockets and of message devices as nonblocking system calls.
 //!
-//! Sockets stay in blocking mode and every call says that it must not wait; only listeners, and
-//! sockets while they connect, are switched.
+//! Sockets stay in blocking mode, and every call has a flag that it must not wait. Only listeners,
+//! and sockets while they connect, are in nonblocking mode.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -10,17 +9,17 @@ use std::os::fd::AsFd;
 use crate::sys::socket;
 use crate::{Completion, Gather, Listener, Loan, Op, Socket};
 
-/// What came of a try.
+/// Outcome of one attempt.
 pub(super) enum Tried {
-    /// It has ended.
+    /// The operation has ended.
     Ended(Completion),
-    /// As much of it was sent as one call may send: the rest is for the next turn.
+    /// A send has sent as much as one call may send. The rest is for the next turn.
     InPart(Op),
-    /// It would wait; what was sent of it stays sent.
+    /// The operation would wait. Bytes that were sent stay sent.
     WouldWait(Op),
 }
 
-/// Tries a receive where it is; None: it would wait, as nearly all do that are tried.
+/// Tries a receive. None: it would wait, as nearly all attempts do.
 pub(super) fn receive(op: &mut Op) -> Option<i32> {
     let Op::Receive {
         socket,
@@ -43,7 +42,7 @@ pub(super) fn receive(op: &mut Op) -> Option<i32> {
     }
 }
 
-/// Tries a socket's operation without waiting.
+/// Tries an operation without waiting.
 pub(super) fn attempt(mut op: Op) -> Tried {
     if matches!(op, Op::Receive { .. }) {
         return match receive(&mut op) {
@@ -89,11 +88,11 @@ pub(super) fn attempt(mut op: Op) -> Tried {
 }
 
 fn accept(listener: &Listener) -> io::Result<Socket> {
-    listener.listener().set_nonblocking(true)?; // the connection may be gone again when we come
+    listener.listener().set_nonblocking(true)?; // the connection may have ended meanwhile
     Ok(Socket::from(socket::accept(listener.as_fd())?))
 }
 
-/// Connects, or asks how far it has come: connecting again is the question.
+/// Begins to connect, or asks for the state: a second connect(2) returns it.
 fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
     socket.stream().set_nonblocking(true)?;
     let connected = match socket::connect(socket.as_fd(), address) {
@@ -110,8 +109,7 @@ fn connect(socket: &Socket, address: &std::net::SocketAddr) -> io::Result<()> {
     connected
 }
 
-/// Sends what one call may send; what was sent stays sent. Would wait: the socket has no room for
-/// all of that.
+/// Sends as much as one call may send. `WouldBlock`: the socket has taken less.
 fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
     let asked = gather.bytes_at_once();
     if asked == 0 {
@@ -121,7 +119,7 @@ fn send(socket: &Socket, gather: &mut Gather) -> io::Result<()> {
         .wire()
         .send(socket.as_fd(), libc::MSG_DONTWAIT, asked)?
     {
-        // The kernel sends a byte or says why not.
+        // The kernel sends at least one byte or reports an error.
         0 => Err(io::Error::from_raw_os_error(libc::EIO)),
         sent if sent < asked => Err(io::ErrorKind::WouldBlock.into()),
         _ => Ok(()),

@@ -1,7 +1,7 @@
-//! The driver over io_uring: one system call submits everything a turn asked for, and waits.
+//! The driver over io_uring: one system call submits all operations of a turn, and waits.
 //!
-//! Policy only: when to enter the kernel, when to spin, what to do with short sends and a full
-//! ring. Ownership of what is in progress, and all raw memory, is `sys/uring.rs`.
+//! This file is policy: when to enter the kernel, when to spin, how to continue a short send, what
+//! to do with a full ring. `sys/uring.rs` owns the operations in progress and all raw memory.
 
 #[cfg(test)]
 mod tests;
@@ -29,20 +29,20 @@ pub(crate) struct UringDriver<E: Form> {
     spin: Spin,
     bell: Arc<Bell>,
     pollers: Pollers,
-    /// Did not fit: goes first in the next turn.
+    /// Operations that did not fit into the ring. They go first in the next turn.
     again: Vec<Submission>,
-    /// Sent in part: goes on in the next turn, behind what is new, so that the short comes before
-    /// the rest of the long.
+    /// Partially sent gathers. They continue in the next turn, after new sends, so that short
+    /// answers overtake long ones.
     rest: Vec<Submission>,
-    /// Of files in memory: run in place, some in each turn.
+    /// Reads and writes of files in memory. Some of them run in place in each turn.
     copies: VecDeque<Submission>,
-    /// Receives that are not in the ring as long as the shard spins.
+    /// Receives that stay out of the ring while the shard spins.
     warm: Warm,
-    /// Were among those and are to go into the ring, to stay there until something comes.
+    /// Receives that were in `warm` and go into the ring in the next turn.
     cold: Vec<Submission>,
-    /// Tasks that are gone and whose operations could not all be cancelled yet.
+    /// Removed tasks some of whose operations are not cancelled yet.
     forgotten: Vec<TaskId>,
-    /// Operations of files that wait in the ring to be submitted.
+    /// Operations of files in the ring that are not submitted yet.
     files_queued: usize,
 }
 
@@ -88,7 +88,8 @@ impl<E: Form> Driver for UringDriver<E> {
                 && !this.bell.is_rung()
         };
         if !may_wait(self, endings) || !window.is_zero() {
-            // Not going to sleep, so submit separately; often that alone ends something (sends do).
+            // The shard does not sleep, so it submits apart. Often that alone ends an operation,
+            // for instance a send.
             if self.ring.has_work_for_the_kernel() {
                 self.enter(None);
                 self.reap(endings);
@@ -127,12 +128,12 @@ impl<E: Form> Driver for UringDriver<E> {
 }
 
 impl<E: Form> UringDriver<E> {
-    /// Whether something is to be begun, or gone on with, in the next turn.
+    /// Whether operations wait to be begun or continued in the next turn.
     fn has_more(&self) -> bool {
         !self.again.is_empty() || !self.rest.is_empty() || !self.cold.is_empty()
     }
 
-    /// Spins, then sleeps, and remembers how long the next ending took.
+    /// Spins, then sleeps, and records the time until the next completion.
     fn wait(&mut self, endings: &mut Vec<Ending>, until: Until, window: Duration) -> Nanos {
         let began = Nanos::now();
         if !window.is_zero() {
@@ -152,8 +153,8 @@ impl<E: Form> UringDriver<E> {
         now
     }
 
-    /// Looks at the completion queue's tail and the kernel's flags in memory: no system call until
-    /// there is work.
+    /// Looks at the tail of the completion queue and the flags of the kernel, which lie in memory.
+    /// Makes no system call until there is work.
     fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, began: Nanos, window: Duration) {
         let window_end = began + window;
         loop {
@@ -181,8 +182,8 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// A receive tried by hand is a system call: there the clock is read every time, and who waits
-    /// for a moment is not called late.
+    /// Looks between two readings of the clock. A receive of `warm` is a system call, so with one
+    /// the clock is read after every look, and deadlines are kept.
     fn looks_per_clock(&self) -> u32 {
         match self.warm.len() {
             0 => LOOKS_PER_CLOCK,
@@ -213,7 +214,8 @@ impl<E: Form> UringDriver<E> {
         self.pollers.arm(endings, watch)
     }
 
-    /// Enters the kernel once: to submit, or with `Some` to wait as well, for ever or so long.
+    /// Enters the kernel once: to submit only (`None`), or also to wait, at most for the time
+    /// given.
     fn enter(&mut self, wait: Option<Option<Duration>>) {
         self.files_queued = 0;
         let entered = match wait {
@@ -222,22 +224,23 @@ impl<E: Form> UringDriver<E> {
         };
         let Err(error) = entered else { return };
         match error.raw_os_error() {
-            // A signal, the timeout, or no memory and too many unreaped completions: the next turn
+            // A signal, the timeout, too many unreaped completions, or no memory: the next turn
             // tries again.
             Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {}
             _ => panic!("io_uring_enter refuses our ring: {error}"),
         }
     }
 
-    /// Nothing has come: what was tried by hand goes into the ring, which can be waited for.
+    /// Moves the receives of `warm` into the ring, because a sleeping shard waits for the ring
+    /// only.
     fn cool(&mut self, endings: &mut Vec<Ending>) {
         while let Some((token, op)) = self.warm.take() {
             self.push(token, op, endings);
         }
     }
 
-    /// Begins everything: by hand what a spinning shard does faster so, the rest in the ring,
-    /// submitting in between when it is full.
+    /// Begins all operations. A spinning shard makes few sends and receives by direct system calls,
+    /// which is faster. All others go into the ring, with submissions in between if it is full.
     fn queue(
         &mut self,
         submissions: &mut Vec<Submission>,
@@ -268,7 +271,7 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// Runs some of what only copies.
+    /// Runs some of the operations that only copy memory.
     fn copy(&mut self, endings: &mut Vec<Ending>) {
         let most = (self.copies.len() / 2).clamp(BITE, COPIES);
         let mut bytes = 0;
@@ -287,7 +290,7 @@ impl<E: Form> UringDriver<E> {
 
     fn push(&mut self, token: Token, op: Op, endings: &mut Vec<Ending>) {
         if !self.again.is_empty() {
-            return self.again.push((token, op)); // one did not fit: the order is kept
+            return self.again.push((token, op)); // behind those that did not fit: the order is kept
         }
         if let Op::Send { gather, .. } = &op
             && gather.unsent_bytes() == 0
@@ -297,7 +300,7 @@ impl<E: Form> UringDriver<E> {
         if self.ring.is_full() {
             self.enter(None);
             if self.ring.is_full() {
-                self.reap(endings); // the kernel takes nothing before its completions are taken
+                self.reap(endings); // a full completion queue keeps the kernel from taking more
                 self.enter(None);
             }
         }
@@ -312,8 +315,7 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    /// Takes the completions, of files no more than a bite. Short sends go on; everything else is
-    /// an ending.
+    /// Takes the completions, at most [`BITE`] of files. Partial sends continue in the next turn.
     fn reap(&mut self, endings: &mut Vec<Ending>) {
         let mut room = BITE;
         while room > 0
@@ -348,10 +350,10 @@ enum Settled {
     GoOn(Op),
 }
 
-/// What a completion means for its operation.
+/// Whether a completion ends its operation.
 fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Settled {
     if result == -libc::EINTR {
-        return Settled::GoOn(op); // a kernel worker was disturbed; nothing was done
+        return Settled::GoOn(op); // a signal has interrupted a worker before it did anything
     }
     if let Op::Send { gather, .. } = &mut op {
         return match usize::try_from(result) {
@@ -359,7 +361,7 @@ fn settle(mut op: Op, result: i32, accepted: Option<Socket>) -> Settled {
                 gather.advance(sent);
                 send_so_far(op)
             }
-            // The kernel sends at least a byte or says why not.
+            // The kernel sends at least one byte or reports an error.
             Ok(_) => Settled::Ended(ended(-libc::EIO, op)),
             Err(_) => Settled::Ended(ended(result, op)),
         };
@@ -383,17 +385,17 @@ fn send_so_far(op: Op) -> Settled {
     }
 }
 
-/// So many operations of files are handed over in one call, and so many endings of them handed back
-/// in one turn. What they cause begins before the next ones are looked at: else a disk, the shard
-/// and whoever waits for its answers would work one after the other, all of a batch each.
+/// Operations of files per submission, and completions of files per turn. Small batches let the
+/// disk, the shard and the peer work at the same time. With large ones each would wait while
+/// another works through a whole batch.
 const BITE: usize = 4;
-/// The most of the same when it is run in place, half of what waits if that is fewer. A turn, with
-/// its send, costs more beside a copy than beside a wait for a device.
+/// Most operations of files that run in place in one turn; half of those that wait, if that is
+/// fewer. More than [`BITE`], because a turn costs much compared with a copy.
 const COPIES: usize = 12;
-/// And no more of them when so much was copied: others of the shard wait meanwhile.
+/// Bytes after which a turn runs no more operations in place: other tasks of the shard wait.
 const COPIED_BYTES: usize = 512 << 10;
-/// So many operations of sockets are begun by hand in a turn: more are cheaper together, in one
-/// call.
+/// Most operations of sockets in a turn that are made by direct system calls. More are cheaper
+/// together in one call of the ring.
 const FEW: usize = 4;
-/// Reading the clock costs as much as several looks into memory.
+/// Looks between two readings of the clock, which costs as much as several looks.
 const LOOKS_PER_CLOCK: u32 = 16;

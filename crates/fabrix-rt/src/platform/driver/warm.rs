@@ -1,15 +1,14 @@
-//! Receives of connections that were active just now, tried by hand while the shard spins.
+//! Receives of recently active connections, tried by direct system calls while the shard spins.
 //!
-//! A receive in the ring costs a poll request, a wake-up and a second entry into the kernel before
-//! its bytes are here; where the peer answers within microseconds that is a tenth of the whole
-//! round trip. So while the shard spins anyway, a few receives stay here and are tried directly;
-//! before it sleeps they go into the ring.
+//! A receive in the ring costs a poll request, a wake-up and a second entry into the kernel. If the
+//! peer answers within microseconds, that is a tenth of the round trip. So a few receives stay here
+//! while the shard spins. Before it sleeps they go into the ring.
 
 use super::now::{ended, receive};
 use crate::driver::{Ending, Submission};
 use crate::{Op, TaskId};
 
-/// The receives that are tried by hand.
+/// The receives that stay out of the ring.
 pub(super) struct Warm {
     held: Vec<Held>,
 }
@@ -19,29 +18,28 @@ struct Held {
     tries: u32,
 }
 
-/// More connections than this are served better by the ring, which looks at all of them in one
-/// call.
+/// Most receives that stay out of the ring. The ring serves more connections better, with one call
+/// for all.
 pub(super) const MOST: usize = 2;
-/// A connection that was silent for so many tries, about a millisecond, is not warm any more. That
-/// is longer than it is between two of a few thousand requests a second, and an idle connection
-/// costs its shard no more.
+/// Tries, about a millisecond, after which a silent connection goes into the ring. At a few
+/// thousand requests a second the next request comes sooner. An idle connection costs no tries
+/// after that.
 const TRIES_MOST: u32 = 4096;
 
 impl Warm {
-    /// None so far. All memory is taken here: the first time may come long after a connection is
-    /// ready.
+    /// An empty list, with all its memory: nothing is allocated once a connection is ready.
     pub(super) fn new() -> Self {
         Self {
             held: Vec::with_capacity(MOST),
         }
     }
 
-    /// Whether one more receive may stay here.
+    /// Whether there is room for one more receive.
     pub(super) fn has_room(&self) -> bool {
         self.held.len() < MOST
     }
 
-    /// Keeps a receive.
+    /// Adds a receive.
     pub(super) fn keep(&mut self, submission: Submission) {
         debug_assert!(matches!(submission.1, Op::Receive { .. }), "only receives");
         self.held.push(Held {
@@ -54,7 +52,7 @@ impl Warm {
         self.held.len()
     }
 
-    /// Tries every receive once. What has been silent for too long goes to `cold`.
+    /// Tries every receive once. Receives without bytes for too long move to `cold`.
     pub(super) fn attempt(&mut self, endings: &mut Vec<Ending>, cold: &mut Vec<Submission>) {
         let mut index = 0;
         while let Some(held) = self.held.get_mut(index) {
@@ -72,12 +70,12 @@ impl Warm {
         }
     }
 
-    /// One of the receives, which is to go into the ring: the shard is going to sleep.
+    /// Removes one receive, which goes into the ring because the shard is about to sleep.
     pub(super) fn take(&mut self) -> Option<Submission> {
         self.held.pop().map(|held| held.submission)
     }
 
-    /// A task is gone.
+    /// Drops the receives of a removed task.
     pub(super) fn forget(&mut self, task: TaskId) {
         self.held.retain(|held| held.submission.0.task != task);
     }

@@ -1,5 +1,5 @@
-//! Receives that the driver tries by hand while a shard spins, and when they go into the ring, on
-//! real sockets.
+//! Receives that stay out of the ring while a shard spins, and the moment they go into it, on real
+//! sockets.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -1,25 +1,25 @@
-//! A value alone in its cache lines.
+//! Values alone in their cache lines.
 //!
-//! A small block of memory can be one that another thread gave back: an allocator that keeps such
-//! blocks at hand for each thread, as glibc's does, then puts what two shards write for every
-//! request side by side, and each waits for the other's caches. So what is small, lives as long as
-//! a connection or a channel and is written for every request lies apart.
+//! The allocator of glibc keeps freed small blocks per thread, so a block that one shard gets may
+//! lie beside a block of another shard. If both shards write them for every request, each waits for
+//! the other's cache. So small values that live as long as a connection or a channel, and that
+//! every request writes, are wrapped in [`Apart`].
 
 use std::ops::Deref;
 
-/// A value that shares its cache lines with nothing, prefetched pairs of them included. In an `Rc`
-/// that is true of the counts as well.
+/// A value that shares no cache line, and no pair of lines that the processor prefetches together,
+/// with other values. In an `Rc` this covers the counts too.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Apart<T>(T);
 
 impl<T> Apart<T> {
-    /// Puts it apart.
+    /// Wraps a value.
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// What was apart.
+    /// The value.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -1,7 +1,7 @@
-//! One bit for each of very many things, which all shards read and change at once: which blocks of
-//! a RAM disk hold something. Its memory is given by the kernel when a bit in it is first set. Bits
-//! next to each other are not changed in one step; who needs an order between bits and what they
-//! stand for has to see to it.
+//! A large bitmap that all shards read and change at once: which blocks of a RAM disk hold data.
+//!
+//! The kernel gives a page of it when a bit in the page is first set. Several bits are not changed
+//! in one atomic step. A caller that needs an order between the bits and the data has to make it.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys::mmap::Words;
 
-/// Bits, all of them clear at the start.
+/// A bitmap, clear at the start.
 #[derive(Debug)]
 pub struct Bitmap {
     words: Words,
@@ -17,15 +17,15 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// So many clear bits. Errors: no address space, with the size.
+    /// A bitmap of `bits` clear bits. Errors: no address space, with the size.
     pub fn new(bits: u64) -> io::Result<Arc<Self>> {
         let words = usize::try_from(bits.div_ceil(WORD_BITS)).map_err(io::Error::other)?;
         let words = Words::new(words)?;
         Ok(Arc::new(Self { words, bits }))
     }
 
-    /// Sets bits. Where they are set already this only reads, so that shards which write the same
-    /// blocks again and again do not take the memory from each other.
+    /// Sets bits. Words whose bits are set already are only read, so that shards that write the
+    /// same blocks again do not take the cache line from each other.
     pub fn set(&self, first: u64, bits: u64) {
         self.each_word(first, bits, |word, mask| {
             if word.load(Ordering::Relaxed) & mask != mask {
@@ -34,7 +34,7 @@ impl Bitmap {
         });
     }
 
-    /// Clears bits; memory that was never written stays so.
+    /// Clears bits. Pages that were never written stay unwritten.
     pub fn clear(&self, first: u64, bits: u64) {
         self.each_word(first, bits, |word, mask| {
             if word.load(Ordering::Relaxed) & mask != 0 {
@@ -43,8 +43,8 @@ impl Bitmap {
         });
     }
 
-    /// Whether bit `first` is set, and how many bits from there on are like it: at least one. A
-    /// longer run than about four million may be told in parts, so that no question takes long.
+    /// Whether bit `first` is set, and the number of equal bits from there on, at least one. A run
+    /// of more than about four million bits may be cut, so that no call takes long.
     ///
     /// Panics if there is no such bit.
     pub fn run(&self, first: u64) -> (bool, u64) {
@@ -84,7 +84,7 @@ impl Bitmap {
 }
 
 const WORD_BITS: u64 = u64::BITS as u64;
-/// What one question looks at: half a megabyte of bits.
+/// Bits that one call of [`Bitmap::run`] looks at: half a megabyte.
 const RUN_BITS: u64 = 1 << 22;
 
 #[cfg(test)]

@@ -1,162 +1,162 @@
-//! The closed list of what a task can ask of the kernel, and what comes back.
+//! The closed list of operations that a task can start, and their completions.
 //!
-//! An operation owns what it works on. The ending gives it back as a [`Loan`]; when nobody is left
-//! to take it, it is freed. Nothing here touches the kernel: that is `driver/`.
+//! An operation owns its buffers and handles. The completion gives them back as a [`Loan`]; they
+//! are freed if the task is gone. A [driver](crate::driver) carries operations out.
 
 use std::net::SocketAddr;
 
 use crate::{Buf, Exchange, File, Gather, Lent, Listener, Registered, Socket};
 
-/// An operation. Every result is what the system call gives: zero or more, or a negative errno.
+/// An operation. Its result is that of the system call: zero or more, or a negative errno.
 #[derive(Debug)]
 pub enum Op {
-    /// Waits for a connection. Result 0 and [`Loan::Socket`]; `-EMFILE` and `-ENFILE` are passed
-    /// on: pause, then retry.
+    /// Waits for a connection. Result 0 and [`Loan::Socket`]. After `-EMFILE` or `-ENFILE` the task
+    /// pauses and retries.
     Accept {
-        /// Where connections arrive.
+        /// The listening socket.
         listener: Listener,
     },
-    /// Connects an unconnected socket (see [`net::stream`](crate::net::stream)). Result 0; gives
-    /// back [`Loan::Socket`].
+    /// Connects an unconnected socket (see [`net::stream`](crate::net::stream)). Result 0.
+    /// [`Loan::Socket`].
     Connect {
         /// The socket to connect.
         socket: Socket,
         /// The peer.
         address: SocketAddr,
     },
-    /// Receives what has arrived, at least one byte. Result: bytes, 0 at the end of the stream.
+    /// Receives at least one byte. Result: bytes, 0 at the end of the stream.
     /// [`Loan::Buf`].
     Receive {
-        /// From where.
+        /// The connection.
         socket: Socket,
-        /// Nobody else may hold this buffer meanwhile.
+        /// The buffer to fill. It has no other holder.
         buf: Buf,
         /// First byte of the buffer to fill.
         start: usize,
-        /// At most so many bytes.
+        /// Most bytes to receive.
         bytes: usize,
     },
-    /// Sends all of it, or fails. Result: all the bytes. [`Loan::Gather`]. One at a time per socket
-    /// keeps the order.
+    /// Sends all bytes of a gather, or fails. Result: all bytes. [`Loan::Gather`]. A task keeps the
+    /// order by one send at a time per socket.
     Send {
-        /// Where to.
+        /// The connection.
         socket: Socket,
-        /// What, in order; comes back as it is, the owner clears it.
+        /// The bytes. The task clears the gather when it comes back.
         gather: Box<Gather>,
     },
-    /// Reads from a file; may be short at its end. Result: bytes. [`Loan::Buf`].
+    /// Reads from a file. Result: bytes, fewer than asked for at the end of the file.
+    /// [`Loan::Buf`].
     Read {
-        /// Which file.
+        /// The file.
         file: File,
-        /// Nobody else may hold this buffer meanwhile.
+        /// The buffer to fill. It has no other holder.
         buf: Buf,
         /// First byte of the buffer to fill.
         start: usize,
-        /// How many bytes.
+        /// Bytes to read.
         bytes: usize,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
     },
-    /// Writes to a file; may be short on a full disk. Result: bytes. [`Loan::Buf`].
+    /// Writes to a file. Result: bytes, fewer than asked for on a full disk. [`Loan::Buf`].
     Write {
-        /// Which file.
+        /// The file.
         file: File,
-        /// The source; may be shared.
+        /// The source. It may have other holders.
         buf: Buf,
         /// First byte of the buffer to write.
         start: usize,
-        /// How many bytes.
+        /// Bytes to write.
         bytes: usize,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Ends only when the data is on the medium (RWF_DSYNC).
+        /// The operation ends when the data is on the medium (RWF_DSYNC).
         durable: bool,
     },
-    /// Reads from a file into memory that the kernel lends to the ring (IORING_OP_READ_FIXED); may
-    /// be short at its end. Result: bytes; `-EFAULT`: there is no such memory; `-EOPNOTSUPP` where
-    /// there is no io_uring.
+    /// Reads from a file into registered memory (IORING_OP_READ_FIXED). Result: bytes, fewer than
+    /// asked for at the end of the file; `-EFAULT` for an empty place; `-EOPNOTSUPP` without
+    /// io_uring.
     ReadRegistered {
-        /// Which file.
+        /// The file.
         file: File,
-        /// What is to be filled.
+        /// The memory to fill.
         memory: Registered,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
     },
-    /// Writes such memory to a file (IORING_OP_WRITE_FIXED); may be short on a full disk. Result:
-    /// as of [`Op::ReadRegistered`].
+    /// Writes registered memory to a file (IORING_OP_WRITE_FIXED). Result: bytes, fewer than asked
+    /// for on a full disk; errors as of [`Op::ReadRegistered`].
     WriteRegistered {
-        /// Which file.
+        /// The file.
         file: File,
         /// The source.
         memory: Registered,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Ends only when the data is on the medium (RWF_DSYNC).
+        /// The operation ends when the data is on the medium (RWF_DSYNC).
         durable: bool,
     },
-    /// Ends when all ended writes are on the medium (fdatasync). Result 0.
+    /// Makes all completed writes durable (fdatasync). Result 0.
     Sync {
-        /// Which file.
+        /// The file.
         file: File,
     },
-    /// Gives space back or zeroes it without moving data (fallocate, the size is kept). Result 0.
+    /// Zeroes a range without writing data (fallocate). The size of the file stays. Result 0.
     Allocate {
-        /// Which file or block device.
+        /// The file or block device.
         file: File,
-        /// Which of the two.
+        /// Whether the range keeps its space.
         how: Allocate,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes.
+        /// Bytes of the range.
         bytes: u64,
     },
-    /// Waits for the next message of a device that hands out one per read, as /dev/fuse does. The
-    /// file is in nonblocking mode. Result: bytes. [`Loan::Buf`].
+    /// Waits for the next message of a device that returns one message per read, as /dev/fuse does.
+    /// The file is in nonblocking mode. Result: bytes. [`Loan::Buf`].
     TakeMessage {
         /// The device.
         file: File,
-        /// Nobody else may hold this buffer meanwhile.
+        /// The buffer to fill. It has no other holder.
         buf: Buf,
         /// First byte of the buffer to fill.
         start: usize,
-        /// The longest message.
+        /// Room for the message, in bytes.
         bytes: usize,
     },
-    /// Gives a device one message in one call; it takes all of it or refuses. Result: bytes.
-    /// [`Loan::Gather`].
+    /// Writes one message to a device in one call. The device takes all of it or refuses it.
+    /// Result: bytes. [`Loan::Gather`].
     GiveMessage {
         /// The device.
         file: File,
         /// The message.
         gather: Box<Gather>,
     },
-    /// Says something to a device's driver that only that driver understands (IORING_OP_URING_CMD),
-    /// and ends when the driver has an answer, which may be when the device is gone. Result: the
-    /// driver's; `-EOPNOTSUPP` where there is no io_uring.
+    /// Sends a command to the driver of a device (IORING_OP_URING_CMD) and waits for the answer, at
+    /// the longest until the device is removed. Result: the driver's; `-EOPNOTSUPP` without
+    /// io_uring.
     DeviceCommand {
         /// The device.
         file: File,
-        /// The number of the command.
+        /// Number of the command.
         opcode: u32,
-        /// The first eight bytes of what is said. The rest is zero, so no memory is given to the
-        /// driver.
+        /// First eight bytes of the command. The rest is zero, so the driver gets no address.
         words: [u32; 2],
-        /// What stands where other commands have an address: a number below 128 KiB, where no
-        /// memory of a process lies. Result `-EINVAL` for another one.
+        /// Value of the address field: a number below 128 KiB, where no process has memory. Result
+        /// `-EINVAL` for a larger one.
         number: u32,
     },
-    /// Gives an exchange to its FUSE, with the answer to the request that is in it, and ends when
-    /// the next request is. Only for shards that take exchanges (see
-    /// [`Shard::takes_exchanges`](crate::Shard::takes_exchanges)): result `-EOPNOTSUPP` in others;
-    /// else zero, or a negative errno, and nothing has come. [`Loan::Exchange`].
+    /// Hands an exchange to FUSE, with the answer to its request, and waits for the next request.
+    /// Result: zero; a negative errno without a request; `-EOPNOTSUPP` on a shard that does not
+    /// take exchanges ([`Shard::takes_exchanges`](crate::Shard::takes_exchanges)).
+    /// [`Loan::Exchange`].
     Exchange {
-        /// What is exchanged.
+        /// The memory for the request and its answer.
         exchange: Box<Exchange>,
     },
 }
 
-/// What [`Op::Allocate`] does with the range; either way it reads as zeroes afterwards.
+/// What [`Op::Allocate`] does with the space of a range. The range reads as zeroes afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
     /// Gives the space back (FALLOC_FL_PUNCH_HOLE).
@@ -165,16 +165,16 @@ pub enum Allocate {
     ZeroRange,
 }
 
-/// What comes back when an operation (of the kernel, or of a disk) ends.
+/// The end of an operation, or of a request at a disk.
 #[derive(Debug)]
 pub struct Completion {
-    /// Zero or more, or a negative errno; of a disk: its status as a number.
+    /// Zero or more, or a negative errno. For a request at a disk: the status as a number.
     pub result: i32,
-    /// What the operation held.
+    /// Buffer or handle of the operation.
     pub loan: Loan,
 }
 
-/// What an operation held while in progress and gives back, or hands over.
+/// Buffer or handle that a completion gives to the task.
 #[derive(Debug, Default)]
 pub enum Loan {
     /// Nothing.
@@ -184,16 +184,16 @@ pub enum Loan {
     Buf(Buf),
     /// Pages of a disk.
     Lent(Lent),
-    /// What was sent.
+    /// The sent gather.
     Gather(Box<Gather>),
-    /// The accepted socket, or the one that was to be connected.
+    /// The accepted socket, or the socket of a connect.
     Socket(Socket),
-    /// What was exchanged.
+    /// The exchange.
     Exchange(Box<Exchange>),
 }
 
 impl Op {
-    /// What the operation gives back when it ends.
+    /// Buffer or handle that the operation gives back when it ends.
     pub fn into_loan(self) -> Loan {
         match self {
             Self::Receive { buf, .. }
@@ -212,7 +212,7 @@ impl Op {
         }
     }
 
-    /// Whether it moves data of a file.
+    /// Whether the operation moves data of a file.
     pub(crate) fn is_of_a_file(&self) -> bool {
         matches!(
             self,
@@ -223,7 +223,7 @@ impl Op {
         )
     }
 
-    /// Whether only a peer can end it, so that it must be cancelled when its task is gone.
+    /// Whether only a peer can end the operation, so that it is cancelled when its task is removed.
     pub fn waits_for_a_peer(&self) -> bool {
         matches!(
             self,

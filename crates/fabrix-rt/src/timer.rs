@@ -1,20 +1,20 @@
-//! A shard's deadlines, in order.
+//! The timers of a shard, in order of their deadlines.
 
 use std::collections::BTreeMap;
 
 use crate::{Nanos, Token};
 
-/// One timer that was set; stays valid, and harmless, after it has expired.
+/// Id of a timer. An id of an expired timer may be cancelled without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerId {
     at: Nanos,
     number: u64,
 }
 
-/// All timers that have neither expired nor been cancelled.
+/// All timers that are neither expired nor cancelled.
 ///
-/// Who works on the I/O path does not set a timer per request but looks, when its one timer
-/// expires, whether the deadline has moved on meanwhile.
+/// A task on the I/O path sets no timer per request. It has one timer, and checks at its expiry
+/// whether the deadline has moved meanwhile.
 #[derive(Debug)]
 pub(crate) struct Timers {
     waiting: BTreeMap<TimerId, Token>,
@@ -23,8 +23,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     pub(crate) fn new() -> Self {
-        // The last entry never expires. It keeps the map from giving its memory back whenever it
-        // runs empty.
+        // This entry never expires. With it the map is never empty and keeps its memory.
         let last = TimerId {
             at: Nanos::MAX,
             number: u64::MAX,
@@ -55,13 +54,13 @@ impl Timers {
         at.filter(|at| *at != Nanos::MAX)
     }
 
-    /// Everything set from now on counts as later than this.
+    /// A mark between the timers that are set and those that are set later.
     pub(crate) fn mark(&self) -> u64 {
         self.next_number
     }
 
-    /// Takes the first timer due at `now` that was set before `mark`, so that a timer set for the
-    /// past by another's expiry waits for the next turn.
+    /// Removes the first timer due at `now` that was set before `mark`. So a timer that is set for
+    /// the past while others expire waits for the next turn.
     pub(crate) fn expire(&mut self, now: Nanos, mark: u64) -> Option<Token> {
         let due = |id: &TimerId| id.at <= now && id.at != Nanos::MAX;
         let (&id, _) = self

@@ -1,16 +1,15 @@
-//! Whose slot an ending belongs to: 64 bits that travel with every operation and come back with its
-//! ending.
+//! Tokens: 64 bits that go with every operation and come back with its completion.
 
-/// A task of one shard: its place in the table and how often the place was used before.
+/// Id of a task of one shard: index of its place in the table, and generation of the place.
 ///
-/// The id of a removed task matches no later one: a place is used again only after 1,024 others
-/// were freed, and the same id comes back only after four million later tasks, when no operation of
-/// the first can still be in progress.
+/// The id of a removed task matches no later task: a place is used again after 1,024 others were
+/// freed, and an id comes back after four million later tasks. No operation of the first task can
+/// be in progress then.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TaskId(u32);
 
 impl TaskId {
-    /// No task at all: what is sent here is dropped.
+    /// No task. Completions and messages for it are dropped.
     pub const NOBODY: Self = Self(u32::MAX);
 
     pub(crate) const fn new(index: u32, generation: u16) -> Self {
@@ -26,18 +25,17 @@ impl TaskId {
     }
 }
 
-/// Where an ending goes: the task, and which of the task's own slots is meant. The slot is the
-/// task's to choose.
+/// Destination of a completion: a task, and a slot number that the task chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Token {
-    /// Whose.
+    /// The task.
     pub task: TaskId,
-    /// Which of its operations, in the task's own numbering.
+    /// Number of the operation, chosen by the task.
     pub slot: u32,
 }
 
 impl Token {
-    /// A token of nobody: its ending is dropped and what it lent is freed.
+    /// No destination. The completion is dropped, and its buffer is freed.
     pub const NOBODY: Self = Self {
         task: TaskId::NOBODY,
         slot: 0,

@@ -1,7 +1,8 @@
-//! What is to be sent, in order: headers copied in, payload by reference.
+//! The bytes of one send in order: copied headers, and payload by reference.
 //!
-//! All memory is taken at construction; pushing never allocates. Whoever pushes asks
-//! [`Gather::has_room`] first. The raw vectors the kernel reads are `sys/gather.rs`.
+//! A gather takes all its memory when it is made, and pushing never allocates. A caller asks
+//! [`Gather::has_room`] before it pushes. `sys/gather.rs` holds the raw vectors that the kernel
+//! reads.
 
 mod units;
 
@@ -11,15 +12,16 @@ use self::units::Units;
 use crate::sys::gather::{Keep, Wire};
 use crate::{Buf, Lent};
 
-/// A list of pieces that leave in one send.
+/// The parts of one send.
 pub struct Gather {
     wire: Wire,
     units: Units,
 }
 
-/// The kernel takes no more pieces in one call (UIO_MAXIOV).
+/// Most parts that the kernel takes in one call (UIO_MAXIOV).
 const PARTS_MAX: usize = 1024;
-/// The result of a send is an i32, and Linux sends no more in one call (MAX_RW_COUNT).
+/// Most bytes that Linux sends in one call (MAX_RW_COUNT). They fit into the i32 result of an
+/// operation.
 const BYTES_MAX: usize = 0x7fff_f000;
 
 impl Gather {
@@ -42,28 +44,27 @@ impl Gather {
             && self.total_bytes() < BYTES_MAX / 2
     }
 
-    /// What is pushed next begins a unit, which its receiver works on as a whole: a PDU. A call
-    /// that does not send all ends where one ends, if it can.
+    /// Marks the start of a unit, which the receiver processes as a whole: a PDU. A call that sends
+    /// only a part of the gather ends between two units if it can.
     #[inline(always)]
     pub fn begin_unit(&mut self) {
         self.units.begin(self.wire.total_bytes());
     }
 
-    /// Copies bytes in. Adjacent ones become one part. Panics without room: the caller asked
-    /// `has_room`.
+    /// Copies bytes in. Adjacent copies become one part. Panics without room.
     #[inline(always)]
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.wire.push_bytes(bytes);
     }
 
-    /// Takes `bytes` of a buffer from `start`; the buffer is held until [`Gather::clear`].
+    /// Adds `bytes` of a buffer from `start`. The gather holds the buffer until [`Gather::clear`].
     #[inline(always)]
     pub fn push_buf(&mut self, buf: Buf, start: usize, bytes: usize) {
         self.check_total(bytes);
         self.wire.push_kept(Keep::Buf(buf), start, bytes);
     }
 
-    /// Takes lent pages; they are held until [`Gather::clear`].
+    /// Adds a loan of a disk. The gather holds it until [`Gather::clear`].
     #[inline(always)]
     pub fn push_lent(&mut self, lent: Lent) {
         self.check_total(lent.len());
@@ -85,24 +86,24 @@ impl Gather {
         self.total_bytes() == 0
     }
 
-    /// Lets everything go; the memory of the list itself stays.
+    /// Drops all parts. The memory of the list stays.
     pub fn clear(&mut self) {
         self.wire.clear();
         self.units.clear();
     }
 
-    /// Appends a copy of what has not been sent yet (tests, simulators, captures).
+    /// Appends a copy of the unsent bytes, for tests, simulators and captures.
     pub fn copy_to(&mut self, out: &mut Vec<u8>) {
         self.wire.copy_to(out);
     }
 
-    /// From now on one system call sends so many bytes at most, at least one: between two calls a
-    /// shard's other tasks have their turn.
+    /// Limits the bytes of one system call, at least to one byte. Other tasks of the shard run
+    /// between two calls.
     pub(crate) fn send_at_once(&mut self, bytes: usize) {
         self.wire.send_at_once(bytes);
     }
 
-    /// Bytes that are to be sent before others have their turn.
+    /// Bytes that the next system call sends.
     pub(crate) fn bytes_at_once(&self) -> usize {
         let sent = self.total_bytes() - self.unsent_bytes();
         let most = self.wire.bytes_at_once();
@@ -112,12 +113,12 @@ impl Gather {
         self.units.end_within(sent, sent + most) - sent
     }
 
-    /// Bytes not sent yet.
+    /// Unsent bytes.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.wire.unsent_bytes()
     }
 
-    /// The kernel took `bytes` of what was left.
+    /// Counts `bytes` more as sent.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.wire.advance(bytes);
     }

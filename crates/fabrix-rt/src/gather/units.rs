@@ -1,21 +1,18 @@
-//! Where a send that goes in several calls is cut: where a unit ends.
+//! Positions at which a send of several system calls is cut: between two units.
 //!
-//! A unit is what its receiver works on as a whole, a PDU. What a call leaves of one comes a moment
-//! later, and a receiver that keeps up has to put its beginning aside meanwhile. Some do less in a
-//! turn from then on: SPDK 24.09 goes back to its poller for every 33 KB that it reads, as long as
-//! that ends inside of a unit, and took a quarter fewer writes of 4 KiB from us than from its own
-//! host.
-//!
-//! Knows positions only.
+//! A unit is a PDU, which the receiver processes as a whole. If a call ends inside a unit, the
+//! receiver has to keep its beginning until the rest comes, and some receivers become slower. SPDK
+//! 24.09 returns to its poller after every 33 KB that end inside a unit. It took a quarter fewer
+//! writes of 4 KiB from us than from its own host.
 
-/// Some of the ends of a send's units, in order.
+/// Some of the positions at which units of a send end, in order.
 pub(super) struct Units {
     ends: Vec<usize>,
     next: usize,
 }
 
 impl Units {
-    /// For a send of so many parts: a unit is two or three.
+    /// For a send of at most `parts` parts. A unit has two or three.
     pub(super) fn new(parts: usize) -> Self {
         Self {
             ends: Vec::with_capacity(parts / 2 + 1),
@@ -28,7 +25,7 @@ impl Units {
         self.next = APART_BYTES;
     }
 
-    /// A unit begins at this byte, and so one ends here.
+    /// A unit begins at this byte, so the one before ends here.
     #[inline(always)]
     pub(super) fn begin(&mut self, at: usize) {
         if at >= self.next && self.ends.len() < self.ends.capacity() {
@@ -37,8 +34,8 @@ impl Units {
         }
     }
 
-    /// Where a call had better end that sends from a byte to another at most: there, or up to an
-    /// eighth before it.
+    /// Best end of a call that sends from `from` to `most` at most: `most`, or the end of a unit at
+    /// most an eighth of the length before it.
     pub(super) fn end_within(&self, from: usize, most: usize) -> usize {
         let index = self.ends.partition_point(|end| *end <= most);
         let least = most - (most - from) / 8;
@@ -49,7 +46,7 @@ impl Units {
     }
 }
 
-/// Ends that are nearer to each other than this are not told apart.
+/// Least distance of two noted ends.
 const APART_BYTES: usize = 8 << 10;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! How much one task of a shard may send before the others have their turn.
+//! Limits of one send, so that the tasks of a shard share the processor.
 //!
-//! Knows whose operations ended and who sends how much; does not know what is sent. What is sent
-//! holds the processor until the kernel has copied it, and with it everybody who waits for a few
-//! bytes.
+//! A send occupies the processor until the kernel has copied its bytes, and other tasks wait
+//! meanwhile. So a task that sends much sends it in several calls if other tasks are active, in
+//! smaller ones if another task sends short answers.
 
 use std::time::Duration;
 
 use crate::{Nanos, TaskId};
 
-/// Who had operations end lately, and who sent little.
+/// Recently active tasks.
 pub(super) struct Turns {
     last: TaskId,
     shared_until: Nanos,
@@ -37,7 +37,7 @@ impl Turns {
         }
     }
 
-    /// How many of a send's bytes one call may send.
+    /// Most bytes of a send that one call sends.
     pub(super) fn at_once(&mut self, task: TaskId, bytes: usize, now: Nanos) -> usize {
         if bytes <= SHORT_BYTES {
             (self.short, self.short_until) = (task, now + LATELY);
@@ -52,17 +52,17 @@ impl Turns {
     }
 }
 
-/// How long somebody is remembered.
+/// Time for which a task counts as active.
 const LATELY: Duration = Duration::from_millis(1);
-/// A send of no more than this: an answer or two, for which somebody waits.
+/// Longest short send: an answer or two, for which a host waits.
 const SHORT_BYTES: usize = 16 << 10;
-/// What one call sends while somebody else sends little.
+/// Most bytes of one call while another task makes short sends.
 const BESIDE_SHORT_BYTES: usize = (128 << 10) + AROUND_BYTES;
-/// What one call sends while everybody sends much: less would cost 7 % of what two hosts read in
-/// blocks of 128 KiB.
+/// Most bytes of one call while all active tasks send much. Less would cost 7 % of the throughput
+/// of two hosts that read blocks of 128 KiB.
 const SHARED_BYTES: usize = (256 << 10) + AROUND_BYTES;
-/// What stands around one or two blocks of 128 KiB: else a call would leave the last bytes of a
-/// block to the next.
+/// Room for the headers and digests of one or two blocks of 128 KiB. Without it a call would leave
+/// the last bytes of a block to the next call.
 const AROUND_BYTES: usize = 1 << 10;
 
 #[cfg(test)]

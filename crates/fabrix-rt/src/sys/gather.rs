@@ -1,4 +1,4 @@
-//! The raw vectors of one send: copied headers, kept payload, and how far the kernel has come.
+//! The raw vectors of one send: copied headers, held payload, and the position of the kernel.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -8,19 +8,20 @@ use std::ptr::{self, NonNull};
 use super::check_bytes;
 use crate::{Buf, Lent};
 
-/// What keeps a part's memory alive.
+/// The owner of the memory of a part.
 pub(crate) enum Keep {
     /// A shard's buffer.
     Buf(Buf),
-    /// Pages of a disk.
+    /// A loan of a disk.
     Lent(Lent),
 }
 
-/// An iovec list, the memory it points to, and the message header for it.
+/// A list of iovecs, the owners of the memory they point to, and a message header for the list.
 ///
-/// Invariant: every iovec lies inside `area` or inside something in `keep`, until `clear`.
+/// Invariant: until `clear`, every iovec lies inside `area` or inside the memory of a value in
+/// `keep`.
 ///
-/// Apart from what other shards write, as [`crate::Apart`] says.
+/// Aligned so that no other shard writes to its cache lines; see [`crate::Apart`].
 #[repr(align(128))]
 pub(crate) struct Wire {
     area: NonNull<u8>,
@@ -32,20 +33,19 @@ pub(crate) struct Wire {
     last_is_bytes: bool,
     total_bytes: usize,
     sent_bytes: usize,
-    /// What one call is not to see of a part: its index and so many bytes at its end.
+    /// A part that is shortened for the current call: its index, and the bytes cut off at its end.
     cut: Option<(usize, usize)>,
     at_once_bytes: usize,
     header: libc::msghdr,
 }
 
 impl Wire {
-    /// Room for `bytes` copied ones and `parts` parts; never more.
+    /// A list with room for `bytes` copied bytes and `parts` parts. It does not grow.
     pub(crate) fn new(bytes: usize, parts: usize) -> Self {
-        // Not zeroed, which fills pages that an idle connection never needs: what is read was
-        // pushed before.
+        // Not zeroed: zeroing would touch pages that an idle connection never needs. Only pushed
+        // bytes are read.
         let area = Box::leak(Box::<[u8]>::new_uninit_slice(bytes));
-        // SAFETY: a msghdr is plain numbers and pointers; zero is valid for all of them and means
-        // "none".
+        // SAFETY: a msghdr consists of numbers and raw pointers, for which zero is valid.
         // WHY UNSAFE: on some C libraries it has private padding, so it cannot be written as a
         // literal.
         let header: libc::msghdr = unsafe { mem::zeroed() };
@@ -65,32 +65,32 @@ impl Wire {
         }
     }
 
-    /// Copied bytes that still fit.
+    /// Room for copied bytes.
     pub(crate) fn bytes_left(&self) -> usize {
         self.area_bytes - self.area_used
     }
 
-    /// Parts that still fit.
+    /// Room for parts.
     pub(crate) fn parts_left(&self) -> usize {
         self.iovecs.capacity() - self.iovecs.len()
     }
 
-    /// Parts so far.
+    /// Number of parts.
     pub(crate) fn parts(&self) -> usize {
         self.iovecs.len()
     }
 
-    /// Bytes so far.
+    /// Bytes of all parts.
     pub(crate) fn total_bytes(&self) -> usize {
         self.total_bytes
     }
 
-    /// Bytes the kernel has not taken.
+    /// Bytes that the kernel has not taken yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.total_bytes - self.sent_bytes
     }
 
-    /// Copies bytes in, to the part before when that was copied too.
+    /// Copies bytes in. They extend the last part if it is a copy too.
     #[inline(always)]
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -101,10 +101,9 @@ impl Wire {
             "a Gather's {} bytes of copies are full",
             self.area_bytes
         );
-        // SAFETY: the area has room for `bytes`, as just checked, and is ours alone: `bytes` lies
-        // elsewhere.
-        // WHY UNSAFE: iovecs point into the area while it is filled, so no `&mut` to all of it may
-        // exist.
+        // SAFETY: the area has room behind `area_used`, as just checked. The area belongs to this
+        // value alone, so `bytes` does not overlap it. WHY UNSAFE: iovecs point into the area, so
+        // no `&mut` to all of it may exist.
         let start = unsafe {
             let start = self.area.add(self.area_used);
             ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len());
@@ -119,7 +118,8 @@ impl Wire {
         self.last_is_bytes = true;
     }
 
-    /// Adds `bytes` from `start` of something that is kept until `clear`. Panics outside of it.
+    /// Adds `bytes` from `start` of the memory of `keep`, which is held until `clear`. Panics
+    /// outside that memory.
     #[inline(always)]
     pub(crate) fn push_kept(&mut self, keep: Keep, start: usize, bytes: usize) {
         if bytes == 0 {
@@ -135,8 +135,8 @@ impl Wire {
         self.last_is_bytes = false;
     }
 
-    /// Adds pages of a disk, which are kept until `clear`. What one disk lends in turn is kept by
-    /// its first loan.
+    /// Adds a loan, which is held until `clear`. The first of several loans of one view in a row
+    /// holds the memory for all of them.
     #[inline(always)]
     pub(crate) fn push_lent(&mut self, lent: Lent) {
         let bytes = lent.len();
@@ -152,7 +152,7 @@ impl Wire {
         }
     }
 
-    /// Lets everything go.
+    /// Drops all parts and their owners.
     pub(crate) fn clear(&mut self) {
         self.iovecs.clear();
         self.keep.clear();
@@ -164,7 +164,7 @@ impl Wire {
         self.cut = None;
     }
 
-    /// The kernel took `bytes` more.
+    /// Counts `bytes` more as taken by the kernel.
     pub(crate) fn advance(&mut self, bytes: usize) {
         assert!(
             bytes <= self.unsent_bytes(),
@@ -185,8 +185,8 @@ impl Wire {
         }
     }
 
-    /// The header of the next so many bytes, which one call is to send, which may be later. It is
-    /// valid as long as this Wire neither moves nor changes.
+    /// The message header for the next `bytes`. It is valid while this Wire neither moves nor
+    /// changes.
     pub(crate) fn header(&mut self, bytes: usize) -> *const libc::msghdr {
         let end = self.cut(bytes);
         let next = &mut self.iovecs[self.first_unsent..end];
@@ -195,17 +195,18 @@ impl Wire {
         &raw const self.header
     }
 
-    /// One call sends no more than this, at least one byte, from now on.
+    /// Limits the bytes of one call, at least to one byte.
     pub(crate) fn send_at_once(&mut self, bytes: usize) {
         self.at_once_bytes = bytes.max(1);
     }
 
-    /// Bytes that the next call may send.
+    /// Most bytes of the next call.
     pub(crate) fn bytes_at_once(&self) -> usize {
         self.unsent_bytes().min(self.at_once_bytes)
     }
 
-    /// Makes the parts up to an index, which is returned, so many bytes, or all there are.
+    /// Shortens a part so that the unsent parts up to the returned index have `bytes` bytes.
+    /// Shortens none if fewer are unsent.
     fn cut(&mut self, bytes: usize) -> usize {
         self.mend();
         if self.unsent_bytes() <= bytes {
@@ -222,15 +223,14 @@ impl Wire {
         index + 1
     }
 
-    /// Gives a cut part its end back.
+    /// Undoes `cut`.
     fn mend(&mut self) {
         if let Some((index, bytes)) = self.cut.take() {
             self.iovecs[index].iov_len += bytes;
         }
     }
 
-    /// The list of what has not been sent, and its length. Valid as long as this Wire neither moves
-    /// nor changes.
+    /// The unsent parts and their number. Valid while this Wire neither moves nor changes.
     pub(crate) fn parts_to_send(&mut self) -> (*const libc::iovec, u32) {
         self.mend();
         let unsent = &self.iovecs[self.first_unsent..];
@@ -238,15 +238,16 @@ impl Wire {
         (unsent.as_ptr(), count)
     }
 
-    /// One writev of all of it, as a message to a device.
+    /// One writev(2) of all parts: a message to a device.
     pub(crate) fn write(&mut self, file: BorrowedFd<'_>) -> io::Result<usize> {
         let (parts, count) = self.parts_to_send();
-        // SAFETY: the iovecs are valid (the invariant) and nothing changes during the call.
-        // WHY UNSAFE: std writes slices, and lent pages must not become slices.
+        // SAFETY: by the invariant every iovec points to readable memory, and `&mut self` keeps the
+        // list from changing during the call. WHY UNSAFE: std writes slices, and no slice of lent
+        // memory may be formed.
         check_bytes(unsafe { libc::writev(file.as_raw_fd(), parts, count.cast_signed()) })
     }
 
-    /// One pwritev of all of it.
+    /// One pwritev(2) of all parts.
     pub(crate) fn write_at(&mut self, file: BorrowedFd<'_>, offset: u64) -> io::Result<usize> {
         let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let (parts, count) = self.parts_to_send();
@@ -255,7 +256,7 @@ impl Wire {
         check_bytes(unsafe { libc::pwritev(file.as_raw_fd(), parts, count.cast_signed(), offset) })
     }
 
-    /// One sendmsg of the next `bytes`. Result: bytes; they count as sent.
+    /// One sendmsg(2) of the next `bytes`. Result: bytes, which are counted as sent.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -263,23 +264,22 @@ impl Wire {
         bytes: usize,
     ) -> io::Result<usize> {
         let header = self.header(bytes);
-        // SAFETY: the header and its iovecs are valid (the invariant) and nothing changes during
-        // the call.
-        // WHY UNSAFE: std has no sendmsg with flags.
+        // SAFETY: the header names iovecs that are valid by the invariant, and `&mut self` keeps
+        // the list from changing during the call. WHY UNSAFE: std has no sendmsg with flags.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), header, flags | libc::MSG_NOSIGNAL) };
         let sent = check_bytes(sent)?;
         self.advance(sent);
         Ok(sent)
     }
 
-    /// Appends a copy of what has not been sent.
+    /// Appends a copy of the unsent bytes.
     pub(crate) fn copy_to(&mut self, out: &mut Vec<u8>) {
         self.mend();
         for part in &self.iovecs[self.first_unsent..] {
             let start = out.len();
             out.resize(start + part.iov_len, 0);
-            // SAFETY: the part is readable (the invariant), the room for it was just made.
-            // WHY UNSAFE: lent pages must not become slices.
+            // SAFETY: by the invariant the part is readable; `resize` has made room for it, and a
+            // Vec does not overlap our mappings. WHY UNSAFE: no slice of lent memory may be formed.
             unsafe {
                 ptr::copy_nonoverlapping(
                     part.iov_base.cast(),
@@ -304,7 +304,7 @@ impl Wire {
     }
 }
 
-/// Where lent bytes lie.
+/// Address of a range of a loan.
 #[inline(always)]
 fn lent_at(lent: &Lent, start: usize, bytes: usize) -> NonNull<u8> {
     let (mapping, offset) = lent.mapping();
@@ -314,9 +314,9 @@ fn lent_at(lent: &Lent, start: usize, bytes: usize) -> NonNull<u8> {
 impl Drop for Wire {
     fn drop(&mut self) {
         let area = ptr::slice_from_raw_parts_mut(self.area.as_ptr().cast(), self.area_bytes);
-        // SAFETY: `area` was leaked by `new` with exactly this length, and no iovec is used any
-        // more; this is the only place that frees it.
-        // WHY UNSAFE: the box could not be kept as a box while iovecs point into it.
+        // SAFETY: `new` has leaked a box of exactly this length, and only this function frees it.
+        // The iovecs that point into it go with this value. WHY UNSAFE: a box must not exist while
+        // iovecs point into it.
         drop(unsafe { Box::<[MaybeUninit<u8>]>::from_raw(area) });
     }
 }

@@ -1,8 +1,8 @@
 //! Anonymous memory: mapped, copied, zeroed, given back.
 //!
-//! No Rust reference into a [`Mapping`] ever exists, so copies by several threads at once cannot
-//! break what the compiler assumes about references; what a racing copy reads is unspecified bytes,
-//! which callers accept (the reasons stand in `region.rs`).
+//! No Rust reference into a [`Mapping`] ever exists, so the compiler assumes nothing about its
+//! bytes while several threads copy them. A copy that races with a write reads unspecified bytes.
+//! Callers accept that; `region.rs` says why.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -17,8 +17,7 @@ pub(crate) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping is only memory; all access goes through raw copies, which any thread may
-// make.
+// SAFETY: a mapping is memory without an owner thread; all access is raw copies.
 // WHY UNSAFE: a raw pointer is not Send by itself, and every shard serves the same RAM disk.
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send; no `&u8` or `&mut u8` into the memory is ever formed.
@@ -74,7 +73,7 @@ impl Mapping {
         );
     }
 
-    /// The address of a byte inside, for the kernel. Panics unless the range lies inside.
+    /// Address of a range. Panics unless the range lies inside.
     #[inline(always)]
     pub(crate) fn pointer(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         self.check(offset, bytes);
@@ -86,17 +85,18 @@ impl Mapping {
     /// Copies out.
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
         let from = self.pointer(offset, out.len());
-        // SAFETY: the range was checked; `out` is Rust's memory and so lies outside every mapping.
-        // WHY UNSAFE: a slice of memory that other threads write must not be formed.
+        // SAFETY: the range was checked. `out` comes from Rust's allocator or stack, so it does not
+        // overlap a mapping.
+        // WHY UNSAFE: no slice of memory that other threads write may be formed.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) }
     }
 
     /// Copies in.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.pointer(offset, bytes.len());
-        // SAFETY: the range was checked; `bytes` is Rust's memory and so lies outside every
-        // mapping.
-        // WHY UNSAFE: a slice of memory that other threads read must not be formed.
+        // SAFETY: the range was checked. `bytes` comes from Rust's allocator or stack, so it does
+        // not overlap a mapping. WHY UNSAFE: no slice of memory that other threads read may be
+        // formed.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
@@ -114,7 +114,7 @@ impl Mapping {
         self.clear(end_page, end - end_page);
     }
 
-    /// Where the memory first differs from `expected`.
+    /// Index of the first byte that differs from `expected`.
     pub(crate) fn first_difference(&self, offset: usize, expected: &[u8]) -> Option<usize> {
         let mut start = 0;
         for piece in expected.chunks(COMPARE_BYTES) {
@@ -126,7 +126,7 @@ impl Mapping {
             if order != 0 {
                 let mut copy = [0; COMPARE_BYTES];
                 self.read(offset + start, &mut copy[..piece.len()]);
-                // Equal by now when another shard changed it meanwhile: then it is no difference.
+                // The copy is equal if another shard has changed the bytes meanwhile.
                 if let Some(at) = piece.iter().zip(&copy).position(|(a, b)| a != b) {
                     return Some(start + at);
                 }
@@ -136,7 +136,7 @@ impl Mapping {
         None
     }
 
-    /// Asks for transparent huge pages. False when the kernel has none to give.
+    /// Asks for transparent huge pages. False if the kernel has them disabled.
     pub(crate) fn ask_for_huge_pages(&self) -> bool {
         let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
             .unwrap_or_default();
@@ -145,7 +145,7 @@ impl Mapping {
             && self.advise(0, self.bytes, libc::MADV_HUGEPAGE).is_ok()
     }
 
-    /// Takes all pages now.
+    /// Maps all pages now.
     pub(crate) fn populate(&self) -> io::Result<()> {
         self.advise(0, self.bytes, libc::MADV_POPULATE_WRITE)
     }
@@ -156,9 +156,9 @@ impl Mapping {
 
     fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {
         let start = self.pointer(offset, bytes);
-        // SAFETY: the range lies inside our own private mapping; none of the advices used here
-        // unmaps it, and no reference into it exists whose bytes could change unexpectedly.
-        // WHY UNSAFE: madvise takes an address.
+        // SAFETY: the range lies inside this private mapping. None of the advices used here unmaps
+        // it, and no reference into it exists whose bytes could change. WHY UNSAFE: madvise takes
+        // an address.
         check(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) })?;
         Ok(())
     }
@@ -178,26 +178,24 @@ impl Drop for Mapping {
     }
 }
 
-/// Words of zeroes that all threads change at once, in memory that is given when it is first
-/// written.
+/// Atomic words, zero at first. The kernel gives each page at the first write.
 #[derive(Debug)]
 pub(crate) struct Words(Mapping);
 
 impl Words {
-    /// So many words. Errors: as for a mapping.
+    /// A list of `words` words. Errors: as of a mapping.
     pub(crate) fn new(words: usize) -> io::Result<Self> {
         let bytes = words.max(1).saturating_mul(size_of::<AtomicU64>());
         Mapping::new(bytes).map(Self)
     }
 
-    /// One of them. Panics unless there is such a word.
+    /// One word. Panics behind the last one.
     pub(crate) fn get(&self, index: usize) -> &AtomicU64 {
         let offset = index.saturating_mul(size_of::<AtomicU64>());
         let word = self.0.pointer(offset, size_of::<AtomicU64>());
-        // SAFETY: the range was checked, a mapping starts at a page, and nobody else can reach this
-        // one: every access to it is this atomic one, and the reference lives no longer than the
-        // mapping.
-        // WHY UNSAFE: memory of the kernel's has no type.
+        // SAFETY: the range was checked, and a mapping starts at a page, so the word is aligned.
+        // The mapping is private to this value, so every access to it is atomic. The reference
+        // lives no longer than the mapping. WHY UNSAFE: mapped memory has no type.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 }
@@ -231,14 +229,14 @@ fn trim(start: NonNull<u8>, bytes: usize, keep: usize) -> NonNull<u8> {
 
 fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: both callers own exactly this range of whole pages and never use it again.
+        // SAFETY: every caller owns exactly this range of whole pages and does not use it again.
         // WHY UNSAFE: munmap takes an address.
         let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
         debug_assert!(result == 0, "munmap of our own pages");
     }
 }
 
-/// The smallest page of every machine we run on; larger ones only make giving back coarser.
+/// Smallest page of all supported machines. Larger pages only make giving back coarser.
 const PAGE_BYTES: usize = 4096;
 const HUGE_BYTES: usize = 2 << 20;
 /// Shortest range whose pages are worth giving back: below it, writing zeroes is faster than

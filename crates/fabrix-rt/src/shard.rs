@@ -1,10 +1,13 @@
-//! The loop: one thread, its tasks, its memory, and one call of the driver per turn.
+//! A shard: the loop of one thread, with its tasks, its memory, and one call of the driver per
+//! turn.
 //!
-//! A shard promises its tasks that their methods are never entered twice at once, that an ending
-//! comes exactly once, and that nothing comes for a task that was removed. Nothing here waits
-//! except the driver. What a shard is made with, and why it could not be made, is in
-//! `shard/start.rs`; how long one task's sends may keep the others waiting is in
-//! `shard/turns.rs`.
+//! What a shard promises its tasks:
+//!
+//! - The methods of a task are never entered twice at once.
+//! - Every operation has exactly one completion.
+//! - A removed task hears nothing.
+//!
+//! Only the driver waits.
 
 mod mailbox;
 mod start;
@@ -37,12 +40,12 @@ use crate::{
     Buf, Completion, Engine, Lent, Nanos, Op, Poller, Refused, Region, TaskId, TimerId, Token,
 };
 
-/// Something that lives on a shard: a connection, a listener, a job.
+/// An object that lives on a shard: a connection, a listener, a job.
 ///
-/// A method is entered only from the shard's loop, so a task may ask for anything, even its own
-/// removal, in any of them. It must not keep its own `RefCell` borrowed outside of them.
+/// Only the loop of the shard calls these methods, so a task may call every method of the shard in
+/// them, even to remove itself. It must not keep its own `RefCell` borrowed outside of them.
 pub trait Task {
-    /// An operation of the kernel, or of a disk, has ended.
+    /// An operation, or a request at a disk, has ended.
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion);
 
     /// A timer has expired.
@@ -50,29 +53,29 @@ pub trait Task {
         let _ = (shard, slot);
     }
 
-    /// The end of a turn in which [`Shard::flush_later`] was asked for.
+    /// A turn ends in which the task has called [`Shard::flush_later`].
     fn flush(&mut self, shard: &mut Shard) {
         let _ = shard;
     }
 
-    /// Something another shard has sent.
+    /// Another thread has sent a message.
     fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
         let _ = (shard, message);
     }
 }
 
-/// How long a turn may wait when there is nothing to do.
+/// Longest wait of a turn without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// No wait.
     Never,
-    /// So long at most.
+    /// A limited wait.
     AtMost(Duration),
-    /// Until something happens.
+    /// A wait without limit.
     Forever,
 }
 
-/// One thread's loop, tasks and memory. It stays on the thread that made it.
+/// Loop, tasks and memory of one thread. A shard stays on the thread that made it.
 pub struct Shard {
     driver: Box<dyn Driver>,
     submissions: Vec<Submission>,
@@ -134,7 +137,7 @@ impl Shard {
         })
     }
 
-    /// The number it was given.
+    /// Number of the shard.
     pub fn id(&self) -> usize {
         self.id
     }
@@ -144,42 +147,42 @@ impl Shard {
         self.engine
     }
 
-    /// Why it is not io_uring although that was wanted.
+    /// Reason why io_uring cannot be used, if the config allowed it.
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
     }
 
-    /// Whether [`Op::Exchange`] can be carried out here.
+    /// Whether this shard carries out [`Op::Exchange`].
     pub fn takes_exchanges(&self) -> bool {
         self.exchanges
     }
 
-    /// The time at which this turn began.
+    /// Time at the start of this turn.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Takes a task in.
+    /// Adds a task.
     pub fn add(&mut self, task: Rc<RefCell<dyn Task>>) -> TaskId {
         let id = self.reserve();
         self.install(id, task);
         id
     }
 
-    /// An id for a task that needs to know it before it exists; endings are dropped until it is
-    /// installed.
+    /// Reserves an id, for a task that needs its id before it is made. Completions are dropped
+    /// until the task is installed.
     pub fn reserve(&mut self) -> TaskId {
         self.tasks.reserve()
     }
 
-    /// Takes the task in that an id was reserved for. Panics for any other id.
+    /// Adds the task for a reserved id. Panics for any other id.
     pub fn install(&mut self, id: TaskId, task: Rc<RefCell<dyn Task>>) {
         self.tasks.install(id, task);
     }
 
-    /// Lets a task go. What of it waits for a peer is cancelled, the rest ends by itself; its
-    /// endings are dropped and what they lent is freed. Its timers expire unheard. An id that means
-    /// nobody is no mistake.
+    /// Removes a task. Its operations that wait for a peer are cancelled, the others end by
+    /// themselves. All their completions are dropped, and the buffers are freed. Its timers expire
+    /// without effect. An id without a task is ignored.
     pub fn remove(&mut self, id: TaskId) {
         self.submissions
             .retain(|(token, op)| token.task != id || !op.waits_for_a_peer());
@@ -192,8 +195,8 @@ impl Shard {
         self.tasks.get(id).map(Rc::clone)
     }
 
-    /// Begins an operation, together with all others of this turn in one system call. A range
-    /// outside its buffer, or a shared buffer to be filled, is the caller's mistake and panics.
+    /// Begins an operation. All operations of a turn are submitted together, in one system call.
+    /// Panics for a range outside its buffer, and for a shared buffer that is to be filled.
     pub fn start(&mut self, token: Token, mut op: Op) {
         check(&op);
         if let Op::Send { gather, .. } = &mut op {
@@ -214,13 +217,13 @@ impl Shard {
         self.driver.add_poller(token, poller)
     }
 
-    /// A disk answers: delivered in this turn, but never from within this call.
+    /// Delivers the completion of a request at a disk, in this turn, but not within this call.
     #[inline]
     pub fn complete(&mut self, token: Token, completion: Completion) {
         self.answers.push_back((token, completion));
     }
 
-    /// Asks for the task's [`Task::flush`] at the end of this turn, once however often it is asked.
+    /// Asks for one call of the task's [`Task::flush`] at the end of this turn.
     #[inline]
     pub fn flush_later(&mut self, id: TaskId) {
         if self.tasks.ask_flush(id) {
@@ -228,12 +231,12 @@ impl Shard {
         }
     }
 
-    /// Sets a timer; it never expires early.
+    /// Sets a timer. It never expires early.
     pub fn set_timer(&mut self, token: Token, at: Nanos) -> TimerId {
         self.timers.set(token, at)
     }
 
-    /// Cancels a timer; one that has expired or was cancelled is no mistake.
+    /// Cancels a timer. An expired or cancelled timer is ignored.
     pub fn cancel_timer(&mut self, id: TimerId) {
         self.timers.cancel(id);
     }
@@ -261,26 +264,26 @@ impl Shard {
         self.arena.used_bytes()
     }
 
-    /// Operations the kernel has not ended.
+    /// Operations in progress.
     pub fn operations_in_flight(&self) -> usize {
         self.driver.in_flight() + self.submissions.len()
     }
 
-    /// Makes room for so many registered buffers ([`Registered`](crate::Registered)), once for a
-    /// shard; drivers of the kernel's put them there.
+    /// Makes the table for registered buffers ([`Registered`](crate::Registered)), once. Drivers of
+    /// the kernel fill it.
     ///
-    /// Errors: `Unsupported`: there is no io_uring; `ResourceBusy`: there is such room already;
-    /// what the kernel says.
+    /// Errors: `Unsupported` without io_uring, `ResourceBusy` if the table exists, and what the
+    /// kernel says.
     pub fn make_table(&mut self, places: u16) -> io::Result<()> {
         self.driver.make_table(places)
     }
 
-    /// Up to 1 MiB of zeroes that nobody writes. None: more was asked for.
+    /// At most 1 MiB of zeroes that nobody writes. None: `bytes` is more.
     pub fn zeroes(&self, bytes: usize) -> Option<Lent> {
         (bytes <= ZEROES_BYTES).then(|| self.zeroes.lend(0, bytes))
     }
 
-    /// The way to this shard from any thread.
+    /// A sender of messages to this shard, for any thread.
     pub fn remote(&self) -> Remote {
         self.mailbox.remote()
     }
@@ -290,17 +293,16 @@ impl Shard {
         self.stopping = true;
     }
 
-    /// Turns until stopped, by [`Shard::stop`] or [`Remote::stop`]; what is in flight then stays
-    /// so.
+    /// Turns until [`Shard::stop`] or [`Remote::stop`]. Operations in progress stay so.
     pub fn run(&mut self) {
         while !mem::take(&mut self.stopping) {
             self.turn(Wait::Forever);
         }
     }
 
-    /// One turn: begins everything asked for, waits when nothing has happened, then tells what has.
-    /// It returns as soon as something was told, so a caller may look for what it is waiting for
-    /// after every turn.
+    /// One turn: begins all operations, waits if none has ended, and delivers completions, expired
+    /// timers and messages. It returns after the first that it delivers, so a caller can check its
+    /// condition after every turn.
     pub fn turn(&mut self, wait: Wait) {
         let until = self.how_long(wait);
         self.now = self
@@ -318,10 +320,10 @@ impl Shard {
         for (token, completion) in endings.drain(..) {
             self.deliver(token, completion);
         }
-        self.endings = endings; // its memory is used again
+        self.endings = endings; // keeps its memory
     }
 
-    /// Answers may cause answers: a bounded number of them in one turn.
+    /// Delivers a bounded number of completions of disks, because each may cause another one.
     fn deliver_answers(&mut self) {
         for _ in 0..ANSWERS_PER_TURN {
             let Some((token, completion)) = self.answers.pop_front() else {
@@ -366,7 +368,7 @@ impl Shard {
         self.mailbox.bell().keep_ringing();
     }
 
-    /// Whoever asks again while flushing is flushed in the next turn.
+    /// A task that asks again during its flush is flushed in the next turn.
     fn flush_tasks(&mut self) {
         let asked = self.flushes.len();
         for index in 0..asked {
@@ -404,7 +406,8 @@ impl fmt::Debug for Shard {
     }
 }
 
-/// Where the mistake was made is where it should be seen, not in the driver a turn later.
+/// Panics for a wrong range or a shared buffer here, where the caller is on the stack, and not in
+/// the driver a turn later.
 fn check(op: &Op) {
     match op {
         Op::Receive {
@@ -431,6 +434,6 @@ fn check_range(buf: &Buf, start: usize, bytes: usize) {
     assert!(inside, "{bytes} bytes from {start} of {buf:?}");
 }
 
-/// Bounds one turn's work, so that sockets and timers are looked at in between.
+/// Bounds of one turn, so that sockets and timers are served in between.
 const ANSWERS_PER_TURN: usize = 4096;
 const MESSAGES_PER_TURN: usize = 64;

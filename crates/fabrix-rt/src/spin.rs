@@ -1,26 +1,28 @@
-//! How long a shard looks for the next completion before it sleeps in the kernel.
+//! The time for which a shard looks for the next completion before it sleeps in the kernel.
 //!
 //! Waking a sleeping thread costs about as much as a small request. So a shard spins while
-//! completions follow each other closely, and sleeps at once while they do not. Two states and one
-//! counter decide: a completion that comes within the policy's limit adds one to the counter, a
-//! later one takes four away, and the shard spins while the counter is above half. An idle shard
-//! therefore never spins, one long silence does not stop a busy shard, and a load of which every
-//! other completion is late sleeps.
+//! completions follow each other closely. One counter decides: a completion within the policy's
+//! limit adds one to it, a later one subtracts four, and the shard spins while the counter is above
+//! half. It follows that
+//!
+//! - an idle shard does not spin,
+//! - one long silence does not stop a busy shard from spinning,
+//! - a load of which every other completion is late does not make a shard spin.
 
 use std::time::Duration;
 
 /// When a shard spins instead of sleeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpinPolicy {
-    /// Sleeps at once: least CPU, some 10 us more per request at depth 1.
+    /// Never spin: least CPU time, about 10 us more per request at depth 1.
     Never,
-    /// Spins for `most` before it sleeps, as long as completions usually follow within that time.
-    /// An idle shard uses no CPU.
+    /// Spin for `most` before a sleep, while completions usually follow within that time. An idle
+    /// shard uses no CPU time.
     Adaptive {
         /// Longest time to spin before one sleep.
         most: Duration,
     },
-    /// Spins for ever: one whole CPU.
+    /// Spin for ever: uses one whole CPU.
     Always,
 }
 
@@ -33,21 +35,21 @@ impl Default for SpinPolicy {
     }
 }
 
-/// The state of one shard's waits.
+/// State of the policy on one shard.
 #[derive(Debug)]
 pub(crate) struct Spin {
     policy: SpinPolicy,
-    /// From 0 to [`COUNT_MAX`]: how closely completions followed each other lately.
+    /// Counter of completions within the limit, from 0 to [`COUNT_MAX`].
     count: u32,
 }
 
 impl Spin {
-    /// A shard that sleeps, under the adaptive policy.
+    /// Under the adaptive policy a new shard does not spin.
     pub(crate) fn new(policy: SpinPolicy) -> Self {
         Self { policy, count: 0 }
     }
 
-    /// How long to spin before the next sleep.
+    /// Time to spin before the next sleep.
     pub(crate) fn window(&self) -> Duration {
         match self.policy {
             SpinPolicy::Never => Duration::ZERO,
@@ -69,7 +71,7 @@ impl Spin {
 }
 
 const COUNT_MAX: u32 = 32;
-/// What a late completion takes away: spinning pays only if four of five come in time.
+/// Value of a late completion: spinning pays if four of five completions come in time.
 const LATE: u32 = 4;
 
 #[cfg(test)]

@@ -1,47 +1,48 @@
-//! Which way into the kernel a shard takes, and why io_uring is not to be had when it is not.
+//! Engines: the interfaces of the kernel that a shard can use, and the reasons why io_uring cannot
+//! be used.
 //!
-//! Containers forbid io_uring by default (Docker since 2023) and some systems switch it off: a
-//! start must say which of these it is and what to change, and go on with epoll.
+//! Containers forbid io_uring by default (Docker since 2023), and some systems switch it off. The
+//! program says the reason and what to change, and goes on with epoll.
 
 use std::fmt;
 use std::io;
 
 use crate::sys;
 
-/// How a shard reaches the kernel.
+/// The interface of the kernel that a shard uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring where it is to be had, else epoll.
+    /// io_uring if it can be used, else epoll.
     #[default]
     Auto,
-    /// io_uring, or no start.
+    /// io_uring, or an error.
     IoUring,
-    /// epoll: works everywhere, file I/O stops the shard meanwhile.
+    /// epoll. It works everywhere, but I/O of files stops the shard.
     Epoll,
 }
 
-/// What [`probe`] found.
+/// Result of [`probe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// The kernel's version, major and minor.
+    /// Version of the kernel, major and minor.
     pub kernel: (u32, u32),
 }
 
-/// Why there is no io_uring here.
+/// Reason why io_uring cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The kind of reason.
+    /// Kind of reason.
     pub reason: Reason,
-    /// One sentence for the user: what was found.
+    /// What was found, in one sentence for the user.
     pub found: String,
-    /// One sentence for the user: what to change.
+    /// What to change, in one sentence for the user.
     pub fix: String,
 }
 
-/// The kinds of reasons.
+/// Kinds of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Before 6.1, or built without io_uring.
+    /// The kernel is older than 6.1, or was built without io_uring.
     Kernel,
     /// The sysctl kernel.io_uring_disabled.
     Sysctl,
@@ -51,11 +52,11 @@ pub enum Reason {
     LockedMemory,
     /// RLIMIT_NOFILE.
     OpenFiles,
-    /// Something else; the errno is in the text.
+    /// Another reason. The text contains the errno.
     Other,
 }
 
-/// Tries a small ring with everything a shard insists on.
+/// Makes a small ring with all features that a shard needs.
 pub fn probe() -> Result<Features, Refused> {
     let here = Circumstances::read();
     match sys::uring::build::<sys::entry::Short>(8) {
@@ -66,7 +67,7 @@ pub fn probe() -> Result<Features, Refused> {
     }
 }
 
-/// Says why making a ring failed.
+/// The reason for an error of making a ring.
 pub(crate) fn explain(error: &io::Error) -> Refused {
     Circumstances::read().explain(error)
 }
@@ -79,7 +80,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What decides what an error means.
+/// Facts that tell the reason for an error.
 #[derive(Clone, Debug, Default)]
 struct Circumstances {
     kernel: (u32, u32),
@@ -150,7 +151,7 @@ impl Circumstances {
         match errno {
             libc::EPERM | libc::EACCES if self.disabled > 0 => Reason::Sysctl,
             libc::EPERM | libc::EACCES => Reason::Container,
-            // Some filters pretend that the call does not exist.
+            // Some seccomp filters answer as if the system call did not exist.
             libc::ENOSYS if self.filtered && self.kernel >= KERNEL_MIN => Reason::Container,
             libc::ENOSYS => Reason::Kernel,
             libc::EINVAL if self.kernel < KERNEL_MIN => Reason::Kernel,
@@ -161,7 +162,7 @@ impl Circumstances {
     }
 }
 
-/// "6.18.44-fc" -> (6, 18); what cannot be read is zero.
+/// Reads "6.18.44-fc" as (6, 18). Unreadable numbers are zero.
 pub(crate) fn parse_kernel(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
@@ -169,7 +170,7 @@ pub(crate) fn parse_kernel(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// The first with deferred task work (IORING_SETUP_DEFER_TASKRUN).
+/// First version with deferred task work (IORING_SETUP_DEFER_TASKRUN).
 const KERNEL_MIN: (u32, u32) = (6, 1);
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Files and sockets as tasks hold them: cheap clones of one descriptor, closed with the last of
-//! them.
+//! Handles of files and sockets: cheap clones of one descriptor, which is closed with the last
+//! clone.
 //!
-//! An operation in progress holds a clone, so a descriptor is never closed, and its number never
-//! used again, under the kernel's hands. Who wants to end a waiting operation shuts the socket
-//! down.
+//! An operation in progress holds a clone. So its descriptor is not closed, and the number is not
+//! used again, while the kernel works with it. A task ends a waiting operation by shutting the
+//! socket down.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::{Apart, Buf, Gather, sys};
 
-/// What a sleeping shard can wait for: a descriptor that becomes readable.
+/// A descriptor that a sleeping shard can wait for.
 pub type Waitable<'a> = BorrowedFd<'a>;
 
 /// An open file or block device.
@@ -22,7 +22,7 @@ pub struct File {
     in_memory: bool,
 }
 
-/// A stream socket, connected or about to be.
+/// A stream socket, connected or to be connected.
 #[derive(Clone, Debug)]
 pub struct Socket {
     stream: Rc<Apart<TcpStream>>,
@@ -35,37 +35,35 @@ pub struct Listener {
 }
 
 impl File {
-    /// Takes the next message of a device that hands out one per read (see
-    /// [`Op::TakeMessage`](crate::Op::TakeMessage)) without waiting: for whoever has just taken one
-    /// and expects more.
+    /// Takes the next message of a device (see [`Op::TakeMessage`](crate::Op::TakeMessage)) without
+    /// waiting. A task calls this when it has just taken a message and expects more.
     ///
-    /// Errors: `WouldBlock` when there is none; what the device says.
+    /// Errors: `WouldBlock` without a message, and what the device says.
     pub fn take_message(&self, buf: &mut Buf, start: usize, bytes: usize) -> io::Result<usize> {
         (&**self.file).read(&mut buf.bytes_mut()[start..start + bytes])
     }
 
-    /// Writes all of `gather` at `offset` in one call, which is to be a copy and no waiting: for
-    /// devices that take a request's data so. Result: bytes, less than all only where the device
-    /// takes no more.
+    /// Writes all of `gather` at `offset` in one call, for a device that copies the data and does
+    /// not wait. Result: bytes, fewer if the device takes no more.
     ///
     /// Errors: what the device says.
     pub fn give_at(&self, gather: &mut Gather, offset: u64) -> io::Result<usize> {
         gather.wire().write_at(self.file.as_fd(), offset)
     }
 
-    /// Whether it lies in memory (tmpfs, hugetlbfs), where nothing waits for a device.
+    /// Whether the file lies in memory (tmpfs, hugetlbfs), so that no operation waits for a device.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.in_memory
     }
 
-    /// The same file, for what the shard's operations do not cover (size, locks, ioctls).
+    /// The same file as a file of std, for size, locks and ioctls.
     pub fn file(&self) -> &std::fs::File {
         &self.file
     }
 }
 
-/// Whether a file lies in memory (tmpfs, hugetlbfs): its operations are copies, which the shard
-/// runs in place. Of a device only the name does.
+/// Whether a file lies in memory (tmpfs, hugetlbfs), so that its operations are copies, which a
+/// shard runs in place. A device does not: only its name is in memory.
 pub fn is_in_memory(file: &std::fs::File) -> bool {
     let is_a_file = file.metadata().is_ok_and(|about| about.is_file());
     is_a_file && sys::file::is_in_memory(file.as_fd())
@@ -81,51 +79,51 @@ impl From<std::fs::File> for File {
 }
 
 impl Socket {
-    /// Ends both directions: what waits on this socket ends, the peer sees the end of the stream.
-    /// The socket may already be unconnected; that is no error here.
+    /// Ends both directions. Waiting operations end, and the peer sees the end of the stream. An
+    /// unconnected socket is ignored.
     pub fn shutdown(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Says that no more will be sent; receiving goes on.
+    /// Ends the sending direction.
     pub fn shutdown_send(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Makes the close a reset: what is still queued is thrown away at once.
+    /// Makes close(2) reset the connection and drop the queued bytes (SO_LINGER).
     pub fn linger_zero(&self) -> io::Result<()> {
         sys::socket::linger_zero(self.stream.as_fd())
     }
 
-    /// The other end.
+    /// Address of the peer.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.stream.peer_addr()
     }
 
-    /// This end.
+    /// Address of this end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    /// Asks for kernel buffers of about so many bytes each; the system's limits apply silently.
+    /// Sets the sizes of the kernel's buffers, in bytes. The system may apply limits silently.
     pub fn set_buffer_bytes(&self, send: usize, receive: usize) -> io::Result<()> {
         sys::socket::set_buffer_bytes(self.stream.as_fd(), send, receive)
     }
 
-    /// The same socket, for what the shard's operations do not cover.
+    /// The same socket as a stream of std.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Leaves this shard, so that another can take it with `Socket::from`. A second descriptor is
-    /// made when a clone or an operation in progress still holds this one.
+    /// The stream of std, which another shard can take with `Socket::from`. It is a second
+    /// descriptor if a clone or an operation in progress holds the first.
     pub fn into_stream(self) -> io::Result<TcpStream> {
         let alone = Rc::try_unwrap(self.stream).map(Apart::into_inner);
         alone.or_else(|shared| shared.try_clone())
     }
 }
 
-/// A nonblocking stream becomes a blocking one: waiting is the driver's business.
+/// Sets the stream to blocking mode, which drivers expect.
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         let _ = stream.set_nonblocking(false); // fails on no open socket
@@ -151,12 +149,12 @@ impl TryFrom<Socket> for TcpStream {
 }
 
 impl Listener {
-    /// The address it listens on, with the port the system chose.
+    /// The address, with the port that the system has chosen.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Stops listening: a waiting accept ends with an error.
+    /// Stops listening. A waiting accept ends with an error.
     pub fn shutdown(&self) {
         sys::socket::shutdown(self.listener.as_fd());
     }
@@ -166,8 +164,7 @@ impl Listener {
     }
 }
 
-/// A listener of any stream socket, a Unix socket's for instance; its `local_addr` is an error
-/// then.
+/// A listener of any stream socket, for instance of a Unix socket, whose `local_addr` is an error.
 impl From<OwnedFd> for Listener {
     fn from(descriptor: OwnedFd) -> Self {
         Self::from(TcpListener::from(descriptor))

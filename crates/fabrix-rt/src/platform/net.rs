@@ -1,4 +1,4 @@
-//! Addresses to listen on, sockets to connect, and a send that waits.
+//! Listening sockets, sockets to connect, and a send that waits.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -6,10 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::{Gather, Listener, Socket, sys};
 
-/// Listens on an address (port 0: the system chooses), 1,024 connections may wait. Restarting on
-/// the same port works at once (SO_REUSEADDR); `::` takes IPv4 too; accepted sockets send small
-/// segments at once (TCP_NODELAY) and end when their peer has vanished for a minute or two
-/// (SO_KEEPALIVE).
+/// Listens on an address. For port 0 the system chooses a port.
+///
+/// - A restart can use the port at once (SO_REUSEADDR).
+/// - `::` accepts IPv4 too.
+/// - 1,024 connections may wait to be accepted.
+/// - Accepted sockets send small segments at once (TCP_NODELAY), and end one or two minutes after
+///   their peer has vanished (SO_KEEPALIVE).
 ///
 /// Errors: what the system says, with the address.
 pub fn listen(address: SocketAddr) -> io::Result<Listener> {
@@ -20,7 +23,7 @@ pub fn listen(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener::from(socket))
 }
 
-/// A socket with this address, before it listens.
+/// A socket that is bound to this address and does not listen yet.
 fn bound(address: &SocketAddr) -> io::Result<OwnedFd> {
     let socket = sys::socket::stream(address)?;
     sys::socket::reuse_address(socket.as_fd())?;
@@ -34,7 +37,7 @@ fn bound(address: &SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// An unconnected socket for this kind of address, for [`Op::Connect`](crate::Op::Connect); sends
+/// An unconnected socket of the address's family, for [`Op::Connect`](crate::Op::Connect). It sends
 /// small segments at once.
 pub fn stream(address: &SocketAddr) -> io::Result<Socket> {
     let descriptor = sys::socket::stream(address)?;
@@ -43,14 +46,14 @@ pub fn stream(address: &SocketAddr) -> io::Result<Socket> {
     Ok(Socket::from(descriptor))
 }
 
-/// The same, to be connected from `local`, an address of this machine. A link-local one is taken to
-/// be of the link that `address` names.
+/// An unconnected socket that is bound to `local`, an address of this machine. A link-local address
+/// gets the scope of `address`.
 ///
-/// Errors: `AddrNotAvailable` where it is none, and what the system says.
+/// Errors: `AddrNotAvailable` for an address of another machine, and what the system says.
 pub fn stream_from(address: &SocketAddr, local: IpAddr) -> io::Result<Socket> {
     let socket = stream(address)?;
-    // Without it the port is chosen before the other end is known: fewer connections are possible,
-    // and it works.
+    // Kernels without this option choose the port before the peer is known, so fewer connections
+    // are possible.
     let _unknown_to_this_kernel = sys::socket::choose_port_later(socket.as_fd());
     let local_address = match (local, address) {
         (IpAddr::V6(ip), SocketAddr::V6(there)) if ip.is_unicast_link_local() => {
@@ -66,9 +69,9 @@ pub fn stream_from(address: &SocketAddr, local: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends all that is left of a gather on the calling thread, waiting as long as it takes; for
-/// programs without a shard. The result counts the bytes this call has sent; on an error some may
-/// have been.
+/// Sends the unsent bytes of a gather on the calling thread and waits until all are sent, for
+/// programs without a shard. Result: bytes of this call. After an error some bytes may have been
+/// sent.
 pub fn send_now(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
     let bytes = gather.unsent_bytes();
     while gather.unsent_bytes() > 0 {
@@ -84,20 +87,19 @@ pub fn send_now(socket: &Socket, gather: &mut Gather) -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Whether a stream is over: its other end has closed it, or either has shut it down. Bytes may
-/// still be there to be read.
+/// Whether the peer has closed a stream, or either end has shut it down. Unread bytes may be left.
 pub fn is_over(stream: BorrowedFd<'_>) -> bool {
-    // A descriptor that cannot be asked is none that anybody speaks over.
+    // A descriptor that cannot be polled is no open stream.
     sys::socket::is_over(stream).unwrap_or(true)
 }
 
-/// On the way from this machine to itself there is nothing to be congested. BBR, where it is the
-/// system's choice, paces there too, by timers that take a fifth of a sender's time and cost
-/// throughput; Reno, which every kernel has, does not. It is chosen before a connection begins: one
-/// that BBR has begun stays paced.
+/// Chooses Reno for a connection over loopback, where there is no congestion. BBR, if it is the
+/// default of the system, paces there too, with timers that take a fifth of the sender's CPU time.
+/// Every kernel has Reno, which does not pace. The choice comes before the connection: BBR leaves
+/// it paced.
 pub(crate) fn skip_pacing(socket: BorrowedFd<'_>, address: SocketAddr) {
     if address.ip().is_loopback() {
-        // Refused, the connection is only slower.
+        // Without Reno the connection is only slower.
         let _best_effort = sys::socket::choose_reno(socket);
     }
 }

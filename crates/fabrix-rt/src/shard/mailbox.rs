@@ -14,7 +14,7 @@ pub(super) enum Message {
     Send(TaskId, Box<dyn Any + Send>),
 }
 
-/// The receiving end.
+/// The receiving end of a shard's messages.
 pub(super) struct Mailbox {
     messages: Receiver<Message>,
     remote: Remote,

@@ -1,5 +1,5 @@
-//! The table of a shard's tasks: places with generations, so that an ending finds its task or
-//! nobody.
+//! The table of a shard's tasks. Its places have generations, so that a completion for a removed
+//! task finds no other task.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -29,7 +29,8 @@ impl Tasks {
         }
     }
 
-    /// Takes a place. Old places rest until many are free, so that ids come back late.
+    /// Reserves a place. A freed place is used again after many others were freed, so that ids come
+    /// back late.
     pub(crate) fn reserve(&mut self) -> TaskId {
         let next = u32::try_from(self.places.len()).expect("the table ends at INDEX_MAX");
         let index = if self.free.len() > RESTING || next == INDEX_MAX {
@@ -50,7 +51,7 @@ impl Tasks {
         TaskId::new(index, place.generation)
     }
 
-    /// Puts a task into a reserved place. Panics when the id is not reserved, or removed since.
+    /// Puts a task into a reserved place. Panics if the id is not reserved, or was removed.
     pub(crate) fn install(&mut self, id: TaskId, task: Rc<RefCell<dyn Task>>) {
         let place = self
             .place(id)
@@ -81,13 +82,13 @@ impl Tasks {
             .filter(|_| u32::from(place.generation) == id.generation())
     }
 
-    /// Notes that a task wants a flush. True when it had not yet asked.
+    /// Notes that a task wants a flush. True for the first call since its last flush.
     pub(crate) fn ask_flush(&mut self, id: TaskId) -> bool {
         self.place(id)
             .is_some_and(|place| !std::mem::replace(&mut place.wants_flush, true))
     }
 
-    /// The task's flush is about to be called: it may ask again.
+    /// Clears the note, before the task's flush is called.
     pub(crate) fn begin_flush(&mut self, id: TaskId) {
         if let Some(place) = self.place(id) {
             place.wants_flush = false;
@@ -101,7 +102,7 @@ impl Tasks {
     }
 }
 
-/// So many places rest before one is used again.
+/// Freed places that wait before one is used again.
 const RESTING: usize = 1024;
 
 #[cfg(test)]

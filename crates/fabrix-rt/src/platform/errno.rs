@@ -1,5 +1,4 @@
-//! The numbers of the kernel's errors and of the open flags that a disk needs, for those who read a
-//! completion's result. Names and values only: nothing here calls the kernel.
+//! Error numbers of the kernel, for the results of completions, and open flags for disks.
 
 pub use libc::{
     EACCES, EAGAIN, EBADF, EBUSY, ECANCELED, ECONNABORTED, EDQUOT, EFAULT, EFBIG, EINTR, EINVAL,

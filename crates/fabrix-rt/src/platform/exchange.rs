@@ -1,44 +1,45 @@
-//! Memory that this process exchanges with the kernel's FUSE, one request at a time.
+//! Exchanges: memory for one request of FUSE over io_uring, and its answer.
 //!
-//! An exchange belongs to one queue. While a command for it is on its way
-//! ([`Op::Exchange`](crate::Op::Exchange)) both its buffers are the kernel's; when the command has
-//! ended with zero, they hold a request, and whoever has the exchange writes the answer over it and
-//! gives it back. What lies where in the buffers is the protocol's business, but for the number by
-//! which the kernel knows the request: it is read here as the command ends and kept from everybody,
-//! because the kernel writes into the memory of whichever request of its device a command names.
-//! Source: include/uapi/linux/fuse.h and Documentation/filesystems/fuse/fuse-io-uring.rst of the
-//! Linux kernel.
+//! An exchange belongs to one queue. While a command for it is in progress
+//! ([`Op::Exchange`](crate::Op::Exchange)) the kernel owns both buffers. After a command with
+//! result zero they hold a request. The task writes the answer over the request and starts the next
+//! command.
+//!
+//! The kernel writes to the memory of the request that a command names by number. So this file
+//! reads the number when a command ends and lets nobody else set it. The rest of the layout belongs
+//! to the protocol. Source: include/uapi/linux/fuse.h and
+//! Documentation/filesystems/fuse/fuse-io-uring.rst of the Linux kernel.
 
 use std::fmt;
 
 use crate::{Buf, File};
 
-/// One place for a request of the kernel.
+/// Memory for one request and its answer.
 pub struct Exchange {
     file: File,
     queue: u16,
     header: Buf,
     payload: Buf,
-    /// Both buffers, as the kernel is told of them. They stay where they are, for an exchange
-    /// travels in its box.
+    /// Addresses and lengths of both buffers, for the kernel. This list has a stable address,
+    /// because an exchange always lies in a box.
     parts: [libc::iovec; 2],
     next: Next,
 }
 
-/// What the next command is.
+/// Kind of the next command.
 #[derive(Clone, Copy)]
 enum Next {
-    /// The kernel learns of this memory.
+    /// Tells the kernel of this memory.
     Register,
-    /// It takes the answer to the request of this number, and brings the next one.
+    /// Answers the request with this number, and waits for the next one.
     Commit(u64),
-    /// The same, of a simulator's: no kernel knows this memory.
+    /// Answers a request of a simulator. No kernel knows this memory.
     Simulated(u64),
 }
 
 impl Exchange {
-    /// An exchange of a queue of an open /dev/fuse. The header is at least [`HEADER_BYTES`] long;
-    /// nobody else holds either buffer.
+    /// An exchange of a queue of an open /dev/fuse. Panics for a header shorter than
+    /// [`HEADER_BYTES`], and for a buffer with another holder.
     pub fn new(file: File, queue: u16, header: Buf, payload: Buf) -> Box<Self> {
         assert!(header.len() >= HEADER_BYTES, "a header of {header:?}");
         let part = |buf: &Buf| libc::iovec {
@@ -56,39 +57,39 @@ impl Exchange {
         })
     }
 
-    /// Which queue it belongs to.
+    /// Number of the queue.
     pub fn queue(&self) -> u16 {
         self.queue
     }
 
-    /// What the kernel says of its request; what it is answered.
+    /// Header of the request, and later of its answer.
     pub fn header(&self) -> &[u8] {
         self.header.bytes()
     }
 
-    /// As [`Exchange::header`].
+    /// The header, to be changed.
     pub fn header_mut(&mut self) -> &mut [u8] {
         self.header.bytes_mut()
     }
 
-    /// The data that comes with a request; the body of its answer.
+    /// Data of the request, and later the body of its answer.
     pub fn payload(&self) -> &[u8] {
         self.payload.bytes()
     }
 
-    /// As [`Exchange::payload`].
+    /// The payload, to be changed.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         self.payload.bytes_mut()
     }
 
-    /// The next command makes this memory known to a queue, whatever it was for before.
+    /// Makes the next command tell the kernel of this memory, for a queue.
     pub fn begin_anew(&mut self, queue: u16) {
         self.queue = queue;
         self.next = Next::Register;
     }
 
-    /// Which request the next command answers, by the kernel's number. None: it makes the memory
-    /// known.
+    /// Number of the request that the next command answers. None: the command tells the kernel of
+    /// this memory.
     pub fn answers(&self) -> Option<u64> {
         match self.next {
             Next::Register => None,
@@ -96,17 +97,17 @@ impl Exchange {
         }
     }
 
-    /// Holds a request of a simulator from now on, of this number. No kernel gets it any more.
+    /// Makes this exchange hold a request of a simulator. No kernel gets the exchange after that.
     pub fn simulate(&mut self, id: u64) {
         self.next = Next::Simulated(id);
     }
 
-    /// The device whose requests it holds.
+    /// The open /dev/fuse.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Its command has ended, in the kernel: with zero there is a request in it.
+    /// Notes the end of a command. With result zero the buffers hold a request.
     pub(crate) fn came(&mut self, result: i32) {
         if result == 0 {
             let id = &self.header()[COMMIT_ID_AT..][..8];
@@ -114,7 +115,7 @@ impl Exchange {
         }
     }
 
-    /// The number of the next command, and what it says. None: it is not the kernel's.
+    /// Opcode and contents of the next command. None: the exchange is a simulator's.
     pub(crate) fn command(&self) -> Option<(u32, [u8; AREA_BYTES])> {
         match self.next {
             Next::Register => Some((REGISTER, area(0, self.queue))),
@@ -123,7 +124,7 @@ impl Exchange {
         }
     }
 
-    /// The buffers, for a command that makes them known.
+    /// The buffers, for a command that tells the kernel of them.
     pub(crate) fn parts(&self) -> Option<&[libc::iovec; 2]> {
         matches!(self.next, Next::Register).then_some(&self.parts)
     }

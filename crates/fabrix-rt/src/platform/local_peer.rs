@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 use crate::engine::parse_kernel;
 
-/// The most data that a peer should send in one PDU, in bytes; `u32::MAX` where it does not matter.
+/// Most data that a peer should send in one PDU, in bytes. `u32::MAX`: there is no limit.
 pub fn most_pdu_bytes(peer: IpAddr) -> u32 {
     if ends_receivers() && is_local(peer) {
         PAGE_BYTES
@@ -42,7 +42,7 @@ fn has_fault(release: &str, command_line: &str) -> bool {
     (CHECKS_LARGE_PAGES..SENDS_PAGE_BY_PAGE).contains(&parse_kernel(release)) && !unchecked
 }
 
-/// Whether an address is one of this machine's: only such an address can be bound.
+/// Whether an address belongs to this machine: only such an address can be bound.
 fn is_local(address: IpAddr) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()

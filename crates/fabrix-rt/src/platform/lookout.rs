@@ -1,12 +1,11 @@
-//! Threads that the kernel has left hanging within io_uring.
+//! Detection of threads that hang in io_uring for ever.
 //!
 //! A kernel with the fault of [`local_peer`](crate::local_peer) may end a thread in the middle of
-//! an io_uring call. The thread then waits for a lock of its ring that it holds itself. It never
-//! ends, so whoever joins it waits for ever, and its process cannot close its sockets by ending.
-//! Only the kernel's own report of where a thread waits tells. So on kernels with that fault, and
-//! only there, one thread looks at this report once a second.
-//!
-//! Reads /proc. Ends the process.
+//! an io_uring call. The thread then waits for a lock of its ring that it holds itself, and never
+//! ends. Every thread that joins it waits for ever, and the process cannot close its sockets by
+//! ending. Only the kernel's report of where a thread waits (/proc/.../wchan) shows this. So on
+//! kernels with that fault one thread reads this report once a second, and ends the process if a
+//! thread hangs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use crate::{local_peer, sys};
 
-/// Looks after the calling thread from now on, if this kernel needs it.
+/// Watches the calling thread from now on, if the kernel has the fault.
 pub(crate) fn look_after_this_thread(name: &str) {
     if !local_peer::ends_receivers() {
         return;
@@ -31,7 +30,7 @@ pub(crate) fn look_after_this_thread(name: &str) {
         };
         lock().push(watched);
         static LOOKOUT: Once = Once::new();
-        // Without a thread to look, the process is as it would be without this module.
+        // Without this thread the process only lacks the detection.
         LOOKOUT.call_once(|| {
             drop(
                 thread::Builder::new()
@@ -42,13 +41,13 @@ pub(crate) fn look_after_this_thread(name: &str) {
     }
 }
 
-/// One thread that others wait for.
+/// A watched thread.
 struct Watched {
     name: String,
     /// The file that names the function of the kernel in which the thread waits.
     wchan: PathBuf,
-    /// Whether the last look found it hanging. A thread that ends in order passes the same
-    /// function.
+    /// Whether the last look found the thread in [`ENDING`]. A thread that ends normally passes
+    /// that function too, but not in two looks.
     hung_before: bool,
 }
 
@@ -62,7 +61,7 @@ fn look() {
     loop {
         thread::sleep(EVERY);
         let mut hung = None;
-        // A thread that has ended has no file any more.
+        // The file of an ended thread is gone.
         lock().retain_mut(|watched| {
             let Ok(wchan) = fs::read_to_string(&watched.wchan) else {
                 return false;
@@ -94,7 +93,7 @@ fn sentence(name: &str) -> String {
     )
 }
 
-/// Where a thread gives up its ring as it ends.
+/// The function of the kernel in which an ending thread gives up its ring.
 const ENDING: &str = "io_uring_del_tctx_node";
 const EVERY: Duration = Duration::from_secs(1);
 

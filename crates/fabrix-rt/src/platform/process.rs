@@ -1,4 +1,4 @@
-//! This process among the others.
+//! Properties of this process: session, output, core files, command line.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,15 +9,15 @@ use std::os::unix::fs::FileExt;
 
 use crate::sys;
 
-/// Leaves the terminal and the group of processes that it was started in: what ends those does not
-/// end this one.
+/// Makes a new session (setsid), so that the end of the terminal or of the process group does not
+/// end this process.
 ///
-/// Errors: it leads a group already.
+/// Errors: this process leads a group already.
 pub fn new_session() -> io::Result<()> {
     sys::process::new_session()
 }
 
-/// From now on what is printed goes to `stdout`, and what is said to `stderr`.
+/// Redirects standard output and standard error to files.
 ///
 /// Errors: what dup2(2) says.
 pub fn redirect(stdout: &std::fs::File, stderr: &std::fs::File) -> io::Result<()> {
@@ -25,30 +25,29 @@ pub fn redirect(stdout: &std::fs::File, stderr: &std::fs::File) -> io::Result<()
     sys::process::duplicate(stderr.as_fd(), 2)
 }
 
-/// Says that the calling thread carries the machine's own I/O (PR_SET_IO_FLUSHER): when the kernel
-/// needs memory for it, it does not wait for writes that only this thread can finish.
+/// Marks the calling thread as one that carries I/O of this machine (PR_SET_IO_FLUSHER). When the
+/// kernel needs memory for the thread, it then does not wait for writes that only this thread can
+/// finish.
 ///
-/// Errors: that needs a privilege (CAP_SYS_RESOURCE).
+/// Errors: `PermissionDenied` without CAP_SYS_RESOURCE.
 pub fn carries_io() -> io::Result<()> {
     sys::process::io_flusher()
 }
 
-/// The kernel writes no core of this process from now on: its memory holds a secret. Processes that
-/// it starts inherit that.
+/// Keeps the kernel from writing a core of this process, because its memory holds a secret.
+/// Processes that it starts inherit this.
 ///
-/// A limit of one byte is too small for a core in a file, and keeps the kernel from handing one to
-/// a program, which a limit of zero does not. `PR_SET_DUMPABLE` would do more: it hides the memory
-/// from other processes of the same user too, and those send the data of long writes from there
-/// ([`crate::peer`]).
-/// Source: core(5), "Piping core dumps to a program"; fs/coredump.c of the Linux kernel.
+/// The limit of cores becomes one byte. That is too small for a core file, and keeps the kernel
+/// from piping a core to a program, which a limit of zero does not. Source: core(5), "Piping core
+/// dumps to a program"; fs/coredump.c of the Linux kernel.
 pub fn leave_no_core() {
     sys::process::limit_core(1);
 }
 
-/// Shows other processes these words as the command line of this one. Each takes the place of the
-/// word that was given, and what is longer is cut off.
+/// Changes the command line of this process as other processes see it. Each word replaces the given
+/// word at its position, cut to its length.
 ///
-/// Errors: /proc is not to be had, or the words given are not where the kernel has put them.
+/// Errors: /proc cannot be read, or the command line is not where the kernel has put it.
 pub fn show_words(shown: &[OsString]) -> io::Result<()> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (begin, end) = words_place(&stat).ok_or(io::ErrorKind::InvalidData)?;
@@ -64,16 +63,16 @@ pub fn show_words(shown: &[OsString]) -> io::Result<()> {
         place.extend_from_slice(&shown.as_bytes()[..length]);
         place.resize(next, 0);
     }
-    // The kernel writes to memory that no value of Rust lies in: the words were copied when they
-    // were read.
+    // No value of Rust lies in the written memory: std has copied the words.
     let memory = File::options().write(true).open("/proc/self/mem")?;
     memory.write_all_at(&place, begin)
 }
 
-/// Where the words lie, from the line of /proc/self/stat: `arg_start` and `arg_end`.
+/// Start and end of the command line in memory, from the line of /proc/self/stat: `arg_start`,
+/// `arg_end`.
 ///
-/// Source: proc_pid_stat(5), fields 48 and 49; the name of the program, which may hold anything, is
-/// field 2.
+/// Source: proc_pid_stat(5), fields 48 and 49. Field 2, the name of the program, may contain any
+/// character.
 fn words_place(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(48 - 3);
@@ -81,7 +80,7 @@ fn words_place(stat: &str) -> Option<(u64, u64)> {
     Some((field()?, field()?))
 }
 
-/// Whether we act as root.
+/// Whether the effective user is root.
 pub fn is_root() -> bool {
     sys::process::is_root()
 }

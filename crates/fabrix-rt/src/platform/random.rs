@@ -1,16 +1,15 @@
-//! Random bytes that nobody can guess: challenges, names, identifiers.
+//! Random bytes of the kernel for challenges, names and identifiers.
 //!
-//! They come from the kernel's generator, each time anew; nothing is kept here. What is to be
-//! repeatable (tests, workloads) has a generator of its own.
+//! Tests and workloads that must be repeatable have generators of their own.
 
 use std::io;
 
 use crate::sys::random;
 
-/// Fills `bytes` with random bytes of the kernel.
+/// Fills `bytes` with random bytes that nobody can guess.
 ///
 /// # Errors
-/// The kernel has none to give: it is older than Linux 3.17, or a filter forbids the call.
+/// The kernel is older than Linux 3.17, or a seccomp filter forbids the call.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     random::fill(bytes)
 }

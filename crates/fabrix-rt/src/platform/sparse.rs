@@ -1,4 +1,4 @@
-//! Where the holes of a sparse file are.
+//! Holes of sparse files.
 
 use std::fs::File;
 use std::io;
@@ -6,25 +6,25 @@ use std::os::fd::AsFd;
 
 use crate::sys::file;
 
-/// A part of a file without space, or with.
+/// A range of a file: a hole, or data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
-    /// Nothing is kept up to `end`, which may be the end of the file.
+    /// A range without space.
     Hole {
-        /// In bytes from the start of the file.
+        /// End of the range, in bytes from the start of the file. It may be the end of the file.
         end: u64,
     },
-    /// Something is kept up to `end`.
+    /// A range with space.
     Data {
-        /// In bytes from the start of the file.
+        /// End of the range, in bytes from the start of the file.
         end: u64,
     },
 }
 
-/// What lies at `offset`. The file system may read its own tables first; a file system without
-/// holes says data. The file's own position moves.
+/// The range at `offset`. A file system without holes answers "data". The call may wait for the
+/// tables of the file system, and it moves the position of the file.
 ///
-/// Errors: what lseek says, for block devices that it is no file.
+/// Errors: what lseek(2) says; a block device is refused.
 pub fn stretch(file: &File, offset: u64) -> io::Result<Stretch> {
     let length = file.metadata()?.len();
     let data = file::next_data(file.as_fd(), offset)?.unwrap_or(length);

@@ -1,4 +1,4 @@
-//! Threads that the process cannot do without: shards on threads of their own, and others.
+//! Needed threads, without which the process ends: threads of shards, and others.
 
 use std::io;
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use std::thread::{self, JoinHandle};
 use super::{lookout, topology};
 use crate::{Remote, Shard, ShardConfig, sys};
 
-/// A shard that runs on its own thread until it is stopped.
+/// A shard on a thread of its own.
 #[derive(Debug)]
 pub struct ShardThread {
-    /// The way to it.
+    /// Sender of messages to the shard.
     pub remote: Remote,
-    /// Ends when its thread has ended; that is after [`Remote::stop`], with everything of the shard
-    /// freed.
+    /// Handle that ends with the thread: after [`Remote::stop`], when the shard is freed.
     pub join: JoinHandle<()>,
 }
 
-/// Starts a thread (bound to a CPU when one is given), makes its shard there, runs `setup` on it
-/// and then its loop. Returns when `setup` has run. The process ends with the thread, as
-/// [`needed_thread`] says.
+/// Starts a thread, bound to a CPU if one is given. The thread makes a shard, runs `setup` on it
+/// and then its loop. This function returns when `setup` has returned. The thread is a [needed
+/// thread](needed_thread).
 ///
-/// Errors: no thread, no such CPU, or the shard's [`StartError`](crate::StartError).
+/// Errors: no thread, no such CPU, or the [`StartError`](crate::StartError) of the shard.
 pub fn spawn(
     config: ShardConfig,
     pinned: Option<usize>,
@@ -55,16 +54,16 @@ fn start(config: ShardConfig, pinned: Option<usize>) -> io::Result<Shard> {
     Shard::new(config).map_err(io::Error::other)
 }
 
-/// Starts a thread that others wait for. When it ends before `body` has returned, because of a
-/// panic or because the kernel has ended it, the process says so and exits with 1: its peers see
-/// their connections close. A second thread waits for the first, without using the processor. The
-/// handle is that of the second: it ends after the first.
+/// Starts a thread that others wait for. If the thread ends before `body` has returned, by a panic
+/// or by the kernel, the process says so and exits with 1, so that its peers see their connections
+/// close. A second thread waits for the first, without using CPU time. The handle is that of the
+/// second thread.
 ///
-/// A kernel that fails in the middle of an io_uring call leaves the thread within that call for
-/// ever. Where the kernel is known to fail so, `lookout` notices it within seconds, and ends the
-/// process in the same way.
+/// A kernel that fails in the middle of an io_uring call leaves the thread in that call for ever.
+/// On kernels with that fault, `lookout` notices it within seconds and ends the process in the same
+/// way.
 ///
-/// Errors: there is no thread to be had.
+/// Errors: the system has no thread left.
 pub fn needed_thread(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -99,7 +98,7 @@ fn died(name: &str) -> String {
     )
 }
 
-/// A watcher calls little: it waits, and may print a sentence.
+/// Stack of the second thread, which waits and may print a sentence.
 const WATCHER_STACK_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
@@ -108,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the test of this name once more, in a process of its own, where its thread dies.
+    /// Runs the test with this name again in a process of its own, where its thread ends.
     fn check(test: &str, dies: fn()) {
         if std::env::var_os(DIES).is_some() {
             let watcher = needed_thread("victim", dies).expect("a thread");

@@ -1,20 +1,21 @@
-//! The terminal of this process, as a program needs it that answers to single keys.
+//! The terminal of this process, for a program that answers to single keys.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use crate::sys;
 
-/// Keys come one by one, and are not shown, until this value goes.
+/// Mode of the terminal in which every key is read at once and not echoed. It ends when this value
+/// is dropped.
 #[derive(Debug)]
 pub struct KeyByKey {
     before: sys::terminal::Settings,
 }
 
 impl KeyByKey {
-    /// Begins, on standard input.
+    /// Sets the mode of the terminal at standard input.
     ///
-    /// Errors: it is no terminal.
+    /// Errors: standard input is no terminal.
     pub fn begin() -> io::Result<Self> {
         let input = io::stdin();
         let before = sys::terminal::settings(input.as_fd())?;

@@ -1,35 +1,33 @@
-//! The machine's CPUs as this process sees them, what they have been doing, and the limit on open
-//! files.
+//! CPUs of this machine, their load, and limits of this process.
 
 use std::io;
 use std::time::Duration;
 
 use crate::sys;
 
-/// What one CPU has done since the machine started.
+/// Times of one CPU since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// The CPU's number.
+    /// Number of the CPU.
     pub cpu: usize,
-    /// Running anything at all, or taken by the hypervisor for others.
+    /// Time in which the CPU was not idle, or was taken by the hypervisor.
     pub busy: Duration,
-    /// Running or not.
+    /// All time.
     pub total: Duration,
 }
 
-/// The CPUs this thread may use, ascending. Should the kernel not say, CPU 0.
+/// The CPUs that this thread may use, ascending. CPU 0 if the kernel does not say.
 pub fn cpus() -> Vec<usize> {
     sys::affinity::allowed(0).unwrap_or_else(|_| vec![0])
 }
 
-/// How many CPUs the kernel is prepared for, those included that are not there. None: it does not
-/// say.
+/// Number of CPUs that the kernel is prepared for, present or not. None: the kernel does not say.
 pub fn possible_cpus() -> Option<usize> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     count(list.trim())
 }
 
-/// How many numbers a list of the kernel's names: `0-3,8`.
+/// Count of the numbers in a list of the kernel, such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -42,19 +40,19 @@ fn count(list: &str) -> Option<usize> {
 
 /// Binds the calling thread to one CPU.
 ///
-/// Errors: `InvalidInput` when this process may not use it, with its number.
+/// Errors: `InvalidInput`, with the number, for a CPU that this process may not use.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("binding to CPU {cpu}: {error}"));
     sys::affinity::pin(cpu).map_err(named)
 }
 
-/// CPU time the calling thread has used.
+/// CPU time of the calling thread.
 pub fn thread_cpu_time() -> Duration {
     sys::clock::thread_cpu_time()
 }
 
-/// What every CPU has done since the machine started (/proc/stat); empty where that cannot be read.
+/// Times of every CPU since the machine started (/proc/stat). Empty if the file cannot be read.
 pub fn cpu_busy() -> Vec<CpuTimes> {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let tick =
@@ -64,8 +62,8 @@ pub fn cpu_busy() -> Vec<CpuTimes> {
         .collect()
 }
 
-/// What tells this start of this machine from all others (its boot id); processes that have it in
-/// common have one monotonic clock. None where the kernel does not say.
+/// Boot id, which differs for every start of every machine. Processes with equal boot ids share one
+/// monotonic clock. None: the kernel does not say.
 pub fn boot_id() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits = text.trim().replace('-', "");
@@ -73,21 +71,21 @@ pub fn boot_id() -> Option<[u8; 16]> {
     id.flatten().map(u128::to_be_bytes)
 }
 
-/// How many files this process may have open: now, and as far as it may raise that itself.
+/// Limits of open files: the current one, and the highest that this process may set.
 pub fn open_files() -> io::Result<(u64, u64)> {
     sys::affinity::open_files()
 }
 
-/// Sets how many files this process may have open now.
+/// Sets the current limit of open files.
 ///
-/// Errors: `InvalidInput` above what [`open_files`] names as the most.
+/// Errors: `InvalidInput` above the highest limit of [`open_files`].
 pub fn set_open_files(now: u64) -> io::Result<()> {
     let (_, most) = open_files()?;
     sys::affinity::set_open_files(now, most)
 }
 
-/// One line of /proc/stat, "cpu3 user nice system idle iowait irq softirq steal guest guest_nice";
-/// guests are counted in user and nice already.
+/// Reads one line of /proc/stat: "cpu3 user nice system idle iowait irq softirq steal guest
+/// guest_nice". User and nice include the times of guests.
 fn cpu_times(line: &str, tick: Duration) -> Option<CpuTimes> {
     let mut words = line.strip_prefix("cpu")?.split(' ');
     let cpu = words.next()?.parse().ok()?;

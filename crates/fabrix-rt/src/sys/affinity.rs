@@ -1,19 +1,19 @@
-//! Which CPUs this thread may use, and how many files the process may open.
+//! The CPUs of a thread, and resource limits of the process.
 
 use std::io;
 
 use super::check;
 
-/// The CPUs a thread may run on; 0 is the calling one, a process's number its main thread.
+/// The CPUs that a thread may use. 0 names the calling thread, the id of a process its main thread.
 pub(crate) fn allowed(thread: u32) -> io::Result<Vec<usize>> {
     let thread = libc::pid_t::try_from(thread).map_err(io::Error::other)?;
-    // SAFETY: a cpu_set_t is plain bits, and all of them zero is the empty set.
+    // SAFETY: a cpu_set_t is an array of bits, and zero is the empty set.
     // WHY UNSAFE: libc gives the type no constructor.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most the size given, which is that of `set`.
+    // SAFETY: the kernel writes at most the given size, which is the size of `set`.
     // WHY UNSAFE: std cannot ask for the affinity.
     check(unsafe { libc::sched_getaffinity(thread, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
-    // SAFETY: CPU_ISSET reads inside the set: the index is below CPU_SETSIZE.
+    // SAFETY: the index is below CPU_SETSIZE, so CPU_ISSET reads inside the set.
     // WHY UNSAFE: every libc function is.
     let is_set = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
     Ok((0..CPUS_MAX).filter(is_set).collect())
@@ -27,16 +27,16 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     // SAFETY: as in `allowed`.
     // WHY UNSAFE: libc gives the type no constructor.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cpu` was checked against the size of the set.
+    // SAFETY: the index is below CPU_SETSIZE, as checked above, so CPU_SET writes inside the set.
     // WHY UNSAFE: every libc function is.
     unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel reads the size given, which is that of `set`.
+    // SAFETY: the kernel reads the given size, which is the size of `set`.
     // WHY UNSAFE: std cannot bind a thread.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })?;
     Ok(())
 }
 
-/// How many files the process may have open: now, and at most (RLIMIT_NOFILE).
+/// Limits of open files (RLIMIT_NOFILE): the current one, and the highest that may be set.
 pub(crate) fn open_files() -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -48,7 +48,7 @@ pub(crate) fn open_files() -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// Sets how many files the process may have open now.
+/// Sets the limits of open files.
 pub(crate) fn set_open_files(now: u64, most: u64) -> io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: now,
@@ -60,7 +60,7 @@ pub(crate) fn set_open_files(now: u64, most: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The bytes this process may lock in memory (RLIMIT_MEMLOCK).
+/// Limit of locked memory in bytes (RLIMIT_MEMLOCK).
 pub(crate) fn memlock_bytes() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

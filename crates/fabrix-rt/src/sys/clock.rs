@@ -1,4 +1,4 @@
-//! The kernel's clocks, and the unit of its CPU accounting.
+//! Clocks of the kernel, and the unit of its CPU times.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU time this thread has used.
+/// CPU time of the calling thread.
 pub(crate) fn thread_cpu_time() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -26,7 +26,7 @@ fn read(clock: libc::clockid_t) -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid timespec that lives through the call.
+    // SAFETY: the kernel writes one timespec into `time`, which outlives the call.
     // WHY UNSAFE: std's Instant hides the number, and the kernel's timeouts want it.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert!(result == 0, "Linux has had these clocks since 2.6.12");

@@ -1,4 +1,4 @@
-//! The system's allocator with a counter per thread, for tests that promise to allocate nothing.
+//! The system's allocator with a counter per thread, for tests of code that allocates nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,11 +7,11 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts, then asks the system.
+/// An allocator that counts calls and passes them to the system's allocator.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
-/// Allocations this thread has made so far, growths included.
+/// Allocations and reallocations of the calling thread so far.
 pub(crate) fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }
@@ -20,9 +20,9 @@ fn count() {
     COUNT.with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: everything is passed on unchanged to the system's allocator, which keeps the contract;
-// counting touches a constant-initialised thread-local without destructor, which allocates nothing.
-// WHY UNSAFE: the trait is.
+// SAFETY: every call goes unchanged to the system's allocator, which keeps the contract. The
+// counter is a thread-local with a constant initial value and no destructor, so counting allocates
+// nothing. WHY UNSAFE: the trait is unsafe.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,5 +1,5 @@
-//! The two forms of a ring's entries: 64 bytes for what nearly every shard asks, 128 for commands
-//! of drivers that say more.
+//! The two sizes of a ring's entries: 64 bytes for most operations, 128 bytes for long commands of
+//! drivers.
 
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -8,15 +8,15 @@ use io_uring::{opcode, squeue, types};
 
 use crate::Exchange;
 
-/// Entries as most operations need them.
+/// An entry of 64 bytes.
 pub(crate) type Short = squeue::Entry;
-/// Entries with room for the commands of all drivers.
+/// An entry of 128 bytes.
 pub(crate) type Long = squeue::Entry128;
 
-/// Which entries a ring has.
+/// Size of the entries of a ring.
 pub(crate) trait Form: squeue::EntryMarker {
-    /// The entry that gives an exchange to FUSE. Err: it has no room for that, or the exchange is a
-    /// simulator's.
+    /// The entry for the next command of an exchange. Err: the entry is too short, or the exchange
+    /// is a simulator's.
     fn exchange(exchange: &Exchange) -> Result<Self, i32>;
 }
 
@@ -35,10 +35,10 @@ impl Form for Long {
             return Ok(command.build());
         };
         let mut entry = command.addr(Some(parts.as_ptr() as u64)).build();
-        // SAFETY: an entry is the kernel's `struct io_uring_sqe` and 64 bytes more, all plain
-        // numbers without padding; its `len` is the four bytes from the 24th on, aligned as the
-        // entry is to eight.
-        // WHY UNSAFE: the crate sets no length for commands of drivers.
+        // SAFETY: `Long` has the layout of the kernel's `struct io_uring_sqe` followed by 64 bytes.
+        // All of it is numbers without padding. The field `len` is the u32 at offset 24, which is
+        // aligned because the entry is aligned to eight bytes. WHY UNSAFE: the io-uring crate sets
+        // no length for commands of drivers.
         unsafe {
             let length = ptr::from_mut(&mut entry).cast::<u32>().add(LENGTH_AT / 4);
             length.write(PARTS);
@@ -47,7 +47,7 @@ impl Form for Long {
     }
 }
 
-/// Where `len` stands in `struct io_uring_sqe`.
+/// Offset of `len` in `struct io_uring_sqe`.
 const LENGTH_AT: usize = 24;
-/// An exchange is a header and a payload.
+/// Parts of an exchange: header and payload.
 const PARTS: u32 = 2;

@@ -1,4 +1,4 @@
-//! epoll as values: a set of descriptors, each waited for once.
+//! epoll: a set of descriptors, each reported once.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use super::check;
 
-/// The set, and room for what one wait reports.
+/// The set, and room for the reports of one wait.
 pub(crate) struct Epoll {
     descriptor: OwnedFd,
     events: Vec<libc::epoll_event>,
     has_pwait2: bool,
 }
 
-/// What a descriptor can do now.
+/// One report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     pub(crate) key: u64,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// It has failed or was hung up, and there is nothing to read.
+    /// The descriptor has failed or was hung up, and there is nothing to read.
     pub(crate) has_failed: bool,
 }
 
@@ -29,7 +29,7 @@ impl Epoll {
         // SAFETY: takes a number and touches no memory.
         // WHY UNSAFE: std has no epoll.
         let descriptor = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just made this descriptor, so nobody else owns it.
         // WHY UNSAFE: ownership of a number cannot be checked.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         Ok(Self {
@@ -39,7 +39,7 @@ impl Epoll {
         })
     }
 
-    /// Waits for a descriptor once: after one report it must be asked for again.
+    /// Asks for one report of a descriptor. The next report has to be asked for again.
     pub(crate) fn arm(
         &self,
         descriptor: BorrowedFd<'_>,
@@ -59,7 +59,7 @@ impl Epoll {
             u64: key,
         };
         let mut control = |what| {
-            // SAFETY: the kernel reads one event, which lives through the call.
+            // SAFETY: the kernel reads one event, which outlives the call.
             // WHY UNSAFE: std has no epoll.
             check(unsafe {
                 libc::epoll_ctl(
@@ -70,8 +70,8 @@ impl Epoll {
                 )
             })
         };
-        // A closed descriptor leaves the set by itself and its number comes back as another's: so
-        // ask, then add.
+        // A closed descriptor leaves the set by itself, and a new one may have its number. So
+        // modify first, then add.
         match control(libc::EPOLL_CTL_MOD) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
                 control(libc::EPOLL_CTL_ADD)?
@@ -81,7 +81,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Waits for reports; None waits for ever. A signal ends the wait without any.
+    /// Waits for reports; without limit for None. A signal ends the wait without reports.
     ///
     /// Kernels before 5.11 wait in whole milliseconds, rounded up.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
@@ -116,9 +116,9 @@ impl Epoll {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the kernel writes at most EVENTS events into a vector of that length and reads
-        // one timespec or none; no signal mask is given.
-        // WHY UNSAFE: std has no epoll, and old C libraries have no epoll_pwait2.
+        // SAFETY: the kernel writes at most EVENTS events into a vector of that length. It reads
+        // one timespec that outlives the call, or none, and no signal mask. WHY UNSAFE: std has no
+        // epoll, and old C libraries have no epoll_pwait2.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -133,7 +133,7 @@ impl Epoll {
         let counted = usize::try_from(count).map_err(|_| io::Error::last_os_error());
         match counted.as_ref().map_err(io::Error::raw_os_error) {
             Err(Some(libc::ENOSYS | libc::EPERM)) => {
-                self.has_pwait2 = false; // an old kernel, or a container that knows no newer calls
+                self.has_pwait2 = false; // an old kernel, or a filter that does not know the call
                 None
             }
             _ => Some(counted),

@@ -1,4 +1,4 @@
-//! What std does not do with files: durable writes, holes, wake-up counters.
+//! System calls for files that std lacks: durable writes, holes, wake-up counters.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
 use super::{check, check_bytes};
 
-/// Writes at an offset; with `durable` it returns only when the data is on the medium.
+/// Writes at an offset. With `durable` the call returns when the data is on the medium.
 pub(crate) fn write_at(
     file: BorrowedFd<'_>,
     bytes: &[u8],
@@ -19,24 +19,24 @@ pub(crate) fn write_at(
     };
     let flags = if durable { libc::RWF_DSYNC } else { 0 };
     let offset = to_offset(offset)?;
-    // SAFETY: one iovec over a slice that lives through the call; the kernel only reads it.
+    // SAFETY: the kernel reads one iovec, and the slice that it names. Both outlive the call.
     // WHY UNSAFE: std has no pwritev2.
     check_bytes(unsafe { libc::pwritev2(file.as_raw_fd(), &raw const part, 1, offset, flags) })
 }
 
-/// Whether the file system of a file keeps its files in memory. One that does not say is taken for
-/// another; that of a device is the one that has its name, and /dev lies in memory.
+/// Whether the file system of a file keeps its files in memory. No, if the file system does not
+/// say. For a device this is the file system of its name, and /dev lies in memory.
 pub(crate) fn is_in_memory(file: BorrowedFd<'_>) -> bool {
     // SAFETY: a statfs is plain numbers; zero is valid for all of them.
     // WHY UNSAFE: it has private padding, so it cannot be written as a literal.
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open and `about` is ours to be filled.
+    // SAFETY: the kernel writes one statfs into `about`, which outlives the call.
     // WHY UNSAFE: std has no fstatfs.
     check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) }).is_ok()
         && [libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC].contains(&about.f_type)
 }
 
-/// Where the next byte is that a file keeps, from `offset` on; none up to its end.
+/// Offset of the next data from `offset` on. None: a hole up to the end of the file.
 pub(crate) fn next_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
     match seek(file, offset, libc::SEEK_DATA) {
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
@@ -44,7 +44,7 @@ pub(crate) fn next_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<
     }
 }
 
-/// Where the next hole of a file is, from `offset` on: at its end at the latest.
+/// Offset of the next hole from `offset` on, at the latest the end of the file.
 pub(crate) fn next_hole(file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
     seek(file, offset, libc::SEEK_HOLE)
 }
@@ -56,7 +56,7 @@ fn seek(file: BorrowedFd<'_>, offset: u64, whence: libc::c_int) -> io::Result<u6
     u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
-/// Calls on this file do not wait from now on.
+/// Sets nonblocking mode.
 pub(crate) fn set_nonblocking(file: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes two numbers and touches no memory.
     // WHY UNSAFE: std sets this for sockets only.
@@ -67,18 +67,17 @@ pub(crate) fn set_nonblocking(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A counter that wakes who waits for it. Blocking: io_uring would answer `EAGAIN` for a
-/// nonblocking one.
+/// A new eventfd in blocking mode.
 pub(crate) fn event() -> io::Result<File> {
     // SAFETY: takes two numbers and touches no memory.
     // WHY UNSAFE: std has no eventfd.
     let descriptor = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor, so nobody else owns it.
     // WHY UNSAFE: ownership of a number cannot be checked.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// The kernel's signed offsets; beyond them it says EINVAL.
+/// A signed offset of the kernel. Errors: EINVAL for an offset that is too large.
 pub(super) fn to_offset(value: u64) -> io::Result<i64> {
     i64::try_from(value).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }

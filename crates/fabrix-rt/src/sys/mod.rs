@@ -1,9 +1,9 @@
-//! All the unsafe of the project: one block per fact, each with the reason it holds and the reason
-//! it is needed.
+//! The unsafe code of the runtime: one block per fact, with the reason why it is sound and the
+//! reason why it cannot be safe.
 //!
-//! Every function that leaves this folder is safe to call with any arguments; what the kernel may
-//! touch is owned here until the kernel has let it go. Nothing here decides anything: policy is in
-//! the files above.
+//! Every function that leaves this folder is safe to call with any arguments. Memory that the
+//! kernel may access is owned here until the kernel no longer accesses it. Policy stands in the
+//! folders above.
 #![allow(unsafe_code)]
 
 pub(crate) mod affinity;
@@ -33,7 +33,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// The same for those that count bytes.
+/// The same for a system call that counts bytes.
 fn check_bytes(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -1,4 +1,4 @@
-//! What std does not do with sockets: unconnected ones, options, calls that must not wait.
+//! System calls for sockets that std lacks: unconnected sockets, options, nonblocking calls.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use super::{check, check_bytes};
 use crate::Buf;
 
-/// A socket address as the kernel wants it.
+/// A socket address in the layout of the kernel.
 pub(crate) struct RawAddress {
     storage: libc::sockaddr_storage,
     bytes: libc::socklen_t,
@@ -80,19 +80,19 @@ pub(crate) fn stream(address: &SocketAddr) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Gives a socket an address of this machine.
+/// Binds a socket to an address of this machine.
 pub(crate) fn bind(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
     let raw = RawAddress::new(address);
-    // SAFETY: the address is valid for the length given and lives through the call.
+    // SAFETY: the kernel reads `bytes()` bytes of the address, which outlives the call.
     // WHY UNSAFE: std binds only listeners and datagram sockets.
     check(unsafe { libc::bind(socket.as_raw_fd(), raw.pointer(), raw.bytes()) })?;
     Ok(())
 }
 
-/// Starts connecting. `EINPROGRESS` when the socket is nonblocking.
+/// Begins to connect. `EINPROGRESS` for a nonblocking socket.
 pub(crate) fn connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
     let raw = RawAddress::new(address);
-    // SAFETY: the address is valid for the length given and lives through the call.
+    // SAFETY: the kernel reads `bytes()` bytes of the address, which outlives the call.
     // WHY UNSAFE: std connects only while making the socket.
     check(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), raw.bytes()) })?;
     Ok(())
@@ -101,7 +101,7 @@ pub(crate) fn connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Resul
 /// Accepts a connection of any address family. The socket is in blocking mode.
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (nobody, asks) = (std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: without a place for the peer's address the kernel writes nothing.
+    // SAFETY: both pointers are null, so the kernel writes no address.
     // WHY UNSAFE: std's listeners know the addresses of one family each.
     let descriptor =
         check(unsafe { libc::accept4(listener.as_raw_fd(), nobody, asks, libc::SOCK_CLOEXEC) })?;
@@ -110,17 +110,17 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Lets a listener take its port at once after another one had it.
+/// Lets a listener use a port at once after another listener (SO_REUSEADDR).
 pub(crate) fn reuse_address(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)
 }
 
-/// Lets an IPv6 socket take IPv4 connections too, whatever the system's default is.
+/// Lets an IPv6 socket accept IPv4 too, against the system's default if necessary.
 pub(crate) fn take_ipv4_too(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &0)
 }
 
-/// Sets how many connections may wait to be accepted.
+/// Listens. At most `backlog` connections wait to be accepted.
 pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()> {
     // SAFETY: takes two numbers and touches no memory.
     // WHY UNSAFE: std chooses the backlog itself.
@@ -128,7 +128,7 @@ pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result
     Ok(())
 }
 
-/// Receives what is there into a buffer nobody else holds. `WouldBlock` when nothing is.
+/// Receives into a buffer without other holders. `WouldBlock` if no byte is there.
 pub(crate) fn receive_now(
     socket: BorrowedFd<'_>,
     buf: &mut Buf,
@@ -136,8 +136,8 @@ pub(crate) fn receive_now(
     bytes: usize,
 ) -> io::Result<usize> {
     let target = buf.chunk().target(start, bytes);
-    // SAFETY: `target` has shown that the range lies inside the buffer and that nobody else holds
-    // it.
+    // SAFETY: `target` has checked that the range lies inside the buffer and that the buffer has no
+    // other holder. `&mut` keeps it so during the call.
     // WHY UNSAFE: std has no recv with MSG_DONTWAIT.
     check_bytes(unsafe {
         libc::recv(
@@ -149,7 +149,7 @@ pub(crate) fn receive_now(
     })
 }
 
-/// Waits until something can be sent.
+/// Waits until the socket has room for bytes to send.
 pub(crate) fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),
@@ -162,7 +162,7 @@ pub(crate) fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a stream is over: its other end has closed it, or either has shut it down.
+/// Whether the peer has closed a stream, or either end has shut it down.
 pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),
@@ -175,7 +175,7 @@ pub(crate) fn is_over(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(poll.revents != 0)
 }
 
-/// Ends both directions; an unconnected socket has none.
+/// Ends both directions. An unconnected socket is ignored.
 pub(crate) fn shutdown(socket: BorrowedFd<'_>) {
     // SAFETY: takes two numbers and touches no memory.
     // WHY UNSAFE: std shuts down streams only, not listeners.
@@ -187,8 +187,8 @@ pub(crate) fn no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)
 }
 
-/// Notices a peer that has vanished: probes an idle connection after a minute, and gives up on one
-/// whose bytes are not acknowledged for a minute.
+/// Makes the kernel notice a vanished peer. It probes an idle connection after a minute, and ends a
+/// connection whose bytes are not acknowledged for a minute.
 pub(crate) fn notice_silence(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &SILENCE_S)?;
@@ -212,7 +212,7 @@ pub(crate) fn choose_reno(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno")
 }
 
-/// Lets the port of a socket that is bound to an address be chosen when it connects.
+/// Makes the kernel choose the port of a bound socket when the socket connects.
 pub(crate) fn choose_port_later(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1)
 }
@@ -273,7 +273,7 @@ const AF_INET: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
 )]
 const AF_INET6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
 
-/// How long a peer may be silent before it is probed, in seconds.
+/// Silence of a peer before the first probe, in seconds.
 const SILENCE_S: libc::c_int = 60;
 const PROBE_EVERY_S: libc::c_int = 10;
 const PROBES: libc::c_int = 6;

@@ -1,4 +1,4 @@
-//! What std does not do with terminals.
+//! Settings of terminals, which std lacks.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::check;
 
-/// How a terminal behaves.
+/// Settings of a terminal.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings(libc::termios);
 
@@ -17,29 +17,29 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// The same without lines and without echo; signals of the keyboard stay.
+    /// The settings without line mode and without echo. Keys still raise signals.
     pub(crate) fn key_by_key(mut self) -> Self {
         self.0.c_lflag &= !(libc::ICANON | libc::ECHO);
         self
     }
 }
 
-/// How this one behaves.
+/// Reads the settings of a terminal.
 pub(crate) fn settings(terminal: BorrowedFd<'_>) -> io::Result<Settings> {
     // SAFETY: a termios is plain numbers; zero is valid for all of them.
     // WHY UNSAFE: it has fields that differ between C libraries, so it cannot be written as a
     // literal.
     let mut found: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one termios, which lives through the call.
+    // SAFETY: the kernel writes one termios into `found`, which outlives the call.
     // WHY UNSAFE: std knows no terminals.
     check(unsafe { libc::tcgetattr(terminal.as_raw_fd(), &raw mut found) })?;
     Ok(Settings(found))
 }
 
-/// It behaves so from now on.
+/// Changes the settings of a terminal at once.
 pub(crate) fn set(terminal: BorrowedFd<'_>, settings: &Settings) -> io::Result<()> {
     let settings = &raw const settings.0;
-    // SAFETY: the settings are valid and live through the call.
+    // SAFETY: the kernel reads one termios, which outlives the call.
     // WHY UNSAFE: as above.
     check(unsafe { libc::tcsetattr(terminal.as_raw_fd(), libc::TCSANOW, settings) })?;
     Ok(())

@@ -86,12 +86,12 @@ pub(crate) enum Reaped {
 pub(crate) enum NotTaken {
     /// The queue is full: submit, then try again.
     Full(Token, Op),
-    /// The kernel's structures cannot say it: a negative errno.
+    /// The entry cannot express the operation: a negative errno.
     Invalid(Token, Op, i32),
 }
 
 impl<E: Form> Ring<E> {
-    /// A ring for the calling thread only.
+    /// A ring for the calling thread.
     pub(crate) fn new(entries: u32, bell: Arc<Bell>) -> io::Result<Self> {
         let ring = build(entries)?;
         let wake = Some(Wake {
@@ -107,7 +107,7 @@ impl<E: Form> Ring<E> {
         })
     }
 
-    /// Operations in progress, the armed wake-up not counted.
+    /// Operations in progress. The wake-up and watches are not counted.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -117,15 +117,14 @@ impl<E: Form> Ring<E> {
         self.ring.submission().is_full()
     }
 
-    /// Whether entering the kernel would do anything without waiting: entries to submit, work or
-    /// endings to run.
+    /// Whether a call of [`Ring::submit`] would do anything: submit entries, run deferred work, or
+    /// move completions into the queue.
     pub(crate) fn has_work_for_the_kernel(&mut self) -> bool {
         let queue = self.ring.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Whether a completion is there, or would be after [`Ring::submit`]. Two loads, no system
-    /// call.
+    /// Whether a completion is there, or would be after [`Ring::submit`]. A look into memory.
     pub(crate) fn something_happened(&mut self) -> bool {
         if !self.ring.completion().is_empty() {
             return true;
@@ -134,7 +133,8 @@ impl<E: Form> Ring<E> {
         queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Queues an operation. It is owned here from now on.
+    /// Pushes an operation into the submission queue. The table owns it until its completion is
+    /// reaped.
     pub(crate) fn push(&mut self, token: Token, mut op: Op) -> Result<(), NotTaken> {
         if self.is_full() {
             return Err(NotTaken::Full(token, op));
@@ -158,7 +158,7 @@ impl<E: Form> Ring<E> {
         Ok(())
     }
 
-    /// Arms the wake-up. False when the queue is full and it is not armed.
+    /// Arms the wake-up. False: the queue is full, and the wake-up is not armed.
     pub(crate) fn arm_wake(&mut self) -> bool {
         if self.wake.is_some() && self.is_full() {
             return false;
@@ -200,20 +200,20 @@ impl<E: Form> Ring<E> {
         self.cancel_where(waits)
     }
 
-    /// Makes an empty table of registered buffers. It is filled by drivers of the kernel's alone,
-    /// with memory that is theirs: nothing here ever puts an address of ours into it.
+    /// Makes an empty table of registered buffers. Only drivers of the kernel fill it, with memory
+    /// of theirs. No address of this process ever enters it.
     pub(crate) fn make_table(&mut self, places: u16) -> io::Result<()> {
         let submitter = self.ring.submitter();
         submitter.register_buffers_sparse(places.into())
     }
 
-    /// Submits what is queued and runs what the kernel has deferred, without waiting.
+    /// Submits the queued entries and runs deferred work of the kernel, without waiting.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.ring.submit()?;
         Ok(())
     }
 
-    /// Submits, then waits for one completion, a signal or the timeout.
+    /// Submits the queued entries and waits for one completion, a signal or the timeout.
     pub(crate) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         match timeout {
@@ -327,7 +327,7 @@ impl<E: Form> Ring<E> {
                 return false;
             }
             cancelled = cancelled || self.cancel_where(|held| !matches!(held, Held::Nothing));
-            // Interrupted or not, the loop looks again.
+            // After an error the loop looks again, until the deadline.
             let _ = self.submit_and_wait(Some(DRAIN_STEP));
         }
     }
@@ -343,8 +343,8 @@ impl<E: Form> Drop for Ring<E> {
     }
 }
 
-/// Makes a ring with all we insist on: one thread, work run only when it asks, and a flag to see
-/// that there is some.
+/// Makes a ring with the features that every shard needs: it serves one thread, it runs deferred
+/// work only when that thread enters the kernel, and a flag in memory tells of deferred work.
 pub(crate) fn build<E: Form>(entries: u32) -> io::Result<IoUring<E>> {
     IoUring::builder()
         .setup_single_issuer()
@@ -356,8 +356,8 @@ pub(crate) fn build<E: Form>(entries: u32) -> io::Result<IoUring<E>> {
         .build(entries.max(1))
 }
 
-/// The entry for an operation, without its name. Panics when a range lies outside its buffer or the
-/// buffer is shared.
+/// The entry for an operation, without its name. Panics for a range outside its buffer, and for a
+/// shared buffer that is to be filled.
 fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32> {
     let entry = match op {
         Op::Accept { listener } => {
@@ -465,9 +465,9 @@ fn describe<E: Form>(op: &mut Op, address: Option<&RawAddress>) -> Result<E, i32
             let (parts, count) = gather.wire().parts_to_send();
             opcode::Writev::new(types::Fd(file.as_raw_fd()), parts, count).build()
         }
-        // The area of a command may hold an address for the driver to write to: in ublk's it lies
-        // in the second half, and other drivers take nothing so short. Beside the area there is
-        // room for another one.
+        // A command must not give the driver an address of this process. The area of a command of
+        // ublk has an address in its second half, which is zero here; other drivers refuse such a
+        // short area. The address field of the entry is checked by `no_address`.
         Op::DeviceCommand {
             file,
             opcode,
@@ -490,7 +490,7 @@ fn area(words: [u32; 2]) -> [u8; 16] {
     area
 }
 
-/// A number that a driver cannot take for the address of anything of ours.
+/// A number at which no process has memory, so that a driver that uses it as an address fails.
 fn no_address(number: u32) -> Result<u64, i32> {
     if number < NUMBERS_END {
         Ok(number.into())
@@ -499,7 +499,7 @@ fn no_address(number: u32) -> Result<u64, i32> {
     }
 }
 
-/// What the result of a poll says: its events, or a negative errno.
+/// The meaning of a poll's result, which is a set of events or a negative errno.
 fn readable(result: i32) -> Result<(), i32> {
     match result {
         errno if errno < 0 => Err(errno),
@@ -508,17 +508,17 @@ fn readable(result: i32) -> Result<(), i32> {
     }
 }
 
-/// The socket that an accept's result names.
+/// The socket that the result of an accept names.
 fn accepted(op: &Op, result: i32) -> Option<Socket> {
     if result < 0 || !matches!(op, Op::Accept { .. }) {
         return None;
     }
-    // SAFETY: the kernel has just given us this descriptor, once; nobody else owns it.
-    // WHY UNSAFE: ownership of a number cannot be checked.
+    // SAFETY: the kernel has just made this descriptor for the accept, and the completion is reaped
+    // once. So nobody else owns it. WHY UNSAFE: ownership of a number cannot be checked.
     Some(Socket::from(unsafe { OwnedFd::from_raw_fd(result) }))
 }
 
-/// Offsets are signed in the kernel, and -1 would mean "wherever the file stands".
+/// Refuses offsets that are negative as signed numbers. -1 would mean the position of the file.
 fn in_range(value: u64) -> Result<u64, i32> {
     if i64::try_from(value).is_ok() {
         Ok(value)
@@ -539,15 +539,14 @@ fn index_of(name: u64) -> u32 {
     name as u32
 }
 
-/// No operation's name: generations stay below this.
+/// Name of all cancels. No place has it, because generations are smaller.
 const CANCEL: u64 = u64::MAX;
 const GENERATION_MAX: u32 = u32::MAX >> 1;
-/// Processes have no memory below: programs are loaded far above, and what the kernel chooses lies
-/// above those.
+/// No process has memory below this address: programs and mappings lie far above.
 const NUMBERS_END: u32 = 128 << 10;
-/// Every operation may complete before we look, and sends complete as they are submitted.
+/// Size of the completion queue per entry: several batches may complete before one turn reaps.
 const COMPLETIONS_PER_ENTRY: u32 = 8;
-/// How long a dropped ring waits for its operations; sockets end at once, disks within their own
-/// timeouts or never.
+/// Time for which a dropped ring waits for its operations. Sockets end at once; disks end within
+/// their timeouts, or never.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(100);

@@ -72,6 +72,11 @@ impl Served {
         let nsid = nsid.or_else(free).ok_or_else(|| {
             Failure::usage(format!("there are {NAMESPACES_MAX} namespaces already"))
         })?;
+        if !(1..=NAMESPACES_MAX).contains(&nsid) {
+            return Err(Failure::usage(format!(
+                "namespace {nsid}: the id must be between 1 and {NAMESPACES_MAX}"
+            )));
+        }
         if let Some(other) = state.disks.get(&nsid) {
             return Err(Failure::usage(format!(
                 "namespace {nsid} is {other}; remove it first, or choose another id"

@@ -10,8 +10,7 @@
 //! each figure is the difference of a longer and a shorter run.
 
 use crate::interop::install_tool;
-use crate::no_os::target_folder;
-use crate::process::{cargo, command, output, root, run};
+use crate::process::{cargo, command, output, root, run, target_folder};
 use crate::sharing;
 use std::fs;
 use std::path::{Path, PathBuf};

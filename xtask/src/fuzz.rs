@@ -7,8 +7,7 @@
 //! `target/fuzz/broken` and named.
 
 use crate::interop::install_tool;
-use crate::no_os::target_folder;
-use crate::process::{cargo, command, output, root, run as run_program};
+use crate::process::{cargo, command, output, root, run as run_program, target_folder};
 use crate::tally::Counts;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -153,7 +152,7 @@ fn run_one(name: &str, seconds: u32, programs: &Path, folder: &Path) -> Result<(
         fs::create_dir_all(needed)
             .map_err(|error| format!("cannot write {}: {error}", needed.display()))?;
     }
-    let mut fuzzer = command(&programs.join(name).display().to_string());
+    let mut fuzzer = command(programs.join(name));
     fuzzer
         .arg(&found)
         .arg(root().join("fuzz/corpus").join(name));

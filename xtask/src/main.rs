@@ -51,14 +51,19 @@ cargo xtask pages [--pictures FOLDER] [FOLDER ...]
   FOLDER        the reports and pictures in these folders
   --pictures FOLDER  leaves what was seen there, as PNG
 
-cargo xtask perf [--quick | --full] [--all] [--pairs N] [--seconds S] [--only WORD] [--against BINARY]
+cargo xtask perf [--quick | --full] [--all] [--pairs N] [--seconds S] [--only WORD] [--bin FOLDER]
   --quick       2 pairs of 2 s per row: does it still work
   --full        every row, 10 pairs of 2 s, about two hours: figures to quote
   --all         every row: digests, files, many connections, open loops, iSCSI, ...; some need other programs
   --pairs N     so many pairs per row (5), three times as many where those do not tell
   --seconds S   so many seconds per measurement (3)
   --only WORD   only the rows whose name begins with WORD, or whose group is called so
-  --against BINARY  this build of fabrix against another, in rounds A B B A of 0.4 s";
+  --bin FOLDER  the programs of this folder (fabrix, examples/ceiling) instead of building them
+
+cargo xtask perf --scale [--shards N,N] [--seconds S] [--bin FOLDER]
+  --scale       1, 2, 4 and 8 shards with as many host cores, and as many pairs of bare sockets: within 6 minutes
+  --shards N,N  these numbers of shards, even where both ends have to share processors
+Without cargo, where the programs have been brought: xtask perf --scale --bin FOLDER";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

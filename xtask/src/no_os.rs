@@ -4,10 +4,9 @@
 //! with a panic handler of its own is built on top of it: if anything below pulled in `std`, the
 //! compiler would meet two panic handlers and refuse. Writes only below cargo's target folder.
 
-use crate::process::{cargo, command, output, root, run};
-use serde_json::Value;
+use crate::process::{cargo, command, output, root, run, target_folder};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const PACKAGE: &str = "fabrix-proto";
 const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "wasm32-unknown-unknown"];
@@ -52,17 +51,6 @@ pub(crate) fn check() -> Result<(), String> {
 fn is_installed(target: &str) -> bool {
     let libraries = output(command("rustc").args(["--print", "target-libdir", "--target", target]));
     libraries.is_ok_and(|folder| Path::new(folder.trim()).is_dir())
-}
-
-/// Where cargo builds this workspace.
-pub(crate) fn target_folder() -> Result<PathBuf, String> {
-    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata)
-        .map_err(|error| format!("`cargo metadata` printed no JSON: {error}"))?;
-    let folder = metadata["target_directory"].as_str();
-    folder
-        .map(PathBuf::from)
-        .ok_or_else(|| "`cargo metadata` names no target folder".to_owned())
 }
 
 fn build_witness(folder: &Path) -> Result<(), String> {

@@ -1,25 +1,36 @@
 //! Other programs, started from the root of the repository.
 //!
-//! Errors are sentences that name the program; nothing here knows what the programs are for.
+//! Errors are sentences that name the program. Nothing here knows what the programs are for.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 /// The root of the repository: the folder above this crate's.
 ///
-/// cargo tells where the crate is when it starts us; started by hand, the current folder has to be
+/// cargo tells where the crate is when it starts us. Started by hand, the current folder has to be
 /// the root.
 pub(crate) fn root() -> PathBuf {
-    match std::env::var_os("CARGO_MANIFEST_DIR") {
-        Some(folder) => Path::new(&folder)
-            .parent()
-            .map_or_else(PathBuf::new, Path::to_path_buf),
-        None => PathBuf::from("."),
-    }
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let above = manifest.and_then(|folder| folder.parent().map(Path::to_path_buf));
+    above.unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// The folder in which cargo builds this workspace.
+pub(crate) fn target_folder() -> Result<PathBuf, String> {
+    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)
+        .map_err(|error| format!("`cargo metadata` printed no JSON: {error}"))?;
+    let folder = metadata["target_directory"].as_str();
+    folder
+        .map(PathBuf::from)
+        .ok_or_else(|| "`cargo metadata` names no target folder".to_owned())
 }
 
 /// A command that starts in the root of the repository.
-pub(crate) fn command(program: &str) -> Command {
+pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
     command
@@ -27,7 +38,7 @@ pub(crate) fn command(program: &str) -> Command {
 
 /// The cargo that started us, or the one in the path.
 pub(crate) fn cargo() -> Command {
-    command(&cargo_name())
+    command(cargo_name())
 }
 
 /// The name of that cargo, for programs that start it themselves.
@@ -40,15 +51,14 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command
         .status()
         .map_err(|error| cannot_start(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{} ended with {status}", line_of(command)))
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{} ended with {status}", line_of(command))),
     }
 }
 
-/// Runs to the end and returns what the program wrote to its standard output. What it says besides
-/// is shown only when it fails.
+/// Runs to the end and returns what the program wrote to its standard output. Its standard error is
+/// shown only when it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()
@@ -61,25 +71,36 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|_| format!("{} wrote no UTF-8", line_of(command)))
 }
 
-/// Whether a program can be started and ends well; it is heard by nobody.
+/// Whether a program can be started and ends well. Its output is thrown away.
 pub(crate) fn works(command: &mut Command) -> bool {
-    let quiet = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    quiet.status().is_ok_and(|status| status.success())
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let status = quiet.stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
-/// A program in the background, ended when this value goes.
+/// Reads a program's output line by line on a thread of its own. The channel closes when nobody can
+/// write any more.
+pub(crate) fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            // Reads on when nobody listens, so that the program never waits for a reader.
+            let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+    receiver
+}
+
+/// A program in the background, ended when this value is dropped.
 pub(crate) struct Background(pub(crate) Child);
 
 impl Background {
-    /// Starts the program with its standard output in our hands; what it says besides is not shown.
+    /// Starts the program with its standard output piped to us. Its standard error is not shown.
     pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
         Self::spawn(command.stdin(Stdio::null()))
     }
 
-    /// The same, and its standard input is in our hands too.
+    /// The same with its standard input piped from us too.
     pub(crate) fn start_asked(command: &mut Command) -> Result<Self, String> {
         Self::spawn(command.stdin(Stdio::piped()))
     }
@@ -89,6 +110,11 @@ impl Background {
         child
             .map(Self)
             .map_err(|error| cannot_start(command, &error))
+    }
+
+    /// The lines that it prints.
+    pub(crate) fn lines(&mut self) -> Receiver<String> {
+        lines_of(self.0.stdout.take().expect("the output was asked for"))
     }
 
     /// Stops it where it is, so that it takes no processor, until it is awake again.
@@ -113,8 +139,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Both fail only when the program has ended by itself and was waited for: then nothing is
-        // left to end.
+        // Both fail only when the program has ended by itself and was waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -126,13 +151,10 @@ fn cannot_start(command: &Command, error: &std::io::Error) -> String {
 
 /// Program and arguments as one would type them.
 fn line_of(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or_else(|| command.get_program());
+    let program = Path::new(command.get_program()).file_name();
+    let program = program.unwrap_or_else(|| command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
-    let words: Vec<_> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     format!("`{}`", words.join(" "))
 }
 
@@ -141,51 +163,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failing_program_is_named_with_its_arguments() {
-        let failure = run(Command::new("false").arg("now")).expect_err("`false` fails");
-        assert!(failure.starts_with("`false now` ended with"), "{failure}");
-    }
-
-    #[test]
-    fn what_a_program_says_besides_is_told_when_it_fails() {
+    fn a_program_that_fails_is_named_with_what_it_said() {
         let mut shell = Command::new("sh");
         let failure = output(shell.args(["-c", "echo out; echo why >&2; exit 3"]));
         let failure = failure.expect_err("it ends with 3");
         assert!(
-            failure.contains("exit status: 3") && failure.ends_with("\nwhy"),
+            failure.starts_with("`sh -c echo") && failure.ends_with("status: 3\nwhy"),
             "{failure}"
         );
-    }
-
-    #[test]
-    fn a_missing_program_is_named() {
-        let failure = output(&mut Command::new("no-such-program-here")).expect_err("not there");
+        let failure = run(&mut Command::new("no-such-program")).expect_err("not there");
         assert!(
-            failure.starts_with("cannot start `no-such-program-here`"),
+            failure.starts_with("cannot start `no-such-program`"),
             "{failure}"
         );
-        assert!(!works(&mut Command::new("no-such-program-here")));
     }
 
     #[test]
     fn a_program_that_is_paused_runs_only_while_it_is_awake() {
         let program = Background::start(Command::new("sleep").arg("60")).expect("it starts");
         let path = format!("/proc/{}/stat", program.0.id());
-        let is_stopped = || {
-            let stat = std::fs::read_to_string(&path).expect("it lives");
-            stat.rsplit_once(") ")
-                .is_some_and(|(_, rest)| rest.starts_with('T'))
-        };
         // A signal is on its way for a moment.
         let becomes = |stopped: bool| {
             let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-            while is_stopped() != stopped {
-                assert!(
-                    std::time::Instant::now() < deadline,
-                    "stopped: {}",
-                    !stopped
-                );
-                std::thread::yield_now();
+            while std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T")) != stopped {
+                assert!(std::time::Instant::now() < deadline, "{stopped}");
+                thread::yield_now();
             }
         };
         program.pause().expect("there is such a process");
@@ -196,11 +198,5 @@ mod tests {
         });
         assert_eq!(failure, Err("measured nothing".to_owned()));
         becomes(true);
-    }
-
-    #[test]
-    fn the_root_holds_the_workspace() {
-        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
-        assert!(manifest.contains("[workspace]"));
     }
 }

@@ -10,8 +10,7 @@ mod exceptions;
 mod suite;
 
 use crate::interop::install_tool;
-use crate::no_os::target_folder;
-use crate::process::{Background, cargo, command, output, root, run as run_program};
+use crate::process::{Background, cargo, command, output, root, run as run_program, target_folder};
 use crate::tally::Counts;
 use exceptions::Exceptions;
 use std::fs;
@@ -150,7 +149,7 @@ impl Run {
         let log = folder.join(format!("{}.log", self.name));
         let place = folder.display().to_string();
         let words = self.disk.iter().map(|word| word.replace("FOLDER", &place));
-        let mut serve = command(&program.display().to_string());
+        let mut serve = command(program);
         serve.arg("serve").args(words);
         for _ in 0..2 {
             serve.args(["--listen", "iscsi://127.0.0.1:0"]);

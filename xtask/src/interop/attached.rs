@@ -82,7 +82,7 @@ impl Attached {
     }
 
     fn tell(&self, what: &str) -> Result<(), String> {
-        let mut tell = command(&self.program.to_string_lossy());
+        let mut tell = command(&self.program);
         tell.args([what, NAME]).env(FOLDER, &self.folder);
         output(&mut tell).map(drop)
     }
@@ -90,7 +90,7 @@ impl Attached {
 
 /// Starts a process that attaches the disk, and waits until it has.
 fn attach(program: &Path, folder: &Path, uri: &str) -> Result<Child, String> {
-    let mut attach = command(&program.to_string_lossy());
+    let mut attach = command(program);
     attach
         .args(["attach", uri, "--as", "vhost-user", "--name", NAME])
         .arg("--foreground")

@@ -13,8 +13,7 @@ mod image;
 mod packages;
 mod script;
 
-use crate::no_os::target_folder;
-use crate::process::{cargo, command, output, root, run as run_program};
+use crate::process::{cargo, command, output, root, run as run_program, target_folder};
 use crate::tally::Counts;
 use attached::Attached;
 use guest::Outcome;

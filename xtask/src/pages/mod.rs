@@ -9,8 +9,7 @@
 mod browser;
 mod wrong;
 
-use crate::no_os::target_folder;
-use crate::process::root;
+use crate::process::{root, target_folder};
 use crate::tally::Counts;
 use browser::{Browser, View};
 use serde_json::Value;

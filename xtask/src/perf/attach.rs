@@ -35,12 +35,12 @@ pub(super) fn need(server: Server) -> Result<(), String> {
 /// Makes the device of a side, writes it from end to end, and measures it with fio.
 pub(super) fn measure(side: &Side, programs: &Programs, seconds: u32) -> Result<Measured, String> {
     let target = (side.server == Server::Attached)
-        .then(|| Target::start(&programs.fabrix, side, programs))
+        .then(|| Target::start(side, programs))
         .transpose()?;
-    let uri = target.as_ref().map_or("", Target::uri);
+    let uri = target.as_ref().map_or("", |target| &target.uri);
     let device = Kept::start(side.server, programs, uri)?;
-    fill(&programs.fabrix.to_string_lossy(), &device.path)?;
-    fio::measure_at(side, &device.path, seconds)
+    fill(programs, &device.path)?;
+    fio::measure(side, &device.path, seconds)
 }
 
 /// A device, and the shell that takes it away.

@@ -1,28 +1,15 @@
-//! fio on the file itself, without anything of ours in between; and the files that are read and
-//! written.
+//! fio on a file or a block device, without anything of ours in between; and the files that are
+//! read and written.
 
 use super::Programs;
 use super::fabrix::fill;
 use super::side::{DISK_BYTES, Disk, HOST_CPU, Measured, Server, Side};
-use crate::interop::install_tool;
 use crate::process::{command, output};
 use std::fs;
 use std::path::PathBuf;
 
-/// # Errors
-/// Why there is no fio.
-pub(super) fn need() -> Result<(), String> {
-    install_tool("fio")
-}
-
-/// Reads or writes the file directly, as many requests in flight as over the network.
-pub(super) fn measure(side: &Side, programs: &Programs, seconds: u32) -> Result<Measured, String> {
-    let path = programs.path(side.disk).ok_or("this disk is no file")?;
-    measure_at(side, &path.to_string_lossy(), seconds)
-}
-
-/// The same for any file or block device.
-pub(super) fn measure_at(side: &Side, path: &str, seconds: u32) -> Result<Measured, String> {
+/// Reads or writes it directly, as many requests in flight as over the network.
+pub(super) fn measure(side: &Side, path: &str, seconds: u32) -> Result<Measured, String> {
     let run = |engine: &str| {
         let mut fio = command("fio");
         fio.args(["--name=perf", "--direct=1", "--time_based", "--ramp_time=1"]);
@@ -52,15 +39,13 @@ impl DiskFile {
             (Server::Tgt, Disk::Ram) => Disk::Tmpfs,
             (_, disk) => disk,
         };
-        match programs.path(disk) {
-            Some(path) if !path.exists() => {
-                let made = Self(path);
-                let uri = format!("file:{},size={DISK_BYTES}", made.0.display());
-                fill(&programs.fabrix.to_string_lossy(), &uri)?;
-                Ok(Some(made))
-            }
-            _ => Ok(None),
-        }
+        let Some(path) = programs.path(disk).filter(|path| !path.exists()) else {
+            return Ok(None);
+        };
+        let made = Self(path);
+        let uri = format!("file:{},size={DISK_BYTES}", made.0.display());
+        fill(programs, &uri)?;
+        Ok(Some(made))
     }
 }
 

@@ -4,12 +4,9 @@
 //! tgt is the daemon of the stgt project, from the distribution's package: started here, on ports
 //! of its own, and ended with the measurement.
 
-use super::Programs;
-use super::fabrix::START_TIME_MAX;
 use super::side::{Disk, HOST_CPU, Measured, Side, TARGET_CPU};
-use crate::interop::install_tool;
+use super::{Programs, START_TIME_MAX};
 use crate::process::{Background, command, output, works};
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
@@ -22,26 +19,14 @@ const BLOCK_BYTES: u32 = 512;
 /// tgtd takes no greater number; it names a socket in a folder and is no port.
 const CONTROL_PORTS: u16 = 32_768;
 
-/// # Errors
-/// Why there is no such program.
-pub(super) fn need_iscsi_perf() -> Result<(), String> {
-    install_tool(PERF)
-}
-
-/// # Errors
-/// Why there is no such program.
-pub(super) fn need_tgt() -> Result<(), String> {
-    need_iscsi_perf()?;
-    install_tool("tgtd")
-}
-
 pub(super) fn measure_tgt(
     side: &Side,
     programs: &Programs,
     seconds: u32,
 ) -> Result<Measured, String> {
     let tgt = Tgt::start(side, programs)?;
-    perf(side, &tgt.url(), seconds)
+    let url = format!("iscsi://127.0.0.1:{}/{NAME}/1", tgt.port);
+    perf(side, &url, seconds)
 }
 
 pub(super) fn measure_limit(
@@ -50,20 +35,18 @@ pub(super) fn measure_limit(
     seconds: u32,
 ) -> Result<Measured, String> {
     let mut limit = command("taskset");
-    limit.args(["--cpu-list", TARGET_CPU]);
-    limit.arg(&programs.iscsi_limit);
-    limit.arg(if side.disk == Disk::Null {
+    limit
+        .args(["--cpu-list", TARGET_CPU])
+        .arg(&programs.iscsi_limit);
+    let memory = if side.disk == Disk::Null {
         "null"
     } else {
         "ram"
-    });
-    let mut limit = Background::start(&mut limit)?;
-    let mut url = String::new();
-    let output = limit.0.stdout.as_mut().expect("the output was asked for");
-    match BufReader::new(output).read_line(&mut url) {
-        Ok(bytes) if bytes > 0 => perf(side, url.trim(), seconds),
-        _ => Err("iscsi_limit does not say where it listens".to_owned()),
-    }
+    };
+    let mut limit = Background::start(limit.arg(memory))?;
+    let url = limit.lines().recv_timeout(START_TIME_MAX);
+    let url = url.map_err(|_| "iscsi_limit does not say where it listens")?;
+    perf(side, url.trim(), seconds)
 }
 
 /// Random reads of the disk at `url`.
@@ -110,15 +93,9 @@ impl Tgt {
             control_port,
             port,
         };
-        tgt.wait()?;
-        tgt.configure(side, programs)?;
-        Ok(tgt)
-    }
-
-    fn wait(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_TIME_MAX;
-        while !works(self.admin().args(["--op", "show", "--mode", "sys"])) {
-            if let Ok(Some(ended)) = self.process.0.try_wait() {
+        while !works(tgt.admin().args(["--op", "show", "--mode", "sys"])) {
+            if let Ok(Some(ended)) = tgt.process.0.try_wait() {
                 return Err(format!("tgtd ended at its start: {ended}"));
             }
             if Instant::now() > deadline {
@@ -126,36 +103,23 @@ impl Tgt {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        Ok(())
+        tgt.configure(side, programs)?;
+        Ok(tgt)
     }
 
     fn configure(&self, side: &Side, programs: &Programs) -> Result<(), String> {
         let file = programs.path(Disk::Tmpfs).unwrap_or_default();
-        let file = file.to_string_lossy();
         let store = match side.disk {
-            Disk::Null => ["--bstype", "null", "--backing-store", "1G"],
-            _ => ["--bstype", "rdwr", "--backing-store", &*file],
+            Disk::Null => "null --backing-store 1G".to_owned(),
+            _ => format!("rdwr --backing-store {}", file.display()),
         };
-        let target = ["--mode", "target", "--tid", "1"];
-        output(
-            self.admin()
-                .args(["--op", "new", "--targetname", NAME])
-                .args(target),
-        )?;
-        let mut unit = self.admin();
-        unit.args([
-            "--op",
-            "new",
-            "--mode",
-            "logicalunit",
-            "--tid",
-            "1",
-            "--lun",
-            "1",
-        ]);
-        output(unit.args(store))?;
-        let bind = ["--op", "bind", "--initiator-address", "ALL"];
-        output(self.admin().args(bind).args(target))?;
+        for words in [
+            &format!("new --mode target --tid 1 --targetname {NAME}"),
+            &format!("new --mode logicalunit --tid 1 --lun 1 --bstype {store}"),
+            "bind --mode target --tid 1 --initiator-address ALL",
+        ] {
+            output(self.admin().arg("--op").args(words.split(' ')))?;
+        }
         Ok(())
     }
 
@@ -163,10 +127,6 @@ impl Tgt {
         let mut admin = command("tgtadm");
         admin.args(["--control-port", &self.control_port, "--lld", "iscsi"]);
         admin
-    }
-
-    fn url(&self) -> String {
-        format!("iscsi://127.0.0.1:{}/{NAME}/1", self.port)
     }
 }
 
@@ -198,6 +158,5 @@ mod tests {
                     \riops average 65481 (255 MB/s)   \n\nfinished.\n";
         assert_eq!(average(said), Some(65481.0));
         assert_eq!(average("iops average 0 (0 MB/s)"), None);
-        assert_eq!(average("connection refused"), None);
     }
 }

@@ -1,12 +1,10 @@
 //! What a run leaves behind: one line per pair and row on the terminal, one JSON file per pair, one
 //! summary.
 //!
-//! The table is Markdown, as docs/PERFORMANCE.md holds it. Writes only into a folder of its own
-//! below `target/perf/`.
+//! The tables are Markdown. Writes only into a folder of its own.
 
-use super::beside;
-use super::machine::{Noise, describe};
-use super::rows::{Goal, Row};
+use super::noise::{Noise, describe_machine};
+use super::rows::{Floor, Row};
 use super::side::Measured;
 use super::stats::Summary;
 use crate::process::{command, output};
@@ -16,8 +14,11 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const HEADING: &str = "\
-| row | median | least .. most | 95 % of medians | goal | pairs | spoiled | verdict | aim | reached |
-|---|---|---|---|---|---|---|---|---|---|";
+| row | median | least .. most | 95 % of medians | floor | pairs | spoiled | verdict |
+|---|---|---|---|---|---|---|---|";
+const BESIDE_HEADING: &str = "\
+| ours / the other | IOPS | p50, us | p99, us |
+|---|---|---|---|";
 
 /// One measurement of each side, and whether it counts.
 #[derive(Default)]
@@ -25,15 +26,45 @@ pub(super) struct Pair {
     /// Ours, and the other side if there is one.
     pub(super) sides: Vec<Measured>,
     pub(super) figure: f64,
-    pub(super) noise: Noise,
+    pub(super) noise: Vec<Noise>,
     pub(super) spoiled: Option<String>,
     /// Sides that were measured once more and do not count.
     pub(super) again: usize,
 }
 
+/// A folder for the files of one run.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one below `parent`, named by the time in seconds.
+    pub(super) fn create(parent: &Path) -> Result<Self, String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let folder = parent.join(now.map_or(0, |since| since.as_secs()).to_string());
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        Ok(Self(folder))
+    }
+
+    pub(super) fn write(&self, name: &str, value: &Value) -> Result<(), String> {
+        let path = self.0.join(name);
+        fs::write(&path, format!("{value:#}\n"))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Writes what the whole run came to, and says where everything lies.
+    pub(super) fn finish(&self, name: &str, rows: &[Value]) -> Result<(), String> {
+        // Where the program runs without a repository there is none to name.
+        let commit = output(command("git").args(["describe", "--always", "--dirty"]));
+        let commit = commit.unwrap_or_default();
+        let whole = json!({ "machine": describe_machine(), "commit": commit.trim(), "rows": rows });
+        self.write(name, &whole)?;
+        println!("\nraw results: {}", self.0.display());
+        Ok(())
+    }
+}
+
 pub(super) struct Report {
-    folder: PathBuf,
-    seconds: u32,
+    folder: Folder,
     table: Vec<String>,
     /// The figures of both sides, of rows that have two.
     beside: Vec<String>,
@@ -42,17 +73,9 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Makes a folder for this run, named by the time in seconds.
-    pub(super) fn create(parent: &Path, seconds: u32) -> Result<Self, String> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        let folder = parent.join(now.to_string());
-        fs::create_dir_all(&folder)
-            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+    pub(super) fn create(parent: &Path) -> Result<Self, String> {
         Ok(Self {
-            folder,
-            seconds,
+            folder: Folder::create(parent)?,
             table: Vec::new(),
             beside: Vec::new(),
             rows: Vec::new(),
@@ -70,203 +93,207 @@ impl Report {
             note += &format!("  not counted: {why}");
         }
         println!("{} pair {}: {:.3}{note}", row.name, index + 1, pair.figure);
+        let noise: Vec<Value> = pair.noise.iter().map(|noise| noise.to_json()).collect();
         let raw = |side: usize| pair.sides.get(side).map(|side| &side.raw);
         let raw = json!({
-            "row": row.name, "pair": index + 1, "seconds": self.seconds, "figure": pair.figure,
-            "spoiled": pair.spoiled, "sides_again": pair.again, "noise": pair.noise.to_json(),
-            "ours": raw(0), "other": raw(1),
+            "row": row.name, "pair": index + 1, "figure": pair.figure, "spoiled": pair.spoiled,
+            "sides_again": pair.again, "noise": noise, "ours": raw(0), "other": raw(1),
         });
-        self.write(&format!("{}-{:02}.json", row.name, index + 1), &raw)
+        let name = format!("{}-{:02}.json", row.name, index + 1);
+        self.folder.write(&name, &raw)
     }
 
     /// Judges a row by its pairs, or by the reason why there are none.
     pub(super) fn row(&mut self, row: &Row, pairs: &Result<Vec<Pair>, String>) {
         let judged = match pairs {
             Ok(pairs) => {
-                self.beside.extend(beside::line(row, pairs));
-                judge(row, pairs)
+                self.beside.extend(beside(row, pairs));
+                Judged::of(row, pairs)
             }
             Err(failure) => {
                 eprintln!("{}: {failure}", row.name);
                 Judged::nothing(format!("not measured: {failure}"))
             }
         };
-        if !judged.good {
+        if !judged.met {
             self.failed.push(row.name);
         }
-        self.table.push(judged.line(row));
-        self.rows.push(judged.to_json(row));
+        self.add(row, &judged);
     }
 
     /// A row that this machine cannot measure: it fails nothing.
     pub(super) fn skipped(&mut self, row: &Row, why: &str) {
         println!("{}: skipped: {why}", row.name);
-        let judged = Judged::nothing(format!("skipped: {why}"));
+        self.add(row, &Judged::nothing(format!("skipped: {why}")));
+    }
+
+    fn add(&mut self, row: &Row, judged: &Judged) {
         self.table.push(judged.line(row));
         self.rows.push(judged.to_json(row));
     }
 
-    /// Prints the table, writes the summary, and fails when a row did.
+    /// Prints the tables, writes the summary, and fails when a row did.
     pub(super) fn finish(self) -> Result<(), String> {
-        let commit = output(command("git").args(["describe", "--always", "--dirty"]));
-        let summary = json!({
-            "machine": describe(), "commit": commit.unwrap_or_default().trim(), "rows": self.rows,
-        });
-        self.write("summary.json", &summary)?;
         println!("\n{HEADING}\n{}", self.table.join("\n"));
         if !self.beside.is_empty() {
-            println!("\n{}\n{}", beside::HEADING, self.beside.join("\n"));
+            println!("\n{BESIDE_HEADING}\n{}", self.beside.join("\n"));
         }
-        println!("\nraw results: {}", self.folder.display());
+        self.folder.finish("summary.json", &self.rows)?;
         match self.failed.len() {
             0 => Ok(()),
             _ => Err(format!(
-                "the goal is not met by: {}",
+                "the floor is missed by: {}",
                 self.failed.join(", ")
             )),
         }
     }
-
-    fn write(&self, name: &str, value: &Value) -> Result<(), String> {
-        let path = self.folder.join(name);
-        fs::write(&path, format!("{value:#}\n"))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
-    }
 }
 
-/// A row's figures against its goal.
+/// A row's figures against its floor.
+#[derive(Default)]
 struct Judged {
     summary: Option<Summary>,
     counted: usize,
     /// Pairs, and single sides of pairs, that do not count.
     spoiled: usize,
-    good: bool,
+    met: bool,
     verdict: String,
 }
 
-fn judge(row: &Row, pairs: &[Pair]) -> Judged {
-    let good = pairs.iter().filter(|pair| pair.spoiled.is_none());
-    let figures: Vec<f64> = good.map(|pair| pair.figure).collect();
-    let (counted, lost) = (figures.len(), pairs.len() - figures.len());
-    let spoiled = lost + pairs.iter().map(|pair| pair.again).sum::<usize>();
-    let Some(summary) = Summary::of(&figures).filter(|_| counted >= lost) else {
-        let verdict = "not measured: the machine was not quiet".to_owned();
-        return Judged {
-            counted,
-            spoiled,
-            ..Judged::nothing(verdict)
-        };
-    };
-    let good = row.goal.is_met(summary.median);
-    let verdict = if good { "met" } else { "MISSED" }.to_owned();
-    Judged {
-        summary: Some(summary),
-        counted,
-        spoiled,
-        good,
-        verdict,
-    }
-}
-
 impl Judged {
+    fn of(row: &Row, pairs: &[Pair]) -> Self {
+        let good = pairs.iter().filter(|pair| pair.spoiled.is_none());
+        let figures: Vec<f64> = good.map(|pair| pair.figure).collect();
+        let (counted, lost) = (figures.len(), pairs.len() - figures.len());
+        let summary = Summary::of(&figures).filter(|_| counted >= lost);
+        let met = summary.is_some_and(|summary| row.floor.is_met(summary.median));
+        let verdict = match summary {
+            None => "not measured: the machine was not quiet",
+            Some(_) if met => "met",
+            Some(_) => "MISSED",
+        };
+        Self {
+            summary,
+            counted,
+            spoiled: lost + pairs.iter().map(|pair| pair.again).sum::<usize>(),
+            met,
+            verdict: verdict.to_owned(),
+        }
+    }
+
     fn nothing(verdict: String) -> Self {
         Self {
-            summary: None,
-            counted: 0,
-            spoiled: 0,
-            good: false,
             verdict,
+            ..Self::default()
         }
     }
 
     fn line(&self, row: &Row) -> String {
-        let dash = || "-".to_owned();
-        let range = |low: f64, high: f64| format!("{low:.3} .. {high:.3}");
+        let range = |range: Option<(f64, f64)>| {
+            range.map_or_else(
+                || "-".to_owned(),
+                |(low, high)| format!("{low:.3} .. {high:.3}"),
+            )
+        };
         let summary = self.summary;
-        let median = summary.map_or_else(dash, |summary| format!("{:.3}", summary.median));
-        let spread = summary.map_or_else(dash, |summary| range(summary.least, summary.most));
-        let interval = summary.and_then(|summary| summary.interval);
-        let interval = interval.map_or_else(dash, |(low, high)| range(low, high));
-        let (name, goal, aim, verdict) = (row.name, row.goal, row.aim, &self.verdict);
-        let reached = summary.map_or("-", |summary| match row.aim.is_met(summary.median) {
-            true => "yes",
-            false => "no",
-        });
+        let median = summary.map_or_else(
+            || "-".to_owned(),
+            |summary| format!("{:.3}", summary.median),
+        );
+        let spread = range(summary.map(|summary| (summary.least, summary.most)));
+        let interval = range(summary.and_then(|summary| summary.interval));
+        let (name, floor, verdict) = (row.name, row.floor, &self.verdict);
         let (counted, spoiled) = (self.counted, self.spoiled);
-        let judged = format!("{goal} | {counted} | {spoiled} | {verdict} | {aim} | {reached}");
-        format!("| {name} | {median} | {spread} | {interval} | {judged} |")
+        format!(
+            "| {name} | {median} | {spread} | {interval} | {floor} | {counted} | {spoiled} | {verdict} |"
+        )
     }
 
     fn to_json(&self, row: &Row) -> Value {
-        let bound = |goal| match goal {
-            Goal::AtLeast(bound) => json!({ "at_least": bound }),
-            Goal::AtMost(bound) => json!({ "at_most": bound }),
+        let floor = match row.floor {
+            Floor::AtLeast(bound) => json!({ "at_least": bound }),
+            Floor::AtMost(bound) => json!({ "at_most": bound }),
         };
-        let reached = self.summary.map(|summary| row.aim.is_met(summary.median));
         json!({
-            "row": row.name, "group": row.group.word(), "goal": bound(row.goal), "aim": bound(row.aim),
-            "aim_reached": reached, "verdict": self.verdict, "met": self.good,
+            "row": row.name, "group": row.group, "floor": floor, "verdict": self.verdict,
+            "met": self.met, "pairs": self.counted, "spoiled": self.spoiled,
             "median": self.summary.map(|summary| summary.median),
             "least": self.summary.map(|summary| summary.least),
             "most": self.summary.map(|summary| summary.most),
-            "interval": self.summary.and_then(|summary| summary.interval).map(|(low, high)| [low, high]),
-            "pairs": self.counted, "spoiled": self.spoiled,
+            "interval": self.summary.and_then(|summary| summary.interval),
         })
     }
+}
+
+/// The medians of both sides over a row's pairs that count; None for a row with one side, or
+/// without such pairs.
+fn beside(row: &Row, pairs: &[Pair]) -> Option<String> {
+    let counted = pairs.iter().filter(|pair| pair.spoiled.is_none());
+    let sides: Vec<&[Measured; 2]> = counted
+        .filter_map(|pair| pair.sides.first_chunk())
+        .collect();
+    let figures: [fn(&Measured) -> f64; 3] =
+        [|side| side.iops, |side| side.p50_us, |side| side.p99_us];
+    let cells = figures.map(|figure| {
+        let [ours, other] = [0, 1].map(|at| {
+            let all: Vec<f64> = sides.iter().map(|pair| figure(&pair[at])).collect();
+            match Summary::of(&all).map_or(0.0, |summary| summary.median) {
+                // Zero is what a side does not tell.
+                0.0 => "-".to_owned(),
+                figure if figure >= 1000.0 => format!("{figure:.0}"),
+                figure => format!("{figure:.1}"),
+            }
+        });
+        format!("{ours} / {other}")
+    });
+    (!sides.is_empty()).then(|| format!("| {} | {} |", row.name, cells.join(" | ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::rows::ROWS;
+    use crate::perf::rows;
 
-    /// Pairs of the first row, whose goal is "at least 0.60"; a spoiled one is written as a
-    /// negative number.
+    /// Pairs of the first row, whose floor is 0.80; a spoiled one is written as a negative number.
     fn pairs(figures: &[f64]) -> Vec<Pair> {
+        let side = |iops: f64| Measured {
+            iops,
+            p50_us: 1e6 / iops,
+            ..Measured::default()
+        };
         let pair = |&figure: &f64| Pair {
-            sides: Vec::new(),
+            sides: vec![side(figure.abs() * 50_000.0), side(50_000.0)],
             figure: figure.abs(),
-            noise: Noise::default(),
             spoiled: (figure < 0.0).then(|| "steal".to_owned()),
-            again: 0,
+            ..Pair::default()
         };
         figures.iter().map(pair).collect()
     }
 
-    fn check(figures: &[f64], good: bool, part: &str) {
-        let judged = judge(&ROWS[0], &pairs(figures));
-        assert_eq!(judged.good, good);
-        let line = judged.line(&ROWS[0]);
+    fn check(figures: &[f64], met: bool, part: &str) {
+        let row = &rows::all()[0];
+        let judged = Judged::of(row, &pairs(figures));
+        assert_eq!(judged.met, met);
+        let line = judged.line(row);
         assert!(line.contains(part), "{line}");
     }
 
     #[test]
-    fn the_median_decides() {
-        check(
-            &[0.5, 0.65, 0.7],
-            true,
-            "| 0.650 | 0.500 .. 0.700 | - | at least 0.60 | 3 | 0 | met | at least 0.90 | no |",
-        );
-        check(&[0.5, 0.55, 0.7], false, "| MISSED |");
-        check(&[0.9], true, "| met | at least 0.90 | yes |");
-    }
-
-    #[test]
-    fn spoiled_pairs_do_not_count() {
-        check(
-            &[-0.1, 0.65, 0.7],
-            true,
-            "| 0.675 | 0.650 .. 0.700 | - | at least 0.60 | 2 | 1 | met | at least 0.90 | no |",
-        );
-    }
-
-    #[test]
-    fn a_noisy_machine_shows_nothing() {
-        check(
-            &[-0.7, -0.7, 0.7],
-            false,
-            "| not measured: the machine was not quiet |",
-        );
+    fn the_median_of_what_counts_decides() {
+        let line = "| 0.850 | 0.700 .. 0.900 | - | at least 0.80 | 3 | 0 | met |";
+        check(&[0.7, 0.85, 0.9], true, line);
+        check(&[0.7, 0.75, 0.9], false, "| MISSED |");
+        check(&[-0.1, 0.75, 0.9], true, "| 0.825 | 0.750 .. 0.900 |");
+        check(&[-0.7, -0.7, 0.9], false, "| not measured: the machine was");
         check(&[], false, "not measured");
+    }
+
+    #[test]
+    fn both_sides_stand_beside_each_other_with_the_medians_of_what_counts() {
+        let row = &rows::all()[0];
+        let line = beside(row, &pairs(&[0.8, 1.0, 1.2, -9.0])).expect("three pairs count");
+        let expected = format!("| {} | 50000 / 50000 | 20.0 / 20.0 | - / - |", row.name);
+        assert_eq!(line, expected);
+        assert_eq!(beside(row, &pairs(&[-1.0])), None);
     }
 }

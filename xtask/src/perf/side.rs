@@ -1,10 +1,9 @@
-//! One side of a comparison: which programs, with what load; and how it is measured.
+//! One side of a comparison: which programs run, under which load, and the numbers that come of it.
 //!
-//! Both sides of a row are run as their users would run them: their binaries, their options, what
-//! they print. Targets that stay from one measurement to the next are in `started.rs`; here is what
-//! starts and ends with each.
+//! How a side is started and measured stands in `started.rs`.
 
-use super::{Programs, attach, fio, iscsi, spdk};
+use super::{Programs, attach, connections, spdk};
+use crate::interop::install_tool;
 use serde_json::Value;
 
 pub(super) const TARGET_CPU: &str = "0";
@@ -21,16 +20,17 @@ pub(super) struct Side {
     pub(super) access: Access,
     pub(super) block_bytes: u32,
     pub(super) depth: u32,
-    /// At both ends; in an open loop at the target, because there the host always spins.
+    /// At both ends. In an open loop at the target alone, because there the host always spins.
     pub(super) spin: Spin,
     pub(super) data_digest: bool,
-    /// Offered requests per second, in an open loop; None: the next request follows an answer.
+    /// Requests per second of an open loop; None: the next request follows an answer.
     pub(super) iops: Option<u32>,
     /// A second connection, of 128 KiB reads with 8 in flight, keeps the target busy meanwhile.
     pub(super) beside: bool,
+    /// Idle connections that are held instead of asking for anything; 0: this is a load.
+    pub(super) connections: u32,
 }
 
-/// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Server {
     Fabrix,
@@ -42,28 +42,26 @@ pub(super) enum Server {
     Spdk,
     /// A block device of this machine: ours attached over FUSE, served by ours over NVMe/TCP.
     Attached,
-    /// Another: nbdfuse's, served by nbdkit.
+    /// Another block device: nbdfuse's, served by nbdkit.
     NbdFuse,
-    /// And one that is a file in memory, with nothing but the kernel in between.
+    /// A file in memory under a loop device, with nothing but the kernel in between.
     LocalLoop,
     /// The file is read where it lies.
     Nobody,
 }
 
 impl Server {
-    /// Whether what is asked is a block device that we have made, whose work threads of the kernel
-    /// do.
+    /// Whether the client opens a block device that we have made.
     pub(super) fn is_device(self) -> bool {
         matches!(self, Self::Attached | Self::NbdFuse | Self::LocalLoop)
     }
 }
 
-/// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
     /// `fabrix bench`, over NVMe/TCP, or on the file itself where nobody serves it.
     Bench,
-    /// The same over iSCSI.
+    /// `fabrix bench` over iSCSI.
     IscsiBench,
     /// libiscsi's.
     IscsiPerf,
@@ -83,8 +81,9 @@ pub(super) enum Disk {
     Ram,
     /// Reads zeroes, forgets writes.
     Null,
-    /// A file in memory, and one on the disk that holds the build folder; both past the page cache.
+    /// A file in memory, past the page cache.
     Tmpfs,
+    /// A file on the disk that holds the build folder, past the page cache.
     File,
 }
 
@@ -103,7 +102,26 @@ pub(super) enum Spin {
     Always,
 }
 
-/// What came of one measurement of one side; what it does not tell is zero.
+/// The number by which sides are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Iops,
+    /// Latency of requests, in microseconds.
+    P50,
+    P95,
+    P99,
+    /// Processor time of the target, in processors.
+    Cpu,
+    /// The same while connections ask for nothing.
+    IdleCpu,
+    /// Memory of the target for each connection, in KiB.
+    Memory,
+    /// How long one more host takes to connect, read and leave, against the same with no other
+    /// connection.
+    OneMore,
+}
+
+/// What came of one measurement of one side. A number that the side does not tell is zero.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) iops: f64,
@@ -112,18 +130,13 @@ pub(super) struct Measured {
     pub(super) p99_us: f64,
     /// Processor time of the target, in processors.
     pub(super) target_cpu: f64,
+    /// The number that idle connections were held for.
+    pub(super) held: f64,
     /// What the program printed.
     pub(super) raw: Value,
 }
 
 impl Side {
-    /// Whether it is one connection of our host to our target, with a disk that needs nothing
-    /// prepared.
-    pub(super) fn is_plain(&self) -> bool {
-        let ours = self.server == Server::Fabrix && self.client == Client::Bench;
-        ours && !self.beside && matches!(self.disk, Disk::Ram | Disk::Null)
-    }
-
     /// Whether both find the same target, started with the same words.
     pub(super) fn is_served_like(&self, other: &Self) -> bool {
         (self.server, self.disk, self.spin) == (other.server, other.disk, other.spin)
@@ -133,62 +146,18 @@ impl Side {
     /// Why this machine cannot measure this side, if so.
     pub(super) fn refusal(&self, programs: &Programs) -> Result<(), String> {
         match (self.server, self.client) {
+            _ if self.connections > 0 => connections::refusal(self.connections),
             (Server::Spdk, _) | (_, Client::SpdkPerf) => spdk::Spdk::find().map(|_| ()),
-            (Server::Tgt, _) => iscsi::need_tgt(),
+            (Server::Tgt, _) => install_tool("iscsi-perf").and_then(|()| install_tool("tgtd")),
             (server, _) if server.is_device() => attach::need(server),
-            (_, Client::IscsiPerf) => iscsi::need_iscsi_perf(),
-            (_, Client::IscsiBench) => programs.reaches_iscsi(),
-            (_, Client::Fio) => fio::need(),
+            (_, Client::IscsiPerf) => install_tool("iscsi-perf"),
+            (_, Client::Fio) => install_tool("fio"),
             _ => Ok(()),
         }?;
-        match self.disk {
-            Disk::Tmpfs | Disk::File => fio::need(),
-            Disk::Ram | Disk::Null => Ok(()),
+        match programs.path(self.disk) {
+            Some(_) => install_tool("fio"),
+            None => Ok(()),
         }
-    }
-
-    /// Measures for so many seconds, after warming up, where nothing has to be started first.
-    pub(super) fn measure(&self, programs: &Programs, seconds: u32) -> Result<Measured, String> {
-        match (self.server, self.client) {
-            (Server::Nobody, Client::Bench) => {
-                let path = programs.path(self.disk).ok_or("this disk is no file")?;
-                let disk = path.display().to_string();
-                super::fabrix::bench(&programs.fabrix, &disk, self, &runtime(seconds))
-            }
-            (Server::Nobody, _) => fio::measure(self, programs, seconds),
-            (Server::Attached | Server::NbdFuse | Server::LocalLoop, _) => {
-                attach::measure(self, programs, seconds)
-            }
-            (Server::Tgt, _) => iscsi::measure_tgt(self, programs, seconds),
-            (Server::IscsiLimit, _) => iscsi::measure_limit(self, programs, seconds),
-            (server, _) => Err(format!("{server:?} has to be started first")),
-        }
-    }
-
-    /// The host of an open loop spins, here as well as where it is ours. How long is said for each
-    /// measurement.
-    pub(super) fn words_of_the_ceiling(&self) -> Vec<String> {
-        let direction = match self.access {
-            Access::Read => "read".to_owned(),
-            Access::Write => "write".to_owned(),
-            Access::Mixed { percent_read } => percent_read.to_string(),
-        };
-        let waiting = match (self.spin, self.iops) {
-            (Spin::Never, None) => "block",
-            (Spin::Never, Some(_)) => "block-target",
-            (Spin::Auto | Spin::Always, _) => "spin",
-        };
-        let mut words = vec![
-            self.depth.to_string(),
-            self.block_bytes.to_string(),
-            direction,
-            waiting.to_owned(),
-            "-".to_owned(),
-        ];
-        if let Some(iops) = self.iops {
-            words.extend([(DISK_BYTES >> 20).to_string(), iops.to_string()]);
-        }
-        words
     }
 }
 
@@ -202,7 +171,7 @@ impl Access {
         }
     }
 
-    /// The share of reads that goes with that word; without meaning for the other two.
+    /// The share of reads.
     pub(super) fn percent_read(self) -> u32 {
         match self {
             Self::Read => 100,
@@ -222,39 +191,89 @@ impl Spin {
     }
 }
 
-impl Measured {
-    /// Reads fio's keys, which `fabrix bench` prints too: both directions together, and the latency
-    /// of the one that is there, or of reads in a mix.
-    pub(super) fn from_fio(who: &str, text: &str, access: Access) -> Result<Self, String> {
-        let raw = parse_json(who, text)?;
-        let rate = |way: &str| {
-            let at = format!("/jobs/0/{way}/iops");
-            raw.pointer(&at).and_then(Value::as_f64).unwrap_or(0.0)
-        };
-        let iops = rate("read") + rate("write");
-        if iops <= 0.0 {
-            return Err(format!("{who} counted no requests: {raw}"));
-        }
-        let way = if access == Access::Write {
-            "write"
-        } else {
-            "read"
-        };
-        // From when a request was due: the same as from its start, unless the load is an open loop.
-        let latency = |percent: &str| {
-            let at = |kind: &str| format!("/jobs/0/{way}/{kind}/percentile/{percent}");
-            positive(&raw, &at("lat_ns")).or_else(|_| positive(&raw, &at("clat_ns")))
-        };
-        Ok(Self {
-            iops,
-            p50_us: latency("50.000000").unwrap_or(0.0) / 1000.0,
-            p95_us: latency("95.000000").unwrap_or(0.0) / 1000.0,
-            p99_us: latency("99.000000").unwrap_or(0.0) / 1000.0,
-            target_cpu: 0.0,
-            raw,
+impl Number {
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "iops" => Self::Iops,
+            "p50" => Self::P50,
+            "p95" => Self::P95,
+            "p99" => Self::P99,
+            "cpu" => Self::Cpu,
+            "idle-cpu" => Self::IdleCpu,
+            "memory" => Self::Memory,
+            "one-more" => Self::OneMore,
+            _ => return None,
         })
     }
 
+    /// The number of a side.
+    ///
+    /// # Errors
+    /// It is zero: nothing was measured. Idle connections may cost nothing.
+    pub(super) fn of(self, measured: &Measured) -> Result<f64, String> {
+        let number = match self {
+            Self::Iops => measured.iops,
+            Self::P50 => measured.p50_us,
+            Self::P95 => measured.p95_us,
+            Self::P99 => measured.p99_us,
+            Self::Cpu => measured.target_cpu,
+            Self::IdleCpu | Self::Memory | Self::OneMore => return Ok(measured.held),
+        };
+        let measured_any = (number > 0.0).then_some(number);
+        measured_any.ok_or_else(|| format!("no {self:?} in {}", measured.raw))
+    }
+}
+
+impl Measured {
+    /// Reads fio's keys, which `fabrix bench` prints too: the rate of both directions together, and
+    /// the latency of the one that is there, or of reads in a mix.
+    pub(super) fn from_fio(who: &str, text: &str, access: Access) -> Result<Self, String> {
+        let raw = parse_json(who, text)?;
+        let number = |path: &str| raw.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+        let iops = number("/jobs/0/read/iops") + number("/jobs/0/write/iops");
+        if iops <= 0.0 {
+            return Err(format!("{who} counted no requests: {raw}"));
+        }
+        let way = match access {
+            Access::Write => "write",
+            _ => "read",
+        };
+        // `lat` counts from when a request was due: the same as `clat` but in an open loop.
+        let latency = |percent: &str| {
+            let at = |kind| number(&format!("/jobs/0/{way}/{kind}/percentile/{percent}"));
+            let latency_ns = match at("lat_ns") {
+                0.0 => at("clat_ns"),
+                latency_ns => latency_ns,
+            };
+            latency_ns / 1000.0
+        };
+        let [p50_us, p95_us, p99_us] = ["50.000000", "95.000000", "99.000000"].map(latency);
+        Ok(Self {
+            iops,
+            p50_us,
+            p95_us,
+            p99_us,
+            raw,
+            ..Self::default()
+        })
+    }
+
+    /// From what the example `ceiling` prints.
+    pub(super) fn from_ceiling(text: &str) -> Result<Self, String> {
+        let raw = parse_json("the ceiling", text)?;
+        let number = |key: &str| raw[key].as_f64().unwrap_or(0.0);
+        Ok(Self {
+            iops: number("iops"),
+            // Only one request at a time, and those of an open loop, have their latency taken.
+            p50_us: number("p50_us"),
+            p95_us: number("p95_us"),
+            p99_us: number("p99_us"),
+            raw,
+            ..Self::default()
+        })
+    }
+
+    /// From a program that tells its rate alone.
     pub(super) fn rate(iops: f64, said: &str) -> Self {
         Self {
             iops,
@@ -262,19 +281,6 @@ impl Measured {
             ..Self::default()
         }
     }
-}
-
-/// The words of a measurement of so many seconds.
-pub(super) fn runtime(seconds: u32) -> [String; 4] {
-    ["--ramp", "1", "--runtime", &seconds.to_string()].map(str::to_owned)
-}
-
-/// A number above zero at this place (RFC 6901): zero would be a broken measurement.
-pub(super) fn positive(value: &Value, path: &str) -> Result<f64, String> {
-    let found = value.pointer(path).and_then(Value::as_f64);
-    found
-        .filter(|number| *number > 0.0)
-        .ok_or_else(|| format!("no usable number at {path} in {value}"))
 }
 
 pub(super) fn parse_json(who: &str, text: &str) -> Result<Value, String> {
@@ -286,50 +292,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_counts_both_directions() {
-        let text = r#"{"jobs": [{"read": {"iops": 300.0}, "write": {"iops": 700.0}}]}"#;
-        let mixed = Access::Mixed { percent_read: 30 };
-        let measured = Measured::from_fio("fio", text, mixed).expect("numbers");
-        assert!((measured.iops - 1000.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn latency_counts_from_when_a_request_was_due() {
-        let text = r#"{"jobs": [{"write": {"iops": 5,
-            "lat_ns": {"percentile": {"50.000000": 15000, "99.000000": 40000}},
-            "clat_ns": {"percentile": {"50.000000": 9000, "99.000000": 10000}}}}]}"#;
+    fn a_mix_counts_both_directions_and_latency_counts_from_when_a_request_was_due() {
+        let text = r#"{"jobs": [{"read": {"iops": 300.0}, "write": {"iops": 700.0,
+            "lat_ns": {"percentile": {"50.000000": 15000}},
+            "clat_ns": {"percentile": {"50.000000": 9000, "99.000000": 40000}}}}]}"#;
         let measured = Measured::from_fio("bench", text, Access::Write).expect("numbers");
-        assert!((measured.p50_us - 15.0).abs() < 1e-9 && (measured.p99_us - 40.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn bare_sockets_are_offered_the_same_load_and_sleep_where_ours_does() {
-        let side = Side {
-            server: Server::BareSockets,
-            client: Client::Bench,
-            disk: Disk::Ram,
-            access: Access::Read,
-            block_bytes: 4096,
-            depth: 128,
-            spin: Spin::Never,
-            data_digest: false,
-            iops: Some(10_000),
-            beside: false,
-        };
-        let words = |side: Side| side.words_of_the_ceiling().join(" ");
-        let expected = "128 4096 read block-target - 1024 10000";
-        assert_eq!(words(side), expected);
-        let closed = Side { iops: None, ..side };
-        assert_eq!(words(closed), "128 4096 read block -");
+        let numbers = (measured.iops, measured.p50_us, measured.p99_us);
+        assert_eq!(numbers, (1000.0, 15.0, 40.0));
     }
 
     #[test]
     fn nothing_done_is_no_measurement() {
-        assert!(
-            Measured::from_fio("fio", r#"{"jobs": [{"read": {"iops": 0}}]}"#, Access::Read)
-                .is_err()
-        );
-        assert!(Measured::from_fio("fio", "hello", Access::Read).is_err());
-        assert!(positive(&serde_json::json!({ "iops": 0 }), "/iops").is_err());
+        let of = |text| Measured::from_fio("fio", text, Access::Read);
+        assert!(of(r#"{"jobs": [{"read": {"iops": 0}}]}"#).is_err() && of("hello").is_err());
+        assert!(Number::Iops.of(&Measured::default()).is_err());
+        assert_eq!(Number::IdleCpu.of(&Measured::default()), Ok(0.0));
     }
 }

@@ -5,10 +5,10 @@
 //! pages, as SPDK means it, where the machine has enough of them free and a mount of them; else
 //! they do without.
 
-use super::Programs;
 use super::fabrix::fill;
 use super::iscsi::free_port;
 use super::side::{Access, DISK_BYTES, Disk, Measured, Side};
+use super::{Programs, START_TIME_MAX};
 use crate::process::{Background, command, output};
 use serde_json::json;
 use std::fs;
@@ -27,7 +27,6 @@ const HOST_MASK: &str = "0x2";
 /// The memory of target and host.
 const TARGET_MIB: u32 = 2048;
 const HOST_MIB: u32 = 512;
-const START_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A build.
 pub(super) struct Spdk {
@@ -43,10 +42,10 @@ impl Spdk {
             .ok_or_else(|| format!("{VARIABLE} names no folder with a build of SPDK"))?;
         let program = |name: &str| {
             let path = PathBuf::from(&folder).join("build/bin").join(name);
-            let found = path.is_file();
-            found
-                .then_some(path.clone())
-                .ok_or_else(|| format!("{VARIABLE}: there is no {}", path.display()))
+            match path.is_file() {
+                true => Ok(path),
+                false => Err(format!("{VARIABLE}: there is no {}", path.display())),
+            }
         };
         Ok(Self {
             target: program("nvmf_tgt")?,
@@ -62,14 +61,10 @@ impl Spdk {
         let way = format!(
             "trtype:TCP adrfam:IPv4 traddr:{host} trsvcid:{port} subnqn:{nqn} hostnqn:{HOST_NQN}"
         );
-        let mut perf = command(&self.perf.to_string_lossy());
+        let mut perf = command(&self.perf);
         perf.args(["--core-mask", HOST_MASK]).args(memory(HOST_MIB));
-        perf.args([
-            "-q",
-            &side.depth.to_string(),
-            "-o",
-            &side.block_bytes.to_string(),
-        ]);
+        perf.args(["-q", &side.depth.to_string()]);
+        perf.args(["-o", &side.block_bytes.to_string()]);
         perf.args(["-w", side.access.fio(), "-r", &way]);
         if let Access::Mixed { percent_read } = side.access {
             perf.args(["-M", &percent_read.to_string()]);
@@ -90,7 +85,7 @@ impl Spdk {
         let file = programs.path(disk);
         fs::write(&config, self::config(port, file.as_deref()).to_string())
             .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
-        let mut target = command(&self.target.to_string_lossy());
+        let mut target = command(&self.target);
         target.args(["-m", TARGET_MASK]).args(memory(TARGET_MIB));
         target.arg("-c").arg(&config);
         target.arg("-r").arg(config.with_extension("sock"));
@@ -102,15 +97,12 @@ impl Spdk {
         let deadline = Instant::now() + START_TIME_MAX;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if Instant::now() > deadline {
-                return Err(format!(
-                    "nvmf_tgt ({}) does not listen",
-                    served.process.0.id()
-                ));
+                return Err("nvmf_tgt does not listen".to_owned());
             }
             thread::sleep(Duration::from_millis(100));
         }
         if file.is_none() {
-            fill(&programs.fabrix.to_string_lossy(), served.uri())?;
+            fill(programs, &served.uri)?;
         }
         Ok(served)
     }
@@ -118,19 +110,9 @@ impl Spdk {
 
 /// A running target of SPDK.
 pub(super) struct Served {
-    process: Background,
+    pub(super) process: Background,
     config: PathBuf,
-    uri: String,
-}
-
-impl Served {
-    pub(super) fn uri(&self) -> &str {
-        &self.uri
-    }
-
-    pub(super) fn process(&self) -> &Background {
-        &self.process
-    }
+    pub(super) uri: String,
 }
 
 impl Drop for Served {
@@ -146,10 +128,8 @@ fn memory(mib: u32) -> Vec<String> {
     let huge = *HUGE.get_or_init(|| {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let huge = has_huge_pages(&read("/proc/meminfo"), &read("/proc/mounts"));
-        eprintln!(
-            "SPDK runs {} huge pages",
-            if huge { "with" } else { "without" }
-        );
+        let with = if huge { "with" } else { "without" };
+        eprintln!("SPDK runs {with} huge pages");
         huge
     });
     let mut words = vec!["-s".to_owned(), mib.to_string()];
@@ -208,16 +188,10 @@ fn split(uri: &str) -> Option<(&str, &str)> {
 
 /// The requests per second in the line `Total : IOPS MiB/s ...`.
 fn total(said: &str) -> Option<f64> {
-    let line = said
-        .lines()
-        .find(|line| line.trim_start().starts_with("Total"))?;
-    let iops: f64 = line
-        .split_once(':')?
-        .1
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
+    let mut lines = said.lines();
+    let line = lines.find(|line| line.trim_start().starts_with("Total"))?;
+    let (_, numbers) = line.split_once(':')?;
+    let iops: f64 = numbers.split_whitespace().next()?.parse().ok()?;
     (iops > 0.0).then_some(iops)
 }
 
@@ -235,31 +209,10 @@ mod tests {
 
     #[test]
     fn huge_pages_must_be_free_and_mounted() {
-        let memory =
-            "HugePages_Total:    1500\nHugePages_Free:     1500\nHugepagesize:       2048 kB\n";
+        let memory = "HugePages_Free:     1500\nHugepagesize:       2048 kB\n";
         let mounts = "proc /proc proc rw 0 0\nnone /dev/hugepages hugetlbfs rw 0 0\n";
         assert!(has_huge_pages(memory, mounts));
         assert!(!has_huge_pages(memory, "proc /proc proc rw 0 0\n"));
-        assert!(!has_huge_pages(
-            &memory.replace("Free:     1500", "Free:     1000"),
-            mounts
-        ));
-        assert!(!has_huge_pages("MemTotal: 1 kB\n", mounts));
-    }
-
-    #[test]
-    fn a_file_is_served_in_place_of_memory() {
-        let of = |file: Option<&str>| config(4420, file.map(Path::new)).to_string();
-        assert!(of(None).contains("bdev_malloc_create"));
-        let file = of(Some("/disk.img"));
-        assert!(file.contains("bdev_aio_create") && file.contains("/disk.img"));
-        assert!(!file.contains("bdev_malloc_create"), "{file}");
-    }
-
-    #[test]
-    fn a_disk_has_an_address_and_a_subsystem() {
-        let uri = "nvme+tcp://127.0.0.1:4420/nqn.2026-01.io:x/1";
-        assert_eq!(split(uri), Some(("127.0.0.1:4420", "nqn.2026-01.io:x")));
-        assert_eq!(split("ram:1G"), None);
+        assert!(!has_huge_pages(&memory.replace("1500", "1000"), mounts));
     }
 }

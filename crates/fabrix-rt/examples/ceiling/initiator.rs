@@ -16,7 +16,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const LATENCIES_MAX: usize = 4 << 20;
 
 pub(super) fn measure(shape: Shape, words: &[String]) -> io::Result<()> {
-    topology::pin(1)?;
+    topology::pin(shape.cpus[1])?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     let target = Command::new(env::current_exe()?)

@@ -1,7 +1,8 @@
 //! What plain sockets can do on this machine for traffic shaped like NVMe/TCP, without any
 //! protocol.
 //!
-//! Two processes on loopback, the target bound to CPU 0 and the initiator to CPU 1, one connection.
+//! Two processes on loopback, the target bound to CPU 0 and the initiator to CPU 1 (or, with
+//! `--cpus`, to others), one connection.
 //! A request is 72 bytes (and a block when writing), a response 24 bytes (and a block from a random
 //! place of the region when reading); in a mix the first byte of a request says which. DEPTH
 //! requests are kept in flight; what one receive finds is answered by one send. Prints one line of
@@ -29,8 +30,8 @@ use fabrix_rt::{Gather, Socket, net};
 use initiator::measure;
 use target::Target;
 
-const USAGE: &str = "usage: ceiling DEPTH BLOCK read|write|PERCENT_READ spin|block|block-target \
-                     SECONDS|- [REGION_MIB [OFFERED]]";
+const USAGE: &str = "usage: ceiling [--cpus TARGET,INITIATOR] DEPTH BLOCK read|write|PERCENT_READ \
+                     spin|block|block-target SECONDS|- [REGION_MIB [OFFERED]]";
 const REQUEST_BYTES: usize = 72;
 const RESPONSE_BYTES: usize = 24;
 const BUFFER_BYTES: usize = 2 << 20;
@@ -45,6 +46,8 @@ const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 /// What is measured.
 #[derive(Clone, Copy)]
 struct Shape {
+    /// The processors of the target and of the initiator.
+    cpus: [usize; 2],
     depth: usize,
     block: usize,
     percent_read: usize,
@@ -88,6 +91,13 @@ fn main() -> ExitCode {
 
 impl Shape {
     fn parse(words: &[String]) -> Option<Self> {
+        let (cpus, words) = match words {
+            [flag, cpus, rest @ ..] if flag == "--cpus" => {
+                let (target, initiator) = cpus.split_once(',')?;
+                ([target.parse().ok()?, initiator.parse().ok()?], rest)
+            }
+            _ => ([0, 1], words),
+        };
         let [depth, block, direction, mode, seconds, rest @ ..] = words else {
             return None;
         };
@@ -103,6 +113,7 @@ impl Shape {
             None => None,
         };
         let shape = Self {
+            cpus,
             depth: depth.parse().ok()?,
             block: block.parse().ok()?,
             percent_read: match direction.as_str() {

@@ -17,7 +17,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(shape: Shape) -> io::Result<Self> {
-        topology::pin(0)?;
+        topology::pin(shape.cpus[0])?;
         let region = Region::new(shape.region_bytes, HugePages::Try)?;
         let ones = vec![1; 1 << 20];
         for offset in (0..shape.region_bytes).step_by(ones.len()) {

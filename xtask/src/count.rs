@@ -12,28 +12,14 @@
 use crate::interop::install_tool;
 use crate::process::{cargo, command, output, root, run, target_folder};
 use crate::sharing;
+use crate::summary::{Counts, Stop};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "xtask/counts.txt";
 const WORKS: [&str; 3] = ["read-4k", "write-4k", "write-128k"];
-/// Depths at which reads of 4 KiB pass a shard.
+/// Depths at which reads of 4 KiB pass a shard. Cache lines are counted at the first.
 const DEPTHS: [&str; 2] = ["1", "32"];
-/// What is counted of a shard at each depth.
-const SHARD: [[&str; 3]; 2] = [
-    [
-        "shard-read-4k-1",
-        "operations-per-1000-reads-1",
-        "submits-per-1000-reads-1",
-    ],
-    [
-        "shard-read-4k-32",
-        "operations-per-1000-reads-32",
-        "submits-per-1000-reads-32",
-    ],
-];
-/// What is counted of two shards, at the least of those depths.
-const MOVES: &str = "lines-moved-per-read-1";
 /// Multiples of every depth.
 const SHORT: u32 = 3200;
 const LONG: u32 = 6400;
@@ -43,54 +29,29 @@ const LONG_TRACED: u32 = 80;
 /// More than this above what was recorded is a loss that somebody has to explain, or to record.
 const RISE_PERCENT: u64 = 5;
 
-/// What one comparison says.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Held,
-    /// Nothing was compared, and why.
-    NotCompared(String),
-}
-
-impl std::fmt::Display for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Held => write!(f, "none has risen by more than {RISE_PERCENT} %"),
-            Self::NotCompared(why) => write!(f, "not compared: {why}"),
-        }
-    }
-}
-
 /// Counts, prints, and compares with the file.
-///
-/// # Errors
-/// A count has risen, or nothing can be counted.
-pub(crate) fn check() -> Result<Outcome, String> {
+pub(crate) fn check() -> Result<Counts, Stop> {
     let text = fs::read_to_string(root().join(FILE))
         .map_err(|error| format!("cannot read {FILE}: {error}"))?;
     let recorded = Recorded::parse(&text)?;
     let compiler = compiler()?;
     if recorded.compiler != compiler {
-        let why = format!(
+        return Err(Stop::Skipped(format!(
             "{FILE} was made with `{}`, and this is `{compiler}`: `cargo xtask count --record` makes it anew",
             recorded.compiler
-        );
-        return Ok(Outcome::NotCompared(why));
+        )));
     }
-    if let Err(why) = install_tool("valgrind") {
-        return Ok(Outcome::NotCompared(why));
-    }
+    install_tool("valgrind").map_err(Stop::Skipped)?;
     let counts = count_all()?;
     for (work, count) in &counts {
         println!("{work:28} {count}");
     }
     recorded.judge(&counts)?;
-    Ok(Outcome::Held)
+    println!("none has risen by more than {RISE_PERCENT} %");
+    Ok(Counts::default())
 }
 
 /// Counts, and writes the file.
-///
-/// # Errors
-/// Nothing can be counted, or the file cannot be written.
 pub(crate) fn record() -> Result<(), String> {
     install_tool("valgrind")?;
     let mut text = format!("{HEAD}compiler: {}\n", compiler()?);
@@ -137,7 +98,7 @@ impl Recorded {
         Ok(recorded)
     }
 
-    fn judge(&self, counts: &[(&str, u64)]) -> Result<(), String> {
+    fn judge(&self, counts: &[(String, u64)]) -> Result<(), String> {
         for (work, count) in counts {
             let before = self.counts.iter().find(|(name, _)| name == work);
             let (_, before) = before.ok_or_else(|| format!("{FILE} has no `{work}`"))?;
@@ -156,29 +117,27 @@ fn compiler() -> Result<String, String> {
     Ok(output(command("rustc").arg("--version"))?.trim().to_owned())
 }
 
-fn count_all() -> Result<Vec<(&'static str, u64)>, String> {
+fn count_all() -> Result<Vec<(String, u64)>, String> {
     let machines = example("fabrix-proto", "counted")?;
     let shard = example("fabrix-target", "turn")?;
     let mut counts = Vec::new();
     for work in WORKS {
-        counts.push((
-            work,
-            Difference::of(&machines, work)?.per_command(Run::instructions)?,
-        ));
+        let count = Difference::of(&machines, work)?.per(1, Run::instructions)?;
+        counts.push((work.to_owned(), count));
     }
-    for (depth, [instructions, operations, submits]) in DEPTHS.into_iter().zip(SHARD) {
-        let difference = Difference::of(&shard, depth)?;
-        counts.push((instructions, difference.per_command(Run::instructions)?));
+    for depth in DEPTHS {
+        let run = Difference::of(&shard, depth)?;
         counts.push((
-            operations,
-            difference.per_1000(|run| run.printed("operations"))?,
+            format!("shard-read-4k-{depth}"),
+            run.per(1, Run::instructions)?,
         ));
-        counts.push((
-            submits,
-            difference.per_1000(|run| run.printed("submitting-turns"))?,
-        ));
+        let operations = run.per(1000, |run| run.printed("operations"))?;
+        counts.push((format!("operations-per-1000-reads-{depth}"), operations));
+        let submits = run.per(1000, |run| run.printed("submitting-turns"))?;
+        counts.push((format!("submits-per-1000-reads-{depth}"), submits));
     }
-    counts.push((MOVES, moves_per_read(&example("fabrix-target", "shards")?)?));
+    let moves = moves_per_read(&example("fabrix-target", "shards")?)?;
+    counts.push((format!("lines-moved-per-read-{}", DEPTHS[0]), moves));
     Ok(counts)
 }
 
@@ -193,15 +152,9 @@ fn moves_per_read(shards: &Path) -> Result<u64, String> {
 
 /// Builds an example; gives the program.
 fn example(package: &str, name: &str) -> Result<PathBuf, String> {
-    run(cargo().args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        package,
-        "--example",
-        name,
-    ]))?;
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--release", "--package", package]);
+    run(build.args(["--example", name]))?;
     Ok(target_folder()?.join("release/examples").join(name))
 }
 
@@ -219,16 +172,14 @@ impl Difference {
         })
     }
 
-    fn per_command(&self, number: impl Fn(&Run) -> Result<u64, String>) -> Result<u64, String> {
-        Ok(self.between(number)? / u64::from(LONG - SHORT))
-    }
-
-    fn per_1000(&self, number: impl Fn(&Run) -> Result<u64, String>) -> Result<u64, String> {
-        Ok(self.between(number)? * 1000 / u64::from(LONG - SHORT))
-    }
-
-    fn between(&self, number: impl Fn(&Run) -> Result<u64, String>) -> Result<u64, String> {
-        Ok(number(&self.long)?.saturating_sub(number(&self.short)?))
+    /// The number that so many commands add.
+    fn per(
+        &self,
+        commands: u64,
+        number: impl Fn(&Run) -> Result<u64, String>,
+    ) -> Result<u64, String> {
+        let more = number(&self.long)?.saturating_sub(number(&self.short)?);
+        Ok(more * commands / u64::from(LONG - SHORT))
     }
 }
 
@@ -253,8 +204,10 @@ impl Run {
     }
 
     fn instructions(&self) -> Result<u64, String> {
-        collected(&self.valgrind)
-            .ok_or_else(|| format!("valgrind counted nothing: {}", self.valgrind))
+        // ==1453== Collected : 3791508
+        let collected = self.valgrind.split_once("Collected : ");
+        let number = collected.and_then(|(_, rest)| rest.lines().next()?.trim().parse().ok());
+        number.ok_or_else(|| format!("valgrind counted nothing: {}", self.valgrind))
     }
 
     /// The number in a line `NAME: NUMBER`.
@@ -270,12 +223,6 @@ impl Run {
     }
 }
 
-/// The number in `==1453== Collected : 3791508`.
-fn collected(said: &str) -> Option<u64> {
-    let line = said.lines().find(|line| line.contains("Collected :"))?;
-    line.rsplit(' ').next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,42 +232,30 @@ mod tests {
     #[test]
     fn a_rise_of_more_than_five_percent_is_refused_and_a_fall_is_not() {
         let recorded = Recorded::parse(TEXT).expect("well formed");
-        assert_eq!(recorded.compiler, "rustc 1.0");
-        assert_eq!(recorded.judge(&[("read-4k", 1050)]), Ok(()));
-        assert_eq!(recorded.judge(&[("read-4k", 500)]), Ok(()));
-        let rise = recorded.judge(&[("read-4k", 1051)]).expect_err("too much");
+        let judge = |work: &str, count| recorded.judge(&[(work.to_owned(), count)]);
+        assert_eq!(judge("read-4k", 1050), Ok(()));
+        assert_eq!(judge("read-4k", 500), Ok(()));
+        let rise = judge("read-4k", 1051).expect_err("too much");
         assert!(rise.contains("1051") && rise.contains("1000"), "{rise}");
-        assert!(recorded.judge(&[("write-4k", 1)]).is_err());
-    }
-
-    #[test]
-    fn a_file_of_another_form_is_refused() {
+        assert!(judge("write-4k", 1).is_err());
         assert!(Recorded::parse("read-4k: many\n").is_err());
-        assert!(Recorded::parse("read-4k\n").is_err());
     }
 
     #[test]
     fn a_longer_run_less_a_shorter_one_is_what_the_commands_cost() {
         let run = |instructions: u64, operations: u64| Run {
-            valgrind: format!("==1== Collected : {instructions}\n"),
+            valgrind: format!("==1== Events : Ir\n==1== Collected : {instructions}\n"),
             program: format!("operations: {operations}\n"),
         };
         let difference = Difference {
             short: run(1_000_000, 6_400),
             long: run(4_200_000, 12_800),
         };
-        assert_eq!(difference.per_command(Run::instructions), Ok(1000));
-        let operations = |run: &Run| run.printed("operations");
-        assert_eq!(difference.per_1000(operations), Ok(2000));
-        assert!(difference.per_1000(|run| run.printed("turns")).is_err());
-    }
-
-    #[test]
-    fn finds_the_count_in_what_valgrind_says() {
+        assert_eq!(difference.per(1, Run::instructions), Ok(1000));
         assert_eq!(
-            collected("==1== Events    : Ir\n==1== Collected : 3791508\n"),
-            Some(3_791_508)
+            difference.per(1000, |run| run.printed("operations")),
+            Ok(2000)
         );
-        assert_eq!(collected("no such tool"), None);
+        assert!(difference.per(1000, |run| run.printed("turns")).is_err());
     }
 }

@@ -8,17 +8,15 @@
 
 use crate::interop::install_tool;
 use crate::process::{cargo, command, output, root, run as run_program, target_folder};
-use crate::tally::Counts;
+use crate::summary::{Counts, Stop};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Seconds for each target in `cargo xtask test`.
-pub(crate) const SECONDS: u32 = 4;
-/// Seconds for each target in `cargo xtask test --all`.
-pub(crate) const SECONDS_ALL: u32 = 60;
+/// Seconds for each target in `cargo xtask test`, and at length.
+const SECONDS: u32 = 4;
+const SECONDS_ALL: u32 = 60;
 
 /// Coverage as cargo-fuzz asks the compiler for it: a counter for each branch, a table of their
 /// places, and the values of comparisons. The checks of debug builds stay on (`fuzz/Cargo.toml`).
@@ -35,11 +33,16 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
-        let mut options = Self {
-            seconds: SECONDS_ALL,
+    /// What `cargo xtask test` runs.
+    pub(crate) fn of_test(whole: bool) -> Self {
+        Self {
+            seconds: if whole { SECONDS_ALL } else { SECONDS },
             only: None,
-        };
+        }
+    }
+
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self::of_test(true);
         let mut rest = arguments.iter();
         while let Some(word) = rest.next() {
             match word.as_str() {
@@ -58,52 +61,34 @@ impl Options {
     }
 }
 
-/// Runs the targets that were asked for and ends in a line `N passed, N failed`; true when nothing
-/// broke.
-pub(crate) fn run(options: &Options) -> Result<bool, String> {
-    let counts = run_targets(options.seconds, options.only.as_deref())??;
-    println!("{} passed, {} failed", counts.passed, counts.failed);
-    Ok(counts.failed == 0)
-}
-
-/// Runs every target for so many seconds. The outer error says why none can run here.
-pub(crate) fn run_all(seconds: u32) -> Result<Result<Counts, String>, String> {
-    run_targets(seconds, None)
-}
-
-fn run_targets(seconds: u32, only: Option<&str>) -> Result<Result<Counts, String>, String> {
-    install_tool("c++")?;
-    Ok(run_here(seconds, only))
-}
-
-fn run_here(seconds: u32, only: Option<&str>) -> Result<Counts, String> {
+/// Runs the targets that were asked for, as many at a time as there are processors.
+pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
+    install_tool("c++").map_err(Stop::Skipped)?;
     let mut names = target_names()?;
-    names.retain(|name| only.is_none_or(|word| name.contains(word)));
+    names.retain(|name| options.only.as_ref().is_none_or(|word| name.contains(word)));
     if names.is_empty() {
-        return Err("no fuzz target has such a name: see fuzz/fuzz_targets".to_owned());
+        let none = "no fuzz target has such a name: see fuzz/fuzz_targets";
+        return Err(none.to_owned().into());
     }
     let folder = target_folder()?.join("fuzz");
     let programs = build(&folder)?;
     let next = AtomicUsize::new(0);
-    let failed = Mutex::new(0);
+    let failed = AtomicUsize::new(0);
     let at_once = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = run_one(name, seconds, &programs, &folder) {
-                        println!("FAILED  {name}: {why}");
-                        *failed.lock().expect("nobody panics with it") += 1;
-                    }
-                }
-            });
+    let work = || {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(why) = run_one(name, options.seconds, &programs, &folder) {
+                println!("FAILED  {name}: {why}");
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
         }
-    });
-    let failed = failed.into_inner().expect("as above");
+    };
+    thread::scope(|scope| (0..at_once).for_each(|_| drop(scope.spawn(work))));
+    let failed = failed.into_inner();
     Ok(Counts {
         passed: names.len() - failed,
         failed,
-        skipped: 0,
+        ..Counts::default()
     })
 }
 
@@ -116,8 +101,7 @@ fn target_names() -> Result<Vec<String>, String> {
         let path = entry.map_err(cannot)?.path();
         names.extend(
             path.file_stem()
-                .and_then(|stem| stem.to_str())
-                .map(str::to_owned),
+                .map(|stem| stem.to_string_lossy().into_owned()),
         );
     }
     names.sort_unstable();
@@ -176,27 +160,16 @@ fn run_one(name: &str, seconds: u32, programs: &Path, folder: &Path) -> Result<(
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Options, String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Options::parse(&words)
-    }
-
     #[test]
     fn a_name_and_a_time_are_understood_and_nothing_else_is() {
-        let only = Some("tcp".to_owned());
-        let seconds = 7;
-        assert_eq!(
-            parse(&["tcp", "--seconds", "7"]),
-            Ok(Options { seconds, only })
-        );
-        assert_eq!(parse(&[]).map(|options| options.seconds), Ok(SECONDS_ALL));
-        for wrong in [
-            &["--seconds"][..],
-            &["--seconds", "0"],
-            &["a", "b"],
-            &["--no"],
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
+        let parse = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            Options::parse(&words)
+        };
+        let options = parse("tcp --seconds 7").expect("both are known");
+        assert_eq!((options.seconds, options.only.as_deref()), (7, Some("tcp")));
+        for wrong in ["--seconds", "--seconds 0", "a b", "--no"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -15,15 +15,16 @@ mod pages;
 mod perf;
 mod process;
 mod sharing;
-mod source;
-mod tally;
+mod summary;
 mod tidy;
 
 use std::process::ExitCode;
+use summary::{Counts, Stop};
 
 const USAGE: &str = "\
 cargo xtask COMMAND
 
+  check   what one runs all day, in minutes: format, tidy, deps, clippy, unit tests and tests in memory
   test    everything that must hold before a change is in: format, tidy, deps, no-os, clippy, all tests
   test --all  the same at length: documentation, licences, a minute for each fuzz target, every peer's script
   tidy    rules about the text of the sources (the rules stand in xtask/src/tidy.rs)
@@ -65,37 +66,16 @@ cargo xtask perf --scale [--shards N,N] [--seconds S] [--bin FOLDER]
   --shards N,N  these numbers of shards, even where both ends have to share processors
 Without cargo, where the programs have been brought: xtask perf --scale --bin FOLDER";
 
+/// True when everything holds. The outer error is about usage, the inner one says what failed.
+type Outcome = Result<Result<bool, String>, String>;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = match arguments.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", &[][..]),
     };
-    let holds = |()| true;
-    let outcome = match command {
-        "perf" => perf::Options::parse(rest).map(|options| perf::run(&options).map(holds)),
-        "count" if rest == ["--record"] => Ok(count::record().map(holds)),
-        "interop" => interop::Options::parse(rest).map(|options| interop::run(&options)),
-        "fuzz" => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
-        "test" if rest == ["--all"] => Ok(ci::test(true)),
-        "pages" => pages::Options::parse(rest).map(|options| pages::run(&options)),
-        "help" | "--help" | "-h" => {
-            println!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        _ if !rest.is_empty() => Err(format!("`{command}` takes no arguments")),
-        "test" => Ok(ci::test(false)),
-        "count" => Ok(count::check().map(|outcome| {
-            println!("{outcome}");
-            true
-        })),
-        "conformance" => Ok(conformance::run()),
-        "tidy" => Ok(tidy::check().map(holds)),
-        "deps" => Ok(deps::check().map(holds)),
-        "no-os" => Ok(no_os::check().map(holds)),
-        other => Err(format!("there is no command `{other}`")),
-    };
-    match outcome {
+    match run(command, rest) {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         // What does not hold stands above, in order.
         Ok(Ok(false)) => ExitCode::FAILURE,
@@ -108,4 +88,40 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn run(command: &str, rest: &[String]) -> Outcome {
+    let holds = |()| true;
+    Ok(match command {
+        "perf" => perf::run(&perf::Options::parse(rest)?).map(holds),
+        "interop" => suite(interop::run(&interop::Options::parse(rest)?)),
+        "fuzz" => suite(fuzz::run(&fuzz::Options::parse(rest)?)),
+        "pages" => suite(pages::run(&pages::Options::parse(rest)?)),
+        "count" if rest == ["--record"] => count::record().map(holds),
+        "test" if rest == ["--all"] => ci::test(true),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        _ if !rest.is_empty() => return Err(format!("`{command}` takes no such arguments")),
+        "check" => ci::check(),
+        "test" => ci::test(false),
+        "count" => told(count::check()).map(|_| true),
+        "conformance" => suite(conformance::run()),
+        "tidy" => tidy::check().map(holds),
+        "deps" => deps::check().map(holds),
+        "no-os" => no_os::check().map(holds),
+        other => return Err(format!("there is no command `{other}`")),
+    })
+}
+
+/// A suite by itself ends in its own line of counts.
+fn suite(outcome: Result<Counts, Stop>) -> Result<bool, String> {
+    let counts = told(outcome)?;
+    println!("{}", counts.last_line());
+    Ok(counts.failed == 0)
+}
+
+fn told(outcome: Result<Counts, Stop>) -> Result<Counts, String> {
+    outcome.map_err(|(Stop::Failed(why) | Stop::Skipped(why))| why)
 }

@@ -4,10 +4,9 @@
 //! reviewer would otherwise have to watch for it; each finding names the file, the line and what to
 //! do.
 
-use crate::process::root;
-use crate::source::{Line, after_word, has_word, lines};
+use crate::interop::install_tool;
+use crate::process::{command, output, root};
 use std::fs;
-use std::path::Path;
 
 /// The crate whose folder `src/sys/` may hold unsafe code, beside crates named [`FOREIGN`].
 const RUNTIME: &str = "fabrix-rt";
@@ -35,11 +34,10 @@ const TEXT_ENDINGS: [&str; 6] = ["rs", "md", "toml", "txt", "sh", "yml"];
 /// Checks every file of the working tree and prints what is wrong.
 pub(crate) fn check() -> Result<(), String> {
     let root = root();
-    let mut files = Vec::new();
-    collect(&root, &root, &mut files)?;
+    let files = files()?;
     let mut findings = 0;
-    for path in &files {
-        // What is not UTF-8 is a picture or a byte vector.
+    for path in files.lines() {
+        // What is not UTF-8 is a picture or a byte vector; what git still lists may be removed.
         let Ok(text) = fs::read_to_string(root.join(path)) else {
             continue;
         };
@@ -51,35 +49,28 @@ pub(crate) fn check() -> Result<(), String> {
     }
     match findings {
         0 => Ok(()),
-        count => Err(format!("{count} found in {} files", files.len())),
+        count => Err(format!("{count} found in {} files", files.lines().count())),
     }
 }
 
-/// Lists the files below `folder`, relative to `root`, in order; what cargo and git keep is left
-/// out.
-fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), String> {
-    let cannot = |error| format!("cannot list {}: {error}", folder.display());
-    let mut entries: Vec<_> = fs::read_dir(folder)
-        .map_err(cannot)?
-        .collect::<Result<_, _>>()
-        .map_err(cannot)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries.iter().filter(|entry| entry.file_name() != ".git") {
-        let path = entry.path();
-        let kind = entry.file_type().map_err(cannot)?;
-        if kind.is_file() {
-            let relative = path.strip_prefix(root).expect("entries lie below the root");
-            files.push(relative.to_string_lossy().into_owned());
-        } else if kind.is_dir() && !is_cargo_output(&path) {
-            collect(root, &path, files)?;
-        }
-    }
-    Ok(())
-}
-
-/// cargo marks the folders it builds in.
-fn is_cargo_output(folder: &Path) -> bool {
-    folder.join("CACHEDIR.TAG").exists()
+/// The files that git has or would take, one a line.
+fn files() -> Result<String, String> {
+    install_tool("git")?;
+    let mut git = command("git");
+    // The folder may belong to another user, as in a container.
+    git.args([
+        "-c",
+        "safe.directory=*",
+        "-c",
+        "core.quotePath=false",
+        "ls-files",
+    ]);
+    output(git.args([
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--deduplicate",
+    ]))
 }
 
 /// One thing wrong; lines count from one.
@@ -310,6 +301,56 @@ fn is_comment(line: &Line) -> bool {
     line.code.trim().is_empty() && !line.comment.is_empty()
 }
 
+/// One line of a source file: its code without strings, and its comment.
+#[derive(Default)]
+struct Line {
+    code: String,
+    comment: String,
+}
+
+/// Splits the lines of a source file. Strings that span lines, and comments between `/*` and `*/`,
+/// which rustfmt and we do not write, are taken for code.
+fn lines(text: &str) -> Vec<Line> {
+    text.lines().map(Line::parse).collect()
+}
+
+impl Line {
+    fn parse(text: &str) -> Self {
+        let mut line = Self::default();
+        let mut in_string = false;
+        let mut chars = text.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '\\' if in_string => drop(chars.next()),
+                '"' if !in_string && text[..at].ends_with('\'') => {}
+                '"' => in_string = !in_string,
+                '/' if !in_string && text[at..].starts_with("//") => {
+                    text[at..].clone_into(&mut line.comment);
+                    break;
+                }
+                _ if in_string => {}
+                _ => line.code.push(c),
+            }
+        }
+        line
+    }
+}
+
+/// Whether `text` holds `word` with no letter, digit or underscore on either side.
+fn has_word(text: &str, word: &str) -> bool {
+    after_word(text, word).is_some()
+}
+
+/// What follows the first `word` that stands alone in `text`.
+fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).find_map(|(at, _)| {
+        let after = &text[at + word.len()..];
+        let alone = !text[..at].ends_with(is_word) && !after.starts_with(is_word);
+        alone.then_some(after)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,36 +358,27 @@ mod tests {
     const INSIDE: &str = "crates/fabrix-rt/src/sys/mmap.rs";
     const OUTSIDE: &str = "crates/fabrix-block/src/ram.rs";
 
-    fn check_text(path: &str, text: &str) -> Vec<Finding> {
-        check_file(path, text, &|named| named == "docs/STYLE.md")
-    }
-
-    /// What is found in a file that opens properly and then holds `body` from line 2 on.
-    fn check_body(path: &str, body: &str, expected: &[(usize, &str)]) {
-        let found = check_text(path, &format!("//! What it knows.\n{body}"));
-        let short: Vec<_> = found
-            .iter()
-            .map(|finding| (finding.line, &*finding.what))
-            .collect();
-        assert_eq!(short.len(), expected.len(), "{body:?}: {short:?}");
-        for ((line, what), (expected_line, part)) in short.iter().zip(expected) {
+    /// What is found in a file: line and a part of the sentence.
+    fn check_text(path: &str, text: &str, expected: &[(usize, &str)]) {
+        let found = check_file(path, text, &|named| named == "docs/STYLE.md");
+        assert_eq!(found.len(), expected.len(), "{text:?}: {found:?}");
+        for (found, (line, part)) in found.iter().zip(expected) {
             assert!(
-                line == expected_line && what.contains(part),
-                "{line}: {what}"
+                found.line == *line && found.what.contains(part),
+                "{found:?}"
             );
         }
     }
 
-    #[test]
-    fn accepts_a_plain_file() {
-        check_body(OUTSIDE, "fn main() {}\n", &[]);
+    /// The same in a file that opens properly and then holds `body` from line 2 on.
+    fn check_body(path: &str, body: &str, expected: &[(usize, &str)]) {
+        check_text(path, &format!("//! What it knows.\n{body}"), expected);
     }
 
     #[test]
     fn wants_an_opening_paragraph() {
-        let found = check_text(OUTSIDE, "fn main() {}\n");
-        assert_eq!(found.len(), 1);
-        assert!(found[0].what.contains("paragraph"));
+        check_body(OUTSIDE, "fn main() {}\n", &[]);
+        check_text(OUTSIDE, "fn main() {}\n", &[(1, "paragraph")]);
     }
 
     #[test]
@@ -361,6 +393,13 @@ mod tests {
             "unsafe impl Send for X {}\n",
             &[(2, "belongs under")],
         );
+        check_body(
+            OUTSIDE,
+            "let q = '\"'; unsafe {}\n",
+            &[(2, "belongs under")],
+        );
+        let words = "// unsafe\n#![forbid(unsafe_code)]\nlet s = \"\\\"unsafe {\"; // unsafe\n";
+        check_body(OUTSIDE, words, &[]);
     }
 
     #[test]
@@ -373,81 +412,45 @@ mod tests {
 
     #[test]
     fn the_core_of_the_runtime_names_no_interface_of_a_kernel() {
-        let body = "//! What it knows.\nuse libc::iovec;\n";
-        let found = |path| check_text(path, body).len();
-        assert_eq!(found("crates/fabrix-rt/src/shard.rs"), 1);
-        assert_eq!(found("crates/fabrix-rt/src/platform/net.rs"), 0);
-        assert_eq!(found("crates/sys-devices/src/mounts.rs"), 0);
+        let [body, wrong] = ["use libc::iovec;\n", "belongs under"];
+        check_body("crates/fabrix-rt/src/shard.rs", body, &[(2, wrong)]);
+        check_body("crates/fabrix-rt/src/platform/net.rs", body, &[]);
+        check_body("crates/sys-devices/src/mounts.rs", body, &[]);
     }
 
     #[test]
-    fn words_and_lints_are_no_unsafe_code() {
+    fn wants_both_reasons_above_the_whole_statement_of_an_unsafe_block() {
+        let both = [(2, "SAFETY:"), (2, "WHY UNSAFE:")];
+        check_body(INSIDE, "unsafe { f() }\n", &both);
+        check_body(INSIDE, "unsafe impl Send for X {}\n", &both);
         check_body(
-            OUTSIDE,
-            "// unsafe\n#![forbid(unsafe_code)]\nlet s = \"unsafe {\";\n",
+            INSIDE,
+            "unsafe extern \"C\" fn documents_itself() {}\n",
             &[],
         );
-    }
-
-    #[test]
-    fn wants_both_reasons_above_an_unsafe_block() {
-        check_body(
-            INSIDE,
-            "unsafe { f() }\n",
-            &[(2, "SAFETY:"), (2, "WHY UNSAFE:")],
-        );
-        check_body(
-            INSIDE,
-            "// SAFETY: it is.\nunsafe { f() }\n",
-            &[(3, "WHY UNSAFE:")],
-        );
-        check_body(
-            INSIDE,
-            "// SAFETY: it is.\n// WHY UNSAFE: it must.\nunsafe { f() }\n",
-            &[],
-        );
-    }
-
-    #[test]
-    fn the_reasons_stand_above_the_whole_statement() {
-        let reasons = "// SAFETY: it is,\n// always.\n// WHY UNSAFE: it must.\n";
+        let reason = "// SAFETY: it is,\n// always.\n";
+        let one = format!("{reason}unsafe {{ f() }}\n");
+        check_body(INSIDE, &one, &[(4, "WHY UNSAFE:")]);
+        let reasons = format!("{reason}// WHY UNSAFE: it must.\n");
         check_body(
             INSIDE,
             &format!("{reasons}let a =\n    unsafe {{ f() }};\n"),
             &[],
         );
-        check_body(
-            INSIDE,
-            &format!("{reasons}let a = 1;\nlet b = unsafe {{ f() }};\n"),
-            &[(6, "SAFETY:"), (6, "WHY UNSAFE:")],
-        );
-    }
-
-    #[test]
-    fn an_unsafe_function_documents_itself() {
-        check_body(INSIDE, "unsafe extern \"C\" fn handler() {}\n", &[]);
-        check_body(
-            INSIDE,
-            "unsafe impl Send for X {}\n",
-            &[(2, "SAFETY:"), (2, "WHY UNSAFE:")],
-        );
+        let other = format!("{reasons}let a = 1;\nlet b = unsafe {{ f() }};\n");
+        check_body(INSIDE, &other, &[(6, "SAFETY:"), (6, "WHY UNSAFE:")]);
     }
 
     #[test]
     fn finds_what_is_not_finished() {
-        let word = UNFINISHED_WORDS[0];
+        let [word, macro_name] = [UNFINISHED_WORDS[0], UNFINISHED_MACROS[1]];
         check_body(OUTSIDE, &format!("// {word}: later\n"), &[(2, word)]);
-        check_body(OUTSIDE, "dbg!(x);\n", &[(2, "dbg!")]);
-        check_body(
-            OUTSIDE,
-            &format!("{}!()\n", UNFINISHED_MACROS[1]),
-            &[(2, UNFINISHED_MACROS[1])],
-        );
+        check_body(OUTSIDE, &format!("{macro_name}!()\n"), &[(2, macro_name)]);
         check_body(OUTSIDE, &format!("let todo = 1; // {word}{word}\n"), &[]);
     }
 
     #[test]
-    fn finds_long_lines_and_long_files() {
+    fn finds_long_lines_long_files_tabs_and_spaces() {
         check_body(
             OUTSIDE,
             &format!("// {}\n", "x".repeat(98)),
@@ -455,53 +458,33 @@ mod tests {
         );
         check_body(
             OUTSIDE,
-            &format!("\"{}\"\n", "x".repeat(119)),
+            &format!("({})\n", "x".repeat(119)),
             &[(2, "columns")],
         );
-        check_body(OUTSIDE, &format!("\"{}\"\n", "x".repeat(118)), &[]);
+        check_body(OUTSIDE, &format!("({})\n", "x".repeat(118)), &[]);
         check_body(OUTSIDE, &"\n".repeat(1200), &[(1201, "1201 lines")]);
-    }
-
-    #[test]
-    fn finds_tabs_and_spaces_at_the_end() {
         check_body(OUTSIDE, "\tlet x = 1; \n", &[(2, "tab"), (2, "space")]);
-        assert_eq!(check_text("docs/img/report.svg", "a\tb \n"), []);
+        check_text("docs/img/report.svg", "a\tb \n", &[]);
     }
 
     #[test]
     fn finds_paths_of_one_machine_everywhere() {
         let folder = MACHINE_FOLDERS[0];
-        check_body(
-            OUTSIDE,
-            &format!("// see /{folder}/me/notes\n"),
-            &[(2, "one machine")],
-        );
-        assert_eq!(
-            check_text("README.md", &format!("(/{folder}/me)\n")).len(),
-            1
-        );
-        assert_eq!(
-            check_text("README.md", &format!("src/{folder}/mod.rs\n")),
-            []
-        );
+        let path = format!("(/{folder}/me/notes)\n");
+        check_text("README.md", &path, &[(1, "one machine")]);
+        check_text("README.md", &format!("src/{folder}/mod.rs\n"), &[]);
     }
 
     #[test]
     fn a_page_names_only_files_that_exist() {
         let lead = "[a](docs/STYLE.md) [b](docs/STYLE.md#names) [c](https://example.org/x) `docs/STYLE.md`";
-        assert_eq!(check_text("README.md", lead), []);
-        assert_eq!(check_text("docs/OTHER.md", "[a](STYLE.md)"), []);
-        let lost = check_text("docs/OTHER.md", "see\n[a](GONE.md), `crates/gone.rs`");
-        let lost: Vec<_> = lost
-            .iter()
-            .map(|finding| (finding.line, &*finding.what))
-            .collect();
-        assert_eq!(
-            lost,
-            [
-                (2, "docs/GONE.md does not exist"),
-                (2, "crates/gone.rs does not exist")
-            ]
+        check_text("README.md", lead, &[]);
+        check_text("docs/OTHER.md", "[a](STYLE.md)", &[]);
+        let lost = [(2, "docs/GONE.md does not"), (2, "crates/gone.rs does not")];
+        check_text(
+            "docs/OTHER.md",
+            "see\n[a](GONE.md), `crates/gone.rs`",
+            &lost,
         );
     }
 }

@@ -1,11 +1,10 @@
-//! What the suite may skip, and where it errs itself: a file that this program obeys and people
-//! read.
+//! What the suite may skip: a file that this program obeys and people read.
 //!
 //! Every line names runs, a test (or `Suite.*`) and a reason. A line that nothing answers to is an
 //! error, so the list says what is so today.
 
 use super::suite::Tested;
-use crate::tally::Counts;
+use crate::summary::Counts;
 use std::fs;
 use std::path::Path;
 
@@ -13,127 +12,86 @@ use std::path::Path;
 pub(super) const FILE: &str = "xtask/conformance.txt";
 
 /// The list.
-#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Exceptions(Vec<Exception>);
 
-#[derive(Debug, PartialEq, Eq)]
+/// A test that does not run, or not whole.
 struct Exception {
-    kind: Kind,
     runs: Vec<String>,
     /// `Suite.Test` or `Suite.*`.
     test: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The test, or a part of it, does not run.
-    Skip,
-    /// The test errs: it has to fail.
-    Fault,
-}
-
-/// What is to be said about one run.
-#[derive(Debug, Default)]
-pub(super) struct Verdict {
-    pub(super) counts: Counts,
-    /// Sentences, one for each count of what failed.
-    pub(super) wrong: Vec<String>,
-}
-
 impl Exceptions {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let text =
-            fs::read_to_string(path).map_err(|error| format!("cannot read {FILE}: {error}"))?;
-        Self::parse(&text)
+        let text = fs::read_to_string(path);
+        Self::parse(&text.map_err(|error| format!("cannot read {FILE}: {error}"))?)
     }
 
-    /// Lines of `skip RUNS TEST: reason` or `fault RUNS TEST: reason`, with commas between runs;
-    /// `#` begins a comment.
+    /// Lines of `skip RUNS TEST: reason`, with commas between runs; `#` begins a comment.
     fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines
-            .map(Exception::parse)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let line = |line| {
+            let wrong = || format!("{FILE}: `{line}` is not `skip RUNS TEST: reason`");
+            Exception::parse(line).ok_or_else(wrong)
+        };
+        lines.map(line).collect::<Result<_, _>>().map(Self)
     }
 
     /// Every line is about a run that there is.
     pub(super) fn check_runs(&self, runs: &[&str]) -> Result<(), String> {
         let mut named = self.0.iter().flat_map(|line| &line.runs);
-        let stray = named.find(|run| !runs.contains(&run.as_str()));
-        stray.map_or(Ok(()), |run| {
-            Err(format!("{FILE}: there is no run `{run}`"))
-        })
+        match named.find(|run| !runs.contains(&run.as_str())) {
+            None => Ok(()),
+            Some(run) => Err(format!("{FILE}: there is no run `{run}`")),
+        }
     }
 
-    /// Holds the results of a run against the list.
-    pub(super) fn judge(&self, run: &str, tested: &[Tested]) -> Verdict {
-        let mut verdict = Verdict::default();
+    /// Holds the results of a run against the list, with a line for all that is wrong.
+    pub(super) fn judge(&self, run: &str, tested: &[Tested]) -> Counts {
+        let of_run = |line: &&Exception| line.runs.iter().any(|named| named == run);
+        let lines: Vec<_> = self.0.iter().filter(of_run).collect();
+        let mut counts = Counts::default();
         for test in tested {
-            let listed = |kind| {
-                let mut lines = self.0.iter();
-                lines.any(|line| line.kind == kind && line.is_of(run) && line.is_about(&test.name))
+            let listed = || lines.iter().any(|line| line.is_about(&test.name));
+            let wrong = match &test.skipped {
+                _ if !test.passed => test.failures.join("\n    "),
+                None => {
+                    counts.passed += 1;
+                    continue;
+                }
+                Some(_) if listed() => {
+                    counts.skipped += 1;
+                    continue;
+                }
+                Some(why) => format!("was skipped ({why}) and is not listed in {FILE}"),
             };
-            match (test.passed, &test.skipped) {
-                (false, _) if listed(Kind::Fault) => verdict.counts.skipped += 1,
-                (false, _) => verdict.fail(format!(
-                    "FAILED: {run}: {}\n    {}",
-                    test.name,
-                    test.failures.join("\n    ")
-                )),
-                (true, Some(_)) if listed(Kind::Skip) => verdict.counts.skipped += 1,
-                (true, Some(why)) => verdict.fail(format!(
-                    "FAILED: {run}: {} was skipped ({why}) and is not listed in {FILE}",
-                    test.name
-                )),
-                (true, None) => verdict.counts.passed += 1,
+            counts.failed += 1;
+            println!("FAILED: {run}: {}: {wrong}", test.name);
+        }
+        for line in lines {
+            let skipped = |test: &Tested| test.skipped.is_some() && line.is_about(&test.name);
+            if !tested.iter().any(skipped) {
+                counts.failed += 1;
+                let test = &line.test;
+                println!("FAILED: {run}: {test} was not skipped: take its line out of {FILE}");
             }
         }
-        for line in self.0.iter().filter(|line| line.is_of(run)) {
-            let answers = |test: &Tested| {
-                line.is_about(&test.name)
-                    && match line.kind {
-                        Kind::Skip => test.skipped.is_some(),
-                        Kind::Fault => !test.passed,
-                    }
-            };
-            if !tested.iter().any(answers) {
-                verdict.fail(format!(
-                    "FAILED: {run}: {} ran and passed: take its line out of {FILE}",
-                    line.test
-                ));
-            }
-        }
-        verdict
+        counts
     }
 }
 
 impl Exception {
-    fn parse(line: &str) -> Result<Self, String> {
-        let wrong = || format!("{FILE}: `{line}` is not `skip|fault RUNS TEST: reason`");
-        let (head, reason) = line.split_once(": ").ok_or_else(wrong)?;
+    fn parse(line: &str) -> Option<Self> {
+        let (head, reason) = line.split_once(": ")?;
         let words: Vec<_> = head.split_whitespace().collect();
-        let [kind, runs, test] = words[..] else {
-            return Err(wrong());
+        let ["skip", runs, test] = words[..] else {
+            return None;
         };
-        let kind = match kind {
-            "skip" => Kind::Skip,
-            "fault" => Kind::Fault,
-            _ => return Err(wrong()),
-        };
-        if reason.trim().is_empty() || !test.contains('.') {
-            return Err(wrong());
-        }
-        Ok(Self {
-            kind,
+        (!reason.trim().is_empty() && test.contains('.')).then(|| Self {
             runs: runs.split(',').map(str::to_owned).collect(),
             test: test.to_owned(),
         })
-    }
-
-    fn is_of(&self, run: &str) -> bool {
-        self.runs.iter().any(|named| named == run)
     }
 
     fn is_about(&self, name: &str) -> bool {
@@ -144,57 +102,36 @@ impl Exception {
     }
 }
 
-impl Verdict {
-    fn fail(&mut self, sentence: String) {
-        self.counts.failed += 1;
-        self.wrong.push(sentence);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIST: &str =
-        "# why\nskip disk Eject.*: no tray\nfault disk,tape Status.One: it counts wrongly\n";
+    const LIST: &str = "# why\nskip disk Eject.*: no tray\nskip disk,tape Status.One: no status\n";
 
-    fn tested(name: &str, passed: bool, skipped: bool) -> Tested {
-        Tested {
+    fn judged(tests: &[(&str, bool, bool)]) -> (usize, usize, usize) {
+        let tested = |&(name, passed, skipped): &(&str, bool, bool)| Tested {
             name: name.to_owned(),
             passed,
             skipped: skipped.then(|| "no tray".to_owned()),
             ..Tested::default()
-        }
-    }
-
-    fn judged(tests: &[Tested]) -> (usize, usize, usize) {
-        let counts = Exceptions::parse(LIST)
-            .expect("well formed")
-            .judge("disk", tests)
-            .counts;
+        };
+        let tests: Vec<_> = tests.iter().map(tested).collect();
+        let list = Exceptions::parse(LIST).expect("well formed");
+        let counts = list.judge("disk", &tests);
         (counts.passed, counts.failed, counts.skipped)
     }
 
     #[test]
-    fn what_is_listed_may_happen_and_nothing_else() {
-        let [eject, one] = [
-            tested("Eject.Now", true, true),
-            tested("Status.One", false, false),
-        ];
-        assert_eq!(judged(&[eject.clone(), one.clone()]), (0, 0, 2));
-        let fails = tested("Status.Two", false, false);
-        assert_eq!(judged(&[eject.clone(), one.clone(), fails]), (0, 1, 2));
-        let skips = tested("Other.One", true, true);
-        assert_eq!(judged(&[eject, one, skips]), (0, 1, 2));
-    }
-
-    #[test]
-    fn a_line_that_nothing_answers_to_fails() {
-        let passes = [
-            tested("Eject.Now", true, false),
-            tested("Status.One", true, false),
-        ];
-        assert_eq!(judged(&passes), (2, 2, 0));
+    fn what_is_listed_may_be_skipped_and_nothing_else() {
+        let [eject, one] = [("Eject.Now", true, true), ("Status.One", true, true)];
+        assert_eq!(judged(&[eject, one]), (0, 0, 2));
+        assert_eq!(
+            judged(&[eject, one, ("Other.Two", false, false)]),
+            (0, 1, 2)
+        );
+        assert_eq!(judged(&[eject, one, ("Other.One", true, true)]), (0, 1, 2));
+        let ran = [("Eject.Now", true, false), one];
+        assert_eq!(judged(&ran), (1, 1, 1), "a line that nothing answers to");
     }
 
     #[test]
@@ -204,7 +141,6 @@ mod tests {
             "skip disk A.B: ",
             "skip A.B: why",
             "maybe disk A.B: why",
-            "skip disk A: why",
         ] {
             assert!(Exceptions::parse(wrong).is_err(), "{wrong}");
         }

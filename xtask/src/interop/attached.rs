@@ -38,9 +38,6 @@ impl Attached {
 
     /// Does what a guest's script has asked for: `kill` ends the process as nothing can be caught,
     /// and starts another; `grow SIZE` makes the disk's file longer.
-    ///
-    /// # Errors
-    /// A sentence: that is no such word, or it could not be done.
     pub(super) fn obey(&mut self, asked: &str) -> Result<(), String> {
         match asked.split_once(' ') {
             None if asked == "kill" => self.die(),

@@ -6,12 +6,11 @@
 
 use super::attached::Attached;
 use super::packages::Kernel;
-use crate::process::command;
-use std::io::{BufRead, BufReader};
+use crate::process::{command, lines_of};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::process::Stdio;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How a script ended in its guest.
@@ -25,33 +24,25 @@ pub(super) struct Outcome {
     pub(super) time: Duration,
 }
 
+impl Outcome {
+    /// Of a machine that did not come to run.
+    pub(super) fn failed(failure: String) -> Self {
+        Self {
+            failure: Some(failure),
+            ..Self::default()
+        }
+    }
+}
+
 /// The machine: two processors, so that there are two queues, and memory for the image, a disk and
 /// a cache. Emulated even where /dev/kvm is: what it can do differs from machine to machine, and
 /// QEMU ends where it cannot. Without pages of five levels: QEMU 7.2 emulates them so that Linux
 /// 6.12 does not start.
-const MACHINE: [&str; 14] = [
-    "-accel",
-    "tcg,thread=multi",
-    "-cpu",
-    "max,la57=off",
-    "-smp",
-    "2",
-    "-m",
-    "1536",
-    "-nographic",
-    "-no-reboot",
-    "-nic",
-    "none",
-    "-monitor",
-    "none",
-];
+const MACHINE: &str = "-accel tcg,thread=multi -cpu max,la57=off -smp 2 -m 1536 \
+                       -nographic -no-reboot -nic none -monitor none";
 /// The same memory, such that another process can have it too.
-const SHARED_MEMORY: [&str; 4] = [
-    "-object",
-    "memory-backend-memfd,id=memory,size=1536M,share=on",
-    "-machine",
-    "memory-backend=memory",
-];
+const SHARED_MEMORY: &str = "-object memory-backend-memfd,id=memory,size=1536M,share=on \
+                             -machine memory-backend=memory";
 /// The serial line carries what the script prints: the kernel is silent there unless it dies.
 const KERNEL_WORDS: &str = "console=ttyS0 loglevel=0 panic=-1 mitigations=off random.trust_cpu=on";
 
@@ -65,43 +56,34 @@ pub(super) fn run(
 ) -> Outcome {
     let started = Instant::now();
     let mut qemu = command("qemu-system-x86_64");
-    qemu.args(MACHINE)
-        .arg("-kernel")
-        .arg(kernel.image())
-        .arg("-initrd")
-        .arg(image);
-    match &disk {
-        Some(disk) => {
-            let socket = disk.socket();
-            let socket = format!("socket,id=disk,reconnect=1,path={}", socket.display());
-            qemu.args(SHARED_MEMORY)
-                .args(["-chardev", &socket])
-                .args(["-device", "vhost-user-blk-pci,chardev=disk"])
-                .args(["-append", &format!("{KERNEL_WORDS} root=/dev/vda")]);
-        }
-        None => {
-            qemu.args(["-append", KERNEL_WORDS]);
-        }
+    qemu.args(MACHINE.split(' ')).arg("-initrd").arg(image);
+    qemu.arg("-kernel").arg(kernel.image());
+    let mut words = KERNEL_WORDS.to_owned();
+    if let Some(disk) = &disk {
+        let socket = disk.socket();
+        let socket = format!("socket,id=disk,reconnect=1,path={}", socket.display());
+        qemu.args(SHARED_MEMORY.split(' '));
+        qemu.args(["-chardev", &socket]);
+        qemu.args(["-device", "vhost-user-blk-pci,chardev=disk"]);
+        words += " root=/dev/vda";
     }
-    qemu.stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = match qemu.spawn() {
+    qemu.args(["-append", &words]).stdin(Stdio::null());
+    let child = qemu.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            return Outcome {
-                failure: Some(format!("cannot start qemu-system-x86_64: {error}")),
-                ..Outcome::default()
-            };
+            return Outcome::failed(format!("cannot start qemu-system-x86_64: {error}"));
         }
     };
-    let lines = lines_of(&mut child);
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let output = output.expect("it was asked for");
+    let lines = lines_of(output.chain(errors.expect("it was asked for")));
     let mut heard = Heard::default();
     let until = started + limit;
     let in_time = loop {
         match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                let asked = heard.line(line);
+                let asked = heard.line(line.trim_end().to_owned());
                 if let Some(Err(failure)) = asked.map(|asked| obey(disk.as_deref_mut(), &asked)) {
                     heard.refused = Some(failure);
                     break true;
@@ -123,27 +105,6 @@ fn obey(disk: Option<&mut Attached>, asked: &str) -> Result<(), String> {
         Some(disk) => disk.obey(asked),
         None => Err(format!("`{asked}`: this guest has no disk of ours")),
     }
-}
-
-/// Both outputs of the program, line by line; the channel closes when both have ended.
-fn lines_of(child: &mut Child) -> Receiver<String> {
-    let (tell, told) = channel();
-    let outputs: [Option<Box<dyn std::io::Read + Send>>; 2] = [
-        child.stdout.take().map(|output| Box::new(output) as _),
-        child.stderr.take().map(|output| Box::new(output) as _),
-    ];
-    for output in outputs.into_iter().flatten() {
-        let tell = tell.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                if tell.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-    }
-    told
 }
 
 /// What a guest has said so far.
@@ -205,24 +166,27 @@ impl Heard {
 mod tests {
     use super::*;
 
-    fn outcome(lines: &[&str]) -> Outcome {
+    fn outcome(lines: &[&str]) -> (Option<String>, Vec<String>) {
         let mut heard = Heard::default();
         for line in lines {
             assert_eq!(heard.line((*line).to_owned()), None);
         }
-        heard.outcome(None, Duration::ZERO)
+        let outcome = heard.outcome(None, Duration::ZERO);
+        (outcome.failure, outcome.output)
     }
 
     #[test]
     fn a_script_passes_when_it_ends_well_and_the_kernel_is_silent() {
-        assert_eq!(outcome(&["hello", "@@result 0", "@@end"]).failure, None);
-    }
-
-    #[test]
-    fn a_complaint_of_the_kernel_fails_a_script_that_ended_well() {
-        let outcome = outcome(&["@@log <4>nvme nvme0: duplicate IDs", "@@result 0", "@@end"]);
-        assert!(outcome.failure.is_some());
-        assert_eq!(outcome.output, ["kernel: <4>nvme nvme0: duplicate IDs"]);
+        let (failure, output) = outcome(&["firmware", "@@begin", "hello", "@@result 0", "@@end"]);
+        assert_eq!((failure, output), (None, vec!["hello".to_owned()]));
+        let (failure, output) = outcome(&["@@log <4>nvme nvme0: duplicate IDs", "@@result 0"]);
+        assert!(failure.is_some_and(|why| why.contains("complained")));
+        assert_eq!(output, ["kernel: <4>nvme nvme0: duplicate IDs"]);
+        let (failure, output) = outcome(&["no device", "@@dmesg nvme: refused", "@@result 7"]);
+        assert!(failure.is_some_and(|why| why.ends_with("ended with 7")));
+        assert_eq!(output, ["no device", "kernel: nvme: refused"]);
+        let (failure, _) = outcome(&["Kernel panic - not syncing"]);
+        assert!(failure.is_some_and(|why| why.contains("before the script")));
     }
 
     #[test]
@@ -231,22 +195,5 @@ mod tests {
         let asked = heard.line("@@outside grow 10".to_owned());
         assert_eq!(asked.as_deref(), Some("grow 10"));
         assert!(heard.output.is_empty());
-    }
-
-    #[test]
-    fn a_machine_that_dies_is_a_failure() {
-        let died = outcome(&["Kernel panic - not syncing"]);
-        assert_eq!(
-            died.failure.as_deref(),
-            Some("the machine ended before the script")
-        );
-        assert_eq!(died.output, ["Kernel panic - not syncing"]);
-    }
-
-    #[test]
-    fn a_failed_script_shows_what_the_kernel_said() {
-        let outcome = outcome(&["no device", "@@dmesg [1.0] nvme: refused", "@@result 7"]);
-        assert_eq!(outcome.failure.as_deref(), Some("the script ended with 7"));
-        assert_eq!(outcome.output, ["no device", "kernel: [1.0] nvme: refused"]);
     }
 }

@@ -7,14 +7,13 @@
 //! shown is left in `target/interop/results.md`.
 
 mod attached;
-mod cpio;
 mod guest;
 mod image;
 mod packages;
 mod script;
 
 use crate::process::{cargo, command, output, root, run as run_program, target_folder};
-use crate::tally::Counts;
+use crate::summary::{Counts, Stop};
 use attached::Attached;
 use guest::Outcome;
 use packages::Kernel;
@@ -66,34 +65,19 @@ impl Options {
 }
 
 /// Sees to it that a program from Debian's packages is here.
-///
-/// # Errors
-/// A sentence that says what to install.
 pub(crate) fn install_tool(tool: &str) -> Result<(), String> {
     packages::require_one(tool)
 }
 
-/// Runs the scripts that were asked for and ends in a line `N passed, N failed`; true when all
-/// passed.
-pub(crate) fn run(options: &Options) -> Result<bool, String> {
-    let counts = run_scripts(options)?;
-    println!("{} passed, {} failed", counts.passed, counts.failed);
-    Ok(counts.failed == 0)
-}
-
 /// Runs the scripts that were asked for, with a line for each.
-///
-/// # Errors
-/// What the guests need cannot be had, or no script was meant.
-pub(crate) fn run_scripts(options: &Options) -> Result<Counts, String> {
+pub(crate) fn run(options: &Options) -> Result<Counts, Stop> {
     let folder = root().join(SCRIPTS);
     let library = script::read_library(&folder)?;
     let mut scripts = script::read_all(&folder)?;
     scripts.retain(|script| options.wants(script));
     if scripts.is_empty() {
-        return Err(format!(
-            "no script below {SCRIPTS} is meant: see `cargo xtask interop --list`"
-        ));
+        let none = "no script below tests/interop is meant: see `cargo xtask interop --list`";
+        return Err(none.to_owned().into());
     }
     if *options == Options::List {
         for script in &scripts {
@@ -102,17 +86,15 @@ pub(crate) fn run_scripts(options: &Options) -> Result<Counts, String> {
         }
         return Ok(Counts::default());
     }
-    let bench = Bench::build(&scripts)?;
+    let bench = Bench::build(&scripts).map_err(Stop::Skipped)?;
     let outcomes = bench.run_all(&scripts, &library);
-    let passed = outcomes
-        .iter()
-        .filter(|outcome| outcome.failure.is_none())
-        .count();
+    let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some());
+    let failed = failed.count();
     bench.write_results(&scripts, &outcomes)?;
     Ok(Counts {
-        passed,
-        failed: outcomes.len() - passed,
-        skipped: 0,
+        passed: outcomes.len() - failed,
+        failed,
+        ..Counts::default()
     })
 }
 
@@ -145,20 +127,15 @@ impl Bench {
             if scripts.is_empty() {
                 return Ok(None);
             }
-            let kernel = match choice {
-                Choice::Own => packages::kernel(&folder.join("kernel"))?,
-                Choice::Newer => packages::newer_kernel(&folder.join("newer-kernel"))?,
-                Choice::Newest => packages::newest_kernel(&folder.join("newest-kernel"))?,
-            };
-            let base = image::base(&kernel, &scripts, &tools, &programs)?;
+            let name = choice.folder();
+            let kernel = packages::kernel(choice, &folder.join(name))?;
+            let layout = folder.join(format!("{name}-{}", std::process::id()));
+            let base = image::base(layout, &kernel, &scripts, &tools, &programs)?;
             Ok(Some(Boot { kernel, base }))
         };
+        let [own, newer, newest] = Choice::ALL.map(boot);
         Ok(Self {
-            boots: [
-                boot(Choice::Own)?,
-                boot(Choice::Newer)?,
-                boot(Choice::Newest)?,
-            ],
+            boots: [own?, newer?, newest?],
             folder,
             tools,
         })
@@ -167,52 +144,39 @@ impl Bench {
     /// Runs all scripts, some at a time, in the order of their names.
     fn run_all(&self, scripts: &[Script], library: &str) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
-        let outcomes: Vec<Mutex<Option<Outcome>>> =
-            scripts.iter().map(|_| Mutex::new(None)).collect();
-        thread::scope(|scope| {
-            for _ in 0..AT_ONCE.min(scripts.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(script) = scripts.get(index) else {
-                            return;
-                        };
-                        let outcome = self.run_one(index, script, library);
-                        print(script, &outcome);
-                        *outcomes[index].lock().expect("nobody panics with it") = Some(outcome);
-                    }
-                });
+        let outcomes = Mutex::new(Vec::new());
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(script) = scripts.get(index) else {
+                    return;
+                };
+                let outcome = self.run_one(index, script, library);
+                let outcome = outcome.unwrap_or_else(Outcome::failed);
+                print(script, &outcome);
+                let mut all = outcomes.lock().expect("nobody panics with it");
+                all.push((index, outcome));
             }
-        });
-        let outcomes = outcomes
-            .into_iter()
-            .map(|outcome| outcome.into_inner().expect("as above"));
-        outcomes
-            .map(|outcome| outcome.expect("every script was run"))
-            .collect()
+        };
+        thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+        let mut outcomes = outcomes.into_inner().expect("as above");
+        outcomes.sort_by_key(|(index, _)| *index);
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
-    fn run_one(&self, index: usize, script: &Script, library: &str) -> Outcome {
+    fn run_one(&self, index: usize, script: &Script, library: &str) -> Result<Outcome, String> {
         // Two runs in one tree do not meet.
-        let name = format!("image-{}-{index}.cpio", std::process::id());
-        let image = self.folder.join(name);
+        let name = format!("image-{}-{index}", std::process::id());
+        let image = self.folder.join(&name).with_extension("cpio");
         let boot = self.boots[script.kernel as usize].as_ref();
         let boot = boot.expect("there is one for each kind of script");
-        let mut bytes = boot.base.clone();
-        bytes.extend_from_slice(&image::overlay(script, library));
-        if let Err(error) = fs::write(&image, bytes) {
-            return Outcome {
-                failure: Some(format!("cannot write {}: {error}", image.display())),
-                ..Outcome::default()
-            };
-        }
+        let overlay = image::overlay(self.folder.join(&name), script, library)?;
+        fs::write(&image, [&boot.base[..], &overlay].concat())
+            .map_err(|error| format!("cannot write {}: {error}", image.display()))?;
         let outcome = self.boot(&boot.kernel, (index, script), &image);
         // The next run writes it again; what is left only takes room.
         let _left = fs::remove_file(&image);
-        outcome.unwrap_or_else(|failure| Outcome {
-            failure: Some(failure),
-            ..Outcome::default()
-        })
+        outcome
     }
 
     /// Runs as many machines as the script wants, one after the other, and stops at the first that
@@ -226,15 +190,13 @@ impl Bench {
         let limit = Duration::from_secs(script.seconds);
         let program = self.folder.join("fabrix");
         let disk = script.attached.as_deref();
-        let mut disk = disk
-            .map(|uri| Attached::start(&program, uri, index))
-            .transpose()?;
+        let disk = disk.map(|uri| Attached::start(&program, uri, index));
+        let mut disk = disk.transpose()?;
         let mut whole = Outcome::default();
         for _ in 0..script.boots {
             let outcome = guest::run(kernel, image, disk.as_mut(), limit);
-            whole.time += outcome.time;
-            whole.output = outcome.output;
-            whole.failure = outcome.failure;
+            let time = whole.time + outcome.time;
+            whole = Outcome { time, ..outcome };
             if whole.failure.is_some() {
                 return Ok(whole);
             }
@@ -288,11 +250,8 @@ fn print(script: &Script, outcome: &Outcome) {
     match &outcome.failure {
         None => println!("pass  {:6.1} s  {}", time, script.name),
         Some(why) => {
-            let said: String = outcome
-                .output
-                .iter()
-                .map(|line| format!("    {line}\n"))
-                .collect();
+            let said = outcome.output.iter().map(|line| format!("    {line}\n"));
+            let said: String = said.collect();
             println!("FAIL  {:6.1} s  {}: {why}\n{said}", time, script.name);
         }
     }
@@ -302,27 +261,20 @@ fn print(script: &Script, outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Options, String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Options::parse(&words)
-    }
-
     #[test]
-    fn a_name_means_the_scripts_that_contain_it() {
-        let named = parse(&["kernel-host"]).expect("a name");
-        let script = |name: &str| Script {
-            name: name.to_owned(),
-            ..Script::default()
+    fn a_name_means_the_scripts_that_contain_it_and_no_word_the_core() {
+        let wants = |line: &str, name: &str| {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            let script = Script {
+                name: name.to_owned(),
+                ..Script::default()
+            };
+            Options::parse(&words).map(|options| options.wants(&script))
         };
-        assert!(named.wants(&script("kernel-host/connect")));
-        assert!(!named.wants(&script("kernel-target/connect")));
-    }
-
-    #[test]
-    fn without_a_word_only_the_core_runs() {
-        let core = parse(&[]).expect("nothing");
-        assert!(!core.wants(&Script::default()));
-        assert!(parse(&["--all"]).expect("all").wants(&Script::default()));
-        assert!(parse(&["--soon"]).is_err() && parse(&["a", "b"]).is_err());
+        assert_eq!(wants("kernel-host", "kernel-host/connect"), Ok(true));
+        assert_eq!(wants("kernel-host", "kernel-target/connect"), Ok(false));
+        assert_eq!(wants("", "not-core"), Ok(false));
+        assert_eq!(wants("--all", "not-core"), Ok(true));
+        assert!(wants("--soon", "").is_err() && wants("a b", "").is_err());
     }
 }

@@ -4,6 +4,7 @@
 //! Knows apt and where Debian puts things. The kernel is unpacked, never installed: it only runs in
 //! a guest.
 
+use super::script::Choice;
 use crate::process::{command, output, run, works};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,73 +13,49 @@ use std::path::{Path, PathBuf};
 type Tool = (&'static str, &'static str);
 
 /// What the harness itself calls, and what every guest has.
-const ALWAYS: [Tool; 5] = [
-    ("qemu-system-x86_64", "qemu-system-x86"),
-    ("busybox", "busybox-static"),
-    ("dash", "dash"),
-    ("depmod", "kmod"),
-    ("strip", "binutils"),
+const ALWAYS: [&str; 6] = [
+    "qemu-system-x86_64",
+    "busybox",
+    "dash",
+    "depmod",
+    "strip",
+    "cpio",
 ];
-/// What scripts may ask for.
-const TOOLS: &[Tool] = &[
-    ("nvme", "nvme-cli"),
-    ("fio", "fio"),
-    ("mkfs.ext4", "e2fsprogs"),
-    ("fsck.ext4", "e2fsprogs"),
-    ("blkdiscard", "util-linux"),
-    ("fstrim", "util-linux"),
-    ("mount", "mount"),
-    ("losetup", "mount"),
-    ("setsid", "util-linux"),
-    ("nbdkit", "nbdkit"),
-    ("nbdfuse", "libnbd-bin"),
-    ("nbdcopy", "libnbd-bin"),
-    ("nbdinfo", "libnbd-bin"),
-    ("nbd-client", "nbd-client"),
-    ("ip", "iproute2"),
-    ("ss", "iproute2"),
-    ("ethtool", "ethtool"),
-    ("tc", "iproute2"),
-    ("modprobe", "kmod"),
-    ("cmp", "diffutils"),
-    ("curl", "curl"),
-    ("valgrind", "valgrind"),
-    ("c++", "g++"),
-    ("iscsi-test-cu", "libiscsi-bin"),
-    ("iscsi-inq", "libiscsi-bin"),
-    ("iscsi-ls", "libiscsi-bin"),
-    ("iscsi-perf", "libiscsi-bin"),
-    ("iscsi-readcapacity16", "libiscsi-bin"),
-    ("iscsi-swp", "libiscsi-bin"),
-    ("iscsiadm", "open-iscsi"),
-    ("iscsid", "open-iscsi"),
-    ("sg_compare_and_write", "sg3-utils"),
-    ("sg_get_lba_status", "sg3-utils"),
-    ("sg_inq", "sg3-utils"),
-    ("sg_luns", "sg3-utils"),
-    ("sg_modes", "sg3-utils"),
-    ("sg_opcodes", "sg3-utils"),
-    ("sg_persist", "sg3-utils"),
-    ("sg_readcap", "sg3-utils"),
-    ("sg_reset", "sg3-utils"),
-    ("sg_rtpg", "sg3-utils"),
-    ("sg_sync", "sg3-utils"),
-    ("sg_turs", "sg3-utils"),
-    ("sg_unmap", "sg3-utils"),
-    ("sg_verify", "sg3-utils"),
-    ("sg_vpd", "sg3-utils"),
-    ("sg_write_same", "sg3-utils"),
-    ("sg_xcopy", "sg3-utils"),
-    ("sgp_dd", "sg3-utils"),
-    ("scsi_id", "udev"),
-    ("qemu-img", "qemu-utils"),
-    ("qemu-io", "qemu-utils"),
-    ("block-iscsi.so", "qemu-block-extra"),
-    ("tgtadm", "tgt"),
-    ("tgtd", "tgt"),
-    ("chromium-headless-shell", "chromium-headless-shell"),
-    ("DejaVuSans.ttf", "fonts-dejavu-core"),
-];
+/// Packages, and the programs of them that we or scripts may ask for.
+const PACKAGES: &str = "
+binutils: strip
+busybox-static: busybox
+chromium-headless-shell: chromium-headless-shell
+cpio: cpio
+curl: curl
+dash: dash
+diffutils: cmp
+e2fsprogs: mkfs.ext4 fsck.ext4
+ethtool: ethtool
+fio: fio
+fonts-dejavu-core: DejaVuSans.ttf
+g++: c++
+git: git
+iproute2: ip ss tc
+kmod: depmod modprobe
+libiscsi-bin: iscsi-test-cu iscsi-inq iscsi-ls iscsi-perf iscsi-readcapacity16 iscsi-swp
+libnbd-bin: nbdfuse nbdcopy nbdinfo
+mount: mount losetup
+nbd-client: nbd-client
+nbdkit: nbdkit
+nvme-cli: nvme
+open-iscsi: iscsiadm iscsid
+qemu-block-extra: block-iscsi.so
+qemu-system-x86: qemu-system-x86_64
+qemu-utils: qemu-img qemu-io
+sg3-utils: sg_compare_and_write sg_get_lba_status sg_inq sg_luns sg_modes sg_opcodes sg_persist
+sg3-utils: sg_readcap sg_reset sg_rtpg sg_sync sg_turs sg_unmap sg_verify sg_vpd sg_write_same
+sg3-utils: sg_xcopy sgp_dd
+tgt: tgtadm tgtd
+udev: scsi_id
+util-linux: blkdiscard fstrim setsid
+valgrind: valgrind
+";
 /// The package that always depends on the newest kernel.
 const KERNEL_META: &str = "linux-image-amd64";
 
@@ -121,60 +98,48 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
     paths.into_iter().find(|path| path.exists())
 }
 
-/// Sees to it that the harness's own programs and those of `tools` are here.
-///
-/// # Errors
-/// A sentence that says what to install, or that a script asks for a program that we do not know.
+/// Sees to it that the harness's own programs and those of `tools` are here. The error says what to
+/// install.
 pub(super) fn require(tools: &[String]) -> Result<(), String> {
-    let mut wanted: Vec<Tool> = ALWAYS.to_vec();
-    for name in tools {
-        wanted.push(known(name)?);
-    }
-    require_all(&wanted)
+    let named = tools.iter().map(String::as_str);
+    let wanted = ALWAYS.into_iter().chain(named).map(known);
+    require_all(&wanted.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// Sees to it that one program is here.
-///
-/// # Errors
-/// As for [`require`].
 pub(super) fn require_one(tool: &str) -> Result<(), String> {
     require_all(&[known(tool)?])
 }
 
 /// The packages that have these programs, each once.
 pub(super) fn of(tools: &[String]) -> Vec<&'static str> {
-    let named = TOOLS
-        .iter()
-        .filter(|(program, _)| tools.iter().any(|tool| tool == program));
-    let mut packages: Vec<_> = named.map(|(_, package)| *package).collect();
+    let tools: Vec<Tool> = tools.iter().filter_map(|tool| known(tool).ok()).collect();
+    packages_of(tools.iter())
+}
+
+fn packages_of<'a>(tools: impl Iterator<Item = &'a Tool>) -> Vec<&'static str> {
+    let mut packages: Vec<_> = tools.map(|(_, package)| *package).collect();
     packages.sort_unstable();
     packages.dedup();
     packages
 }
 
 fn known(name: &str) -> Result<Tool, String> {
-    let tool = TOOLS.iter().find(|(program, _)| *program == name);
-    tool.copied()
-        .ok_or_else(|| format!("no package is known to have `{name}`"))
+    let tool = PACKAGES.lines().find_map(|line| {
+        let (package, programs) = line.split_once(": ")?;
+        let program = programs.split(' ').find(|program| *program == name)?;
+        Some((program, package))
+    });
+    tool.ok_or_else(|| format!("no package is known to have `{name}`"))
 }
 
 fn require_all(wanted: &[Tool]) -> Result<(), String> {
-    let missing = |tools: &[Tool]| -> Vec<&'static str> {
-        let mut packages: Vec<_> = tools
-            .iter()
-            .filter(|(program, _)| find(program).is_none())
-            .map(|(_, package)| *package)
-            .collect();
-        packages.sort_unstable();
-        packages.dedup();
-        packages
-    };
-    let packages = missing(wanted);
-    if packages.is_empty() {
-        return Ok(());
+    let missing = || packages_of(wanted.iter().filter(|(program, _)| find(program).is_none()));
+    match missing()[..] {
+        [] => return Ok(()),
+        ref packages => install(packages)?,
     }
-    install(&packages)?;
-    match missing(wanted)[..] {
+    match missing()[..] {
         [] => Ok(()),
         ref still => Err(format!(
             "{} did not bring what they should",
@@ -193,9 +158,8 @@ fn install(packages: &[&str]) -> Result<(), String> {
     println!("installing {list}");
     run(apt("update").arg("-qq"))?;
     let mut install = apt("install");
-    run(install
-        .args(["-y", "-qq", "--no-install-recommends"])
-        .args(packages))
+    install.args(["-y", "-qq", "--no-install-recommends"]);
+    run(install.args(packages))
 }
 
 fn apt(verb: &str) -> std::process::Command {
@@ -204,28 +168,13 @@ fn apt(verb: &str) -> std::process::Command {
     apt
 }
 
-/// The distribution's own kernel, unpacked below `folder`; what was unpacked once is used again.
-///
-/// # Errors
-/// A sentence: there is no such package, or it cannot be had.
-pub(super) fn kernel(folder: &Path) -> Result<Kernel, String> {
-    kernel_from(folder, &[])
-}
-
-/// The kernel of the distribution's backports, in the same way.
-///
-/// # Errors
-/// A sentence: this machine's packages come from nowhere that has backports, or it cannot be had.
-pub(super) fn newer_kernel(folder: &Path) -> Result<Kernel, String> {
-    kernel_of_backports(folder, None)
-}
-
-/// The kernel of the backports of the newest stable release, in the same way.
-///
-/// # Errors
-/// As for [`newer_kernel`].
-pub(super) fn newest_kernel(folder: &Path) -> Result<Kernel, String> {
-    kernel_of_backports(folder, Some(NEWEST))
+/// A kernel of Debian's, unpacked below `folder`; what was unpacked once is used again.
+pub(super) fn kernel(choice: Choice, folder: &Path) -> Result<Kernel, String> {
+    match choice {
+        Choice::Own => kernel_from(folder, &[]),
+        Choice::Newer => kernel_of_backports(folder, None),
+        Choice::Newest => kernel_of_backports(folder, Some(NEWEST)),
+    }
 }
 
 /// Debian's newest stable release.
@@ -261,10 +210,9 @@ fn backports(release: Option<&str>) -> Result<String, String> {
     let targets = output(targets.arg("Created-By: Packages"))?;
     let about = fs::read_to_string("/etc/os-release")
         .map_err(|error| format!("cannot read /etc/os-release: {error}"))?;
-    let name = about
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
-        .unwrap_or_default();
+    let mut lines = about.lines();
+    let name = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let name = name.unwrap_or_default();
     let own = |line: &str| {
         let (place, of) = line.split_once(' ')?;
         (of == name).then(|| place.to_owned())
@@ -308,9 +256,7 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
     let mut download = with_options(apt("download"));
     download.args(["-qq", &package]).args(parts(&depends));
     run(download.current_dir(&fresh))?;
-    let mut unpack = command("sh");
-    unpack.current_dir(&fresh).args(["-c", UNPACK]);
-    run(&mut unpack)?;
+    run(command("sh").current_dir(&fresh).args(["-c", UNPACK]))?;
     let _there_was_none = fs::remove_dir_all(folder);
     fs::rename(&fresh, folder).map_err(cannot)?;
     let kernel = unpacked(folder).ok_or_else(|| format!("{package} has no kernel in it"))?;
@@ -321,12 +267,13 @@ fn kernel_from(folder: &Path, options: &[String]) -> Result<Kernel, String> {
 /// In what `apt-cache depends` says of a kernel's package: the packages that it really lies in.
 /// From 6.19 on it is empty itself.
 fn parts(depends: &str) -> Vec<&str> {
-    let names = depends
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "));
-    names
-        .filter(|name| PARTS.iter().any(|part| name.starts_with(part)))
-        .collect()
+    let is_part = |name: &&str| PARTS.iter().any(|part| name.starts_with(part));
+    dependencies(depends).filter(is_part).collect()
+}
+
+fn dependencies(depends: &str) -> impl Iterator<Item = &str> {
+    let lines = depends.lines();
+    lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
 }
 
 const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
@@ -341,13 +288,9 @@ fn newest_package(mut cache: std::process::Command) -> Result<String, String> {
         return Err("the guest's kernel is a Debian package: apt is needed".to_owned());
     }
     let depends = output(cache.args(["depends", KERNEL_META]))?;
-    let names = depends
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "));
-    names
-        .map(str::to_owned)
-        .find(|name| name.starts_with("linux-image-"))
-        .ok_or_else(|| format!("{KERNEL_META} names no kernel"))
+    let image = dependencies(&depends).find(|name| name.starts_with("linux-image-"));
+    let image = image.map(str::to_owned);
+    image.ok_or_else(|| format!("{KERNEL_META} names no kernel"))
 }
 
 /// The kernel that was unpacked before, whole.
@@ -364,9 +307,8 @@ fn unpacked(folder: &Path) -> Option<Kernel> {
 /// A version line of each package, for the report.
 pub(super) fn versions(packages: &[&str]) -> String {
     let mut query = command("dpkg-query");
-    query
-        .args(["-W", "-f", "${Package} ${Version}, "])
-        .args(packages);
+    query.args(["-W", "-f", "${Package} ${Version}, "]);
+    query.args(packages);
     let listed = output(&mut query).unwrap_or_default();
     listed.trim_end_matches(", ").to_owned()
 }

@@ -48,6 +48,15 @@ impl Choice {
         of_word.ok_or_else(|| format!("`kernel: {word}`: write `own`, `newer` or `newest`"))
     }
 
+    /// Where the kernel is unpacked.
+    pub(super) fn folder(self) -> &'static str {
+        match self {
+            Self::Own => "kernel",
+            Self::Newer => "newer-kernel",
+            Self::Newest => "newest-kernel",
+        }
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -80,7 +89,7 @@ pub(super) struct Script {
     /// The disk that the guest has over vhost-user-blk.
     pub(super) attached: Option<String>,
     /// How many machines run it, one after the other.
-    pub(super) boots: usize,
+    pub(super) boots: u32,
     /// The script itself.
     pub(super) text: String,
 }
@@ -109,11 +118,8 @@ pub(super) fn read_library(folder: &Path) -> Result<String, String> {
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let cannot = |error| format!("cannot list {}: {error}", folder.display());
-    let listed = fs::read_dir(folder).map_err(cannot)?;
-    let mut paths = listed
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(cannot)?;
+    let listed = fs::read_dir(folder).map_err(cannot)?.flatten();
+    let mut paths: Vec<_> = listed.map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
 }
@@ -175,6 +181,10 @@ fn parse(name: &str, text: &str) -> Result<Vec<Script>, String> {
 impl Script {
     fn take(&mut self, line: &str) -> Result<(), String> {
         let words = |text| str::split_whitespace(text).map(str::to_owned);
+        let number = |text: &str| {
+            let number = text.parse::<u32>();
+            number.map_err(|_| format!("`{line}`: `{text}` is not a number"))
+        };
         match line.split_once(": ") {
             Some(("modules", names)) => self.modules.extend(words(names)),
             Some(("tools", names)) => self.tools.extend(words(names)),
@@ -182,17 +192,9 @@ impl Script {
             Some(("run", other)) => {
                 return Err(format!("`run: {other}`: write `run: core`, or nothing"));
             }
-            Some(("seconds", number)) => {
-                self.seconds = number
-                    .parse()
-                    .map_err(|_| format!("`seconds: {number}` is not a number"))?;
-            }
+            Some(("seconds", text)) => self.seconds = number(text)?.into(),
             Some(("attached", disk)) => self.attached = Some(disk.to_owned()),
-            Some(("boots", number)) => {
-                self.boots = number
-                    .parse()
-                    .map_err(|_| format!("`boots: {number}` is not a number"))?;
-            }
+            Some(("boots", text)) => self.boots = number(text)?,
             Some(("log", pattern)) => self.log.push(pattern.to_owned()),
             _ if self.shows.is_empty() => self.shows = line.to_owned(),
             _ => {
@@ -242,42 +244,35 @@ true
     }
 
     #[test]
-    fn a_script_that_does_not_say_what_it_shows_is_refused() {
-        assert!(parse("x", "#!/bin/sh\n# run: core\ntrue\n").is_err());
-    }
-
-    #[test]
-    fn a_word_that_means_nothing_is_refused() {
+    fn what_is_no_head_is_refused() {
         let wrong = parse("x", "# It shows.\n# run: sometimes\n").expect_err("no such word");
         assert!(wrong.contains("sometimes"), "{wrong}");
-        assert!(parse("x", "# It shows.\n# seconds: long\n").is_err());
-        assert!(parse("x", "# It shows.\n# kernel: older\n").is_err());
-    }
-
-    #[test]
-    fn a_script_on_another_kernel_is_not_core() {
-        for (word, kernel) in [("newer", Choice::Newer), ("newest", Choice::Newest)] {
-            let head = format!("# It shows.\n# kernel: {word}\n");
-            let scripts = parse("x", &head).expect("well formed");
-            assert_eq!((scripts.len(), scripts[0].kernel), (1, kernel));
-            assert_eq!(scripts[0].name, "x");
-            assert!(parse("x", &format!("{head}# run: core\n")).is_err());
+        for head in [
+            "#!/bin/sh\n# run: core\ntrue",
+            "# It shows.\n# seconds: long",
+            "# It shows.\n# kernel: older",
+            "# It shows.\n# kernel: newer\n# run: core",
+        ] {
+            assert!(parse("x", head).is_err(), "{head}");
         }
     }
 
     #[test]
     fn a_script_runs_on_every_kernel_that_it_names_and_is_core_on_our_own() {
-        let head = "# It shows.\n# kernel: own newer newest\n# run: core\n";
-        let scripts = parse("x", head).expect("well formed");
-        let found: Vec<_> = scripts
-            .iter()
-            .map(|script| (script.name.as_str(), script.kernel, script.is_core))
-            .collect();
+        let names = |head: &str| {
+            let scripts = parse("x", head).expect("well formed").into_iter();
+            let named = scripts.map(|script| (script.name, script.kernel, script.is_core));
+            named.collect::<Vec<_>>()
+        };
+        let named = |name: &str, kernel, is_core| (name.to_owned(), kernel, is_core);
+        let newest = names("# It shows.\n# kernel: newest\n");
+        assert_eq!(newest, [named("x", Choice::Newest, false)]);
+        let all = names("# It shows.\n# kernel: own newer newest\n# run: core\n");
         let wanted = [
-            ("x", Choice::Own, true),
-            ("x@newer", Choice::Newer, false),
-            ("x@newest", Choice::Newest, false),
+            named("x", Choice::Own, true),
+            named("x@newer", Choice::Newer, false),
+            named("x@newest", Choice::Newest, false),
         ];
-        assert_eq!(found, wanted);
+        assert_eq!(all, wanted);
     }
 }

@@ -66,9 +66,6 @@ pub(super) struct Browser {
 }
 
 /// Sees to it that there is a browser with a font.
-///
-/// # Errors
-/// A sentence that says what to install.
 pub(super) fn install() -> Result<(), String> {
     interop::install_tool(PROGRAM)?;
     interop::install_tool(FONT)
@@ -76,9 +73,6 @@ pub(super) fn install() -> Result<(), String> {
 
 impl Browser {
     /// Starts the browser; `folder` takes its profile and what it says.
-    ///
-    /// # Errors
-    /// A sentence: it cannot be started, or does not answer.
     pub(super) fn start(folder: &Path) -> Result<Self, String> {
         let cannot = |error| format!("cannot write {}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(cannot)?;
@@ -122,9 +116,6 @@ impl Browser {
     }
 
     /// Opens a file as it is seen in a view, and waits until it stands.
-    ///
-    /// # Errors
-    /// A sentence: the browser did not do it.
     pub(super) fn open(&mut self, path: &Path, view: View) -> Result<(), String> {
         let metrics = json!({
             "width": view.width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": view.width < 600,
@@ -132,21 +123,16 @@ impl Browser {
         self.ask("Emulation.setDeviceMetricsOverride", &metrics)?;
         let scheme = if view.dark { "dark" } else { "light" };
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        self.ask(
-            "Emulation.setEmulatedMedia",
-            &json!({ "features": features }),
-        )?;
+        let media = json!({ "features": features });
+        self.ask("Emulation.setEmulatedMedia", &media)?;
         self.events.clear();
         let url = format!("file://{}", path.display());
         let opened = self.ask("Page.navigate", &json!({ "url": url }))?;
         if let Some(why) = opened["errorText"].as_str() {
             return Err(format!("{url}: {why}"));
         }
-        while !self
-            .events
-            .iter()
-            .any(|event| event["method"] == "Page.loadEventFired")
-        {
+        let loaded = |event: &Value| event["method"] == "Page.loadEventFired";
+        while !self.events.iter().any(loaded) {
             let message = self.receive()?;
             self.events.push(message);
         }
@@ -154,9 +140,6 @@ impl Browser {
     }
 
     /// The value of an expression on the page.
-    ///
-    /// # Errors
-    /// A sentence: it has none.
     pub(super) fn value(&mut self, expression: &str) -> Result<Value, String> {
         let wanted = json!({"expression": expression, "returnByValue": true});
         let mut answer = self.ask("Runtime.evaluate", &wanted)?;
@@ -167,35 +150,22 @@ impl Browser {
     }
 
     /// A picture of the whole page, PNG in base64.
-    ///
-    /// # Errors
-    /// A sentence: there is none.
     pub(super) fn picture(&mut self) -> Result<String, String> {
         let wanted = json!({"format": "png", "captureBeyondViewport": true});
         let answer = self.ask("Page.captureScreenshot", &wanted)?;
-        answer["data"]
-            .as_str()
-            .map(str::to_owned)
-            .ok_or_else(|| "no picture was made".to_owned())
+        let picture = answer["data"].as_str().map(str::to_owned);
+        picture.ok_or_else(|| "no picture was made".to_owned())
     }
 
     /// What the page complained of, and what it asked for besides itself, since it was opened.
     pub(super) fn complaints(&self) -> Vec<String> {
-        let own = |url: &Value| {
-            url.as_str()
-                .is_some_and(|url| url.starts_with("file://") && !url.ends_with(".ico"))
-        };
-        let mut requests = self
-            .events
-            .iter()
-            .filter(|event| event["method"] == "Network.requestWillBeSent")
-            .map(|event| &event["params"]["request"]["url"]);
+        let sent = |event: &&Value| event["method"] == "Network.requestWillBeSent";
+        let requests = self.events.iter().filter(sent);
+        let mut requests = requests.map(|event| &event["params"]["request"]["url"]);
         // The first is the page.
-        let page = requests.next().filter(|url| own(url));
-        let mut found: Vec<String> = requests
-            .filter(|url| Some(*url) != page)
-            .map(|url| format!("it asks for {url}"))
-            .collect();
+        let page = requests.next();
+        let others = requests.filter(|url| Some(*url) != page);
+        let mut found: Vec<String> = others.map(|url| format!("it asks for {url}")).collect();
         for event in &self.events {
             let params = &event["params"];
             let said = match event["method"].as_str() {

@@ -7,7 +7,7 @@
 
 use super::fabrix::fill;
 use super::iscsi::free_port;
-use super::side::{Access, DISK_BYTES, Disk, Measured, Side};
+use super::side::{DISK_BYTES, Disk, Measured, Side};
 use super::{Programs, START_TIME_MAX};
 use crate::process::{Background, command, output};
 use serde_json::json;
@@ -66,9 +66,6 @@ impl Spdk {
         perf.args(["-q", &side.depth.to_string()]);
         perf.args(["-o", &side.block_bytes.to_string()]);
         perf.args(["-w", side.access.fio(), "-r", &way]);
-        if let Access::Mixed { percent_read } = side.access {
-            perf.args(["-M", &percent_read.to_string()]);
-        }
         perf.args(["-a", "1", "-t", &seconds.to_string()]);
         let said = output(&mut perf)?;
         let iops =

@@ -1,5 +1,5 @@
-//! NVMe over Fabrics for disks: one task per connection, whatever transport carries it. `tcp` is the
-//! one file that names a transport.
+//! NVMe over Fabrics for disks: one task per connection, whatever transport carries it. `tcp` is
+//! the one file that names a transport.
 //!
 //! A `connection` is born unknown, and its Connect command makes it an admin queue (`admin`) or an
 //! I/O queue (`io`). `waiting` has commands that wait for a disk, and `reserve` is what

@@ -6,10 +6,10 @@
 //! business; a few answers are given here because the command never becomes one: a command id in
 //! use, a transfer above the limit.
 //!
-//! The life of a slot: `Command` hands the claim on it to the adapter, which may `fetch` a write's data once,
-//! and answers. An answer given while data is still on its way waits until that data has arrived (a
-//! host frees the memory it is sending from when the answer comes): `answer` returns `false` then,
-//! and `Released` follows.
+//! The life of a slot: `Command` hands the claim on it to the adapter, which may `fetch` a write's
+//! data once, and answers. An answer given while data is still on its way waits until that data has
+//! arrived (a host frees the memory it is sending from when the answer comes): `answer` returns
+//! `false` then, and `Released` follows.
 //!
 //! In-capsule data comes in two ways. Little of it is taken where it lies, and then the command is
 //! an event with its data. More of it follows its event, `Fetch`, as if an R2T had asked for it:

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
 use fabrix_proto::{Machine, Pass, Sink, Slot, Want};
 
 use crate::iscsi::{Script, built, checksum};
@@ -40,7 +41,7 @@ pub fn iscsi_initiator(data: &[u8]) {
 }
 
 struct Rig {
-    machine: Initiator,
+    machine: Tcp<Initiator>,
     /// What each slot moves.
     tasks: [Option<Transfer>; SLOTS as usize],
     tags: [u32; SLOTS as usize],
@@ -59,7 +60,7 @@ impl Rig {
             data_digest: digests,
         };
         Self {
-            machine: Initiator::new(SLOTS, login, checksum),
+            machine: Tcp::new(Initiator::new(SLOTS, login), checksum),
             tasks: [None; SLOTS as usize],
             tags: [0; SLOTS as usize],
             waiting: VecDeque::new(),
@@ -103,11 +104,11 @@ impl Rig {
             _ => match script.byte() % 8 {
                 0 => _ = self.with(|machine, sent| machine.logout(sent)),
                 1 => _ = self.with(|machine, sent| machine.send_targets(sent)),
-                _ => self.machine.renew(),
+                _ => self.machine.endpoint_mut().renew(),
             },
         }
         let busy = self.tasks.iter().filter(|task| task.is_some()).count();
-        assert_eq!(self.machine.slots_in_use(), busy);
+        assert_eq!(self.machine.endpoint().slots_in_use(), busy);
     }
 
     /// A PDU as the script says; its lengths and digests are right, and its numbers near those that
@@ -149,14 +150,13 @@ impl Rig {
             self.tasks[usize::from(slot)] = Some(transfer);
         }
         let (mut tag, tasks) = (0, self.tasks);
-        let mut sent = Sent {
+        let sent = Sent {
             tasks: &tasks,
             tag: &mut tag,
         };
         let (lun, cdb) = (Lun::flat(0), [0; 16]);
-        let is_sent = self
-            .machine
-            .command(Slot(slot), lun, &cdb, transfer, &mut sent);
+        let (initiator, mut framing) = self.machine.speak(sent);
+        let is_sent = initiator.command(Slot(slot), lun, &cdb, transfer, &mut framing);
         assert!(is_free || !is_sent, "a slot in use was taken");
         match is_sent {
             true => self.tags[usize::from(slot)] = tag,
@@ -166,13 +166,14 @@ impl Rig {
     }
 
     /// Calls the machine with a sink that watches what it sends.
-    fn with<R>(&mut self, call: impl FnOnce(&mut Initiator, &mut Sent<'_>) -> R) -> R {
+    fn with<R>(&mut self, call: impl FnOnce(&mut Initiator, &mut TcpFraming<Sent<'_>>) -> R) -> R {
         let mut tag = 0;
-        let mut sent = Sent {
+        let sent = Sent {
             tasks: &self.tasks,
             tag: &mut tag,
         };
-        call(&mut self.machine, &mut sent)
+        let (initiator, mut framing) = self.machine.speak(sent);
+        call(initiator, &mut framing)
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -201,10 +202,18 @@ impl Rig {
                 return;
             }
             let given: Vec<u8> = self.waiting.drain(..needed).collect();
-            let result = self.with(|machine, sent| match want {
-                Want::Payload { .. } => machine.payload(given[0] != 0xFF, sent),
-                _ => machine.header(&given, sent).map(|taken| taken.event),
-            });
+            let mut tag = 0;
+            let mut sent = Sent {
+                tasks: &self.tasks,
+                tag: &mut tag,
+            };
+            let result = match want {
+                Want::Payload { .. } => self.machine.payload(given[0] != 0xFF, &mut sent),
+                _ => self
+                    .machine
+                    .header(&given, &mut sent)
+                    .map(|taken| taken.event),
+            };
             match result {
                 Ok(event) => self.told(event.as_ref()),
                 Err(violation) => {
@@ -225,12 +234,12 @@ impl Rig {
                     Transfer::Read { bytes } | Transfer::Write { bytes } => bytes,
                 };
                 assert!(ending.data_bytes <= most);
-                assert!(self.machine.sense().len() <= 252);
+                assert!(self.machine.endpoint().sense().len() <= 252);
             }
             Some(Event::LoginFailed(_) | Event::LoggedOut) => {
                 assert_eq!(self.machine.want(), Want::Closed);
             }
-            Some(Event::Text) => drop(self.machine.targets()),
+            Some(Event::Text) => drop(self.machine.endpoint().targets()),
             _ => {}
         }
     }

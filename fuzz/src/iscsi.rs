@@ -16,6 +16,7 @@ use fabrix_proto::iscsi::keys::{Key, Negotiation, Reply, Wishes};
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant, Login, Step, name};
 use fabrix_proto::iscsi::pdu::{self, LoginRequest, LoginStatus, TaskManagementOutcome};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
+use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_proto::iscsi::text::{TextBuffer, TextWriter, binary, boolean, list, number, pairs};
 use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Want};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -211,7 +212,7 @@ pub fn iscsi_target(data: &[u8]) {
         ..TargetLimits::default()
     };
     let mut rig = Rig {
-        target: Target::new(limits, checksum, Nanos(0)),
+        machine: Tcp::new(Target::new(limits, Nanos(0)), checksum),
         slots: vec![Owner::Machine; usize::from(limits.slots())],
         waiting: VecDeque::new(),
         sent: 0,
@@ -226,7 +227,7 @@ pub fn iscsi_target(data: &[u8]) {
 }
 
 struct Rig {
-    target: Target,
+    machine: Tcp<Target>,
     slots: Vec<Owner>,
     waiting: VecDeque<u8>,
     sent: usize,
@@ -249,11 +250,11 @@ impl Rig {
         let mut bhs = [0; 48];
         (bhs[0], bhs[1], bhs[27]) = (0x43, 0x87, 1);
         self.receive(&built(bhs, text.as_bytes(), false));
-        assert!(self.target.session().is_some());
+        assert!(self.machine.endpoint().session().is_some());
     }
 
     fn digests(&self) -> bool {
-        let session = self.target.session();
+        let session = self.machine.endpoint().session();
         session.is_some_and(|session| session.parameters.digests.header)
     }
 
@@ -271,20 +272,20 @@ impl Rig {
             5 => self.fetch(script),
             6 => {
                 self.now += u64::from(script.byte()) << 30;
-                let mut out = Sent(&mut self.sent);
-                let event = self.target.tick(Nanos(self.now), &mut out);
+                let (target, mut out) = self.machine.speak(Sent(&mut self.sent));
+                let event = target.tick(Nanos(self.now), &mut out);
                 self.told(event);
             }
             _ => {
                 let slot = Slot(u16::from(script.byte()) % (WINDOW + 2));
                 let owned = matches!(self.owner(slot), Owner::Adapter { .. } | Owner::Fetching);
                 if owned {
-                    let free = self.target.abort(slot);
+                    let free = self.machine.endpoint_mut().abort(slot);
                     *self.owner(slot) = if free { Owner::Machine } else { Owner::Waiting };
                 }
             }
         }
-        assert!(self.target.slots_in_use() <= self.slots.len());
+        assert!(self.machine.endpoint().slots_in_use() <= self.slots.len());
     }
 
     fn owner(&mut self, slot: Slot) -> &mut Owner {
@@ -313,7 +314,7 @@ impl Rig {
     fn receive(&mut self, bytes: &[u8]) {
         self.waiting.extend(bytes);
         loop {
-            let want = self.target.want();
+            let want = self.machine.want();
             let needed = match want {
                 Want::Closed => return,
                 Want::Header { bytes } => bytes,
@@ -335,17 +336,18 @@ impl Rig {
             let given: Vec<u8> = self.waiting.drain(..needed).collect();
             let mut out = Sent(&mut self.sent);
             let result = match want {
-                Want::Payload { .. } => self.target.payload(given[0] != 0xFF, &mut out),
+                Want::Payload { .. } => self.machine.payload(given[0] != 0xFF, &mut out),
                 _ => self
-                    .target
+                    .machine
                     .header(&given, &mut out)
                     .map(|taken| taken.event),
             };
             match result {
                 Ok(event) => self.told(event),
                 Err(violation) => {
-                    assert_eq!(self.target.want(), Want::Closed);
-                    self.target.terminate(&violation, &mut Sent(&mut self.sent));
+                    assert_eq!(self.machine.want(), Want::Closed);
+                    self.machine
+                        .terminate(&violation, &mut Sent(&mut self.sent));
                     return;
                 }
             }
@@ -353,23 +355,23 @@ impl Rig {
     }
 
     fn told(&mut self, event: Option<Event>) {
-        let mut out = Sent(&mut self.sent);
+        let (target, mut out) = self.machine.speak(Sent(&mut self.sent));
         match event {
             Some(Event::Authorize) => {
                 let grant = Grant {
                     portal_group_tag: 1,
                     auth: Auth::None,
                 };
-                let event = self.target.admit(Admission::Admit(grant), &mut out);
+                let event = target.admit(Admission::Admit(grant), &mut out);
                 self.told(event);
             }
             Some(Event::Proved) => {
-                let event = self.target.enter(Ok(NonZeroU16::MIN), &mut out);
+                let event = target.enter(Ok(NonZeroU16::MIN), &mut out);
                 self.told(event);
             }
             Some(Event::LoginFailed(refusal)) => {
                 assert_ne!(refusal.status, LoginStatus::SUCCESS);
-                assert_eq!(self.target.want(), Want::Closed);
+                assert_eq!(self.machine.want(), Want::Closed);
             }
             Some(Event::Command { slot, transfer, .. }) => {
                 assert_eq!(*self.owner(slot), Owner::Machine, "the slot is in use");
@@ -392,13 +394,12 @@ impl Rig {
             }
             Some(Event::TaskManagement { id, .. }) => {
                 let outcome = TaskManagementOutcome::Complete;
-                self.target.answer_management(id, outcome, &mut out);
+                target.answer_management(id, outcome, &mut out);
             }
             Some(Event::SendTargets(_)) => {
-                self.target
-                    .answer_targets([("iqn.b", &["a"][..])], &mut out);
+                target.answer_targets([("iqn.b", &["a"][..])], &mut out);
             }
-            Some(Event::Logout(_)) => self.target.answer_logout(&mut out),
+            Some(Event::Logout(_)) => target.answer_logout(&mut out),
             Some(Event::LoggedIn | Event::Silent) | None => {}
         }
     }
@@ -412,7 +413,8 @@ impl Rig {
         if !matches!(self.owner(slot), Owner::Adapter { .. } | Owner::Fetching) {
             return;
         }
-        let free = self.target.answer(slot, &answer, &mut Sent(&mut self.sent));
+        let (target, mut out) = self.machine.speak(Sent(&mut self.sent));
+        let free = target.answer(slot, &answer, &mut out);
         *self.owner(slot) = if free { Owner::Machine } else { Owner::Waiting };
     }
 
@@ -420,7 +422,8 @@ impl Rig {
         let slot = Slot(u16::from(script.byte()) % (WINDOW + 2));
         if *self.owner(slot) == (Owner::Adapter { fetchable: true }) {
             *self.owner(slot) = Owner::Fetching;
-            self.target.fetch(slot, &mut Sent(&mut self.sent));
+            let (target, mut out) = self.machine.speak(Sent(&mut self.sent));
+            target.fetch(slot, &mut out);
         }
     }
 }

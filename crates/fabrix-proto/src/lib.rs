@@ -159,6 +159,18 @@ pub trait Sink {
     fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass);
 }
 
+impl<S: Sink> Sink for &mut S {
+    #[inline(always)]
+    fn bytes(&mut self, bytes: &[u8]) {
+        (**self).bytes(bytes);
+    }
+
+    #[inline(always)]
+    fn payload(&mut self, slot: Slot, offset: u32, bytes: u32, pass: Pass) {
+        (**self).payload(slot, offset, bytes, pass);
+    }
+}
+
 /// One side of one connection, as pure state.
 ///
 /// There is no queue of events and no allocation per PDU: every call yields at most one event.

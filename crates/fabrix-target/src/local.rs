@@ -264,7 +264,7 @@ impl ConfigTask {
         self.serve(shard);
         match arrival.protocol {
             Protocol::NvmeTcp => nvme::tcp::adopt(shard, arrival, &self.local),
-            Protocol::Iscsi => iscsi::Connection::adopt(shard, arrival, &self.local),
+            Protocol::Iscsi => iscsi::adopt(shard, arrival, &self.local),
         }
     }
 

@@ -63,6 +63,9 @@ pub trait Connection {
     /// Drops what arrives from now on: only the goodbye is still sent.
     fn discard(&mut self);
 
+    /// Ends our direction: everything that was said has been sent.
+    fn finish(&mut self);
+
     /// Ends the connection at once, in both directions.
     fn close(&mut self);
 }
@@ -126,6 +129,10 @@ impl<M: Machine> Connection for Stream<M> {
 
     fn discard(&mut self) {
         self.discard();
+    }
+
+    fn finish(&mut self) {
+        self.socket().shutdown_send();
     }
 
     fn close(&mut self) {

@@ -6,6 +6,7 @@
 
 mod connection;
 mod inbox;
+mod iscsi_tcp;
 mod nvme_tcp;
 mod outbox;
 pub mod pass;

@@ -35,7 +35,7 @@ impl Session {
             return;
         }
         let speak = self.connection.as_mut().and_then(Connection::speak);
-        let asked = speak.is_some_and(|(machine, mut out)| machine.send_targets(&mut out));
+        let asked = speak.is_some_and(|(initiator, mut out)| initiator.send_targets(&mut out));
         if !asked {
             let sentence = "the target takes no request in a discovery session";
             self.lose_with(shard, ConnectErrorKind::Protocol, sentence);
@@ -44,7 +44,7 @@ impl Session {
 
     /// The list of targets has come.
     pub(super) fn listed(&mut self, shard: &mut Shard) {
-        let machine = self.connection.as_ref().and_then(Connection::machine);
+        let machine = self.connection.as_ref().and_then(Connection::endpoint);
         match machine.map(|machine| machine.targets()) {
             Some(Ok(targets)) => self.outcome = Outcome::Ready(Found::Targets(targets)),
             Some(Err(error)) => {

@@ -6,11 +6,13 @@
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::Slot;
+use fabrix_proto::iscsi::framing::{Carrier, Framing};
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_proto::scsi::cdb::build::Cdb;
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
-use fabrix_transport::{Ended, Incoming, Out, Outgoing, pass};
+use fabrix_transport::{Ended, Incoming, Outgoing, pass};
 
 use crate::request::Request;
 use crate::wire::{Ending, Position, Route, Wire};
@@ -42,7 +44,7 @@ pub(crate) struct Command {
 }
 
 pub(crate) struct Connection {
-    wire: Wire<Initiator>,
+    wire: Wire<Tcp<Initiator>>,
     /// Until TCP has connected.
     login: Option<LoginConfig>,
     places: Vec<Place>,
@@ -93,15 +95,15 @@ impl Connection {
         {
             let slots = self.places.len();
             let most = u16::try_from(slots).unwrap_or(u16::MAX);
-            let machine = Initiator::new(most, login, pass::crc32c);
-            let (machine, mut out) = self.wire.begin(task, machine, slots).speak();
-            machine.start(&mut out);
+            let machine = Tcp::new(Initiator::new(most, login), pass::crc32c);
+            let (initiator, mut out) = Carrier::speak(self.wire.begin(task, machine, slots));
+            initiator.start(&mut out);
         }
         Ok(())
     }
 
     /// The connection itself, to end it and to ask how far that is.
-    pub(crate) fn wire(&mut self) -> &mut Wire<Initiator> {
+    pub(crate) fn wire(&mut self) -> &mut Wire<Tcp<Initiator>> {
         &mut self.wire
     }
 
@@ -113,14 +115,14 @@ impl Connection {
         self.wire.next()
     }
 
-    /// The machine and where it puts what is to be sent, once TCP has connected.
-    pub(crate) fn speak(&mut self) -> Option<(&mut Initiator, Out<'_>)> {
-        Some(self.wire.stream.as_mut()?.speak())
+    /// The initiator and the framing that its calls need, once TCP has connected.
+    pub(crate) fn speak(&mut self) -> Option<(&mut Initiator, impl Framing)> {
+        Some(Carrier::speak(self.wire.stream.as_mut()?))
     }
 
-    /// The machine, to ask it.
-    pub(crate) fn machine(&self) -> Option<&Initiator> {
-        Some(self.wire.stream.as_ref()?.machine())
+    /// The initiator, to ask it.
+    pub(crate) fn endpoint(&self) -> Option<&Initiator> {
+        Some(self.wire.stream.as_ref()?.endpoint())
     }
 
     /// Ends the connection at once, with a reset when commands are in progress.
@@ -159,9 +161,11 @@ impl Connection {
             (Some(buf), _) => stream.receive_into(slot, Incoming::Buf(buf, 0)),
             (None, _) => {}
         }
-        let (machine, mut out) = stream.speak();
+        let (initiator, mut out) = Carrier::speak(stream);
         let Command { lun, cdb, transfer } = command;
-        if machine.command(slot, *lun, cdb, *transfer, &mut out) {
+        let is_sent = initiator.command(slot, *lun, cdb, *transfer, &mut out);
+        drop(out);
+        if is_sent {
             let place = &mut self.places[usize::from(slot.0)];
             place.carried = Some(carried);
             place.sent_at = now;

@@ -50,8 +50,8 @@ impl Session {
         if connection.is_busy() {
             return;
         }
-        if let Some((machine, mut out)) = connection.speak() {
-            machine.logout(&mut out);
+        if let Some((initiator, mut out)) = connection.speak() {
+            initiator.logout(&mut out);
             shard.flush_later(self.life.task);
         }
     }
@@ -118,8 +118,8 @@ impl Session {
             .connection
             .as_mut()
             .filter(|connection| !connection.is_busy());
-        if let Some((machine, mut out)) = idle.and_then(Connection::speak) {
-            self.parting = machine.logout(&mut out);
+        if let Some((initiator, mut out)) = idle.and_then(Connection::speak) {
+            self.parting = initiator.logout(&mut out);
         }
         self.fall(shard, State::Over);
     }

@@ -224,8 +224,8 @@ impl Session {
             return;
         };
         let sense = connection
-            .machine()
-            .and_then(|machine| Sense::parse(machine.sense()));
+            .endpoint()
+            .and_then(|initiator| Sense::parse(initiator.sense()));
         match connection.take(slot) {
             (Some(Carried::Own), data) => {
                 connection.free(slot);
@@ -269,9 +269,9 @@ impl Session {
         let is_due = self
             .ping_period()
             .is_some_and(|period| is_over(since, period));
-        if let Some((machine, mut out)) = self.connection.as_mut().and_then(Connection::speak) {
-            machine.renew();
-            if is_due && self.pinged.is_answered && machine.ping(&mut out) {
+        if let Some((initiator, mut out)) = self.connection.as_mut().and_then(Connection::speak) {
+            initiator.renew();
+            if is_due && self.pinged.is_answered && initiator.ping(&mut out) {
                 self.pinged = Pinged {
                     sent_at: shard.now(),
                     is_answered: false,
@@ -313,7 +313,7 @@ impl Session {
     /// What to say when the target has closed the connection. During the login LIO does so, without
     /// a word, to who has no secret where it wants one.
     fn closed(&self) -> &'static str {
-        let machine = self.connection.as_ref().and_then(Connection::machine);
+        let machine = self.connection.as_ref().and_then(Connection::endpoint);
         let logs_in = self.life.state == State::Rising && machine.is_some_and(|it| !it.is_ready());
         match (logs_in, self.plan.has_secret()) {
             (true, false) => {

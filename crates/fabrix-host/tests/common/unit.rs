@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use fabrix_host::iscsi::{Address, Initiator};
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits, Transfer};
+use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
 use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Want};
 use fabrix_transport::pass::crc32c;
 
@@ -174,7 +175,7 @@ impl Sink for Out<'_> {
 struct Link {
     socket: TcpStream,
     shared: Arc<Shared>,
-    target: Target,
+    machine: Tcp<Target>,
     memory: Vec<Vec<u8>>,
     cdbs: Vec<[u8; 16]>,
     sent: Vec<u8>,
@@ -190,31 +191,39 @@ impl Link {
         Self {
             socket,
             shared,
-            target: Target::new(limits, crc32c, Nanos(0)),
+            machine: Tcp::new(Target::new(limits, Nanos(0)), crc32c),
             memory: vec![vec![0; 1 << 20]; slots],
             cdbs: vec![[0; 16]; slots],
             sent: Vec::new(),
         }
     }
 
-    fn with<R>(&mut self, call: impl FnOnce(&mut Target, &mut Out<'_>) -> R) -> R {
-        let mut out = Out {
+    fn with<R>(&mut self, call: impl FnOnce(&mut Target, &mut TcpFraming<&mut Out<'_>>) -> R) -> R {
+        let (machine, mut out) = self.driven();
+        let (target, mut framing) = machine.speak(&mut out);
+        call(target, &mut framing)
+    }
+
+    /// The machine, and its sink.
+    fn driven(&mut self) -> (&mut Tcp<Target>, Out<'_>) {
+        let out = Out {
             sent: &mut self.sent,
             memory: &self.memory,
         };
-        call(&mut self.target, &mut out)
+        (&mut self.machine, out)
     }
 
     fn serve(&mut self) -> std::io::Result<()> {
         let mut input = vec![0; 1 << 20];
         loop {
-            let want = self.target.want();
+            let want = self.machine.want();
             let event = match want {
                 Want::Closed => return Ok(()),
                 Want::Header { bytes } => {
                     self.socket.read_exact(&mut input[..bytes])?;
                     let header = input[..bytes].to_vec();
-                    self.with(|target, out| target.header(&header, out).map(|taken| taken.event))
+                    let (machine, mut out) = self.driven();
+                    machine.header(&header, &mut out).map(|taken| taken.event)
                 }
                 Want::Payload {
                     slot,
@@ -227,7 +236,8 @@ impl Link {
                     let place = &mut self.memory[usize::from(slot.0)][start..start + bytes];
                     self.socket.read_exact(place)?;
                     self.socket.read_exact(&mut input[..trailer])?;
-                    self.with(|target, out| target.payload(true, out))
+                    let (machine, mut out) = self.driven();
+                    machine.payload(true, &mut out)
                 }
             };
             let mut event = event.map_err(|_| std::io::Error::other("a violation"))?;

@@ -2,9 +2,9 @@
 //! answers in.
 //!
 //! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how
-//! much of each task's data has moved. It touches neither the socket nor the data: it names where
-//! data goes (`want`) and where it is taken from (`Sink`). The owner chooses the slot of a task;
-//! the slot is free again with `Completed`, or with the connection.
+//! much of each task's data has moved. It touches neither the socket nor the data, and does not
+//! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. The owner chooses
+//! the slot of a task. The slot is free again with `Completed`, or with the connection.
 //!
 //! The target is not trusted: it can end this connection, and nothing more. It cannot make the
 //! machine write outside the data of a task that reads, send outside the data of a task that
@@ -16,7 +16,7 @@
 //! connection, and the login that follows has the same ISID, which ends the old session with all
 //! its tasks (RFC 7143, section 6.3.5).
 //!
-//! `initiator/command.rs` sends commands, `initiator/read.rs` is how bytes become PDUs,
+//! `initiator/command.rs` sends commands, `initiator/receive.rs` takes PDUs,
 //! `initiator/login.rs` the login, `initiator/data.rs` follows data, `initiator/control.rs` is
 //! everything else, `initiator/targets.rs` reads what there is, `initiator/tasks.rs` is the table.
 //! `target.rs` is the mirror.
@@ -27,7 +27,7 @@ mod command;
 mod control;
 mod data;
 mod login;
-mod read;
+mod receive;
 mod targets;
 mod tasks;
 
@@ -41,11 +41,11 @@ use self::login::{Login, Request};
 pub use self::login::{LoginConfig, LoginFailure};
 pub use self::targets::{DiscoveredPortal, DiscoveredTarget};
 use self::tasks::{Task, TaskTable};
-use super::framing::{self, Fault};
+use super::framing::{self, Endpoint, Fault, Framing, Piece, Segment};
 use super::keys::Parameters;
 use super::pdu::{AsyncEvent, BHS_BYTES, BasicHeader, Digests, IMMEDIATE, LoginRequest, Opcode};
 use super::text::{TextBuffer, TextError};
-use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
+use crate::{Slot, Violation};
 
 /// How a task's data moves, seen from the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +112,9 @@ pub struct Ending {
 
 /// The initiator's side of one connection.
 pub struct Initiator {
-    crc32c: Crc32c,
-    reading: Reading,
-    /// The header of the PDU that is being read.
+    /// The connection is over.
+    closed: bool,
+    /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
     phase: Phase,
     parameters: Parameters,
@@ -138,42 +138,26 @@ enum Phase {
     FullFeature,
 }
 
-/// What the next bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// A basic header segment.
-    Basic,
-    /// The header digest.
-    Digest,
-    /// A data segment that the machine reads itself, with its padding and digest.
-    Segment { bytes: usize },
-    /// A piece of a read's data.
-    Data(Piece),
-    /// Nothing, for ever.
-    Closed,
-}
-
-/// A piece of a read's data on its way in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    slot: Slot,
-    offset: u32,
-    bytes: u32,
-    /// SCSI status and residual, where the PDU bears them.
-    status: Option<(u8, u32)>,
-}
-
-/// What every step yields.
+/// What becomes of a header.
+type Received = framing::Received<Event>;
+/// What becomes of a header with all its data.
 type Outcome = Result<Option<Event>, Fault>;
+
+impl Received {
+    /// An event, and no data segment that anybody wants.
+    fn skipped(event: Option<Event>) -> Self {
+        let segment = Segment::Skipped;
+        Self { event, segment }
+    }
+}
 
 impl Initiator {
     /// A connection on which no byte has passed; `start` sends the first. At most 4096 slots are
     /// used.
     #[must_use]
-    pub fn new(max_slots: u16, login: LoginConfig, crc32c: Crc32c) -> Self {
+    pub fn new(max_slots: u16, login: LoginConfig) -> Self {
         Self {
-            crc32c,
-            reading: Reading::Basic,
+            closed: false,
             bhs: [0; BHS_BYTES],
             phase: Phase::Login(Box::new(Login::new(login))),
             parameters: Parameters::default(),
@@ -191,7 +175,7 @@ impl Initiator {
     }
 
     /// Opens the connection: the first Login Request.
-    pub fn start<S: Sink>(&mut self, out: &mut S) {
+    pub fn start<F: Framing>(&mut self, out: &mut F) {
         if let Phase::Login(login) = &mut self.phase {
             let request = login.first();
             self.send_login(&request, out);
@@ -201,7 +185,7 @@ impl Initiator {
     /// Whether the session has begun and is not over.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        matches!(self.phase, Phase::FullFeature) && !self.is_closed()
+        matches!(self.phase, Phase::FullFeature) && !self.closed
     }
 
     /// What both sides agreed on; the standard's defaults before that.
@@ -230,19 +214,7 @@ impl Initiator {
         self.tasks.in_use()
     }
 
-    fn is_closed(&self) -> bool {
-        self.reading == Reading::Closed
-    }
-
-    /// The digests of the connection: none during the login.
-    fn digests(&self) -> Digests {
-        match self.phase {
-            Phase::FullFeature => self.parameters.digests,
-            Phase::Login(_) => Digests::default(),
-        }
-    }
-
-    fn send_login<S: Sink>(&mut self, request: &Request, out: &mut S) {
+    fn send_login<F: Framing>(&mut self, request: &Request, out: &mut F) {
         let mut header = LoginRequest::new_zeroed();
         header.opcode = Opcode::LOGIN_REQUEST.0 | IMMEDIATE;
         header.flags = request.flags;
@@ -252,20 +224,20 @@ impl Initiator {
         header.itt = U32::new(LOGIN_TAG);
         header.cmd_sn = U32::new(self.cmd_sn);
         header.exp_stat_sn = U32::new(self.exp_stat_sn);
-        framing::send(&header, &request.text, Digests::default(), self.crc32c, out);
+        framing::send(&header, &request.text, out);
     }
 
     fn basic(&self) -> BasicHeader {
         self.header_as()
     }
 
-    /// The header that is being read, as one of its kinds.
+    /// The last header, as one of its kinds.
     fn header_as<T: FromBytes>(&self) -> T {
         T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
     }
 
     fn fail(&mut self, fault: Fault) -> Violation {
-        self.reading = Reading::Closed;
+        self.closed = true;
         fault.violation(&self.bhs)
     }
 
@@ -287,60 +259,59 @@ impl Initiator {
     }
 }
 
-impl Machine for Initiator {
+impl Endpoint for Initiator {
     type Event = Event;
-    const PAYLOAD_UNIT: u32 = 4;
 
-    fn want(&self) -> Want {
-        match self.reading {
-            Reading::Basic => Want::Header { bytes: BHS_BYTES },
-            Reading::Digest => Want::Header {
-                bytes: super::pdu::DIGEST_BYTES,
-            },
-            Reading::Segment { bytes } => Want::Header { bytes },
-            Reading::Data(piece) => Want::Payload {
-                slot: piece.slot,
-                offset: piece.offset,
-                bytes: piece.bytes,
-                pass: self.parameters.digests.pass(),
-            },
-            Reading::Closed => Want::Closed,
+    #[inline(always)]
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    #[inline(always)]
+    fn digests(&self) -> Digests {
+        match self.phase {
+            Phase::FullFeature => self.parameters.digests,
+            Phase::Login(_) => Digests::default(),
         }
     }
 
-    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
-        let bytes = self.want().header_bytes();
-        let header = &arrived[..bytes];
-        let outcome = match self.reading {
-            Reading::Basic => self.basic_header(header, out),
-            Reading::Digest => self.header_digest(header, out),
-            Reading::Segment { .. } => self.segment(header, out),
-            Reading::Data(_) | Reading::Closed => Ok(None),
-        };
-        match outcome {
-            Ok(event) => Ok(Taken { bytes, event }),
-            Err(fault) => Err(self.fail(fault)),
-        }
+    fn takes_additional_headers(&self) -> bool {
+        false
     }
 
-    fn payload<S: Sink>(&mut self, intact: bool, _out: &mut S) -> Result<Option<Event>, Violation> {
-        let Reading::Data(piece) = self.reading else {
-            return Ok(None);
-        };
-        self.reading = Reading::Basic;
-        Ok(self.data_arrived(piece, intact))
+    fn pdu<F: Framing>(
+        &mut self,
+        header: &[u8; BHS_BYTES],
+        _additional: &[u8],
+        out: &mut F,
+    ) -> Result<Received, Violation> {
+        self.bhs = *header;
+        let received = self.dispatch(out);
+        received.map_err(|fault| self.fail(fault))
+    }
+
+    fn segment<F: Framing>(
+        &mut self,
+        data: &[u8],
+        intact: bool,
+        out: &mut F,
+    ) -> Result<Option<Event>, Violation> {
+        let outcome = self.whole(data, intact, out);
+        outcome.map_err(|fault| self.fail(fault))
+    }
+
+    fn arrived<F: Framing>(&mut self, piece: Piece, intact: bool, _out: &mut F) -> Option<Event> {
+        self.data_arrived(piece, intact)
     }
 
     /// iSCSI has no goodbye of an initiator: the connection just ends.
-    fn terminate<S: Sink>(&mut self, _violation: &Violation, _out: &mut S) {
-        self.reading = Reading::Closed;
+    fn terminate<F: Framing>(&mut self, _violation: &Violation, _out: &mut F) {
+        self.closed = true;
     }
 }
 
 /// The most sense data that are kept, in bytes.
 const SENSE_BYTES_MAX: usize = 252;
-/// What the machine reads itself, in bytes: everything but the data of reads is shorter.
-const SEGMENT_BYTES_MAX: usize = 8192;
 /// Slot numbers beyond this would not leave room for tags that belong to none.
 const MAX_SLOTS: u16 = 4096;
 /// Pings of the target that are answered without a [`Initiator::renew`] in between; honest ones

@@ -1,9 +1,9 @@
 //! The target's side of one iSCSI connection: a login, then commands in, R2T and data out, answers.
 //!
 //! It knows PDUs, the numbers that both sides count, the slots of the commands in progress, and how
-//! much of each write may come. It touches neither the socket nor the user's data: it names where
-//! data goes (`want`) and where it is taken from (`Sink`). What a command means, and who may log
-//! in, is the adapter's business.
+//! much of each write may come. It touches neither the socket nor the user's data, and does not
+//! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. What a command
+//! means, and who may log in, is the adapter's business.
 //!
 //! The life of a slot: `Command` hands it to the adapter, which may `fetch` a write's data once,
 //! and answers. An answer given while data that was asked for is still on its way waits until it
@@ -15,8 +15,8 @@
 //! the standard says. What makes the stream behind it doubtful is a violation: Reject, and the end
 //! of the connection.
 //!
-//! `target/read.rs` and `target/send.rs` are the two directions of the wire; `target/login.rs`
-//! leads the login, `target/command.rs` takes commands, `target/data.rs` follows their data,
+//! `target/receive.rs` and `target/send.rs` are the two directions; `target/login.rs` leads the
+//! login, `target/command.rs` takes commands, `target/data.rs` follows their data,
 //! `target/answer.rs` is what is said to them, `target/text.rs` and `target/control.rs` are
 //! everything else, `target/tasks.rs` is the table.
 //!
@@ -27,7 +27,7 @@ mod command;
 mod control;
 mod data;
 mod login;
-mod read;
+mod receive;
 mod send;
 mod tasks;
 mod text;
@@ -45,14 +45,14 @@ use self::tasks::TaskTable;
 pub use self::text::Scope;
 use self::text::TextExchange;
 use self::timers::Timers;
-use super::framing::Fault;
+use super::framing::{self, Endpoint, Fault, Framing, Piece, Segment};
 use super::keys::{Parameters, Wishes};
 use super::login::{Leading, Login, Refusal, Session};
 use super::pdu::{
     BHS_BYTES, BasicHeader, Digests, LoginStatus, Lun, RejectReason, TaskAttribute, TaskFunction,
 };
 use super::serial::Window;
-use crate::{Crc32c, Machine, Nanos, Sink, Slot, Taken, Violation, Want};
+use crate::{Nanos, Slot, Violation};
 
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -191,9 +191,9 @@ pub enum Event {
 /// The target's side of one connection.
 pub struct Target {
     limits: TargetLimits,
-    crc32c: Crc32c,
-    reading: Reading,
-    /// The header of the PDU that is being read.
+    /// The connection is over.
+    closed: bool,
+    /// Basic header segment of the last PDU.
     bhs: [u8; BHS_BYTES],
     phase: Phase,
     parameters: Parameters,
@@ -216,44 +216,29 @@ enum Phase {
     Parted,
 }
 
-/// What the next bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// A basic header segment.
-    Basic,
-    /// Additional header segments and the header digest.
-    Additional { bytes: usize },
-    /// A data segment that the machine reads itself, with its padding and digest.
-    Segment { bytes: usize },
-    /// Data of a command for which the adapter has memory, or where it lies.
-    Payload(Piece),
-    /// Data that nobody wants; `piece` tells the task that waits for its end.
-    Skip { bytes: usize, piece: Option<Piece> },
-    /// Nothing, for ever.
-    Closed,
-}
-
-/// A piece of a write's data on its way in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    slot: Slot,
-    offset: u32,
-    bytes: u32,
-    /// F of the PDU: the sequence ends here.
-    ends: bool,
-}
-
-/// What every step yields.
+/// What becomes of a header.
+type Received = framing::Received<Event>;
+/// What becomes of a header with all its data.
 type Outcome = Result<Option<Event>, Fault>;
 
+impl Received {
+    /// An event, and no data segment that anybody wants.
+    fn event(event: Option<Event>) -> Self {
+        Self::segment(event, Segment::Skipped)
+    }
+
+    fn segment(event: Option<Event>, segment: Segment) -> Self {
+        Self { event, segment }
+    }
+}
+
 impl Target {
-    /// A connection on which no byte has passed, at `now`.
+    /// A connection on which nothing has passed, at `now`.
     #[must_use]
-    pub fn new(limits: TargetLimits, crc32c: Crc32c, now: Nanos) -> Self {
+    pub fn new(limits: TargetLimits, now: Nanos) -> Self {
         Self {
             limits,
-            crc32c,
-            reading: Reading::Basic,
+            closed: false,
             bhs: [0; BHS_BYTES],
             phase: Phase::Login(Box::new(Login::new(limits.wishes))),
             parameters: Parameters::default(),
@@ -301,10 +286,30 @@ impl Target {
         self.tasks.owned()
     }
 
-    fn is_closed(&self) -> bool {
-        self.reading == Reading::Closed
+    fn basic(&self) -> BasicHeader {
+        self.header_as()
     }
 
+    /// The last header, as one of its kinds.
+    fn header_as<T: FromBytes>(&self) -> T {
+        T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
+    }
+
+    fn fail(&mut self, fault: Fault) -> Violation {
+        self.closed = true;
+        fault.violation(&self.bhs)
+    }
+}
+
+impl Endpoint for Target {
+    type Event = Event;
+
+    #[inline(always)]
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    #[inline(always)]
     fn digests(&self) -> Digests {
         match self.phase {
             Phase::FullFeature(_) => self.parameters.digests,
@@ -312,71 +317,42 @@ impl Target {
         }
     }
 
-    fn basic(&self) -> BasicHeader {
-        self.header_as()
+    #[inline(always)]
+    fn takes_additional_headers(&self) -> bool {
+        !matches!(self.phase, Phase::Login(_))
     }
 
-    /// The header that is being read, as one of its kinds.
-    fn header_as<T: FromBytes>(&self) -> T {
-        T::read_from_bytes(&self.bhs).expect("every header has 48 bytes")
+    fn pdu<F: Framing>(
+        &mut self,
+        header: &[u8; BHS_BYTES],
+        additional: &[u8],
+        out: &mut F,
+    ) -> Result<Received, Violation> {
+        self.bhs = *header;
+        self.timers.hear();
+        let received = self.dispatch(additional, out);
+        received.map_err(|fault| self.fail(fault))
     }
 
-    fn fail(&mut self, fault: Fault) -> Violation {
-        self.reading = Reading::Closed;
-        fault.violation(&self.bhs)
-    }
-}
-
-impl Machine for Target {
-    type Event = Event;
-    const PAYLOAD_UNIT: u32 = 4;
-
-    fn want(&self) -> Want {
-        match self.reading {
-            Reading::Basic => Want::Header { bytes: BHS_BYTES },
-            Reading::Additional { bytes } | Reading::Segment { bytes } => Want::Header { bytes },
-            Reading::Skip { bytes, .. } => Want::Header {
-                bytes: bytes.min(SKIP_BYTES),
-            },
-            Reading::Payload(piece) => Want::Payload {
-                slot: piece.slot,
-                offset: piece.offset,
-                bytes: piece.bytes,
-                pass: self.parameters.digests.pass(),
-            },
-            Reading::Closed => Want::Closed,
-        }
+    fn segment<F: Framing>(
+        &mut self,
+        data: &[u8],
+        intact: bool,
+        out: &mut F,
+    ) -> Result<Option<Event>, Violation> {
+        let outcome = self.whole_segment(data, intact, out);
+        outcome.map_err(|fault| self.fail(fault))
     }
 
-    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
-        let bytes = self.want().header_bytes();
-        let header = &arrived[..bytes];
-        let outcome = match self.reading {
-            Reading::Basic => self.basic_header(header, out),
-            Reading::Additional { .. } => self.additional(header, out),
-            Reading::Segment { .. } => self.segment(header, out),
-            Reading::Skip { .. } => Ok(self.skipped(bytes, out)),
-            Reading::Payload(_) | Reading::Closed => Ok(None),
-        };
-        match outcome {
-            Ok(event) => Ok(Taken { bytes, event }),
-            Err(fault) => Err(self.fail(fault)),
-        }
-    }
-
-    fn payload<S: Sink>(&mut self, intact: bool, out: &mut S) -> Result<Option<Event>, Violation> {
-        let Reading::Payload(piece) = self.reading else {
-            return Ok(None);
-        };
-        self.reading = Reading::Basic;
+    fn arrived<F: Framing>(&mut self, piece: Piece, intact: bool, out: &mut F) -> Option<Event> {
         if !intact {
             self.send_reject(RejectReason::DataDigest, out);
         }
-        Ok(self.piece_arrived(piece, intact, out))
+        self.piece_arrived(piece, intact, out)
     }
 
-    fn terminate<S: Sink>(&mut self, violation: &Violation, out: &mut S) {
-        self.reading = Reading::Closed;
+    fn terminate<F: Framing>(&mut self, violation: &Violation, out: &mut F) {
+        self.closed = true;
         match mem::replace(&mut self.phase, Phase::Parted) {
             Phase::Parted => {}
             Phase::Login(_) => {
@@ -392,12 +368,6 @@ impl Machine for Target {
     }
 }
 
-/// What the machine reads itself, in bytes: as much as a login's PDU may have.
-const SEGMENT_BYTES_MAX: usize = 8192;
-/// Unwanted data is read over in pieces of so many bytes.
-const SKIP_BYTES: usize = 4096;
-/// TotalAHSLength has 8 bits and counts words.
-const AHS_BYTES_MAX: usize = 1020;
 /// Task management requests at once.
 const MANAGEMENT_MAX: usize = 8;
 /// Slot numbers beyond this would not leave room for a tag that belongs to none.

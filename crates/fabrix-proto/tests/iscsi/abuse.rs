@@ -32,7 +32,7 @@ fn cve_2021_28361_no_data_where_data_is_expected_and_data_where_none_is() {
 fn cve_2026_23216_a_task_ends_once_whoever_ends_it() {
     let end = |wire: &mut Wire, how: u8, slot| match how {
         0 => wire.answer(slot, Answer::good(0)),
-        1 => wire.target.abort(slot),
+        1 => wire.abort(slot),
         _ => {
             wire.send(&Pdu::new(0x46, 0x80).itt(2));
             wire.with(|target, out| target.answer_logout(out));
@@ -62,7 +62,7 @@ fn cve_2026_23216_an_admission_that_comes_too_late_admits_nobody() {
     wire.said();
     let admission = grant(fabrix_proto::iscsi::login::Auth::None);
     assert_eq!(wire.with(|target, out| target.admit(admission, out)), None);
-    assert!(wire.said().is_empty() && wire.target.session().is_none());
+    assert!(wire.said().is_empty() && wire.target().session().is_none());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn cve_2026_23216_a_number_that_comes_too_late_begins_nothing() {
     assert!(matches!(event, Some(Event::LoginFailed(_))));
     wire.said();
     assert_eq!(wire.with(|target, out| target.enter(Ok(tsih()), out)), None);
-    assert!(wire.said().is_empty() && wire.target.session().is_none());
+    assert!(wire.said().is_empty() && wire.target().session().is_none());
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn react(wire: &mut Wire, random: &mut Random, open: &mut Vec<Slot>) {
     if let Some(slot) = open.get(random.next(8)).copied() {
         let freed = match random.next(3) {
             0 => wire.answer(slot, Answer::good(512)),
-            1 => wire.target.abort(slot),
+            1 => wire.abort(slot),
             _ => wire.answer(slot, Answer::check_condition(&[0x70; 18])),
         };
         if freed {
@@ -218,10 +218,10 @@ fn random_sessions_neither_panic_nor_leak() {
             }
             wire.feed(&bytes);
             react(&mut wire, &mut random, &mut open);
-            deepest = deepest.max(wire.target.slots_in_use());
+            deepest = deepest.max(wire.target().slots_in_use());
             assert!(deepest <= 5);
             assert!(
-                wire.target.commands().count() <= open.len(),
+                wire.target().commands().count() <= open.len(),
                 "nobody's task"
             );
         }
@@ -245,6 +245,6 @@ fn random_bytes_before_the_login_neither_panic_nor_pass() {
         }
         wire.feed(&bytes);
         wire.feed(&(0..500).map(|_| random.byte()).collect::<Vec<_>>());
-        assert!(wire.target.slots_in_use() == 0);
+        assert!(wire.target().slots_in_use() == 0);
     }
 }

@@ -34,10 +34,10 @@ fn an_abort_names_its_task_and_is_answered_when_it_is_gone() {
     };
     assert_eq!(event, expected);
     assert_eq!(
-        wire.target.commands().collect::<Vec<_>>(),
+        wire.target().commands().collect::<Vec<_>>(),
         [(slot, Lun::flat(3))]
     );
-    assert!(wire.target.abort(slot));
+    assert!(wire.abort(slot));
     let complete = TaskManagementOutcome::Complete;
     wire.with(|target, out| target.answer_management(id, complete, out));
     let reply = wire.reply();
@@ -47,7 +47,7 @@ fn an_abort_names_its_task_and_is_answered_when_it_is_gone() {
     );
     wire.with(|target, out| target.answer_management(id, complete, out));
     assert!(wire.said().is_empty(), "it is answered once");
-    assert_eq!(wire.target.commands().count(), 0);
+    assert_eq!(wire.target().commands().count(), 0);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_logout_is_answered_once_and_is_the_end() {
     let slot = wire.command();
     wire.send(&Pdu::new(0x46, 0x81).itt(2).put(20, &[0, 7]).cmd_sn(FIRST));
     assert_eq!(wire.event(), Event::Logout(LogoutReason::CloseConnection));
-    assert!(wire.target.abort(slot));
+    assert!(wire.abort(slot));
     wire.with(|target, out| target.answer_logout(out));
     assert_eq!(wire.reply().bhs[2], 0);
     assert!(wire.is_closed());

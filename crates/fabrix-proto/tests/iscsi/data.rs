@@ -36,7 +36,7 @@ fn a_read_ends_with_its_data_and_the_status_in_the_last_pdu() {
     assert_eq!(data, pattern(20_000, 1));
     // The login response took StatSN 100.
     assert_eq!((said[2].get32(24), said[2].get32(28)), (101, FIRST + 1));
-    assert_eq!(wire.target.slots_in_use(), 0);
+    assert_eq!(wire.target().slots_in_use(), 0);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn an_aborted_write_is_gone_and_its_late_data_is_read_over() {
     let slot = wire.command();
     wire.fetch(slot);
     let ttt = wire.reply().get32(20);
-    assert!(wire.target.abort(slot));
+    assert!(wire.abort(slot));
     wire.send(&data_out(0x80, 9, ttt, (0, 0), &[1; 8192]));
     assert!(wire.said().is_empty() && wire.take_events().is_empty());
     assert!(!wire.is_closed());
@@ -235,7 +235,7 @@ fn an_abort_waits_for_the_piece_that_is_arriving() {
     let ttt = wire.reply().get32(20);
     let bytes = data_out(0x80, 9, ttt, (0, 0), &[1; 8192]).bytes(NONE);
     wire.feed(&bytes[..60]);
-    assert!(!wire.target.abort(slot));
+    assert!(!wire.abort(slot));
     wire.feed(&bytes[60..]);
     assert_eq!(wire.event(), Event::Released { slot });
     assert!(wire.said().is_empty());

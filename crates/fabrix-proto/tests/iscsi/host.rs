@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
+use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
 use fabrix_proto::{Breach, Machine, Pass, Slot, Violation, Want};
 
 use crate::wire::{Digests, NONE, Out, Pdu, crc32c, split};
@@ -14,7 +15,7 @@ pub(crate) const CDB: [u8; 16] = [0x88; 16];
 
 /// An initiator, the memory of its slots, what it has sent and what it was told.
 pub(crate) struct Host {
-    pub(crate) machine: Initiator,
+    pub(crate) machine: Tcp<Initiator>,
     pub(crate) memory: Vec<Vec<u8>>,
     pub(crate) sent: Vec<u8>,
     pub(crate) waiting: VecDeque<u8>,
@@ -37,7 +38,7 @@ pub(crate) fn config() -> LoginConfig {
 impl Host {
     pub(crate) fn new(config: LoginConfig) -> Self {
         let mut host = Self {
-            machine: Initiator::new(SLOTS, config, crc32c),
+            machine: Tcp::new(Initiator::new(SLOTS, config), crc32c),
             memory: vec![vec![0; 1 << 20]; usize::from(SLOTS)],
             sent: Vec::new(),
             waiting: VecDeque::new(),
@@ -49,12 +50,22 @@ impl Host {
         host
     }
 
-    pub(crate) fn with<R>(&mut self, call: impl FnOnce(&mut Initiator, &mut Out<'_>) -> R) -> R {
-        let mut out = Out {
+    pub(crate) fn with<R>(
+        &mut self,
+        call: impl FnOnce(&mut Initiator, &mut TcpFraming<&mut Out<'_>>) -> R,
+    ) -> R {
+        let (machine, mut out) = self.driven();
+        let (initiator, mut framing) = machine.speak(&mut out);
+        call(initiator, &mut framing)
+    }
+
+    /// The machine, and the sink that the driver would give it.
+    fn driven(&mut self) -> (&mut Tcp<Initiator>, Out<'_>) {
+        let out = Out {
             sent: &mut self.sent,
             memory: &self.memory,
         };
-        call(&mut self.machine, &mut out)
+        (&mut self.machine, out)
     }
 
     pub(crate) fn command(&mut self, slot: u16, transfer: Transfer) -> bool {
@@ -98,9 +109,13 @@ impl Host {
                 memory[start..start + bytes].copy_from_slice(&input[..bytes]);
                 let (padded, after) = input.split_at(bytes.next_multiple_of(4));
                 let intact = pass == Pass::None || crc32c(padded).to_le_bytes() == after;
-                self.with(|machine, out| machine.payload(intact, out))
+                let (machine, mut out) = self.driven();
+                machine.payload(intact, &mut out)
             }
-            _ => self.with(|machine, out| machine.header(&input, out).map(|taken| taken.event)),
+            _ => {
+                let (machine, mut out) = self.driven();
+                machine.header(&input, &mut out).map(|taken| taken.event)
+            }
         };
         match result {
             Ok(event) => self.events.extend(event),

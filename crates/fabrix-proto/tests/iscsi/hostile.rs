@@ -289,7 +289,7 @@ fn a_flood_of_pings_is_not_answered_for_ever() {
         (answer.bhs[0], answer.get32(16), answer.get32(20)),
         (0x40, NO_TAG, 77)
     );
-    host.machine.renew();
+    host.machine.endpoint_mut().renew();
     host.send(&ping);
     assert!(host.violation.is_none());
     for _ in 0..64 {

@@ -121,7 +121,7 @@ fn moves_data_both_ways(config: LoginConfig, limits: TargetLimits, step: usize) 
     assert!(pair.host.command(3, Transfer::None));
     pair.run();
     assert!(matches!(pair.host.event(), Event::Completed { ending, .. } if ending.status == 2));
-    assert_eq!(pair.host.machine.sense()[2], 6);
+    assert_eq!(pair.host.machine.endpoint().sense()[2], 6);
     assert!(pair.host.with(|machine, out| machine.ping(out)));
     pair.run();
     assert_eq!(pair.host.event(), Event::Pong);

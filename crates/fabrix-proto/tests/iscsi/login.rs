@@ -56,13 +56,13 @@ pub(crate) fn step(wire: &mut Wire, flags: u8, pairs: &[&str]) -> (u8, u16, Stri
 pub(crate) fn refused(wire: &mut Wire, flags: u8, pairs: &[&str]) -> LoginStatus {
     let (got_flags, status, _) = step(wire, flags, pairs);
     assert_eq!(got_flags, 0);
-    assert_eq!(wire.target.want(), Want::Closed);
+    assert_eq!(wire.machine.want(), Want::Closed);
     let last = wire.take_events().pop();
     let Some(Event::LoginFailed(refusal)) = last else {
         panic!("a failed login was expected: {last:?}");
     };
     assert_eq!(refusal.status, LoginStatus(status));
-    assert!(wire.target.session().is_none() && !refusal.sentence.is_empty());
+    assert!(wire.target().session().is_none() && !refusal.sentence.is_empty());
     refusal.status
 }
 
@@ -108,7 +108,7 @@ fn open_iscsi_logs_in_without_authentication() {
                     DataPDUInOrder=Yes DataSequenceInOrder=Yes";
     assert_eq!(text, expected);
     assert_eq!(wire.take_events(), LOGIN);
-    let session = wire.target.session().expect("logged in");
+    let session = wire.target().session().expect("logged in");
     assert_eq!(&*session.leading.initiator, "iqn.2026-01.example:host");
     assert_eq!((session.leading.isid, session.leading.cid), (ISID, 7));
     let parameters = session.parameters;
@@ -211,7 +211,7 @@ fn windows_negotiates_in_one_step_and_pads_its_text() {
     let (flags, status, text) = step(&mut wire, TO_FULL, &wishes);
     assert_eq!((flags, status), (0x87, 0));
     assert!(text.contains("ErrorRecoveryLevel=0") && text.contains("MaxOutstandingR2T=4"));
-    let leading = wire.target.leading().expect("logged in");
+    let leading = wire.target().leading().expect("logged in");
     assert_eq!(
         &*leading.initiator, "iqn.1991-05.com.microsoft:host",
         "lower case"
@@ -244,7 +244,7 @@ fn qemu_goes_to_the_full_feature_phase_in_one_request() {
     let reply = wire.reply();
     assert_eq!((reply.bhs[1], reply.get32(36)), (0x83, 0));
     assert_eq!(reply.bhs[14..16], [1, 2], "TSIH");
-    let parameters = wire.target.session().expect("logged in").parameters;
+    let parameters = wire.target().session().expect("logged in").parameters;
     assert_eq!(parameters.target_segment_bytes, 8192, "never declared");
 }
 
@@ -255,7 +255,7 @@ fn a_discovery_session_needs_no_target_and_has_no_portal_group() {
     let reply = step(&mut wire, TO_FULL, &pairs);
     let expected = "MaxRecvDataSegmentLength=262144 MaxBurstLength=Irrelevant";
     assert_eq!(reply, (0x87, 0, expected.into()));
-    assert!(wire.target.leading().expect("logged in").discovery);
+    assert!(wire.target().leading().expect("logged in").discovery);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn text_over_several_pdus_is_one_text() {
     assert!(wire.take_events().is_empty());
     wire.send(&pdu(TO_FULL, second));
     assert!(wire.reply().text().ends_with("InitialR2T=No"));
-    assert!(wire.target.session().is_some());
+    assert!(wire.target().session().is_some());
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn every_byte_of_a_login_may_be_the_last() {
     for cut in 0..whole.len() {
         let mut wire = Wire::new(limits());
         wire.feed(&whole[..cut]);
-        assert!(wire.target.session().is_none() && !wire.is_closed());
+        assert!(wire.target().session().is_none() && !wire.is_closed());
         wire.feed(&whole[cut..]);
         assert_eq!(wire.take_events(), LOGIN, "cut at {cut}");
     }
@@ -116,7 +116,7 @@ fn a_half_login_ends_in_time() {
     let mut wire = Wire::new(limits());
     step(&mut wire, TO_OPERATIONAL, &[INITIATOR, TARGET]);
     wire.take_events();
-    assert_eq!(wire.target.deadline(), START.plus_ms(15_000));
+    assert_eq!(wire.target().deadline(), START.plus_ms(15_000));
     let tick = |wire: &mut Wire, ms| wire.with(|target, out| target.tick(START.plus_ms(ms), out));
     assert_eq!(tick(&mut wire, 14_999), None);
     // Bytes that trickle in do not prolong it.

@@ -12,6 +12,7 @@ mod hostile_login;
 mod initiator;
 mod login;
 mod login_wrong;
+mod messages;
 mod states;
 mod text;
 mod window;

@@ -135,7 +135,7 @@ fn immediate_commands_take_no_number_and_are_few() {
         wire.send(&command_pdu(0x81, 10 + i, FIRST.wrapping_add(i), 0));
         wire.command();
     }
-    assert_eq!(wire.target.slots_in_use(), 6);
+    assert_eq!(wire.target().slots_in_use(), 6);
 }
 
 #[test]

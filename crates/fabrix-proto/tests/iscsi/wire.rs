@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 
 use fabrix_proto::iscsi::login::{Admission, Auth, Grant};
 use fabrix_proto::iscsi::target::{Answer, Event, Target, TargetLimits};
+use fabrix_proto::iscsi::tcp::{Tcp, TcpFraming};
 use fabrix_proto::{Machine, Nanos, Pass, Sink, Slot, Violation, Want};
 
 pub(crate) use self::pdu::*;
@@ -38,12 +39,12 @@ impl Sink for Out<'_> {
 
 /// What fills payload up to the machine's unit.
 fn fill(bytes: usize) -> usize {
-    bytes.next_multiple_of(<Target as Machine>::PAYLOAD_UNIT as usize) - bytes
+    bytes.next_multiple_of(<Tcp<Target> as Machine>::PAYLOAD_UNIT as usize) - bytes
 }
 
 /// A target, the memory of its slots, what it has sent and what it was sent.
 pub(crate) struct Wire {
-    pub(crate) target: Target,
+    pub(crate) machine: Tcp<Target>,
     pub(crate) memory: Vec<Vec<u8>>,
     pub(crate) sent: Vec<u8>,
     pub(crate) waiting: VecDeque<u8>,
@@ -74,7 +75,7 @@ pub(crate) fn grant(auth: Auth) -> Admission {
 impl Wire {
     pub(crate) fn new(limits: TargetLimits) -> Self {
         Self {
-            target: Target::new(limits, crc32c, START),
+            machine: Tcp::new(Target::new(limits, START), crc32c),
             memory: vec![vec![0; SLOT_BYTES]; usize::from(limits.slots())],
             sent: Vec::new(),
             waiting: VecDeque::new(),
@@ -98,7 +99,7 @@ impl Wire {
     }
 
     fn step(&mut self) -> bool {
-        let want = self.target.want();
+        let want = self.machine.want();
         let needed = match want {
             Want::Header { bytes } => bytes,
             Want::Payload { bytes, pass, .. } => {
@@ -122,9 +123,9 @@ impl Wire {
             memory: &self.memory,
         };
         let result = match want {
-            Want::Payload { .. } => self.target.payload(intact, &mut out),
+            Want::Payload { .. } => self.machine.payload(intact, &mut out),
             _ => self
-                .target
+                .machine
                 .header(&input, &mut out)
                 .map(|taken| taken.event),
         };
@@ -152,8 +153,12 @@ impl Wire {
     }
 
     fn end(&mut self, violation: Violation) {
-        assert_eq!(self.target.want(), Want::Closed, "a violation ends all");
-        self.with(|target, out| target.terminate(&violation, out));
+        assert_eq!(self.machine.want(), Want::Closed, "a violation ends all");
+        let mut out = Out {
+            sent: &mut self.sent,
+            memory: &self.memory,
+        };
+        self.machine.terminate(&violation, &mut out);
         self.violation = Some(violation);
     }
 
@@ -177,12 +182,24 @@ impl Wire {
     }
 
     /// Calls the target with the sink that the driver would give it.
-    pub(crate) fn with<R>(&mut self, call: impl FnOnce(&mut Target, &mut Out<'_>) -> R) -> R {
+    pub(crate) fn with<R>(
+        &mut self,
+        call: impl FnOnce(&mut Target, &mut TcpFraming<&mut Out<'_>>) -> R,
+    ) -> R {
         let mut out = Out {
             sent: &mut self.sent,
             memory: &self.memory,
         };
-        call(&mut self.target, &mut out)
+        let (target, mut framing) = self.machine.speak(&mut out);
+        call(target, &mut framing)
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        self.machine.endpoint()
+    }
+
+    pub(crate) fn abort(&mut self, slot: Slot) -> bool {
+        self.machine.endpoint_mut().abort(slot)
     }
 
     pub(crate) fn answer(&mut self, slot: Slot, answer: Answer) -> bool {
@@ -225,6 +242,6 @@ impl Wire {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.target.want() == Want::Closed
+        self.machine.want() == Want::Closed
     }
 }

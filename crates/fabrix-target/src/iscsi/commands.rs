@@ -20,16 +20,17 @@ use fabrix_proto::scsi::unit::{
 };
 use fabrix_transport::Incoming;
 
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::job::Job;
 use super::session::{Session, Work, number};
+use crate::desk::Desk;
 use crate::disk::{Asked, PendingChange};
 
 impl Session {
     /// A command has come from the initiator.
     pub(super) fn command(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         (cdb, lun): (&[u8; 16], Lun),
         transfer: Transfer,
@@ -82,14 +83,14 @@ impl Session {
     }
 
     /// The target goes: no command is begun any more.
-    pub(super) fn refuse(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+    pub(super) fn refuse(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
         self.respond(desk, slot, &Response::status(Status::BUSY.0, 0));
     }
 
     /// Fetches the parameter list of a command, or takes it if it is here.
     fn await_list(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         command: Command,
@@ -111,7 +112,7 @@ impl Session {
     /// A command's parameter list is here.
     fn list(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         command: Command,
@@ -147,7 +148,7 @@ impl Session {
     /// one.
     fn lba_status(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         lba: u64,
@@ -186,7 +187,14 @@ impl Session {
     }
 
     /// What changes the state of the logical unit.
-    fn change(&mut self, desk: &mut Desk<'_>, slot: Slot, at: usize, outcome: Outcome, moved: u32) {
+    fn change(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        slot: Slot,
+        at: usize,
+        outcome: Outcome,
+        moved: u32,
+    ) {
         let unit = &self.units.list[at];
         let answer = match outcome {
             Outcome::Reserve(request) => {
@@ -216,7 +224,7 @@ impl Session {
     /// A command that is a disk's: it waits for its data, or begins.
     fn begin(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         (operation, cdb): (DiskOperation, &[u8; 16]),
@@ -260,7 +268,12 @@ impl Session {
     }
 
     /// The data that a slot asked for is here.
-    pub(super) fn fetched(&mut self, desk: &mut Desk<'_>, slot: Slot, intact: bool) {
+    pub(super) fn fetched(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        slot: Slot,
+        intact: bool,
+    ) {
         let data = Some(desk.stream.take_incoming(slot));
         match self.take(slot) {
             _ if !intact => {

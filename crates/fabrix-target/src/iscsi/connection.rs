@@ -14,30 +14,33 @@ use std::num::NonZeroU16;
 use std::rc::Rc;
 
 use fabrix_proto::Nanos;
-use fabrix_proto::iscsi::target::{Event, Target, TargetLimits};
-use fabrix_rt::{Completion, Shard, Socket, Task};
-use fabrix_transport::{Stream, pass};
+use fabrix_proto::iscsi::target::Event;
+use fabrix_rt::{Completion, Shard, Task, TaskId};
 
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::session::Session;
 use crate::Notice;
+use crate::desk::Desk;
 use crate::disk::Stop;
-use crate::life::{EVENTS_AT_ONCE, Life, OWN_SLOTS, PENDING_CHANGES, Phase, RETRY, STREAM};
-use crate::local::{Arrival, Local, Told};
-use crate::requests::Requests;
+use crate::life::{EVENTS_AT_ONCE, Life, OWN_SLOTS, PENDING_CHANGES, Phase, RETRY};
+use crate::local::{Local, Told};
+use crate::requests::{DISK_SLOTS, Requests};
 use crate::strangers::Stranger;
 
 /// The connection's timer of a login that waits for an older session to end.
 const ENTER: u32 = OWN_SLOTS;
-/// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.
-const WRITE_BYTES_MAX: u32 = 2 << 20;
-/// Writes that came whole and are not longer are handed out where they were received.
-const INLINE_BYTES_MAX: u32 = 8 << 10;
+/// What a transport knows of a connection that was accepted.
+pub(super) struct Ends {
+    /// Address of the initiator.
+    pub(super) peer: SocketAddr,
+    /// Address of ours to which the initiator has connected, if the system tells it.
+    pub(super) address: Option<SocketAddr>,
+}
 
 /// The task of one connection.
-pub(crate) struct Connection {
+pub(super) struct Connection<C> {
     life: Life,
-    stream: Stream<Target>,
+    stream: C,
     local: Rc<Local>,
     session: Option<Box<Session>>,
     requests: Requests,
@@ -45,7 +48,7 @@ pub(crate) struct Connection {
     claim: Option<Box<str>>,
     /// The session's number, from the moment the login may succeed.
     tsih: Option<NonZeroU16>,
-    peer: SocketAddr,
+    ends: Ends,
     /// There until it has said who it is.
     stranger: Option<Stranger>,
     leaving: bool,
@@ -53,25 +56,16 @@ pub(crate) struct Connection {
     has_more: bool,
 }
 
-impl Connection {
-    /// Takes over an accepted connection.
-    pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
-        let stream = arrival.stream;
-        // Answers leave when they are ready: one send carries all of a turn.
-        let _only_slower = stream.set_nodelay(true);
-        let socket = Socket::from(stream);
-        let task = shard.reserve();
-        let login = local.shared.deadlines.connect.as_millis();
-        let limits = TargetLimits {
-            max_write_bytes: WRITE_BYTES_MAX,
-            max_inline_bytes: INLINE_BYTES_MAX,
-            login_ms: u64::try_from(login).unwrap_or(u64::MAX),
-            ..TargetLimits::default()
-        };
-        let machine = Target::new(limits, pass::crc32c, Nanos(shard.now().0));
-        let slots = usize::from(limits.slots());
-        let mut stream = Stream::new(machine, socket, task, STREAM, slots);
-        stream.set_answering();
+impl<C: SessionCarrier> Connection<C> {
+    /// Begins the life of an accepted connection, as `task`.
+    pub(super) fn begin(
+        shard: &mut Shard,
+        task: TaskId,
+        stream: C,
+        ends: Ends,
+        stranger: Stranger,
+        local: &Rc<Local>,
+    ) {
         let connection = Rc::new(RefCell::new(Self {
             life: Life::new(task, local),
             stream,
@@ -80,8 +74,8 @@ impl Connection {
             requests: Requests::default(),
             claim: None,
             tsih: None,
-            peer: arrival.peer,
-            stranger: Some(arrival.stranger),
+            ends,
+            stranger: Some(stranger),
             leaving: false,
             has_more: false,
         }));
@@ -118,7 +112,7 @@ impl Connection {
             Event::Proved => self.enter(shard),
             Event::LoginFailed(refusal) => {
                 self.local.shared.notice(&Notice::Refused {
-                    peer: self.peer,
+                    peer: self.ends.peer,
                     who: self.claim.as_deref().map(str::to_owned),
                     why: refusal.sentence.to_string(),
                 });
@@ -178,7 +172,7 @@ impl Connection {
     }
 
     /// The session, and what it works with.
-    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> Option<(&'a mut Session, Desk<'a>)> {
+    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> Option<(&'a mut Session, Desk<'a, C>)> {
         let session = self.session.as_deref_mut()?;
         let desk = Desk {
             shard,
@@ -193,7 +187,7 @@ impl Connection {
     /// Sets the deadline that the machine asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
         if self.life.phase == Phase::Open {
-            let at = self.stream.machine().deadline();
+            let at = self.stream.endpoint().deadline();
             self.life.set_deadline(shard, fabrix_rt::Nanos(at.0));
         }
     }
@@ -259,8 +253,10 @@ impl Connection {
     /// The machine's time has come: a login took too long, or an initiator is to be pinged.
     fn tick(&mut self, shard: &mut Shard) {
         let now = Nanos(shard.now().0);
-        let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.tick(now, &mut out) {
+        let (target, mut out) = self.stream.speak();
+        let event = target.tick(now, &mut out);
+        drop(out);
+        if let Some(event) = event {
             self.event(shard, event);
         }
         self.watch(shard);
@@ -268,15 +264,13 @@ impl Connection {
     }
 }
 
-impl Task for Connection {
+impl<C: SessionCarrier> Task for Connection<C> {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
-        let outcome = match slot {
-            slot if slot == STREAM.receive => self.stream.received(completion),
-            slot if slot == STREAM.send => self.stream.sent(completion),
-            slot => {
-                self.disk_answered(shard, slot, completion);
-                Ok(())
-            }
+        let outcome = if slot < DISK_SLOTS {
+            self.stream.completed(slot, completion)
+        } else {
+            self.disk_answered(shard, slot, completion);
+            Ok(())
         };
         match outcome {
             Ok(()) if self.has_more => {}
@@ -330,7 +324,7 @@ impl Task for Connection {
             shard.flush_later(self.life.task);
         }
         if self.life.phase == Phase::Parting && self.stream.is_drained() {
-            self.stream.socket().shutdown_send();
+            self.stream.finish();
             self.life.phase = Phase::Parted;
         }
         let is_paused = self.session.as_ref().is_some_and(|it| it.is_paused());

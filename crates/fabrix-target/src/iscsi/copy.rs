@@ -16,11 +16,12 @@ use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::sense::{Sense, SenseKey};
 use fabrix_proto::scsi::unit::{Answer, Failure};
 
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::job::Job;
 use super::job::copying::{Copying, Route};
 use super::session::{Session, Work};
 use super::units::UnitName;
+use crate::desk::Desk;
 
 /// What became of the copies that ended last, each with the logical unit that was asked for it.
 #[derive(Default)]
@@ -47,7 +48,7 @@ impl Session {
     /// Copies what the list of a command says, which the logical unit at this place was asked for.
     pub(super) fn copy(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         list: &CopyList,

@@ -7,12 +7,12 @@ use fabrix_proto::scsi::unit::Failure;
 use fabrix_rt::{Buf, Loan};
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
 use crate::channels::Unreached;
-use crate::desk::{Budget, copy};
+use crate::desk::{Budget, Desk, copy};
 
 /// How the disk took a request.
 enum Taken {
@@ -27,7 +27,7 @@ impl Session {
     /// whose disk answers each of them at once pauses, so that others have their turn.
     pub(super) fn run(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         mut job: Job,
         data: Option<Incoming>,
@@ -61,7 +61,13 @@ impl Session {
     }
 
     /// Answers a command whose job has ended.
-    pub(super) fn finish(&mut self, desk: &mut Desk<'_>, slot: Slot, job: &Job, end: End) {
+    pub(super) fn finish(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        slot: Slot,
+        job: &Job,
+        end: End,
+    ) {
         use fabrix_proto::iscsi::target::Answer as Response;
         if let Some(copying) = job.copying() {
             let progress = match end {
@@ -95,7 +101,13 @@ impl Session {
 }
 
 /// Hands a request to the disk of a job.
-fn submit(desk: &mut Desk<'_>, slot: Slot, job: &mut Job, ask: Ask, in_place: bool) -> Taken {
+fn submit(
+    desk: &mut Desk<'_, impl SessionCarrier>,
+    slot: Slot,
+    job: &mut Job,
+    ask: Ask,
+    in_place: bool,
+) -> Taken {
     let Ask {
         disk,
         operation,

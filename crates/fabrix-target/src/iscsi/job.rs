@@ -15,9 +15,10 @@ use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::{Buf, Loan};
 use fabrix_transport::Incoming;
 
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::units::{Unit, UnitName};
 use crate::counters::Counters;
+use crate::desk::Desk;
 use copying::Copying;
 
 /// A command at work.
@@ -192,7 +193,11 @@ impl Job {
     }
 
     /// Prepares what is used more than once. False: there is no memory for it.
-    pub(super) fn prepare(&mut self, desk: &mut Desk<'_>, data: Option<Incoming>) -> bool {
+    pub(super) fn prepare(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        data: Option<Incoming>,
+    ) -> bool {
         let in_place = matches!(data, Some(Incoming::InPlace));
         let is_write = matches!(self.task, Task::Disk(DiskOperation::Write { .. }));
         if data.is_none() || in_place && is_write {
@@ -209,7 +214,7 @@ impl Job {
     }
 
     /// One block again and again, as far as it is written at once; or nothing, for zeroes.
-    fn make_pattern(&mut self, desk: &mut Desk<'_>, extent: Extent) -> bool {
+    fn make_pattern(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, extent: Extent) -> bool {
         let block = self.block_bytes as usize;
         if self.kept()[..block].iter().all(|byte| *byte == 0) {
             return true;

@@ -24,8 +24,9 @@ use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_rt::Nanos;
 
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::session::{Session, Work, number};
+use crate::desk::Desk;
 use crate::disk::{DiskView, PendingChange, Stop, Why};
 use crate::local::Told;
 use crate::registry::Place;
@@ -61,7 +62,7 @@ impl Session {
     /// Tasks are to be managed.
     pub(super) fn manage(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         id: ManagementId,
         (function, lun): (TaskFunction, Lun),
         referenced: Option<Slot>,
@@ -114,7 +115,7 @@ impl Session {
     }
 
     /// Another connection wants the commands at one disk to end.
-    pub(super) fn stop(&mut self, desk: &mut Desk<'_>, stop: Stop) {
+    pub(super) fn stop(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, stop: Stop) {
         let same = |disk_view: &DiskView| Arc::ptr_eq(&disk_view.state, &stop.disk);
         let Some(at) = self.disk_views.iter().position(same) else {
             return;
@@ -147,7 +148,7 @@ impl Session {
     /// Ends commands, and remembers who waits for that.
     fn begin_managing(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         who: Who,
         doomed: Vec<Doomed>,
         pending_changes: Vec<PendingChange>,
@@ -176,13 +177,13 @@ impl Session {
     }
 
     /// Ends all commands without an answer.
-    pub(super) fn abort_all(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn abort_all(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
         let all = silently(commands(desk, |_| true));
         self.begin_managing(desk, Who::Connection, all, Vec::new());
     }
 
     /// Ends commands that a disk has not ended in time.
-    pub(super) fn end_overdue(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn end_overdue(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
         let now = desk.shard.now();
         let overdue = self.managing.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
@@ -197,7 +198,12 @@ impl Session {
         }
     }
 
-    fn abort(&mut self, desk: &mut Desk<'_>, slot: Slot, answer: Option<Answer>) {
+    fn abort(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        slot: Slot,
+        answer: Option<Answer>,
+    ) {
         let work = self.take(slot);
         let at = work.job().map(|job| job.at);
         if let Some((job, copying)) = work.job().and_then(|job| Some((job, job.copying()?))) {
@@ -224,16 +230,16 @@ impl Session {
     }
 
     /// The machine forgets a command that nobody works on any more.
-    pub(super) fn let_go(&mut self, desk: &mut Desk<'_>, slot: Slot) {
-        let (machine, _) = desk.stream.speak();
-        if machine.abort(slot) {
+    pub(super) fn let_go(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
+        let (target, _) = desk.stream.speak();
+        if target.abort(slot) {
             drop(desk.stream.release(slot));
             self.quiet(desk, slot);
         }
     }
 
     /// A slot is free: whoever waited for that is answered.
-    pub(super) fn quiet(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+    pub(super) fn quiet(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
         if self.managing.is_empty() {
             return;
         }
@@ -244,7 +250,7 @@ impl Session {
     }
 
     /// Answers, or lets go, those who have waited long enough.
-    pub(super) fn answer_managed(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn answer_managed(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
         self.managing.retain_mut(|managing| {
             managing
                 .pending_changes
@@ -280,13 +286,17 @@ fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Doomed> {
 }
 
 /// The commands in progress at the units that are wanted.
-fn commands(desk: &Desk<'_>, wanted: impl Fn(Lun) -> bool) -> Vec<Slot> {
-    let all = desk.stream.machine().commands();
+fn commands(desk: &Desk<'_, impl SessionCarrier>, wanted: impl Fn(Lun) -> bool) -> Vec<Slot> {
+    let all = desk.stream.endpoint().commands();
     let all = all.filter(|(_, lun)| wanted(*lun));
     all.map(|(slot, _)| slot).collect()
 }
 
-fn answer(desk: &mut Desk<'_>, id: ManagementId, outcome: TaskManagementOutcome) {
-    let (machine, mut out) = desk.stream.speak();
-    machine.answer_management(id, outcome, &mut out);
+fn answer(
+    desk: &mut Desk<'_, impl SessionCarrier>,
+    id: ManagementId,
+    outcome: TaskManagementOutcome,
+) {
+    let (target, mut out) = desk.stream.speak();
+    target.answer_management(id, outcome, &mut out);
 }

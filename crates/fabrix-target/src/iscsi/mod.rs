@@ -1,11 +1,12 @@
 //! iSCSI for disks: one task per connection, which is one session.
 //!
-//! [`Connection`] logs in and lives, a `session` has commands in progress (`waiting`: those that
+//! A `connection` logs in and lives, a `session` has commands in progress (`waiting`: those that
 //! wait for a disk), and `commands` says what becomes of each. A `job` is what disks do for a
 //! command, `execute` hands its requests to them, `copy` finds the disks of EXTENDED COPY,
 //! `management` ends commands early, `access` says who may log in to which target. What initiators
-//! are told of disks stands in `units`, and which sessions there are in `sessions`. What bytes and
-//! commands mean is `proto`'s.
+//! are told of disks stands in `units`, and which sessions there are in `sessions`. `tcp` makes
+//! connections of sockets: no other file here knows what carries PDUs. What bytes and commands mean
+//! is `proto`'s.
 
 mod access;
 mod commands;
@@ -18,11 +19,12 @@ mod management;
 mod session;
 mod sessions;
 mod status;
+mod tcp;
 mod units;
 mod waiting;
 
 pub use access::{Chap, Initiators};
 pub(crate) use access::{IscsiTarget, IscsiTargets};
-pub(crate) use connection::Connection;
 pub(crate) use sessions::Sessions;
+pub(crate) use tcp::adopt;
 pub(crate) use units::Units;

@@ -22,11 +22,11 @@ use fabrix_rt::Completion;
 use fabrix_transport::Outgoing;
 
 use super::copy::Copies;
-use super::desk::Desk;
+use super::desk::SessionCarrier;
 use super::job::Job;
 use super::management::Managing;
 use super::units::{Unit, UnitName, Units};
-use crate::desk::copy;
+use crate::desk::{Desk, copy};
 use crate::disk::{Barrier, DiskView, Member, PendingChange, Role, Trouble};
 use crate::registry::Place;
 
@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// Looks again at what takes more than one turn.
-    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
         for slot in self.slots() {
             if self.changing == 0 {
                 break;
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// Answers a change of reservations when it holds and the commands that it ends are quiet.
-    pub(super) fn go_on_changing(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+    pub(super) fn go_on_changing(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
         let Work::Changing(name, pending_change, moved) = &mut self.work[usize::from(slot.0)]
         else {
             return;
@@ -213,7 +213,7 @@ impl Session {
     }
 
     /// A slot is free again after an answer or an abort that had to wait.
-    pub(super) fn released(&mut self, desk: &mut Desk<'_>, slot: Slot) {
+    pub(super) fn released(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
         drop(desk.stream.release(slot));
         self.quiet(desk, slot);
     }
@@ -221,7 +221,7 @@ impl Session {
     /// A disk has answered.
     pub(super) fn disk_answered(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         completion: Completion,
     ) {
@@ -248,7 +248,7 @@ impl Session {
     /// GOOD with a read's data, which is in `held`.
     pub(super) fn answer_blocks(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         outgoing: Outgoing,
         moved: u32,
@@ -260,7 +260,7 @@ impl Session {
     /// An answer, its data at the start of the page.
     pub(super) fn answer_page(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: Option<usize>,
         answer: &Answer,
@@ -278,7 +278,7 @@ impl Session {
 
     pub(super) fn fail(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         slot: Slot,
         at: Option<usize>,
         failure: Failure,
@@ -301,7 +301,12 @@ impl Session {
         Response::check_condition(&bytes[..end])
     }
 
-    pub(super) fn respond(&mut self, desk: &mut Desk<'_>, slot: Slot, response: &Response) {
+    pub(super) fn respond(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        slot: Slot,
+        response: &Response,
+    ) {
         if desk.respond(slot, response) {
             self.quiet(desk, slot);
         }

@@ -132,6 +132,8 @@ impl Connection for Messages {
         self.completions.clear();
     }
 
+    fn finish(&mut self) {}
+
     fn close(&mut self) {
         self.closed = true;
     }

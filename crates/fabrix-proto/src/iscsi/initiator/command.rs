@@ -6,12 +6,12 @@ use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
 
 use super::{Initiator, Transfer};
-use crate::iscsi::framing;
+use crate::Slot;
+use crate::iscsi::framing::Framing;
 use crate::iscsi::pdu::{
     COMMAND_READ, COMMAND_WRITE, FINAL, Lun, Opcode, ScsiCommand, TaskAttribute, U24,
 };
 use crate::iscsi::serial::precedes;
-use crate::{Sink, Slot};
 
 impl Initiator {
     /// Sends a command and keeps it in `slot`, which must be free.
@@ -19,13 +19,13 @@ impl Initiator {
     /// `false`, and nothing sent: the session has not begun or is over, the slot is in use or does
     /// not exist, or the target takes no command now; [`Event::WindowOpened`] follows then, or an
     /// ending of another task.
-    pub fn command<S: Sink>(
+    pub fn command<F: Framing>(
         &mut self,
         slot: Slot,
         lun: Lun,
         cdb: &[u8; 16],
         transfer: Transfer,
-        out: &mut S,
+        out: &mut F,
     ) -> bool {
         if !self.is_ready() {
             return false;
@@ -57,14 +57,11 @@ impl Initiator {
         header.cmd_sn = U32::new(self.next_cmd_sn());
         header.exp_stat_sn = U32::new(self.exp_stat_sn);
         header.cdb = *cdb;
-        framing::send_header(&header, self.digests(), self.crc32c, out);
-        if immediate > 0 {
-            out.payload(slot, 0, immediate, self.digests().pass());
-        }
+        let moves_by_itself = out.command(&header, slot, immediate);
         if unasked > immediate {
             self.send_unsolicited(slot, itt, immediate, unasked, out);
         }
-        self.tasks.at(slot).moved = unasked;
+        self.tasks.at(slot).moved = if moves_by_itself { bytes } else { unasked };
         true
     }
 

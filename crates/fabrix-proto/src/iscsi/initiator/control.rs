@@ -9,26 +9,26 @@ use zerocopy::byteorder::big_endian::{U16, U32};
 use super::data::residual;
 use super::login::Next;
 use super::tasks::Errand;
-use super::{Event, Initiator, Outcome, PINGS_ANSWERED, Phase, Reading, SENSE_BYTES_MAX};
-use crate::iscsi::framing::{self, Fault};
+use super::{Event, Initiator, Outcome, PINGS_ANSWERED, Phase, SENSE_BYTES_MAX};
+use crate::Breach;
+use crate::iscsi::framing::{self, Fault, Framing, Header};
 use crate::iscsi::pdu::{
     AsyncEvent, AsyncMessage, BasicHeader, CONTINUE, FINAL, IMMEDIATE, LoginResponse,
     LogoutRequest, NO_TAG, NopIn, NopOut, Opcode, Reject, RejectReason, ScsiResponse, TextRequest,
     TextResponse,
 };
 use crate::iscsi::text::TextWriter;
-use crate::{Breach, Sink};
 
 impl Initiator {
     /// Pings the target: [`Event::Pong`] follows. `false`: there is no session.
-    pub fn ping<S: Sink>(&mut self, out: &mut S) -> bool {
+    pub fn ping<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() {
             return false;
         }
         let mut header = self.nop_out();
         header.itt = U32::new(Errand::Ping.tag(self.next_tag()));
         header.ttt = U32::new(NO_TAG);
-        framing::send_header(&header, self.digests(), self.crc32c, out);
+        out.pdu(header.as_header(), &[]);
         true
     }
 
@@ -40,7 +40,7 @@ impl Initiator {
 
     /// Asks which targets there are: [`Event::Text`] follows. `false`: there is no session, or no
     /// room for a request.
-    pub fn send_targets<S: Sink>(&mut self, out: &mut S) -> bool {
+    pub fn send_targets<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() || crate::iscsi::serial::precedes(self.max_cmd_sn, self.cmd_sn) {
             return false;
         }
@@ -53,7 +53,7 @@ impl Initiator {
     }
 
     /// Ends the session: [`Event::LoggedOut`] follows. `false`: there is none.
-    pub fn logout<S: Sink>(&mut self, out: &mut S) -> bool {
+    pub fn logout<F: Framing>(&mut self, out: &mut F) -> bool {
         if !self.is_ready() {
             return false;
         }
@@ -64,11 +64,11 @@ impl Initiator {
         header.cid = U16::new(0);
         header.cmd_sn = U32::new(self.cmd_sn);
         header.exp_stat_sn = U32::new(self.exp_stat_sn);
-        framing::send_header(&header, self.digests(), self.crc32c, out);
+        out.pdu(header.as_header(), &[]);
         true
     }
 
-    fn send_text<S: Sink>(&mut self, itt: u32, ttt: u32, text: &[u8], out: &mut S) {
+    fn send_text<F: Framing>(&mut self, itt: u32, ttt: u32, text: &[u8], out: &mut F) {
         let mut header = TextRequest::new_zeroed();
         header.opcode = Opcode::TEXT_REQUEST.0;
         header.flags = FINAL;
@@ -77,7 +77,7 @@ impl Initiator {
         header.ttt = U32::new(ttt);
         header.cmd_sn = U32::new(self.next_cmd_sn());
         header.exp_stat_sn = U32::new(self.exp_stat_sn);
-        framing::send(&header, text, self.digests(), self.crc32c, out);
+        framing::send(&header, text, out);
     }
 
     fn nop_out(&self) -> NopOut {
@@ -95,8 +95,7 @@ impl Initiator {
     }
 
     /// One Login Response, whole.
-    pub(super) fn login_response<S: Sink>(&mut self, data: &[u8], out: &mut S) -> Outcome {
-        self.reading = Reading::Basic;
+    pub(super) fn login_response<F: Framing>(&mut self, data: &[u8], out: &mut F) -> Outcome {
         let header: LoginResponse = self.header_as();
         let Phase::Login(login) = &mut self.phase else {
             return Ok(None);
@@ -115,19 +114,19 @@ impl Initiator {
                 Ok(Some(Event::LoggedIn))
             }
             Err(failure) => {
-                self.reading = Reading::Closed;
+                self.closed = true;
                 Ok(Some(Event::LoginFailed(failure)))
             }
         }
     }
 
     /// A response of any kind that is not data, with its data segment.
-    pub(super) fn control<S: Sink>(
+    pub(super) fn control<F: Framing>(
         &mut self,
         basic: &BasicHeader,
         data: &[u8],
         intact: bool,
-        out: &mut S,
+        out: &mut F,
     ) -> Outcome {
         let kind = basic.kind();
         if kind == Opcode::SCSI_RESPONSE {
@@ -161,7 +160,7 @@ impl Initiator {
     }
 
     /// The answer to our ping, or a ping that wants one.
-    fn nop_in<S: Sink>(&mut self, out: &mut S) -> Outcome {
+    fn nop_in<F: Framing>(&mut self, out: &mut F) -> Outcome {
         let header: NopIn = self.header_as();
         let itt = header.itt.get();
         if itt != NO_TAG {
@@ -183,11 +182,11 @@ impl Initiator {
         answer.itt = U32::new(NO_TAG);
         answer.ttt = header.ttt;
         answer.lun = header.lun;
-        framing::send_header(&answer, self.digests(), self.crc32c, out);
+        out.pdu(answer.as_header(), &[]);
         Ok(None)
     }
 
-    fn text_response<S: Sink>(&mut self, data: &[u8], out: &mut S) -> Outcome {
+    fn text_response<F: Framing>(&mut self, data: &[u8], out: &mut F) -> Outcome {
         let header: TextResponse = self.header_as();
         let (itt, ttt) = (header.itt.get(), header.ttt.get());
         if !Errand::Text.has(itt) {
@@ -212,7 +211,7 @@ impl Initiator {
             let sentence = "a Logout Response that was not asked for";
             return Err(Fault::new(Breach::Sequence, 16, basic.itt.get(), sentence));
         }
-        self.reading = Reading::Closed;
+        self.closed = true;
         Ok(Some(Event::LoggedOut))
     }
 

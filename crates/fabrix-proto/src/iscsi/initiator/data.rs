@@ -12,14 +12,14 @@ use zerocopy::byteorder::big_endian::U32;
 
 use super::login::SEGMENT_BYTES;
 use super::tasks::{Direction, Task};
-use super::{Event, Initiator, Outcome, Piece, Reading};
-use crate::iscsi::framing::{self, Fault};
+use super::{Event, Initiator, Received};
+use crate::iscsi::framing::{Fault, Framing, Header, Piece, Segment};
 use crate::iscsi::keys::BYTES_MIN;
 use crate::iscsi::pdu::{
     BasicHeader, DATA_IN_STATUS, DataIn, DataOut, FINAL, Lun, NO_TAG, Opcode, RESIDUAL_UNDERFLOW,
     ReadyToTransfer, U24,
 };
-use crate::{Breach, Sink, Slot};
+use crate::{Breach, Slot};
 
 /// Data that an initiator hands out: which, and in answer to what.
 struct Burst {
@@ -33,7 +33,7 @@ struct Burst {
 
 impl Initiator {
     /// SCSI Data-In: the next piece of a read's data, or its last with the status.
-    pub(super) fn data_in(&mut self) -> Outcome {
+    pub(super) fn data_in(&mut self) -> Result<Received, Fault> {
         let header: DataIn = self.header_as();
         let (offset, bytes) = (header.buffer_offset.get(), header.data_bytes.get());
         let (slot, task) = self.in_progress(header.itt.get())?;
@@ -58,20 +58,22 @@ impl Initiator {
         check_data_in(&header, has_status)?;
         task.pdus += 1;
         let residual = residual(header.flags, header.residual);
+        task.status = has_status.then_some((header.status, residual));
         let piece = Piece {
             slot,
             offset,
             bytes,
-            status: has_status.then_some((header.status, residual)),
         };
         if has_status {
             self.acknowledge();
         }
         if bytes == 0 {
-            return Ok(self.data_arrived(piece, true));
+            return Ok(Received::skipped(self.data_arrived(piece, true)));
         }
-        self.reading = Reading::Data(piece);
-        Ok(None)
+        Ok(Received {
+            event: None,
+            segment: Segment::Kept(piece),
+        })
     }
 
     /// A piece of a read's data is in the slot; the last may be the answer too.
@@ -79,17 +81,17 @@ impl Initiator {
         let task = self.tasks.at(piece.slot);
         task.moved += piece.bytes;
         task.intact &= intact;
-        let (status, residual) = piece.status?;
+        let (status, residual) = task.status?;
         self.sense_bytes = 0;
         Some(self.complete(piece.slot, true, status, residual))
     }
 
     /// R2T: hands out the next piece of a write's data.
-    pub(super) fn ready_to_transfer<S: Sink>(
+    pub(super) fn ready_to_transfer<F: Framing>(
         &mut self,
         basic: &BasicHeader,
-        out: &mut S,
-    ) -> Outcome {
+        out: &mut F,
+    ) -> Result<(), Fault> {
         let header: ReadyToTransfer = self.header_as();
         let (offset, bytes) = (header.buffer_offset.get(), header.desired_bytes.get());
         let max_burst_bytes = self.parameters.max_burst_bytes;
@@ -134,17 +136,17 @@ impl Initiator {
             to: offset + bytes,
         };
         self.send_burst(slot, &burst, out);
-        Ok(None)
+        Ok(())
     }
 
     /// Data of a write that goes before any R2T, behind what went with the command.
-    pub(super) fn send_unsolicited<S: Sink>(
+    pub(super) fn send_unsolicited<F: Framing>(
         &mut self,
         slot: Slot,
         itt: u32,
         from: u32,
         to: u32,
-        out: &mut S,
+        out: &mut F,
     ) {
         let burst = Burst {
             itt,
@@ -157,8 +159,7 @@ impl Initiator {
     }
 
     /// One sequence, in as many Data-Out as the target's MaxRecvDataSegmentLength makes of it.
-    fn send_burst<S: Sink>(&self, slot: Slot, burst: &Burst, out: &mut S) {
-        let digests = self.digests();
+    fn send_burst<F: Framing>(&self, slot: Slot, burst: &Burst, out: &mut F) {
         let (mut offset, mut data_sn) = (burst.from, 0);
         while offset < burst.to {
             let bytes = (burst.to - offset).min(self.parameters.target_segment_bytes);
@@ -172,8 +173,7 @@ impl Initiator {
             header.exp_stat_sn = U32::new(self.exp_stat_sn);
             header.data_sn = U32::new(data_sn);
             header.buffer_offset = U32::new(offset);
-            framing::send_header(&header, digests, self.crc32c, out);
-            out.payload(slot, offset, bytes, digests.pass());
+            out.payload(header.as_header(), slot, offset, bytes);
             offset += bytes;
             data_sn += 1;
         }

@@ -30,6 +30,8 @@ pub(super) struct Task {
     /// Data-In or R2T PDUs so far.
     pub(super) pdus: u32,
     pub(super) intact: bool,
+    /// Status and residual of the Data-In whose data is arriving.
+    pub(super) status: Option<(u8, u32)>,
 }
 
 pub(super) struct TaskTable {
@@ -68,6 +70,7 @@ impl TaskTable {
             moved: 0,
             pdus: 0,
             intact: true,
+            status: None,
         };
         self.in_use += 1;
         Some(tag(task.generation, slot.0))

@@ -5,12 +5,13 @@
 use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
 
+use super::Target;
 use super::tasks::{Direction, Phase, Task};
-use super::{Reading, Target};
+use crate::Slot;
+use crate::iscsi::framing::{Framing, Header};
 use crate::iscsi::pdu::{
     FINAL, Opcode, RESIDUAL_OVERFLOW, RESIDUAL_UNDERFLOW, ScsiResponse, U24, padding,
 };
-use crate::{Sink, Slot};
 
 /// The most sense data that is sent, in bytes: more than any of ours has, and little enough to lie
 /// in every slot.
@@ -118,104 +119,92 @@ impl Target {
     /// was asked for is still arriving; the machine keeps the answer and the slot, and
     /// `Event::Released` says when it is over. The slot keeps its memory until then. A slot that is
     /// not the adapter's to answer gives `false` and nothing else.
-    pub fn answer<S: Sink>(&mut self, slot: Slot, answer: &Answer, out: &mut S) -> bool {
-        let arriving = self.is_arriving(slot);
+    pub fn answer<F: Framing>(&mut self, slot: Slot, answer: &Answer, out: &mut F) -> bool {
+        let closed = self.closed;
         let Some(task) = self.tasks.get(slot) else {
             return false;
         };
         if !matches!(task.phase, Phase::Owned) {
             return false;
         }
-        if arriving || task.awaits_data() {
+        if task.arriving > 0 && !closed || task.awaits_data() {
             task.phase = Phase::Answered(*answer);
             return false;
         }
-        if let Some(mut task) = self.end_task(slot) {
-            self.complete(slot, &mut task, answer, out);
+        if let Some(task) = self.end_task(slot) {
+            self.complete(slot, &task, answer, out);
         }
         true
     }
 
     /// Lets a command go without an answer, as task management asks. `true`: the slot is free.
-    /// `false`: a piece of its data is just arriving; the slot keeps its memory until
+    /// `false`: a piece of its data is just arriving. The slot keeps its memory until
     /// `Event::Released`. Data that comes later is read over.
     pub fn abort(&mut self, slot: Slot) -> bool {
-        if self.is_arriving(slot) {
-            if let Some(task) = self.tasks.get(slot) {
+        let closed = self.closed;
+        match self.tasks.get(slot) {
+            Some(task) if task.arriving > 0 && !closed => {
                 task.phase = Phase::Aborted;
+                false
             }
-            return false;
-        }
-        self.end_task(slot).is_some()
-    }
-
-    /// Whether the next bytes are this slot's data.
-    fn is_arriving(&self, slot: Slot) -> bool {
-        match self.reading {
-            Reading::Payload(piece) => piece.slot == slot,
-            Reading::Skip { piece, .. } => piece.is_some_and(|piece| piece.slot == slot),
-            _ => false,
+            _ => self.end_task(slot).is_some(),
         }
     }
 
     /// Sends what answers a task that has ended. After the end of the connection, nothing.
-    pub(super) fn complete<S: Sink>(
+    pub(super) fn complete<F: Framing>(
         &mut self,
         slot: Slot,
-        task: &mut Task,
+        task: &Task,
         answer: &Answer,
-        out: &mut S,
+        out: &mut F,
     ) {
-        if self.is_closed() {
+        if self.closed {
             return;
         }
         let bytes = match task.direction {
-            Direction::Read => {
-                task.data_sn = 0;
-                answer.moved.min(task.expected)
-            }
+            Direction::Read => answer.moved.min(task.expected),
             Direction::None | Direction::Write => 0,
         };
-        let said = bytes > 0 && self.send_data(slot, task, bytes, answer, out);
-        if !said {
-            self.send_response(task, answer, out);
+        let pdus = match bytes {
+            0 => Some(task.r2t_sn),
+            bytes => self.send_data(slot, (task, bytes), answer, out),
+        };
+        if let Some(pdus) = pdus {
+            self.send_response((task, pdus), answer, out);
         }
     }
 
-    fn send_response<S: Sink>(&mut self, task: &Task, answer: &Answer, out: &mut S) {
+    /// `pdus`: how many Data-In, or R2T, the command had.
+    fn send_response<F: Framing>(
+        &mut self,
+        (task, pdus): (&Task, u32),
+        answer: &Answer,
+        out: &mut F,
+    ) {
         let residual = Residual::of(task, answer.moved);
-        let counted = match task.direction {
-            Direction::Read => task.data_sn,
-            Direction::None | Direction::Write => task.r2t_sn,
-        };
         let mut header = ScsiResponse::new_zeroed();
         header.opcode = Opcode::SCSI_RESPONSE.0;
         header.flags = FINAL | residual.flags;
         header.status = answer.status;
         header.itt = U32::new(task.itt);
         header.sequence = self.status_sequence();
-        header.exp_data_sn = U32::new(counted);
+        header.exp_data_sn = U32::new(pdus);
         header.residual = U32::new(residual.bytes);
-        self.send_with_sense(&mut header, answer.sense(), out);
+        send_with_sense(&mut header, answer.sense(), out);
     }
+}
 
-    /// Sense data has its length in front (SenseLength). No allocation: an error is an I/O too.
-    fn send_with_sense<S: Sink>(&self, header: &mut ScsiResponse, sense: &[u8], out: &mut S) {
-        let mut segment = [0; SENSE_SEGMENT_BYTES];
-        let bytes = if sense.is_empty() { 0 } else { sense.len() + 2 };
-        header.data_bytes = U24::new(u32::try_from(bytes).unwrap_or(0));
-        self.send_header(header, out);
-        if bytes == 0 {
-            return;
-        }
+/// Sense data has its length in front (SenseLength). No allocation: an error is an I/O too.
+fn send_with_sense<F: Framing>(header: &mut ScsiResponse, sense: &[u8], out: &mut F) {
+    let mut segment = [0; SENSE_SEGMENT_BYTES];
+    let bytes = if sense.is_empty() { 0 } else { sense.len() + 2 };
+    header.data_bytes = U24::new(u32::try_from(bytes).unwrap_or(0));
+    if bytes > 0 {
         segment[1] = u8::try_from(sense.len()).unwrap_or(u8::MAX);
         segment[2..bytes].copy_from_slice(sense);
-        let padded = &segment[..bytes + padding(bytes)];
-        out.bytes(padded);
-        if self.digests().data {
-            out.bytes(&(self.crc32c)(padded).to_le_bytes());
-        }
     }
+    out.pdu(header.as_header(), &segment[..bytes + padding(bytes)]);
 }
 
 /// SenseLength, the longest sense data, and padding.

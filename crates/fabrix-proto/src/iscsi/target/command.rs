@@ -8,20 +8,25 @@
 
 use super::answer::{Answer, SENSE_INVALID_FIELD, SENSE_INVALID_OPCODE};
 use super::tasks::{Direction, Phase, Task};
-use super::{Event, Fault, Outcome, Piece, Reading, Target, Transfer};
+use super::{Event, Fault, Received, Target, Transfer};
+use crate::iscsi::framing::{Framing, Piece, Segment};
 use crate::iscsi::pdu::{
     BasicHeader, COMMAND_READ, COMMAND_WRITE, FINAL, NO_TAG, RejectReason, ScsiCommand,
 };
-use crate::{Breach, Sink, Slot};
+use crate::{Breach, Slot};
 
 impl Target {
     /// Takes a command that has its place in the window.
-    pub(super) fn scsi_command<S: Sink>(&mut self, extended: bool, out: &mut S) -> Outcome {
+    pub(super) fn scsi_command<F: Framing>(
+        &mut self,
+        extended: bool,
+        out: &mut F,
+    ) -> Result<Received, Fault> {
         let (basic, command) = (self.basic(), self.header_as::<ScsiCommand>());
         if let Some(reason) = self.unwelcome(&basic) {
             self.leave(&basic);
-            self.reject_and_skip(&basic, reason, out);
-            return Ok(None);
+            self.send_reject(reason, out);
+            return Ok(Received::event(None));
         }
         self.check_announcement(&command)?;
         let mut task = self.task(&command);
@@ -101,13 +106,19 @@ impl Target {
     }
 
     /// The task gets its slot; what comes next is its immediate data, if it has any.
-    fn begin<S: Sink>(&mut self, mut task: Task, immediate: u32, out: &mut S) -> Outcome {
+    fn begin<F: Framing>(
+        &mut self,
+        mut task: Task,
+        immediate: u32,
+        out: &mut F,
+    ) -> Result<Received, Fault> {
         let refused = matches!(task.phase, Phase::Answered(_));
         let whole = immediate > 0 && immediate == task.expected;
         let inline = whole && immediate <= self.limits.max_inline_bytes && !refused;
         if inline {
             task.phase = Phase::Arriving;
         }
+        task.arriving = u16::from(immediate > 0);
         let Some(slot) = self.tasks.insert(task) else {
             let sentence = "more commands at once than there are slots";
             return Err(Fault::new(Breach::Limit, 0, 0, sentence));
@@ -117,17 +128,19 @@ impl Target {
             slot,
             offset: 0,
             bytes: immediate,
-            ends: !task.unsolicited,
         };
-        if immediate > 0 && !refused {
-            self.reading = Reading::Payload(piece);
-        } else if immediate > 0 {
-            self.skip(&self.basic(), Some(piece));
-        } else if refused {
-            let _ = self.finish_if_quiet(slot, out);
-        }
+        let segment = match (immediate, refused) {
+            (0, false) => Segment::Skipped,
+            (0, true) => {
+                let _ = self.finish_if_quiet(slot, out);
+                Segment::Skipped
+            }
+            (_, false) => Segment::Kept(piece),
+            (_, true) => Segment::Dropped(piece),
+        };
         let known = !refused && !inline;
-        Ok(known.then(|| command_event(slot, &task, transfer(&task), true)))
+        let event = known.then(|| command_event(slot, &task, transfer(&task), true));
+        Ok(Received::segment(event, segment))
     }
 
     /// The task ends: its place in the window, or among the immediate ones, is free.

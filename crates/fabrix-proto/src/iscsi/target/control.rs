@@ -6,14 +6,14 @@
 use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
-use super::send::segment_length;
-use super::{Event, Fault, Outcome, Reading, Target};
+use super::{Event, Fault, Outcome, Target};
+use crate::Breach;
+use crate::iscsi::framing::{Framing, Header, segment_length, send};
 use crate::iscsi::pdu::{
     AsyncEvent, AsyncMessage, BasicHeader, FINAL, LogoutOutcome, LogoutRequest, LogoutResponse,
     NO_TAG, NopIn, Opcode, RejectReason, TaskFunction, TaskManagementOutcome,
     TaskManagementRequest, TaskManagementResponse,
 };
-use crate::{Breach, Sink};
 
 /// Which task management request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,11 @@ pub(super) struct Logout {
 
 impl Target {
     /// A request of any kind that is not a command, with its data.
-    pub(super) fn control<S: Sink>(
+    pub(super) fn control<F: Framing>(
         &mut self,
         basic: &BasicHeader,
         data: &[u8],
-        out: &mut S,
+        out: &mut F,
     ) -> Outcome {
         let has_data = basic.segment_bytes() > 0;
         match basic.kind() {
@@ -55,7 +55,7 @@ impl Target {
             Opcode::TEXT_REQUEST => return self.text_request(basic, data, out),
             Opcode::TASK_MANAGEMENT_REQUEST | Opcode::LOGOUT_REQUEST if has_data => {
                 self.leave(basic);
-                self.reject_and_skip(basic, RejectReason::InvalidField, out);
+                self.send_reject(RejectReason::InvalidField, out);
             }
             Opcode::TASK_MANAGEMENT_REQUEST => return Ok(self.task_management(basic, out)),
             Opcode::LOGOUT_REQUEST => return Ok(self.logout(basic, out)),
@@ -63,15 +63,15 @@ impl Target {
                 let sentence = "a Login Request after the login";
                 return Err(Fault::new(Breach::Sequence, 0, 3, sentence));
             }
-            Opcode::SNACK_REQUEST => self.reject_and_skip(basic, RejectReason::Snack, out),
-            _ => self.reject_and_skip(basic, RejectReason::CommandNotSupported, out),
+            Opcode::SNACK_REQUEST => self.send_reject(RejectReason::Snack, out),
+            _ => self.send_reject(RejectReason::CommandNotSupported, out),
         }
         Ok(None)
     }
 
     /// A ping is answered with its own data, as far as the initiator takes it; the answer to one of
     /// ours has been heard, and that was all.
-    fn nop_out<S: Sink>(&mut self, basic: &BasicHeader, data: &[u8], out: &mut S) {
+    fn nop_out<F: Framing>(&mut self, basic: &BasicHeader, data: &[u8], out: &mut F) {
         self.leave(basic);
         if basic.itt.get() == NO_TAG {
             return;
@@ -84,11 +84,11 @@ impl Target {
         header.lun = basic.lun;
         header.data_bytes = segment_length(data);
         header.sequence = self.status_sequence();
-        self.send(&header, data, out);
+        send(&header, data, out);
     }
 
     /// Pings the initiator; it takes no StatSN.
-    pub fn ping<S: Sink>(&mut self, out: &mut S) {
+    pub fn ping<F: Framing>(&mut self, out: &mut F) {
         if self.session().is_none() {
             return;
         }
@@ -96,11 +96,11 @@ impl Target {
         header.itt = U32::new(NO_TAG);
         header.ttt = U32::new(self.new_tag(TAG_OF_NO_SLOT));
         header.sequence = self.plain_sequence();
-        self.send_header(&header, out);
+        out.pdu(header.as_header(), &[]);
     }
 
     /// Says something unasked.
-    pub fn say<S: Sink>(&mut self, event: AsyncEvent, out: &mut S) {
+    pub fn say<F: Framing>(&mut self, event: AsyncEvent, out: &mut F) {
         if self.session().is_none() {
             return;
         }
@@ -115,13 +115,13 @@ impl Target {
         header.parameter2 = U16::new(parameters[1]);
         header.parameter3 = U16::new(parameters[2]);
         header.sequence = self.status_sequence();
-        self.send_header(&header, out);
+        out.pdu(header.as_header(), &[]);
     }
 
     // ---- task management
 
     /// What can be decided without the adapter is answered at once.
-    fn task_management<S: Sink>(&mut self, basic: &BasicHeader, out: &mut S) -> Option<Event> {
+    fn task_management<F: Framing>(&mut self, basic: &BasicHeader, out: &mut F) -> Option<Event> {
         let request: TaskManagementRequest = self.header_as();
         let function = TaskFunction(request.function & 0x7F);
         let referenced = self.tasks.find(request.referenced_itt.get());
@@ -158,11 +158,11 @@ impl Target {
 
     /// Answers a task management request: after all tasks that it concerns are quiet, and gone by
     /// [`abort`](Target::abort) or an answer.
-    pub fn answer_management<S: Sink>(
+    pub fn answer_management<F: Framing>(
         &mut self,
         id: ManagementId,
         outcome: TaskManagementOutcome,
-        out: &mut S,
+        out: &mut F,
     ) {
         let place = self.management.get_mut(usize::from(id.0));
         if let Some(management) = place.and_then(Option::take) {
@@ -170,16 +170,16 @@ impl Target {
         }
     }
 
-    fn finish_management<S: Sink>(
+    fn finish_management<F: Framing>(
         &mut self,
         management: Management,
         outcome: TaskManagementOutcome,
-        out: &mut S,
+        out: &mut F,
     ) {
         if !management.immediate {
             self.window.leave();
         }
-        if self.is_closed() {
+        if self.closed {
             return;
         }
         let mut header = TaskManagementResponse::new_zeroed();
@@ -188,12 +188,12 @@ impl Target {
         header.response = outcome as u8;
         header.itt = U32::new(management.itt);
         header.sequence = self.status_sequence();
-        self.send_header(&header, out);
+        out.pdu(header.as_header(), &[]);
     }
 
     // ---- logout
 
-    fn logout<S: Sink>(&mut self, basic: &BasicHeader, out: &mut S) -> Option<Event> {
+    fn logout<F: Framing>(&mut self, basic: &BasicHeader, out: &mut F) -> Option<Event> {
         let request: LogoutRequest = self.header_as();
         self.leave(basic);
         let cid = self.session().map(|session| session.leading.cid);
@@ -219,16 +219,16 @@ impl Target {
     }
 
     /// Answers a logout, after everything in progress has ended; the connection is over then.
-    pub fn answer_logout<S: Sink>(&mut self, out: &mut S) {
-        let Some(logout) = self.logout.take().filter(|_| !self.is_closed()) else {
+    pub fn answer_logout<F: Framing>(&mut self, out: &mut F) {
+        let Some(logout) = self.logout.take().filter(|_| !self.closed) else {
             return;
         };
         self.send_logout(logout.itt, LogoutOutcome::Closed, out);
-        self.reading = Reading::Closed;
+        self.closed = true;
         self.phase = super::Phase::Parted;
     }
 
-    fn send_logout<S: Sink>(&mut self, itt: u32, outcome: LogoutOutcome, out: &mut S) {
+    fn send_logout<F: Framing>(&mut self, itt: u32, outcome: LogoutOutcome, out: &mut F) {
         let mut header = LogoutResponse::new_zeroed();
         header.opcode = Opcode::LOGOUT_RESPONSE.0;
         header.flags = FINAL;
@@ -237,7 +237,7 @@ impl Target {
         header.sequence = self.status_sequence();
         header.time2wait = U16::new(self.parameters.time2wait_s);
         header.time2retain = U16::new(self.parameters.time2retain_s);
-        self.send_header(&header, out);
+        out.pdu(header.as_header(), &[]);
     }
 
     pub(super) fn is_discovery(&self) -> bool {

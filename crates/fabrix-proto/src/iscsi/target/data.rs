@@ -14,11 +14,10 @@ use zerocopy::byteorder::big_endian::U32;
 use super::answer::{Answer, Residual};
 use super::command::command_event;
 use super::tasks::{Phase, R2t, Task};
-use super::{Event, Fault, Outcome, Piece, Reading, Target, Transfer};
-use crate::iscsi::pdu::{
-    DATA_IN_STATUS, DataIn, DataOut, FINAL, NO_TAG, Opcode, ReadyToTransfer, U24,
-};
-use crate::{Breach, Sink, Slot};
+use super::{Event, Fault, Received, Target, Transfer};
+use crate::iscsi::framing::{Framing, GoodStatus, Piece, ReadData, Segment};
+use crate::iscsi::pdu::{DataIn, DataOut, FINAL, NO_TAG, Opcode, ReadyToTransfer};
+use crate::{Breach, Slot};
 
 impl Target {
     /// Asks the initiator for a write's data; `Event::Fetched` follows when all of it is in the
@@ -26,7 +25,7 @@ impl Target {
     ///
     /// Once for a command whose transfer is `Fetch`. What comes unasked is waited for first; where
     /// all of it does, `Fetched` may come before this is called, and this asks for nothing.
-    pub fn fetch<S: Sink>(&mut self, slot: Slot, out: &mut S) {
+    pub fn fetch<F: Framing>(&mut self, slot: Slot, out: &mut F) {
         let Some(task) = self.tasks.get(slot) else {
             debug_assert!(false, "{slot:?} has no data to fetch");
             return;
@@ -36,10 +35,10 @@ impl Target {
     }
 
     /// Sends R2Ts for what was not asked for, as many as may be outstanding.
-    fn grant<S: Sink>(&mut self, slot: Slot, out: &mut S) {
+    fn grant<F: Framing>(&mut self, slot: Slot, out: &mut F) {
         let most = self.parameters.max_outstanding_r2t;
         loop {
-            let closed = self.is_closed();
+            let closed = self.closed;
             let Some(task) = self.tasks.get(slot) else {
                 return;
             };
@@ -52,7 +51,7 @@ impl Target {
         }
     }
 
-    fn send_r2t<S: Sink>(&mut self, slot: Slot, out: &mut S) {
+    fn send_r2t<F: Framing>(&mut self, slot: Slot, out: &mut F) {
         let (ttt, largest) = (self.new_tag(slot.0), self.parameters.max_burst_bytes);
         let mut header = ReadyToTransfer::new_zeroed();
         header.sequence = self.plain_sequence();
@@ -72,59 +71,55 @@ impl Target {
         task.r2t_sn += 1;
         let end = task.asked;
         task.r2ts.push(R2t { ttt, end });
-        self.send_header(&header, out);
+        task.arriving += u16::from(out.fetch(slot, &header));
     }
 
     /// Data-Out: accepted only if it is the next piece of what was asked for or announced.
-    pub(super) fn data_out(&mut self) -> Outcome {
-        let (basic, header) = (self.basic(), self.header_as::<DataOut>());
+    pub(super) fn data_out(&mut self) -> Result<Received, Fault> {
+        let header = self.header_as::<DataOut>();
         let ttt = header.ttt.get();
         let slot = self.tasks.find(header.itt.get());
         let Some((slot, task)) = slot.and_then(|slot| Some((slot, self.tasks.get(slot)?))) else {
-            self.skip(&basic, None);
-            return Ok(None);
+            return Ok(Received::event(None));
         };
         let known = match ttt {
             NO_TAG => task.unsolicited,
             _ => task.r2ts.contains(ttt),
         };
         if !known {
-            self.skip(&basic, None);
-            return Ok(None);
+            return Ok(Received::event(None));
         }
         let end = sequence_end(task, ttt)?;
-        let piece = check_piece(task, &header, slot, end)?;
+        let (piece, ends) = check_piece(task, &header, slot, end)?;
         // Data are missing, so they were damaged: the command fails when the rest has come, the
         // connection goes on.
         // Source: RFC 7143, section 7.9 (a data PDU with an out-of-order DataSN at a target).
         let data_sn = header.data_sn.get();
         task.intact &= data_sn == task.data_sn;
-        task.data_sn = if piece.ends {
-            0
-        } else {
-            data_sn.wrapping_add(1)
+        task.data_sn = if ends { 0 } else { data_sn.wrapping_add(1) };
+        task.ends = ends;
+        task.arriving += 1;
+        let segment = match task.phase {
+            Phase::Owned => Segment::Kept(piece),
+            _ => Segment::Dropped(piece),
         };
-        if matches!(task.phase, Phase::Owned) {
-            self.reading = Reading::Payload(piece);
-        } else {
-            self.skip(&basic, Some(piece));
-        }
-        Ok(None)
+        Ok(Received::segment(None, segment))
     }
 
     /// A piece of a write's data is in the slot, or was read over: the next R2T, the adapter's
     /// turn, or the answer that waited.
-    pub(super) fn piece_arrived<S: Sink>(
+    pub(super) fn piece_arrived<F: Framing>(
         &mut self,
         piece: Piece,
         intact: bool,
-        out: &mut S,
+        out: &mut F,
     ) -> Option<Event> {
         let slot = piece.slot;
         let task = self.tasks.get(slot)?;
         task.received += piece.bytes;
+        task.arriving -= 1;
         task.intact &= intact;
-        end_sequence(task, piece.ends);
+        end_sequence(task);
         match task.phase {
             Phase::Arriving => {
                 task.phase = Phase::Owned;
@@ -149,13 +144,14 @@ impl Target {
     }
 
     /// Lets a task go that is answered or aborted, once nothing of it is on the way.
-    pub(super) fn finish_if_quiet<S: Sink>(&mut self, slot: Slot, out: &mut S) -> Option<Event> {
+    pub(super) fn finish_if_quiet<F: Framing>(&mut self, slot: Slot, out: &mut F) -> Option<Event> {
         let task = self.tasks.get(slot)?;
         match task.phase {
             Phase::Answered(_) if task.awaits_data() => return None,
+            Phase::Aborted if task.arriving > 0 => return None,
             Phase::Answered(answer) => {
-                let mut task = self.end_task(slot)?;
-                self.complete(slot, &mut task, &answer, out);
+                let task = self.end_task(slot)?;
+                self.complete(slot, &task, &answer, out);
             }
             _ => {
                 self.end_task(slot);
@@ -164,57 +160,39 @@ impl Target {
         Some(Event::Released { slot })
     }
 
-    /// A read's data, in PDUs as long as the initiator takes and sequences as long as was agreed.
-    /// True when the last one bears the status.
-    pub(super) fn send_data<S: Sink>(
+    /// Sends a read's data. None when the status went with it; else the number of Data-In PDUs.
+    #[inline(always)]
+    pub(super) fn send_data<F: Framing>(
         &mut self,
         slot: Slot,
-        task: &mut Task,
-        bytes: u32,
+        (task, bytes): (&Task, u32),
         answer: &Answer,
-        out: &mut S,
-    ) -> bool {
-        let largest = self.parameters.initiator_segment_bytes & !3;
-        let burst = self.parameters.max_burst_bytes;
-        let collapses = answer.is_good();
-        let (mut offset, mut left) = (0, burst);
-        while offset < bytes {
-            let piece = (bytes - offset).min(largest).min(left);
-            let last = offset + piece == bytes;
-            left -= piece;
-            let mut header = data_in(task, offset, piece);
-            if last || left == 0 {
-                header.flags |= FINAL;
-                left = burst;
-            }
-            if last && collapses {
-                let residual = Residual::of(task, answer.moved);
-                header.flags |= DATA_IN_STATUS | residual.flags;
-                header.status = answer.status;
-                header.residual = U32::new(residual.bytes);
-                header.sequence = self.status_sequence();
-            } else {
-                header.sequence = self.plain_sequence();
-                header.sequence.stat_sn = U32::ZERO;
-            }
-            task.data_sn += 1;
-            self.send_header(&header, out);
-            out.payload(slot, offset, piece, self.parameters.digests.pass());
-            offset += piece;
+        out: &mut F,
+    ) -> Option<u32> {
+        let residual = Residual::of(task, answer.moved);
+        let good = answer.is_good().then_some(GoodStatus {
+            stat_sn: self.stat_sn,
+            residual_flags: residual.flags,
+            residual_bytes: residual.bytes,
+        });
+        let mut header = DataIn::new_zeroed();
+        header.opcode = Opcode::DATA_IN.0;
+        header.itt = U32::new(task.itt);
+        header.ttt = U32::new(NO_TAG);
+        header.sequence = self.plain_sequence();
+        header.sequence.stat_sn = U32::ZERO;
+        let read = ReadData {
+            bytes,
+            header,
+            good,
+            parameters: &self.parameters,
+        };
+        let pdus = out.send(slot, &read);
+        if pdus.is_none() {
+            self.stat_sn = self.stat_sn.wrapping_add(1);
         }
-        collapses
+        pdus
     }
-}
-
-fn data_in(task: &Task, offset: u32, bytes: u32) -> DataIn {
-    let mut header = DataIn::new_zeroed();
-    header.opcode = Opcode::DATA_IN.0;
-    header.data_bytes = U24::new(bytes);
-    header.itt = U32::new(task.itt);
-    header.ttt = U32::new(NO_TAG);
-    header.data_sn = U32::new(task.data_sn);
-    header.buffer_offset = U32::new(offset);
-    header
 }
 
 /// Where the sequence that comes now ends: R2Ts are fulfilled in their order.
@@ -229,7 +207,13 @@ fn sequence_end(task: &Task, ttt: u32) -> Result<u32, Fault> {
     }
 }
 
-fn check_piece(task: &Task, header: &DataOut, slot: Slot, end: u32) -> Result<Piece, Fault> {
+/// The piece of a write's data that a Data-Out has, and whether its sequence ends with it.
+fn check_piece(
+    task: &Task,
+    header: &DataOut,
+    slot: Slot,
+    end: u32,
+) -> Result<(Piece, bool), Fault> {
     let (offset, bytes) = (header.buffer_offset.get(), header.data_bytes.get());
     let ends = header.flags & FINAL != 0;
     if offset != task.received {
@@ -250,28 +234,22 @@ fn check_piece(task: &Task, header: &DataOut, slot: Slot, end: u32) -> Result<Pi
     }
     // What was asked for is counted in bytes; that the last piece says F is not insisted on.
     let ends = ends || bytes == end - offset;
-    Ok(Piece {
+    let piece = Piece {
         slot,
         offset,
         bytes,
-        ends,
-    })
+    };
+    Ok((piece, ends))
 }
 
-/// The sequence that the piece belongs to is over: an R2T is fulfilled, or no more comes unasked.
-fn end_sequence(task: &mut Task, ends: bool) {
-    if !ends {
-        return;
-    }
-    if task.unsolicited {
+/// Ends the sequence that the piece belongs to with its last byte: no more data comes unasked, or
+/// an R2T is fulfilled.
+fn end_sequence(task: &mut Task) {
+    let first = task.r2ts.first();
+    if task.unsolicited && task.ends {
         task.unsolicited = false;
         task.asked = task.received;
-    } else if task
-        .r2ts
-        .first()
-        .is_some_and(|r2t| r2t.end == task.received)
-    {
-        // Immediate data ends a sequence too, maybe after the first R2T was sent: it fulfils none.
+    } else if first.is_some_and(|r2t| r2t.end == task.received) {
         task.r2ts.pop();
     }
 }

@@ -11,23 +11,22 @@ use core::num::NonZeroU16;
 use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
-use super::send::segment_length;
 use super::tasks::TaskTable;
-use super::{Event, Phase, Reading, SEGMENT_BYTES_MAX, Target};
-use crate::Sink;
+use super::{Event, Phase, Received, Target};
+use crate::iscsi::framing::{Framing, SEGMENT_BYTES_MAX, Segment, segment_length, send};
 use crate::iscsi::login::{Admission, Refusal, Response, Session, Step};
-use crate::iscsi::pdu::{BasicHeader, LoginRequest, LoginResponse, LoginStatus, Opcode, padding};
+use crate::iscsi::pdu::{BasicHeader, LoginRequest, LoginResponse, LoginStatus, Opcode};
 use crate::iscsi::serial::Window;
 
 impl Target {
     /// Answers [`Event::Authorize`]: who [`Target::leading`] is may log in, or not.
     ///
     /// Yields what comes of it: nothing while the login goes on, else `LoggedIn` or `LoginFailed`.
-    pub fn admit<S: Sink>(&mut self, admission: Admission, out: &mut S) -> Option<Event> {
+    pub fn admit<F: Framing>(&mut self, admission: Admission, out: &mut F) -> Option<Event> {
         let Phase::Login(login) = &mut self.phase else {
             return None;
         };
-        if self.reading == Reading::Closed || !login.awaits_admission() {
+        if self.closed || !login.awaits_admission() {
             return None;
         }
         let step = login.admit(admission);
@@ -38,15 +37,15 @@ impl Target {
     /// sessions of the target, or there is no room for it.
     ///
     /// Yields `LoggedIn` or `LoginFailed`; nothing when the login is over meanwhile.
-    pub fn enter<S: Sink>(
+    pub fn enter<F: Framing>(
         &mut self,
         number: Result<NonZeroU16, LoginStatus>,
-        out: &mut S,
+        out: &mut F,
     ) -> Option<Event> {
         let Phase::Login(login) = &mut self.phase else {
             return None;
         };
-        if self.reading == Reading::Closed || !login.awaits_number() {
+        if self.closed || !login.awaits_number() {
             return None;
         }
         let step = login.enter(number);
@@ -54,32 +53,29 @@ impl Target {
     }
 
     /// A header in the login phase: only Login Requests, of limited length, come here.
-    pub(super) fn login_header<S: Sink>(
+    pub(super) fn login_header<F: Framing>(
         &mut self,
         basic: &BasicHeader,
-        out: &mut S,
-    ) -> Option<Event> {
-        if basic.kind() != Opcode::LOGIN_REQUEST {
+        out: &mut F,
+    ) -> Received {
+        let bytes = basic.segment_bytes();
+        let event = if basic.kind() != Opcode::LOGIN_REQUEST {
             let sentence = "a PDU other than a Login Request before the end of the login";
             let refusal = Refusal::new(LoginStatus::INVALID_DURING_LOGIN, sentence);
-            return self.take_step(Step::Refuse(refusal), out);
-        }
-        let bytes = basic.segment_bytes();
-        if bytes > SEGMENT_BYTES_MAX || basic.ahs_words != 0 {
+            self.take_step(Step::Refuse(refusal), out)
+        } else if bytes > SEGMENT_BYTES_MAX || basic.ahs_words != 0 {
             let sentence = "a Login Request of more than 8192 bytes, or with additional headers";
             let refusal = Refusal::new(LoginStatus::INITIATOR_ERROR, sentence);
-            return self.take_step(Step::Refuse(refusal), out);
-        }
-        if bytes == 0 {
-            return self.login_segment(&[], out);
-        }
-        self.reading = Reading::Segment {
-            bytes: bytes + padding(bytes),
+            self.take_step(Step::Refuse(refusal), out)
+        } else if bytes == 0 {
+            self.login_segment(&[], out)
+        } else {
+            return Received::segment(None, Segment::Whole);
         };
-        None
+        Received::event(event)
     }
 
-    pub(super) fn login_segment<S: Sink>(&mut self, data: &[u8], out: &mut S) -> Option<Event> {
+    pub(super) fn login_segment<F: Framing>(&mut self, data: &[u8], out: &mut F) -> Option<Event> {
         let header: LoginRequest = self.header_as();
         let Phase::Login(login) = &mut self.phase else {
             return None;
@@ -94,7 +90,7 @@ impl Target {
         self.take_step(step, out)
     }
 
-    fn take_step<S: Sink>(&mut self, step: Step, out: &mut S) -> Option<Event> {
+    fn take_step<F: Framing>(&mut self, step: Step, out: &mut F) -> Option<Event> {
         match step {
             Step::Respond(response) => {
                 self.send_login(&response, LoginStatus::SUCCESS, out);
@@ -113,7 +109,7 @@ impl Target {
                     ..Response::default()
                 };
                 self.send_login(&response, refusal.status, out);
-                self.reading = Reading::Closed;
+                self.closed = true;
                 self.phase = Phase::Parted;
                 Some(Event::LoginFailed(refusal))
             }
@@ -127,7 +123,7 @@ impl Target {
         self.phase = Phase::FullFeature(session);
     }
 
-    fn send_login<S: Sink>(&mut self, response: &Response, status: LoginStatus, out: &mut S) {
+    fn send_login<F: Framing>(&mut self, response: &Response, status: LoginStatus, out: &mut F) {
         let request: LoginRequest = self.header_as();
         let mut header = LoginResponse::new_zeroed();
         header.opcode = Opcode::LOGIN_RESPONSE.0;
@@ -138,11 +134,11 @@ impl Target {
         header.itt = U32::new(request.itt.get());
         header.sequence = self.status_sequence();
         header.status = U16::new(status.0);
-        self.send(&header, &response.text, out);
+        send(&header, &response.text, out);
     }
 
     /// The driver, or the clock, ends a connection that is not logged in.
-    pub(super) fn refuse_login<S: Sink>(&mut self, refusal: Refusal, out: &mut S) {
+    pub(super) fn refuse_login<F: Framing>(&mut self, refusal: Refusal, out: &mut F) {
         let _ = self.take_step(Step::Refuse(refusal), out);
     }
 }

@@ -1,4 +1,4 @@
-//! How PDUs leave: the numbers in them, their digests, and Reject.
+//! What PDUs of the target have in common: their numbers, and Reject.
 //!
 //! Source: RFC 7143, sections 11.4.8 to 11.4.10 and 11.17.
 
@@ -6,11 +6,9 @@ use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
 
 use super::Target;
-use crate::iscsi::framing::{self, IntoBytesHeader};
-use crate::iscsi::pdu::{BasicHeader, FINAL, NO_TAG, Opcode, Reject, RejectReason, Sequence};
-
-pub(super) use crate::iscsi::framing::segment_length;
-use crate::{Breach, Sink, Violation};
+use crate::iscsi::framing::{Framing, segment_length, send};
+use crate::iscsi::pdu::{FINAL, NO_TAG, Opcode, Reject, RejectReason, Sequence};
+use crate::{Breach, Violation};
 
 impl Target {
     /// The numbers of a PDU that bears a status: it takes the next StatSN.
@@ -29,29 +27,20 @@ impl Target {
         }
     }
 
-    pub(super) fn send_header<S: Sink>(&self, header: &impl IntoBytesHeader, out: &mut S) {
-        framing::send_header(header, self.digests(), self.crc32c, out);
-    }
-
-    /// A PDU with data of our own: short, and by value.
-    pub(super) fn send<S: Sink>(&self, header: &impl IntoBytesHeader, data: &[u8], out: &mut S) {
-        framing::send(header, data, self.digests(), self.crc32c, out);
-    }
-
-    /// Reject: the PDU that is being read was not taken.
-    pub(super) fn send_reject<S: Sink>(&mut self, reason: RejectReason, out: &mut S) {
-        if self.is_closed() {
+    /// Reject: the last PDU was not taken.
+    pub(super) fn send_reject<F: Framing>(&mut self, reason: RejectReason, out: &mut F) {
+        if self.closed {
             return;
         }
         let quoted = self.bhs;
         self.send_reject_of(reason, &quoted, out);
     }
 
-    pub(super) fn send_reject_of<S: Sink>(
+    pub(super) fn send_reject_of<F: Framing>(
         &mut self,
         reason: RejectReason,
         quoted: &[u8],
-        out: &mut S,
+        out: &mut F,
     ) {
         let mut header = Reject::new_zeroed();
         header.opcode = Opcode::REJECT.0;
@@ -60,17 +49,7 @@ impl Target {
         header.data_bytes = segment_length(quoted);
         header.itt = U32::new(NO_TAG);
         header.sequence = self.status_sequence();
-        self.send(&header, quoted, out);
-    }
-
-    pub(super) fn reject_and_skip<S: Sink>(
-        &mut self,
-        basic: &BasicHeader,
-        reason: RejectReason,
-        out: &mut S,
-    ) {
-        self.send_reject(reason, out);
-        self.skip(basic, None);
+        send(&header, quoted, out);
     }
 
     /// A tag of ours that was not used for a long time, for a slot or for none.
@@ -80,7 +59,7 @@ impl Target {
     }
 
     /// A header that was damaged is not quoted, for nothing in it can be believed.
-    pub(super) fn say_goodbye<S: Sink>(&mut self, violation: &Violation, out: &mut S) {
+    pub(super) fn say_goodbye<F: Framing>(&mut self, violation: &Violation, out: &mut F) {
         let reason = match violation.breach() {
             Breach::HeaderDigest => return,
             Breach::HeaderField => RejectReason::InvalidField,

@@ -37,6 +37,10 @@ pub(super) struct Task {
     pub(super) asked: u32,
     /// Unsolicited Data-Out is still to come.
     pub(super) unsolicited: bool,
+    /// Unsolicited data ends with the piece that is arriving.
+    pub(super) ends: bool,
+    /// Pieces of its data that may be written to the slot's memory now.
+    pub(super) arriving: u16,
     /// The adapter has asked for the data.
     pub(super) fetching: bool,
     /// The adapter has been told that all data is there.
@@ -131,6 +135,8 @@ impl Task {
             received: 0,
             asked: 0,
             unsolicited: false,
+            ends: false,
+            arriving: 0,
             fetching: false,
             complete: false,
             intact: true,

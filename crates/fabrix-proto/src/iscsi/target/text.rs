@@ -13,9 +13,8 @@ use zerocopy::FromZeros;
 use zerocopy::byteorder::big_endian::U32;
 
 use super::control::TAG_OF_NO_SLOT;
-use super::send::segment_length;
 use super::{Event, Outcome, Target};
-use crate::Sink;
+use crate::iscsi::framing::{Framing, segment_length, send};
 use crate::iscsi::keys::{Key, Negotiation, Purpose, Reply};
 use crate::iscsi::pdu::{BasicHeader, CONTINUE, FINAL, NO_TAG, Opcode, RejectReason, TextResponse};
 use crate::iscsi::text::{TextBuffer, TextWriter, pairs};
@@ -46,11 +45,11 @@ pub(super) struct TextExchange {
 type Refused = RejectReason;
 
 impl Target {
-    pub(super) fn text_request<S: Sink>(
+    pub(super) fn text_request<F: Framing>(
         &mut self,
         basic: &BasicHeader,
         data: &[u8],
-        out: &mut S,
+        out: &mut F,
     ) -> Outcome {
         self.leave(basic);
         let taken = self.take_text(basic, data, out);
@@ -61,11 +60,11 @@ impl Target {
         }))
     }
 
-    fn take_text<S: Sink>(
+    fn take_text<F: Framing>(
         &mut self,
         basic: &BasicHeader,
         data: &[u8],
-        out: &mut S,
+        out: &mut F,
     ) -> Result<Option<Event>, Refused> {
         let continues = basic.flags & CONTINUE != 0;
         if continues == basic.is_final() || basic.itt.get() == NO_TAG || self.text.waiting.is_some()
@@ -107,7 +106,7 @@ impl Target {
     }
 
     /// The text is whole: answer it, or ask the adapter for the targets.
-    fn answer_text<S: Sink>(&mut self, out: &mut S) -> Result<Option<Event>, Refused> {
+    fn answer_text<F: Framing>(&mut self, out: &mut F) -> Result<Option<Event>, Refused> {
         let incoming = core::mem::take(&mut self.text.incoming);
         let (mut said, mut scope, mut seen) = (TextWriter::default(), None, 0);
         for pair in pairs(incoming.bytes()) {
@@ -162,10 +161,10 @@ impl Target {
 
     /// Answers [`Event::SendTargets`]: targets, and the addresses of each as TargetAddress says
     /// them.
-    pub fn answer_targets<'a, S: Sink>(
+    pub fn answer_targets<'a, F: Framing>(
         &mut self,
         targets: impl IntoIterator<Item = (&'a str, &'a [&'a str])>,
-        out: &mut S,
+        out: &mut F,
     ) {
         let Some(mut said) = self.text.waiting.take() else {
             return;
@@ -177,13 +176,13 @@ impl Target {
             }
         }
         self.text.outgoing = said.into_bytes();
-        if !self.is_closed() {
+        if !self.closed {
             self.send_text_piece(out);
         }
     }
 
     /// The next piece of what is said; the last one ends the exchange.
-    fn send_text_piece<S: Sink>(&mut self, out: &mut S) {
+    fn send_text_piece<F: Framing>(&mut self, out: &mut F) {
         let most = self.parameters.initiator_segment_bytes as usize;
         let bytes = most.min(PIECE_BYTES).min(self.text.outgoing.len());
         let rest = self.text.outgoing.split_off(bytes);
@@ -196,7 +195,7 @@ impl Target {
         }
     }
 
-    fn send_text<S: Sink>(&mut self, flags: u8, data: &[u8], out: &mut S) {
+    fn send_text<F: Framing>(&mut self, flags: u8, data: &[u8], out: &mut F) {
         let ttt = match flags & FINAL {
             0 => self.new_tag(TAG_OF_NO_SLOT),
             _ => NO_TAG,
@@ -209,7 +208,7 @@ impl Target {
         header.itt = U32::new(self.text.itt);
         header.ttt = U32::new(ttt);
         header.sequence = self.status_sequence();
-        self.send(&header, data, out);
+        send(&header, data, out);
     }
 }
 

@@ -5,10 +5,11 @@
 //!
 //! Source: RFC 7143, section 11.19 "NOP-In"; the login's limit is our own.
 
-use super::{Event, Phase, Reading, Target, TargetLimits};
+use super::{Event, Phase, Target, TargetLimits};
+use crate::Nanos;
+use crate::iscsi::framing::Framing;
 use crate::iscsi::login::Refusal;
 use crate::iscsi::pdu::LoginStatus;
-use crate::{Nanos, Sink};
 
 /// What a tick brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +81,8 @@ impl Target {
 
     /// Looks at the clock: ends a login that takes too long, pings an initiator that is silent, and
     /// ends the connection of one that does not answer. `LoginFailed` is yielded for both ends.
-    pub fn tick<S: Sink>(&mut self, now: Nanos, out: &mut S) -> Option<Event> {
-        if self.is_closed() {
+    pub fn tick<F: Framing>(&mut self, now: Nanos, out: &mut F) -> Option<Event> {
+        if self.closed {
             return None;
         }
         match self.timers.take_due(&self.limits, now) {
@@ -96,7 +97,7 @@ impl Target {
                 Some(Event::LoginFailed(refusal))
             }
             Due::Answer => {
-                self.reading = Reading::Closed;
+                self.closed = true;
                 self.phase = Phase::Parted;
                 Some(Event::Silent)
             }

@@ -11,10 +11,11 @@ use fabrix_transport::Ended;
 
 use super::Connection;
 use crate::Notice;
+use crate::iscsi::desk::SessionCarrier;
 use crate::iscsi::management::COLD_RESET;
 use crate::life::{Phase, SHUTTING_DOWN};
 
-impl Connection {
+impl<C: SessionCarrier> Connection<C> {
     /// Answers a logout when nothing is in progress any more; leaves when all sessions are to end.
     pub(super) fn leave_if_asked(&mut self, shard: &mut Shard) {
         let dismissed = self.session.as_ref().is_some_and(|it| it.dismissed);
@@ -24,12 +25,13 @@ impl Connection {
         }
         if !self.leaving
             || self.life.phase >= Phase::Parting
-            || self.stream.machine().slots_in_use() > 0
+            || self.stream.endpoint().slots_in_use() > 0
         {
             return;
         }
-        let (machine, mut out) = self.stream.speak();
-        machine.answer_logout(&mut out);
+        let (target, mut out) = self.stream.speak();
+        target.answer_logout(&mut out);
+        drop(out);
         self.life.part(shard, &mut self.stream);
     }
 
@@ -42,7 +44,7 @@ impl Connection {
                 // The end of a session is told with its reason.
                 if self.stranger.is_some() {
                     self.local.shared.notice(&Notice::Violation {
-                        peer: self.peer,
+                        peer: self.ends.peer,
                         what: violation.to_string(),
                     });
                 }
@@ -62,8 +64,8 @@ impl Connection {
         if self.session.is_some() {
             let within = self.local.shared.deadlines.parting.as_secs().max(1);
             let within_s = u16::try_from(within).unwrap_or(u16::MAX);
-            let (machine, mut out) = self.stream.speak();
-            machine.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
+            let (target, mut out) = self.stream.speak();
+            target.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
         }
         self.life.await_parting(shard);
         shard.flush_later(self.life.task);
@@ -123,7 +125,7 @@ impl Connection {
         self.local.shared.notice(&Notice::LoggedOut {
             initiator: self.claim.as_deref().unwrap_or_default().to_owned(),
             session,
-            peer: self.peer,
+            peer: self.ends.peer,
             end: self.life.end(),
         });
     }

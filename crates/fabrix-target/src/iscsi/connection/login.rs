@@ -14,6 +14,7 @@ use fabrix_rt::Shard;
 
 use super::{Connection, ENTER};
 use crate::iscsi::IscsiTarget;
+use crate::iscsi::desk::SessionCarrier;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
 use crate::iscsi::units::PORTAL_GROUP_TAG;
@@ -22,21 +23,23 @@ use crate::local::Told;
 use crate::registry::Place;
 use crate::{Notice, Protocol};
 
-impl Connection {
+impl<C: SessionCarrier> Connection<C> {
     /// Somebody wants to log in.
     pub(super) fn authorize(&mut self, shard: &mut Shard) {
-        let leading = self.stream.machine().leading();
+        let leading = self.stream.endpoint().leading();
         self.claim = leading.map(|leading| leading.initiator.clone());
         let admission = self.admission();
-        let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.admit(admission, &mut out) {
+        let (target, mut out) = self.stream.speak();
+        let event = target.admit(admission, &mut out);
+        drop(out);
+        if let Some(event) = event {
             self.event(shard, event);
         }
     }
 
     /// Whether who wants to log in may, and what it must prove.
     fn admission(&self) -> Admission {
-        let leading = self.stream.machine().leading();
+        let leading = self.stream.endpoint().leading();
         let Some(leading) = leading.filter(|_| self.life.phase == Phase::Open) else {
             return Admission::Refuse(LoginStatus::UNAVAILABLE);
         };
@@ -51,7 +54,7 @@ impl Connection {
                 auth,
             }),
             Err(why) => {
-                let peer = self.peer;
+                let peer = self.ends.peer;
                 let who = self.claim.as_deref().map(str::to_owned);
                 let refused = Notice::Refused { peer, who, why };
                 self.local.shared.notice(&refused);
@@ -63,7 +66,7 @@ impl Connection {
     /// Who wants to log in has proved what it must: its session begins, after an older one of the
     /// same has ended.
     pub(super) fn enter(&mut self, shard: &mut Shard) {
-        let Some(leading) = self.stream.machine().leading() else {
+        let Some(leading) = self.stream.endpoint().leading() else {
             return;
         };
         let place = self.local.place(self.life.task);
@@ -79,8 +82,10 @@ impl Connection {
                 Entering::Occupied(older) => return self.replace(shard, &older),
             }
         };
-        let (machine, mut out) = self.stream.speak();
-        if let Some(event) = machine.enter(number, &mut out) {
+        let (target, mut out) = self.stream.speak();
+        let event = target.enter(number, &mut out);
+        drop(out);
+        if let Some(event) = event {
             self.event(shard, event);
         }
     }
@@ -96,7 +101,7 @@ impl Connection {
     }
 
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
-        let Some(session) = self.stream.machine().session() else {
+        let Some(session) = self.stream.endpoint().session() else {
             return;
         };
         self.stranger = None;
@@ -104,7 +109,7 @@ impl Connection {
         self.local.shared.notice(&Notice::LoggedIn {
             initiator: leading.initiator.to_string(),
             session: tsih.get(),
-            peer: self.peer,
+            peer: self.ends.peer,
         });
         let catalog = self.local.served();
         let Ok(target) = catalog.iscsi_targets.admit(leading) else {
@@ -129,7 +134,7 @@ impl Connection {
     /// be reached, the one that was asked at first.
     pub(super) fn name_targets(&mut self, scope: &Scope) {
         let catalog = self.local.served();
-        let leading = self.stream.machine().leading();
+        let leading = self.stream.endpoint().leading();
         let shown = leading
             .into_iter()
             .flat_map(|leading| catalog.iscsi_targets.shown(leading));
@@ -140,7 +145,7 @@ impl Connection {
             Scope::Named(wanted) => **wanted == **name,
         });
         let names: Vec<_> = asked.collect();
-        let here = self.stream.socket().local_addr().ok();
+        let here = self.ends.address;
         let told =
             |portal: Portal| here.map_or(Some(portal.address), |here| portal.seen_from(here));
         let portals = catalog.portals(Protocol::Iscsi).into_iter();
@@ -153,13 +158,13 @@ impl Connection {
             .collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let named = names.into_iter().map(|name| (name, &texts[..]));
-        let (machine, mut out) = self.stream.speak();
-        machine.answer_targets(named, &mut out);
+        let (target, mut out) = self.stream.speak();
+        target.answer_targets(named, &mut out);
     }
 
     /// The session sees what its shard serves now; one that may no more be here ends.
     pub(super) fn serve(&mut self, shard: &mut Shard) {
-        let Some(leading) = self.stream.machine().leading() else {
+        let Some(leading) = self.stream.endpoint().leading() else {
             return;
         };
         let catalog = self.local.served();

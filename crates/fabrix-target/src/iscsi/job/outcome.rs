@@ -6,14 +6,16 @@ use fabrix_proto::scsi::cdb::{ByteCheck, Extent};
 use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::Loan;
 
-use super::{Desk, End, Job, Task};
+use super::{End, Job, Task};
+use crate::desk::Desk;
+use crate::iscsi::desk::SessionCarrier;
 use crate::iscsi::status::failure;
 
 impl Job {
     /// A request has ended; none: there is another one to come.
     pub(in crate::iscsi) fn ended(
         &mut self,
-        desk: &mut Desk<'_>,
+        desk: &mut Desk<'_, impl SessionCarrier>,
         status: DiskStatus,
         loan: Loan,
     ) -> Option<End> {
@@ -30,7 +32,7 @@ impl Job {
     /// Tells the operator of a request that the disk has failed. Until its ending is taken, it is
     /// still the next one.
     #[cold]
-    fn tell_failure(&mut self, desk: &Desk<'_>, status: DiskStatus) {
+    fn tell_failure(&mut self, desk: &Desk<'_, impl SessionCarrier>, status: DiskStatus) {
         let ask = self.next();
         let failed = Failed {
             operation: ask.operation,
@@ -41,7 +43,7 @@ impl Job {
         desk.local.disk_failed(ask.disk.disk, failed);
     }
 
-    fn step_ended(&mut self, desk: &mut Desk<'_>, loan: Loan) -> Option<End> {
+    fn step_ended(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, loan: Loan) -> Option<End> {
         let Task::Disk(operation) = &self.task else {
             return Some(End::Good);
         };
@@ -110,7 +112,12 @@ impl Job {
     }
 
     /// ORWRITE has read its blocks: what they are to be is written if they are still the same.
-    fn or(&mut self, desk: &mut Desk<'_>, extent: Extent, loan: &Loan) -> Option<End> {
+    fn or(
+        &mut self,
+        desk: &mut Desk<'_, impl SessionCarrier>,
+        extent: Extent,
+        loan: &Loan,
+    ) -> Option<End> {
         let bytes = self.bytes(extent.blocks);
         let Some(mut made) = desk.shard.take_buf(bytes * 2) else {
             return Some(End::Failed(Failure::Busy));

@@ -183,6 +183,8 @@ impl Connection for Messages {
         self.closed = true;
     }
 
+    fn finish(&mut self) {}
+
     fn close(&mut self) {
         self.closed = true;
     }

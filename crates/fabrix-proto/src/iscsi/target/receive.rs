@@ -1,0 +1,138 @@
+//! What becomes of a PDU by its kind and its numbers, and of its data segment.
+//!
+//! It knows lengths, additional headers and the place of a request in the window; what a request
+//! means stands beside it.
+//!
+//! Source: RFC 7143, sections 11.2 and 4.2.2.1.
+
+use super::{Fault, Outcome, Phase, Received, Target};
+use crate::Breach;
+use crate::codec::Reader;
+use crate::iscsi::framing::{Framing, SEGMENT_BYTES_MAX, Segment};
+use crate::iscsi::pdu::{AdditionalHeader, BasicHeader, Opcode, RejectReason};
+use crate::iscsi::serial::Place;
+
+impl Target {
+    /// Takes a header by its kind.
+    pub(super) fn dispatch<F: Framing>(
+        &mut self,
+        additional: &[u8],
+        out: &mut F,
+    ) -> Result<Received, Fault> {
+        let basic = &self.basic();
+        if matches!(self.phase, Phase::Login(_)) {
+            return Ok(self.login_header(basic, out));
+        }
+        check_additional(additional)?;
+        self.check_lengths(basic)?;
+        if self.logout.is_some() {
+            return Ok(Received::event(None));
+        }
+        let kind = basic.kind();
+        if kind == Opcode::DATA_OUT {
+            return self.data_out();
+        }
+        if takes_cmd_sn(kind) && !self.enters(basic)? {
+            return Ok(Received::event(None));
+        }
+        match kind {
+            Opcode::SCSI_COMMAND => self.scsi_command(!additional.is_empty(), out),
+            Opcode::NOP_OUT | Opcode::TEXT_REQUEST if basic.segment_bytes() > 0 => {
+                Ok(self.expect_segment(basic, out))
+            }
+            _ => self.control(basic, &[], out).map(Received::event),
+        }
+    }
+
+    fn check_lengths(&self, basic: &BasicHeader) -> Result<(), Fault> {
+        let bytes = basic.data_bytes.get();
+        if bytes > self.parameters.target_segment_bytes {
+            let sentence = "a data segment longer than MaxRecvDataSegmentLength";
+            return Err(Fault::new(Breach::Limit, 5, bytes, sentence));
+        }
+        if basic.ahs_words != 0 && basic.kind() != Opcode::SCSI_COMMAND {
+            let sentence = "additional header segments at a PDU that has none";
+            let words = u32::from(basic.ahs_words);
+            return Err(Fault::new(Breach::HeaderField, 4, words, sentence));
+        }
+        Ok(())
+    }
+
+    /// Whether a request may be taken by its CmdSN; it has its place in the window then.
+    ///
+    /// Immediate requests have no place, and their CmdSN is not looked at: Linux sends pings with
+    /// an old one.
+    fn enters(&mut self, basic: &BasicHeader) -> Result<bool, Fault> {
+        if basic.is_immediate() {
+            return Ok(true);
+        }
+        match self.window.place(basic.cmd_sn.get()) {
+            Place::Next => self.window.enter(),
+            Place::Outside => return Ok(false),
+            Place::Gap => {
+                let sentence = "CmdSN leaves out a command, which on one connection never comes";
+                let found = basic.cmd_sn.get();
+                return Err(Fault::new(Breach::Sequence, 24, found, sentence));
+            }
+        }
+        Ok(true)
+    }
+
+    /// A request that is not a task, and did not become one, gives its place back.
+    pub(super) fn leave(&mut self, basic: &BasicHeader) {
+        if !basic.is_immediate() {
+            self.window.leave();
+        }
+    }
+
+    /// Text and pings: short, and taken whole.
+    fn expect_segment<F: Framing>(&mut self, basic: &BasicHeader, out: &mut F) -> Received {
+        if basic.segment_bytes() > SEGMENT_BYTES_MAX {
+            self.leave(basic);
+            self.send_reject(RejectReason::InvalidField, out);
+            return Received::event(None);
+        }
+        Received::segment(None, Segment::Whole)
+    }
+
+    pub(super) fn whole_segment<F: Framing>(
+        &mut self,
+        data: &[u8],
+        intact: bool,
+        out: &mut F,
+    ) -> Outcome {
+        if let Phase::Login(_) = self.phase {
+            return Ok(self.login_segment(data, out));
+        }
+        let basic = self.basic();
+        if !intact {
+            self.leave(&basic);
+            self.send_reject(RejectReason::DataDigest, out);
+            return Ok(None);
+        }
+        self.control(&basic, data, out)
+    }
+}
+
+fn check_additional(segments: &[u8]) -> Result<(), Fault> {
+    let mut reader = Reader::new(segments);
+    while reader.remaining() > 0 {
+        if AdditionalHeader::read(&mut reader).is_err() {
+            let sentence = "an additional header segment that ends behind the list";
+            return Err(Fault::new(Breach::HeaderField, 4, 0, sentence));
+        }
+    }
+    Ok(())
+}
+
+/// Which requests are numbered; of an unknown kind nothing is believed.
+fn takes_cmd_sn(kind: Opcode) -> bool {
+    matches!(
+        kind,
+        Opcode::NOP_OUT
+            | Opcode::SCSI_COMMAND
+            | Opcode::TASK_MANAGEMENT_REQUEST
+            | Opcode::TEXT_REQUEST
+            | Opcode::LOGOUT_REQUEST
+    )
+}

@@ -1,0 +1,44 @@
+//! Connections of iSCSI over TCP: the stream of an accepted socket, and the limits of its target.
+
+use std::rc::Rc;
+
+use fabrix_proto::Nanos;
+use fabrix_proto::iscsi::target::{Target, TargetLimits};
+use fabrix_proto::iscsi::tcp::Tcp;
+use fabrix_rt::{Shard, Socket};
+use fabrix_transport::{Stream, pass};
+
+use super::connection::{Connection, Ends};
+use crate::life::STREAM;
+use crate::local::{Arrival, Local};
+
+/// Takes over an accepted connection.
+pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
+    let stream = arrival.stream;
+    // Answers leave when they are ready: one send carries all of a turn.
+    let _only_slower = stream.set_nodelay(true);
+    let socket = Socket::from(stream);
+    let task = shard.reserve();
+    let login = local.shared.deadlines.connect.as_millis();
+    let limits = TargetLimits {
+        max_write_bytes: WRITE_BYTES_MAX,
+        max_inline_bytes: INLINE_BYTES_MAX,
+        login_ms: u64::try_from(login).unwrap_or(u64::MAX),
+        ..TargetLimits::default()
+    };
+    let target = Target::new(limits, Nanos(shard.now().0));
+    let machine = Tcp::new(target, pass::crc32c);
+    let slots = usize::from(limits.slots());
+    let mut stream = Stream::new(machine, socket, task, STREAM, slots);
+    stream.set_answering();
+    let ends = Ends {
+        peer: arrival.peer,
+        address: stream.socket().local_addr().ok(),
+    };
+    Connection::begin(shard, task, stream, ends, arrival.stranger, local);
+}
+
+/// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.
+const WRITE_BYTES_MAX: u32 = 2 << 20;
+/// Writes that came whole and are not longer are handed out where they were received.
+const INLINE_BYTES_MAX: u32 = 8 << 10;

@@ -106,25 +106,6 @@ impl<M: Machine> Wire<M> {
         self.stream.insert(stream)
     }
 
-    /// The next event, if one is there.
-    ///
-    /// # Errors
-    /// The connection is over.
-    #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Option<M::Event>, Ended> {
-        self.stream.as_mut().map_or(Ok(None), Stream::next)
-    }
-
-    /// Sends what became ready, and receives.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub(crate) fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
-        self.stream
-            .as_mut()
-            .map_or(Ok(()), |stream| stream.flush(shard))
-    }
-
     /// Ends the connection at once.
     ///
     /// With commands in progress (`is_busy`) that is a reset: what the target has not read of them
@@ -164,11 +145,6 @@ impl<M: Machine> Wire<M> {
     /// only its socket.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stream.as_ref().is_none_or(Stream::is_quiet)
-    }
-
-    /// True once TCP has connected.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.stream.is_some()
     }
 }
 

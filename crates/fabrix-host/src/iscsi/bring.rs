@@ -15,14 +15,14 @@ use fabrix_proto::scsi::sense::Sense;
 use fabrix_proto::scsi::spec::Status;
 use fabrix_rt::{Nanos, Shard};
 
-use super::connection::{Carried, Command, Connection};
+use super::connection::{Carried, Command, Connection, Link};
 use super::plan::Found;
 use super::session::{Pinged, Session};
 use crate::probe::Outcome;
 use crate::timers::Timer;
 use crate::{ConnectError, ConnectErrorKind, PathEvent};
 
-impl Session {
+impl<L: Link> Session<L> {
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
         if self.plan.target.is_some() {
             match Bringup::new(self.plan.lun) {
@@ -189,7 +189,7 @@ impl Session {
         let is_connected = self
             .connection
             .as_mut()
-            .is_some_and(|connection| connection.wire().is_connected());
+            .is_some_and(|connection| connection.link().stream().is_some());
         let sentence = match (&self.bringup, is_connected) {
             (_, false) => format!(
                 "no connection within {most:?}: check the address, the network and firewalls in between"

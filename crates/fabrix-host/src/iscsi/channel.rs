@@ -13,9 +13,8 @@ use fabrix_rt::Shard;
 use super::Address;
 use super::plan::{Found, Plan};
 use super::seen::Seen;
-use super::session::Session;
 use crate::nvme::sized_elsewhere;
-use crate::{ConnectError, ConnectErrorKind, channel};
+use crate::{ConnectError, ConnectErrorKind};
 
 /// A disk that another machine exports over iSCSI.
 pub struct RemoteUnit {
@@ -63,8 +62,7 @@ impl Device for RemoteUnit {
     /// the channel.
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
-        let plan = self.plan.session(number);
-        Ok(channel::open(shard, |task| Session::new(task, plan)))
+        Ok(self.plan.session(number).open(shard))
     }
 
     fn compares_and_writes(&self) -> bool {

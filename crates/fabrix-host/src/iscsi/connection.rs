@@ -1,6 +1,6 @@
 //! One connection with a target, which is a session's only one, and the requests in its slots.
 //!
-//! Knows its machine and what each slot carries; does not know how a session comes up (`session`)
+//! Knows its transport ([`Link`]) and what each slot carries; does not know how a session comes up (`session`)
 //! nor what is done with requests when the connection is lost (`outage`). All tables are made when
 //! it is opened. The mirror of NVMe's `queue`.
 
@@ -9,13 +9,12 @@ use fabrix_proto::Slot;
 use fabrix_proto::iscsi::framing::{Carrier, Framing};
 use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
-use fabrix_proto::iscsi::tcp::Tcp;
 use fabrix_proto::scsi::cdb::build::Cdb;
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
-use fabrix_transport::{Ended, Incoming, Outgoing, pass};
+use fabrix_transport::{self as transport, Ended, Incoming, Outgoing};
 
 use crate::request::Request;
-use crate::wire::{Ending, Position, Route, Wire};
+use crate::wire::{Ending, Position, Route};
 
 /// What a slot carries.
 pub(crate) enum Carried {
@@ -43,9 +42,58 @@ pub(crate) struct Command {
     pub(crate) transfer: Transfer,
 }
 
-pub(crate) struct Connection {
-    wire: Wire<Tcp<Initiator>>,
-    /// Until TCP has connected.
+/// The way to a target over some transport, from the first try to connect to the last operation.
+pub(crate) trait Link: Sized + 'static {
+    /// What carries PDUs once the transport has connected.
+    type Stream: transport::Connection<Event = Event> + Carrier<Endpoint = Initiator>;
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// No socket, or what the transport has in its place, can be had.
+    fn open(
+        shard: &mut Shard,
+        task: TaskId,
+        position: Position,
+        route: Route,
+    ) -> std::io::Result<Self>;
+
+    /// An operation has ended; true: the transport has just connected, and [`begin`](Self::begin)
+    /// follows.
+    ///
+    /// # Errors
+    /// The connection is over, or never came to be.
+    fn completed(&mut self, ending: Ending, completion: Completion) -> Result<bool, Ended>;
+
+    /// `initiator` speaks from now on, with so many slots.
+    fn begin(&mut self, task: TaskId, initiator: Initiator, slots: usize) -> &mut Self::Stream;
+
+    /// What carries PDUs, once the transport has connected.
+    fn stream(&self) -> Option<&Self::Stream>;
+
+    /// The same, to use it.
+    fn stream_mut(&mut self) -> Option<&mut Self::Stream>;
+
+    /// Ends the connection at once; with commands in progress (`is_busy`) in a way that keeps the
+    /// target from going on with them.
+    fn close(&mut self, is_busy: bool);
+
+    /// Ends the connection in order; what was handed over is still sent.
+    fn shut(&mut self);
+
+    /// Begins a farewell: what waits to be sent is sent, what arrives is dropped. `shut` follows.
+    fn part(&mut self, shard: &mut Shard);
+
+    /// True when a farewell has been handed over.
+    fn has_parted(&self) -> bool;
+
+    /// True when the kernel or the adapter holds none of the connection's memory.
+    fn is_quiet(&self) -> bool;
+}
+
+pub(crate) struct Connection<L> {
+    link: L,
+    /// Until the transport has connected.
     login: Option<LoginConfig>,
     places: Vec<Place>,
     free: Vec<Slot>,
@@ -59,7 +107,7 @@ struct Place {
     sent_at: Nanos,
 }
 
-impl Connection {
+impl<L: Link> Connection<L> {
     /// Opens a connection, to log in with `slots` commands in progress at most.
     ///
     /// # Errors
@@ -72,7 +120,7 @@ impl Connection {
         (login, slots): (LoginConfig, u16),
     ) -> std::io::Result<Self> {
         Ok(Self {
-            wire: Wire::open(shard, task, position, route)?,
+            link: L::open(shard, task, position, route)?,
             login: Some(login),
             places: (0..slots).map(|_| Place::default()).collect(),
             free: (0..slots).rev().map(Slot).collect(),
@@ -90,21 +138,30 @@ impl Connection {
         ending: Ending,
         completion: Completion,
     ) -> Result<(), Ended> {
-        if self.wire.completed(ending, completion)?
+        if self.link.completed(ending, completion)?
             && let Some(login) = self.login.take()
         {
             let slots = self.places.len();
             let most = u16::try_from(slots).unwrap_or(u16::MAX);
-            let machine = Tcp::new(Initiator::new(most, login), pass::crc32c);
-            let (initiator, mut out) = Carrier::speak(self.wire.begin(task, machine, slots));
+            let initiator = Initiator::new(most, login);
+            let (initiator, mut out) = self.link.begin(task, initiator, slots).speak();
             initiator.start(&mut out);
         }
         Ok(())
     }
 
     /// The connection itself, to end it and to ask how far that is.
-    pub(crate) fn wire(&mut self) -> &mut Wire<Tcp<Initiator>> {
-        &mut self.wire
+    pub(crate) fn link(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// Sends what became ready, and receives.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub(crate) fn flush(&mut self, shard: &mut Shard) -> Result<(), Ended> {
+        let stream = self.link.stream_mut();
+        stream.map_or(Ok(()), |stream| stream.flush(shard))
     }
 
     /// The next event, if one is there.
@@ -112,23 +169,25 @@ impl Connection {
     /// # Errors
     /// The connection is over.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Ended> {
-        self.wire.next()
+        let stream = self.link.stream_mut();
+        stream.map_or(Ok(None), transport::Connection::next)
     }
 
-    /// The initiator and the framing that its calls need, once TCP has connected.
+    /// The initiator and the framing that its calls need, once the transport has
+    /// connected.
     pub(crate) fn speak(&mut self) -> Option<(&mut Initiator, impl Framing)> {
-        Some(Carrier::speak(self.wire.stream.as_mut()?))
+        Some(self.link.stream_mut()?.speak())
     }
 
     /// The initiator, to ask it.
     pub(crate) fn endpoint(&self) -> Option<&Initiator> {
-        Some(self.wire.stream.as_ref()?.endpoint())
+        Some(self.link.stream()?.endpoint())
     }
 
     /// Ends the connection at once, with a reset when commands are in progress.
     pub(crate) fn close(&mut self) {
         let is_busy = self.is_busy();
-        self.wire.close(is_busy);
+        self.link.close(is_busy);
     }
 
     /// How many slots are free.
@@ -153,7 +212,7 @@ impl Connection {
         data: Option<Buf>,
         carried: Carried,
     ) -> Result<(), (Carried, Option<Buf>)> {
-        let (Some(stream), Some(slot)) = (&mut self.wire.stream, self.free.pop()) else {
+        let (Some(stream), Some(slot)) = (self.link.stream_mut(), self.free.pop()) else {
             return Err((carried, data));
         };
         match (data, &command.transfer) {
@@ -161,7 +220,7 @@ impl Connection {
             (Some(buf), _) => stream.receive_into(slot, Incoming::Buf(buf, 0)),
             (None, _) => {}
         }
-        let (initiator, mut out) = Carrier::speak(stream);
+        let (initiator, mut out) = stream.speak();
         let Command { lun, cdb, transfer } = command;
         let is_sent = initiator.command(slot, *lun, cdb, *transfer, &mut out);
         drop(out);
@@ -178,7 +237,7 @@ impl Connection {
 
     /// Takes what a slot carried, and its data; the slot is free only after [`free`](Self::free).
     pub(crate) fn take(&mut self, slot: Slot) -> (Option<Carried>, Option<Buf>) {
-        let stream = self.wire.stream.as_mut();
+        let stream = self.link.stream_mut();
         let data = stream.and_then(|stream| stream.release(slot));
         (self.places[usize::from(slot.0)].carried.take(), data)
     }

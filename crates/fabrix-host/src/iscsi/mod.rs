@@ -14,6 +14,7 @@ mod parting;
 mod plan;
 mod seen;
 mod session;
+mod tcp;
 mod transfer;
 
 use std::fmt;

@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use fabrix_rt::Shard;
 use fabrix_transport::Ended;
 
-use super::connection::Connection;
+use super::connection::{Connection, Link};
 use super::session::Session;
 use crate::ConnectError;
 use crate::outage::{LEAVING_MOST, PARTING, State};
 use crate::timers::Timer;
 
-impl Session {
+impl<L: Link> Session<L> {
     /// The connection is lost: it is closed, and requests wait for the next one.
     pub(super) fn lose(&mut self, shard: &mut Shard, error: ConnectError) {
         let error = self.located(error);
@@ -61,7 +61,7 @@ impl Session {
         self.bringup = None;
         if let Some(connection) = &mut self.connection {
             if self.parting {
-                connection.wire().part(shard);
+                connection.link().part(shard);
             } else {
                 connection.close();
             }
@@ -79,7 +79,7 @@ impl Session {
             return;
         };
         if self.parting {
-            connection.wire().part(shard);
+            connection.link().part(shard);
             if completed.is_err() {
                 self.part_now(shard);
             }
@@ -93,7 +93,7 @@ impl Session {
 
     fn part_when_drained(&mut self, shard: &mut Shard) {
         let connection = self.connection.as_mut();
-        if connection.is_none_or(|connection| connection.wire().has_parted()) {
+        if connection.is_none_or(|connection| connection.link().has_parted()) {
             self.part_now(shard);
         }
     }
@@ -104,7 +104,7 @@ impl Session {
         if std::mem::take(&mut self.parting)
             && let Some(connection) = &mut self.connection
         {
-            connection.wire().shut();
+            connection.link().shut();
         }
     }
 
@@ -128,7 +128,7 @@ impl Session {
     /// arranged.
     fn rest_when_quiet(&mut self, shard: &mut Shard) {
         let connection = self.connection.as_mut();
-        if self.parting || !connection.is_none_or(|connection| connection.wire().is_quiet()) {
+        if self.parting || !connection.is_none_or(|connection| connection.link().is_quiet()) {
             return;
         }
         if let Some(mut connection) = self.connection.take() {

@@ -11,7 +11,6 @@ use fabrix_proto::scsi::bringup::UnitFacts;
 use fabrix_rt::random;
 
 use super::seen::Seen;
-use super::session::Session;
 use super::{Account, Address, Initiator};
 use crate::{ConnectError, ConnectErrorKind, Options, probe};
 
@@ -78,15 +77,6 @@ impl Plan {
         let mut plan = self.clone();
         plan.isid[4..].copy_from_slice(&number.to_be_bytes());
         plan
-    }
-
-    /// Connects to `portal`, learns what is there, disconnects.
-    ///
-    /// # Errors
-    /// Why not, as a sentence. It comes within `bringup_timeout`, whatever the target does.
-    pub(super) fn probe(&self, portal: SocketAddr) -> Result<Found, ConnectError> {
-        let plan = self.at(portal);
-        probe::probe(self.options.engine, |task| Session::new(task, plan))
     }
 
     /// Connects where the disk was found, learns what it is now, disconnects.

@@ -16,7 +16,7 @@ use fabrix_proto::scsi::sense::Sense;
 use fabrix_rt::{Completion, Nanos, Shard, Task, TaskId};
 use fabrix_transport::Ended;
 
-use super::connection::{Carried, Connection};
+use super::connection::{Carried, Connection, Link};
 use super::plan::{Found, Plan, slots};
 use crate::channel::Forsaken;
 use crate::outage::{Life, State};
@@ -26,11 +26,11 @@ use crate::timers::{Timer, is_over};
 use crate::wire::{Ending, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind};
 
-pub(crate) struct Session {
+pub(crate) struct Session<L> {
     pub(super) life: Life,
     pub(super) plan: Plan,
     /// There is one but while it rests.
-    pub(super) connection: Option<Connection>,
+    pub(super) connection: Option<Connection<L>>,
     /// None when all is known, or nothing can be asked yet.
     pub(super) bringup: Option<Bringup>,
     attempt: u16,
@@ -63,7 +63,7 @@ pub(super) struct Pinged {
     pub(super) is_answered: bool,
 }
 
-impl Session {
+impl<L: Link> Session<L> {
     /// A session that begins to connect with its first `rise`.
     pub(super) fn new(task: TaskId, plan: Plan) -> Self {
         let capacity = match plan.expected {
@@ -325,7 +325,7 @@ impl Session {
     }
 }
 
-impl probe::Session for Session {
+impl<L: Link> probe::Session for Session<L> {
     type Found = Found;
 
     fn rise(&mut self, shard: &mut Shard) {
@@ -341,7 +341,7 @@ impl probe::Session for Session {
     }
 }
 
-impl Task for Session {
+impl<L: Link> Task for Session<L> {
     fn completed(&mut self, shard: &mut Shard, slot: u32, completion: Completion) {
         if self.forsaken {
             self.over(shard);
@@ -401,7 +401,7 @@ impl Task for Session {
         let Some(connection) = &mut self.connection else {
             return;
         };
-        if let Err(ended) = connection.wire().flush(shard) {
+        if let Err(ended) = connection.flush(shard) {
             self.ended(shard, &ended);
         }
     }

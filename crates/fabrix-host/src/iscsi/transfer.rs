@@ -16,7 +16,7 @@ use fabrix_proto::scsi::spec::Status;
 use fabrix_rt::{Buf, Shard};
 
 use super::command::{self, Verdict};
-use super::connection::{Carried, Command, Connection};
+use super::connection::{Carried, Command, Connection, Link};
 use super::seen::Seen;
 use super::session::Session;
 use crate::Weight;
@@ -25,7 +25,7 @@ use crate::outage::State;
 use crate::request::{Data, Request, finish, moves_payload};
 use crate::timers::Timer;
 
-impl Carrier for Session {
+impl<L: Link> Carrier for Session<L> {
     fn submit<'a>(&mut self, shard: &mut Shard, request: BlockRequest<'a>) -> Submit<'a> {
         let Some(seen) = &self.plan.expected else {
             return request.done(DiskStatus::Internal);
@@ -65,7 +65,7 @@ impl Carrier for Session {
     }
 }
 
-impl Session {
+impl<L: Link> Session<L> {
     /// Whether requests are sent at all.
     fn flows(&self) -> bool {
         self.life.state == State::Live && !self.leaving && !self.pausing

@@ -1,12 +1,12 @@
-//! Additional sense codes (ASC and ASCQ) that are sent or understood here, each with the standard's
-//! own name.
+//! Additional sense codes (ASC and ASCQ) that the target sends or the initiator understands, with
+//! their standard names.
 //!
-//! Names and numbers only; which one answers what is decided where it happens.
+//! The file has names and numbers only. The code that detects an error chooses its code.
 //! Source: SPC-4, "ASC and ASCQ assignments".
 
 use core::fmt;
 
-/// ASC in the high byte, ASCQ in the low.
+/// An additional sense code: ASC in the high byte, ASCQ in the low byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdditionalSense(pub u16);
 
@@ -37,13 +37,13 @@ impl fmt::Display for AdditionalSense {
     }
 }
 
-/// Declares the codes once: the constant, its number, and the standard's name for people.
+/// Declares each code once: its constant, its number, and its standard name for messages.
 macro_rules! additional_sense {
     ($($constant:ident = $code:literal, $name:literal;)*) => {
         impl AdditionalSense {
             $(#[doc = $name] pub const $constant: Self = Self($code);)*
 
-            /// The standard's name, where it is one of those known here.
+            /// Standard name of the code. `None` for codes that are not declared here.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -52,7 +52,7 @@ macro_rules! additional_sense {
                 }
             }
 
-            /// All codes known here.
+            /// All declared codes.
             pub const ALL: &'static [Self] = &[$(Self::$constant,)*];
         }
     };

@@ -1,14 +1,15 @@
-//! Unit attentions: what an initiator has to be told before its next command is looked at.
+//! Unit attentions: conditions that a logical unit reports before it executes the initiator's next
+//! command.
 //!
-//! One set per nexus and logical unit. A condition is pending or not, however often it arose, so
-//! the set is bounded by the number of conditions, and a peer that never asks costs nothing.
+//! Each nexus has one set per logical unit. A condition is in the set at most once, however often
+//! it occurs. The set is therefore bounded, even for a peer that never sends a command.
 //! Source: SAM-5, "Unit attention conditions".
 
 use super::additional::AdditionalSense;
 use super::reservation::Notice;
 use super::sense::{Sense, SenseKey};
 
-/// A condition, in the order in which they are reported.
+/// A unit attention condition. The order of declaration is the order of reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Attention {
@@ -16,25 +17,25 @@ pub enum Attention {
     PowerOn = 0,
     /// The logical unit was reset.
     DeviceReset = 1,
-    /// The nexus was lost and is back.
+    /// The nexus was lost and has returned.
     NexusLoss = 2,
     /// Another initiator cleared the commands.
     CommandsCleared = 3,
     /// Another initiator changed mode parameters.
     ModeParametersChanged = 4,
-    /// The reservation was taken away.
+    /// The reservation of the initiator was preempted.
     ReservationsPreempted = 5,
     /// The reservation was released.
     ReservationsReleased = 6,
-    /// The registration was taken away.
+    /// The registration of the initiator was preempted.
     RegistrationsPreempted = 7,
-    /// A target port group has another state.
+    /// The state of a target port group has changed.
     AsymmetricAccessChanged = 8,
-    /// The disk has another size.
+    /// The size of the disk has changed.
     CapacityChanged = 9,
-    /// INQUIRY says something else.
+    /// The INQUIRY data has changed.
     InquiryChanged = 10,
-    /// There are other logical units.
+    /// The list of logical units has changed.
     LunsChanged = 11,
 }
 
@@ -54,7 +55,7 @@ impl Attention {
         Self::LunsChanged,
     ];
 
-    /// The sense data that report it.
+    /// Sense data that reports the condition.
     #[must_use]
     pub const fn sense(self) -> Sense {
         let code = match self {
@@ -89,18 +90,19 @@ impl From<Notice> for Attention {
     }
 }
 
-/// The conditions pending for one nexus at one logical unit.
+/// Pending conditions of one nexus at one logical unit, as a bit mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attentions(u16);
 
 impl Attentions {
-    /// None pending.
+    /// An empty set.
     #[must_use]
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Adds a condition. One of the resets makes earlier conditions of this nexus meaningless.
+    /// Adds a condition. [`Attention::PowerOn`] and [`Attention::DeviceReset`] remove all earlier
+    /// conditions, because they include them.
     ///
     /// Source: SAM-5, "Unit attention conditions", the table of precedence.
     pub const fn add(&mut self, attention: Attention) {
@@ -110,7 +112,7 @@ impl Attentions {
         self.0 |= attention.bit();
     }
 
-    /// Takes the first.
+    /// Removes and returns the first condition in the order of reporting.
     pub fn take(&mut self) -> Option<Attention> {
         let first = Attention::ALL
             .into_iter()
@@ -119,12 +121,12 @@ impl Attentions {
         Some(first)
     }
 
-    /// Takes this one back, where the initiator learned of it in another way.
+    /// Removes a condition that the initiator has learned of in another way.
     pub const fn remove(&mut self, attention: Attention) {
         self.0 &= !attention.bit();
     }
 
-    /// Whether something is pending.
+    /// Whether a condition is pending.
     #[must_use]
     pub const fn any(&self) -> bool {
         self.0 != 0

@@ -1,13 +1,16 @@
-//! What an initiator asks a target before it uses a disk: which logical unit, how large, how it is
-//! called, what it can.
+//! Commands that an initiator sends before it uses a disk. They find the logical unit, its size,
+//! its names and its features.
 //!
-//! A pure state machine. [`Bringup::next`] says which command to send or how long to wait;
-//! [`Bringup::answered`] takes each answer. One command is outstanding at a time. It knows neither
-//! the transport nor the clock; a command that is never answered is the caller's to give up. The
-//! mirror of `nvme::bringup`; the questions are in `bringup/question.rs`, what the answers hold is
-//! read in `bringup/facts.rs`, and why there is no disk is said in `bringup/error.rs`.
+//! The bring-up is a state machine without I/O. [`Bringup::next`] returns the command to send or
+//! the time to wait; [`Bringup::answered`] processes each answer. One command is outstanding at a
+//! time. The state machine knows neither transport nor clock, so the caller handles a command that
+//! is never answered. `nvme::bringup` is the counterpart for NVMe.
 //!
-//! A page that a disk does not have is no reason to refuse it: it promises less then.
+//! - `bringup/question.rs`: the commands.
+//! - `bringup/facts.rs`: parsers of the answers.
+//! - `bringup/error.rs`: errors.
+//!
+//! A missing page does not stop the bring-up. The disk then has fewer features.
 //!
 //! Source: SPC-4 and SBC-3, the commands named; SAM-5, "Status codes".
 
@@ -30,35 +33,36 @@ use super::sense::{Sense, SenseKey};
 use super::spec::Status;
 use crate::Nanos;
 
-/// What to do next.
+/// Next step of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this command, and tell its answer.
+    /// Send a command, and pass its answer to [`Bringup::answered`].
     Send {
-        /// To which logical unit.
+        /// Logical unit number.
         lun: u16,
-        /// Which.
+        /// Command.
         cdb: Cdb,
-        /// How much data it may bring, in bytes.
+        /// Maximum data-in length in bytes.
         data_in_bytes: u32,
     },
-    /// Ask again then, or when the answer has come.
+    /// Wait, then call [`Bringup::next`] again.
     Wait {
-        /// Until when; the end of time: for the answer.
+        /// Time to wait for. The maximum value while an answer is outstanding:
+        /// [`Bringup::answered`] ends the wait.
         until: Nanos,
     },
-    /// All is known.
+    /// The bring-up is complete.
     Ready(Box<UnitFacts>),
 }
 
-/// How a command was answered.
+/// Answer to a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// SCSI status.
     pub status: Status,
-    /// Why, where it did not end well.
+    /// Sense data, if the target sent some.
     pub sense: Option<Sense>,
-    /// What came.
+    /// Received data-in.
     pub data: &'a [u8],
 }
 
@@ -68,21 +72,22 @@ pub struct Bringup {
     question: Question,
     asked: bool,
     wait_until: Option<Nanos>,
-    /// Which to look at next, when none was named.
+    /// Logical unit numbers to try next, if the user named none.
     candidates: VecDeque<u16>,
     named: bool,
     lun: u16,
     pages: [bool; 256],
     facts: Box<UnitFacts>,
-    /// Questions that were asked again because something else had to be told first.
+    /// Commands repeated so far because the disk reported a unit attention.
     repeats: u8,
 }
 
 impl Bringup {
-    /// A bring-up that has not begun, of the logical unit `lun` or the first that is a disk.
+    /// Starts a bring-up of the logical unit `lun`. `None` selects the first logical unit that is a
+    /// disk.
     ///
     /// # Errors
-    /// [`BringupError::NoUnit`] for a number that cannot be.
+    /// [`BringupError::NoUnit`] for a number above [`LUN_MAX`].
     pub fn new(lun: Option<u16>) -> Result<Self, BringupError> {
         if let Some(lun) = lun.filter(|lun| *lun > LUN_MAX) {
             return Err(BringupError::NoUnit(lun));
@@ -104,7 +109,7 @@ impl Bringup {
         })
     }
 
-    /// The next step.
+    /// Next step at time `now`.
     pub fn next(&mut self, now: Nanos) -> Step {
         if let Some(until) = self.wait_until.filter(|until| now < *until) {
             return Step::Wait { until };
@@ -126,10 +131,10 @@ impl Bringup {
         }
     }
 
-    /// Takes the answer to the command that was sent.
+    /// Processes the answer to the last command.
     ///
     /// # Errors
-    /// Why there is no disk.
+    /// The reason why the disk is not usable.
     pub fn answered(&mut self, answer: &Answer<'_>, now: Nanos) -> Result<(), BringupError> {
         self.asked = false;
         if answer.status == Status::GOOD || is_recovered(answer.sense) {
@@ -156,11 +161,11 @@ impl Bringup {
         self.bad(answer)
     }
 
-    /// A question that did not end well.
+    /// Processes an error answer. Errors of optional commands are ignored.
     fn bad(&mut self, answer: &Answer<'_>) -> Result<(), BringupError> {
         match self.question {
             Question::Luns => {
-                // SPC-4 has it in every device; one that has not may still have LUN 0.
+                // SPC-4 requires REPORT LUNS. A device without the command may still have LUN 0.
                 self.candidates = VecDeque::from([0]);
                 self.next_candidate()
             }
@@ -168,7 +173,7 @@ impl Bringup {
             Question::Inquiry if is_no_unit(answer.sense) => Err(BringupError::NoUnit(self.lun)),
             Question::Inquiry | Question::Ready | Question::Capacity => Err(self.failure(answer)),
             Question::Mode => {
-                // Who does not say is believed to have a cache.
+                // Without a caching page the disk is assumed to have a volatile cache.
                 self.facts.write_cache = true;
                 self.go_on()
             }
@@ -204,7 +209,7 @@ impl Bringup {
         self.go_on()
     }
 
-    /// The standard data: whether this is a disk.
+    /// Processes the standard INQUIRY data, which tells whether the logical unit is a disk.
     fn inquired(&mut self, data: &[u8]) -> Result<(), BringupError> {
         let Some(first) = data.first() else {
             return Err(BringupError::Broken(
@@ -239,7 +244,7 @@ impl Bringup {
         }
     }
 
-    /// The next question that makes sense.
+    /// Advances to the next command whose page the disk has.
     fn go_on(&mut self) -> Result<(), BringupError> {
         loop {
             self.question = self.question.after();
@@ -253,7 +258,7 @@ impl Bringup {
     }
 }
 
-/// What a page holds behind its header; nothing when it is another page.
+/// Content of a VPD page behind its header. Empty if the data is another page.
 fn page(data: &[u8], code: u8) -> &[u8] {
     let Some((&[_, found, high, low], rest)) = data.split_first_chunk::<4>() else {
         return &[];
@@ -266,7 +271,7 @@ fn page(data: &[u8], code: u8) -> &[u8] {
     }
 }
 
-/// The numbers of a list of logical units that can be addressed, as far as anybody would look.
+/// Logical unit numbers of REPORT LUNS data that we can address, at most [`CANDIDATES_MAX`].
 fn luns(data: &[u8]) -> VecDeque<u16> {
     let entries = data.get(8..).unwrap_or(&[]).chunks_exact(8);
     entries
@@ -279,7 +284,7 @@ fn is_recovered(sense: Option<Sense>) -> bool {
     sense.is_some_and(|sense| sense.key == SenseKey::RECOVERED_ERROR)
 }
 
-/// Whether a disk is on its way.
+/// Whether the sense data reports a temporary state, after which the disk becomes ready.
 #[must_use]
 pub fn is_becoming_ready(sense: Sense) -> bool {
     let passing = [
@@ -293,11 +298,11 @@ fn is_no_unit(sense: Option<Sense>) -> bool {
     sense.is_some_and(|sense| sense.code == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED)
 }
 
-/// The peripheral device type of a disk.
+/// PERIPHERAL DEVICE TYPE of a direct-access block device.
 const DISK: u8 = 0;
-/// Logical units that are looked at for one that is a disk.
+/// Maximum number of logical units that a bring-up tries. The limit bounds the time of the search.
 const CANDIDATES_MAX: usize = 256;
-/// Unit attentions before something is wrong.
+/// Maximum number of unit attentions before the bring-up fails.
 const REPEATS_MAX: u8 = 32;
-/// How long a disk that is busy is left alone.
+/// Pause in milliseconds before a command to a busy disk is repeated.
 const PAUSE_MS: u64 = 100;

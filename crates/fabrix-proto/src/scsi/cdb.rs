@@ -1,10 +1,9 @@
-//! Command descriptor blocks: from bytes to a typed command, with every field checked that can be
-//! checked without the disk. Zero transfer lengths, the 256 blocks of READ(6) and the like end
-//! here.
+//! Command descriptor blocks: turns bytes into a typed [`Command`]. Special encodings, such as a
+//! READ(6) length of zero for 256 blocks, are resolved here.
 //!
-//! It sees neither data nor the disk's size; ranges are checked in [`unit`](super::unit). A bit
-//! that means nothing is refused with a pointer to it, which [`table`] decides; fields whose values
-//! are restricted are refused in `parse`.
+//! The parser checks every field that needs neither data nor disk size; [`unit`](super::unit)
+//! checks ranges. A set bit without meaning is refused with a pointer to the bit, by means of
+//! [`table`]. A field with an unsupported value is refused in `parse`.
 //! Source: SPC-4 and SBC-3, the chapters of commands.
 
 pub mod build;
@@ -16,59 +15,59 @@ pub use table::{CommandEntry, Features};
 use super::sense::Sense;
 use crate::scsi::spec::CDB_BYTES_MAX;
 
-/// Blocks that a command is about; `blocks` may be zero, and the end may lie beyond the disk and
-/// beyond 64 bits.
+/// Range of blocks of a command. `blocks` may be zero. The end may lie beyond the disk, and `lba +
+/// blocks` may exceed 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// LOGICAL BLOCK ADDRESS.
+    /// LOGICAL BLOCK ADDRESS of the first block.
     pub lba: u64,
-    /// TRANSFER LENGTH, NUMBER OF LOGICAL BLOCKS or the like: a plain count.
+    /// Number of blocks, from TRANSFER LENGTH, NUMBER OF LOGICAL BLOCKS or the like.
     pub blocks: u32,
 }
 
-/// BYTCHK: what VERIFY compares with.
+/// BYTCHK: comparison that VERIFY makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteCheck {
-    /// 00b: nothing, the medium is read and checked.
+    /// 00b: no comparison. The disk reads and checks the medium.
     Medium,
-    /// 01b: data for every block.
+    /// 01b: with data for every block.
     Data,
-    /// 11b: one block of data, for all.
+    /// 11b: with one block of data for all blocks.
     OneBlock,
 }
 
 /// SELECT REPORT of REPORT LUNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectReport {
-    /// 00h, 02h and 11h: all that there is here. ESXi asks with 11h.
+    /// 00h, 02h and 11h: all logical units. ESXi asks with 11h.
     Units,
-    /// 01h: well known logical units, of which there are none.
+    /// 01h: well known logical units. The target has none.
     WellKnown,
 }
 
-/// PC: which values MODE SENSE wants.
+/// PC: values that MODE SENSE returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageControl {
-    /// 00b.
+    /// 00b: values in force.
     Current,
     /// 01b: a mask of what MODE SELECT may change.
     Changeable,
-    /// 10b.
+    /// 10b: values at the start.
     Default,
-    /// 11b: there are none.
+    /// 11b: saved values. The target saves none and refuses the request.
     Saved,
 }
 
 /// MODE SENSE(6) or (10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeSense {
-    /// The header is that of the 10-byte command.
+    /// True for MODE SENSE(10), whose header has 8 bytes instead of 4.
     pub long: bool,
-    /// DBD: no block descriptor.
+    /// DBD: the answer has no block descriptor.
     pub no_block_descriptor: bool,
-    /// LLBAA: the block descriptor may be the long one.
+    /// LLBAA: the answer may have the long block descriptor.
     pub long_lba: bool,
-    /// Which values.
+    /// PC: values to return.
     pub control: PageControl,
     /// PAGE CODE.
     pub page: u8,
@@ -78,16 +77,16 @@ pub struct ModeSense {
     pub allocation: u32,
 }
 
-/// PERSISTENT RESERVE OUT before its parameter list.
+/// CDB of PERSISTENT RESERVE OUT, without its parameter list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReserveOut {
     /// SERVICE ACTION, 0 to 7.
     pub action: u8,
-    /// SCOPE; only the logical unit (0) exists.
+    /// SCOPE. Only the logical unit (0) exists.
     pub scope: u8,
-    /// TYPE, not checked: some actions ignore it.
+    /// TYPE. Unchecked, because some actions ignore it.
     pub kind: u8,
-    /// PARAMETER LIST LENGTH.
+    /// PARAMETER LIST LENGTH in bytes.
     pub bytes: u32,
 }
 
@@ -100,11 +99,11 @@ pub enum Reporting {
     Opcode,
     /// 010b: one command with its service action.
     ServiceAction,
-    /// 011b: one command, the service action looked at if it has some.
+    /// 011b: one command. The service action counts only if the command has service actions.
     Either,
 }
 
-/// A command, its fields in plain counts.
+/// A command with decoded fields. Lengths are in bytes, `blocks` are plain counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     missing_docs,
@@ -112,12 +111,12 @@ pub enum Reporting {
 )]
 pub enum Command {
     TestUnitReady,
-    /// `descriptor`: DESC, the format wanted.
+    /// `descriptor`: DESC, descriptor format instead of fixed format.
     RequestSense {
         descriptor: bool,
         allocation: u32,
     },
-    /// `page`: PAGE CODE where EVPD is set.
+    /// `page`: PAGE CODE if EVPD is set, `None` for the standard INQUIRY data.
     Inquiry {
         page: Option<u8>,
         allocation: u32,
@@ -131,7 +130,7 @@ pub enum Command {
         allocation: u32,
     },
     ModeSense(ModeSense),
-    /// `long`: the 10-byte command; `bytes`: PARAMETER LIST LENGTH.
+    /// `long`: MODE SELECT(10) instead of (6). `bytes`: PARAMETER LIST LENGTH.
     ModeSelect {
         long: bool,
         bytes: u32,
@@ -144,7 +143,7 @@ pub enum Command {
         extent: Extent,
         fua: bool,
     },
-    /// `compare`: BYTCHK 01b, the data are compared with what was written.
+    /// `compare`: BYTCHK 01b. The disk compares the blocks that it reads back with the data.
     WriteAndVerify {
         extent: Extent,
         compare: bool,
@@ -165,7 +164,7 @@ pub enum Command {
         extent: Extent,
         fua: bool,
     },
-    /// `no_data`: NDOB, zeroes without a data-out buffer.
+    /// `no_data`: NDOB. The command has no data-out buffer and writes zeroes.
     WriteSame {
         extent: Extent,
         unmap: bool,
@@ -177,8 +176,8 @@ pub enum Command {
     PreFetch {
         extent: Extent,
     },
-    /// Always the whole disk is made durable, and before the answer: the extent is only checked,
-    /// IMMED not needed.
+    /// The target flushes the whole disk and answers when the flush is done. The extent is only
+    /// checked, and IMMED has no effect.
     SynchronizeCache {
         extent: Extent,
     },
@@ -186,14 +185,14 @@ pub enum Command {
         lba: u64,
         allocation: u32,
     },
-    /// `long`: the 12-byte command; `lists`: REQ_PLIST, REQ_GLIST and the format, as they stand in
-    /// the CDB.
+    /// `long`: READ DEFECT DATA(12) instead of (10). `lists`: REQ_PLIST, REQ_GLIST and the format,
+    /// as in the CDB.
     ReadDefectData {
         long: bool,
         lists: u8,
         allocation: u32,
     },
-    /// `flush`: it is to stop, and NO_FLUSH is not set.
+    /// `flush`: START is zero and NO_FLUSH is not set.
     StartStopUnit {
         start: bool,
         flush: bool,
@@ -213,7 +212,7 @@ pub enum Command {
         extended: bool,
         allocation: u32,
     },
-    /// `timeouts`: RCTD.
+    /// `timeouts`: RCTD, the answer includes timeouts descriptors.
     ReportOperationCodes {
         timeouts: bool,
         reporting: Reporting,
@@ -221,7 +220,7 @@ pub enum Command {
         service_action: u16,
         allocation: u32,
     },
-    /// `extended`: REPD.
+    /// `extended`: REPD, the answer has the extended format.
     ReportTaskManagement {
         extended: bool,
         allocation: u32,
@@ -238,10 +237,10 @@ pub enum Command {
     },
 }
 
-/// Where the data of a command go.
+/// Direction of the data of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// There are none.
+    /// No data.
     None,
     /// From the target to the initiator.
     In,
@@ -249,21 +248,21 @@ pub enum Direction {
     Out,
 }
 
-/// What data a command moves, for a transport that has to check what the initiator expects.
+/// Data that a command moves. A transport compares it with the length that the initiator expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which way.
+    /// Direction of the data.
     pub direction: Direction,
-    /// How many bytes; for an answer with an allocation length, at most.
+    /// Length in bytes. For a command with an allocation length: the most that the answer may have.
     pub bytes: u64,
-    /// The command has no meaning with another number of bytes, so it is refused instead of leaving
-    /// a residual.
+    /// True if the command is refused when the initiator expects another length. False if the
+    /// transport reports the difference as a residual.
     pub exact: bool,
 }
 
 impl Transfer {
-    /// Whether the command can be done when the initiator expects to move `expected` bytes. Where
-    /// it can, and the numbers differ, the transport moves the smaller and reports the rest as
+    /// Whether the command can execute when the initiator expects to move `expected` bytes. If the
+    /// lengths differ, the transport moves the smaller number of bytes and reports the rest as a
     /// residual.
     #[must_use]
     pub const fn fits(&self, expected: u64) -> bool {
@@ -272,7 +271,7 @@ impl Transfer {
 }
 
 impl Command {
-    /// Reads a CDB; bytes that the command does not have are not looked at.
+    /// Parses a CDB. Bytes behind the length of the command are ignored.
     ///
     /// # Errors
     /// ILLEGAL REQUEST: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB with a pointer to
@@ -291,7 +290,7 @@ impl Command {
         Ok((parse::command(entry, &padded)?, entry))
     }
 
-    /// The blocks the command names itself.
+    /// Blocks that the CDB names.
     #[must_use]
     pub const fn extent(&self) -> Option<Extent> {
         match *self {
@@ -309,7 +308,8 @@ impl Command {
         }
     }
 
-    /// Whether the command changes blocks, and so is refused where the medium is write protected.
+    /// Whether the command changes blocks. The target refuses such a command when the medium is
+    /// write protected.
     #[must_use]
     pub const fn writes(&self) -> bool {
         matches!(
@@ -325,7 +325,7 @@ impl Command {
         )
     }
 
-    /// The data that the command moves on a disk with blocks of `block_bytes`.
+    /// Data that the command moves on a disk with blocks of `block_bytes` bytes.
     #[must_use]
     pub fn transfer(&self, block_bytes: u32) -> Transfer {
         let (direction, bytes) = match self.parameter_bytes() {
@@ -343,7 +343,7 @@ impl Command {
         }
     }
 
-    /// Bytes of the parameter list, for commands that have one.
+    /// Length of the parameter list in bytes, for commands that have one.
     #[must_use]
     pub const fn parameter_bytes(&self) -> Option<u32> {
         match *self {
@@ -371,7 +371,7 @@ impl Command {
         }
     }
 
-    /// ALLOCATION LENGTH, zero for commands that have none.
+    /// ALLOCATION LENGTH in bytes. Zero for commands that have none.
     #[must_use]
     pub const fn allocation(&self) -> u32 {
         match *self {
@@ -395,7 +395,7 @@ impl Command {
 }
 
 impl ByteCheck {
-    /// Bytes of data that come with it.
+    /// Length in bytes of the data-out that the comparison needs.
     #[must_use]
     pub fn bytes(self, extent: Extent, block_bytes: u32) -> u64 {
         let blocks = match self {

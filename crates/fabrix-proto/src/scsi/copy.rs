@@ -1,10 +1,9 @@
-//! EXTENDED COPY with one-byte list identifiers: block to block, between disks named by their
-//! designators.
+//! EXTENDED COPY with one-byte list identifiers: copies blocks between disks that designators name.
 //!
-//! The list is read and checked here; who the disks are and whether they may be reached is the
-//! executor's to find, which then asks [`CopyList::check`] before it moves the first block. A copy
-//! is answered when it has ended; what became of it is remembered, where the list says so, until
-//! somebody has asked.
+//! The code here parses and checks the list. The executor looks up the disks and their access
+//! rights, then calls [`CopyList::check`] before it copies the first block. The command is answered
+//! when the copy has ended. If the list requests it, the target keeps the status until an initiator
+//! has read it.
 //! Source: SPC-4, "EXTENDED COPY(LID1) command", "RECEIVE COPY OPERATING PARAMETERS command".
 
 use alloc::vec::Vec;
@@ -15,7 +14,7 @@ use super::data_in::DataIn;
 use super::pages::{Disk, Naa};
 use super::sense::{Sense, SenseKey};
 
-/// A disk by one of its names, as the Device Identification page has it.
+/// A name of a disk, as in the Device Identification page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Designator {
     /// CODE SET.
@@ -26,40 +25,41 @@ pub struct Designator {
     pub id: Vec<u8>,
 }
 
-/// Blocks to be copied from one disk of the list to another, or the same.
+/// A run of blocks to copy from one disk of the list to another one, or to the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// From which of the list's disks.
+    /// Index of the source disk in [`CopyList::devices`].
     pub source: usize,
-    /// From which block on.
+    /// First source block.
     pub source_lba: u64,
-    /// To which of the list's disks.
+    /// Index of the destination disk in [`CopyList::devices`].
     pub destination: usize,
-    /// To which block on.
+    /// First destination block.
     pub destination_lba: u64,
-    /// How many blocks of the source.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
-/// What EXTENDED COPY asks for.
+/// Parsed parameter list of EXTENDED COPY.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyList {
-    /// LIST IDENTIFIER, by which the initiator asks for what became of it.
+    /// LIST IDENTIFIER. RECEIVE COPY STATUS names the copy by it.
     pub list: u8,
-    /// What became of it is remembered (LIST ID USAGE 00b).
+    /// LIST ID USAGE 00b: the target keeps the status of the copy.
     pub kept: bool,
-    /// The disks.
+    /// Designators of the disks.
     pub devices: Vec<Designator>,
-    /// The copies, in order; their disks exist in the list.
+    /// Copies to make, in this order. The disk indexes are valid.
     pub segments: Vec<Segment>,
 }
 
 impl CopyList {
-    /// Checks all segments against the disks that the designators mean.
+    /// Checks all segments. `disks` are the disks that the designators name, `None` for an unknown
+    /// one.
     ///
     /// # Errors
-    /// COPY ABORTED when one is not there, blocks lie outside, block sizes differ, or the
-    /// destination is protected.
+    /// COPY ABORTED: a disk is unknown, blocks lie outside of a disk, block sizes differ, or the
+    /// destination is read-only.
     pub fn check(&self, disks: &[Option<&Disk>]) -> Result<(), Sense> {
         let disk = |index: usize| disks.get(index).copied().flatten().ok_or_else(unreachable);
         for segment in &self.segments {
@@ -75,32 +75,33 @@ impl CopyList {
     }
 }
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyStatus {
     /// LIST IDENTIFIER.
     pub list: u8,
-    /// Whether it goes on, and how it ended.
+    /// State of the copy.
     pub progress: CopyProgress,
-    /// Segments that are done.
+    /// Number of completed segments.
     pub segments: u16,
-    /// Bytes that are written.
+    /// Number of written bytes.
     pub bytes: u64,
 }
 
 /// COPY MANAGER STATUS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyProgress {
-    /// 00h.
+    /// 00h: the copy is in progress.
     Copying,
-    /// 01h.
+    /// 01h: the copy has ended without error.
     Done,
-    /// 02h: it ended with an error.
+    /// 02h: the copy has ended with an error.
     Failed,
 }
 
 impl CopyStatus {
-    /// Writes what RECEIVE COPY STATUS returns; of what does not fit its counter in bytes, the KiB.
+    /// Writes the answer to RECEIVE COPY STATUS. The transfer count is in KiB if the number of
+    /// bytes does not fit its 32 bits.
     ///
     /// Source: SPC-4, "RECEIVE COPY STATUS(LID1) command".
     pub fn write(&self, out: &mut DataIn<'_>) {
@@ -115,7 +116,7 @@ impl CopyStatus {
 }
 
 impl Segment {
-    /// What is read.
+    /// Blocks to read.
     #[must_use]
     pub const fn source_extent(&self) -> Extent {
         Extent {
@@ -124,7 +125,7 @@ impl Segment {
         }
     }
 
-    /// What is written.
+    /// Blocks to write.
     #[must_use]
     pub const fn destination_extent(&self) -> Extent {
         Extent {
@@ -135,7 +136,7 @@ impl Segment {
 }
 
 impl Designator {
-    /// Whether it is a name of this disk that is like no other's: NAA, EUI-64 or UUID.
+    /// Whether the designator is a unique name of `disk`: NAA, EUI-64 or UUID.
     #[must_use]
     pub fn names(&self, disk: &Disk) -> bool {
         let identity = &disk.identity;
@@ -157,11 +158,12 @@ impl Designator {
     }
 }
 
-/// Reads the parameter list of EXTENDED COPY(LID1); an empty one asks for nothing.
+/// Parses the parameter list of EXTENDED COPY(LID1). An empty list requests no copy.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR, TOO MANY or UNSUPPORTED descriptors, COPY ABORTED for a disk that
-/// is not in the list.
+/// - PARAMETER LIST LENGTH ERROR: the list is truncated or too long.
+/// - TOO MANY or UNSUPPORTED descriptors.
+/// - COPY ABORTED: a segment names a disk that is not in the list.
 pub fn parse(list: &[u8]) -> Result<CopyList, Sense> {
     if list.is_empty() {
         return Ok(CopyList::default());
@@ -187,7 +189,7 @@ pub fn parse(list: &[u8]) -> Result<CopyList, Sense> {
     })
 }
 
-/// Source: SPC-4, "Identification Descriptor CSCD descriptor format".
+/// Parses the disk designators. Source: SPC-4, "Identification Descriptor CSCD descriptor format".
 fn parse_devices(bytes: &[u8]) -> Result<Vec<Designator>, Sense> {
     let (chunks, rest) = bytes.as_chunks::<DEVICE_BYTES>();
     if !rest.is_empty() {
@@ -212,7 +214,7 @@ fn parse_device(bytes: &[u8; DEVICE_BYTES]) -> Result<Designator, Sense> {
     })
 }
 
-/// Source: SPC-4, "Block device to block device operations".
+/// Parses the segments. Source: SPC-4, "Block device to block device operations".
 fn parse_segments(bytes: &[u8], devices: usize) -> Result<Vec<Segment>, Sense> {
     let unsupported = Sense::illegal(AdditionalSense::UNSUPPORTED_SEGMENT_DESCRIPTOR);
     if bytes.len() / SEGMENT_BYTES > SEGMENTS_MAX {
@@ -253,7 +255,7 @@ fn parse_segment(bytes: &[u8; SEGMENT_BYTES], devices: usize) -> Result<Segment,
     })
 }
 
-/// Writes what RECEIVE COPY OPERATING PARAMETERS returns.
+/// Writes the answer to RECEIVE COPY OPERATING PARAMETERS.
 pub fn write_parameters(disk: &Disk, out: &mut DataIn<'_>) {
     let granularity = disk.block_bytes.max(1).ilog2();
     out.u32(0);
@@ -262,7 +264,7 @@ pub fn write_parameters(disk: &Disk, out: &mut DataIn<'_>) {
     out.u16(u16::try_from(SEGMENTS_MAX).unwrap_or(0));
     out.u32(u32::try_from(LIST_BYTES_MAX).unwrap_or(0));
     out.u32(disk.block_bytes.saturating_mul(u32::from(u16::MAX)));
-    out.zeroes(14); // no inline data, no held data, no stream devices
+    out.zeroes(14); // inline data, held data and stream devices: none
     out.u16(1); // TOTAL CONCURRENT COPIES
     out.u8(1);
     out.u8(u8::try_from(granularity).unwrap_or(0));
@@ -291,16 +293,16 @@ fn length_error() -> Sense {
     Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR)
 }
 
-/// LIST ID USAGE, in byte 1 of the list.
+/// LIST ID USAGE bits in byte 1 of the list.
 const LIST_ID_USAGE: u8 = 0b11 << 3;
 const DEVICES_MAX: usize = 16;
 const SEGMENTS_MAX: usize = 16;
 const LIST_BYTES_MAX: usize = DEVICES_MAX * DEVICE_BYTES + SEGMENTS_MAX * SEGMENT_BYTES;
 const DEVICE_BYTES: usize = 32;
 const SEGMENT_BYTES: usize = 28;
-/// Identification Descriptor CSCD descriptor.
+/// Descriptor type of an identification descriptor.
 const DEVICE_IDENTIFICATION: u8 = 0xE4;
-/// Block device to block device.
+/// Descriptor type of a block device to block device segment.
 const SEGMENT_BLOCK_TO_BLOCK: u8 = 0x02;
 const KIND_EUI64: u8 = 0x02;
 const KIND_NAA: u8 = 0x03;

@@ -1,11 +1,10 @@
-//! Writes the data of an answer into a page that may be too small for it, as allocation lengths
-//! want it.
+//! Writes data-in into a page that is truncated at the allocation length.
 //!
-//! What does not fit is counted and dropped, so that every length inside the data says what there
-//! would have been. Nothing can be written past the page, whatever the initiator asked for.
+//! Bytes behind the end are counted, but not stored. Length fields inside the data therefore have
+//! their untruncated values. No write goes past the page, whatever the initiator requests.
 //! Source: SPC-4, "Allocation length".
 
-/// The data of one answer on its way into a page.
+/// Data-in of one answer while it is being written.
 #[derive(Debug)]
 pub struct DataIn<'p> {
     page: &'p mut [u8],
@@ -13,7 +12,7 @@ pub struct DataIn<'p> {
 }
 
 impl<'p> DataIn<'p> {
-    /// Starts at the beginning of `page`, of which no more than `allocation` bytes are used.
+    /// Starts at the beginning of `page`, and uses at most `allocation` bytes of it.
     #[must_use]
     pub fn new(page: &'p mut [u8], allocation: u32) -> Self {
         let most = usize::try_from(allocation).unwrap_or(usize::MAX);
@@ -47,44 +46,44 @@ impl<'p> DataIn<'p> {
         self.put(&[value]);
     }
 
-    /// Appends two bytes, the most significant first, as everything in SCSI.
+    /// Appends two bytes, big-endian as all SCSI numbers.
     pub fn u16(&mut self, value: u16) {
         self.put(&value.to_be_bytes());
     }
 
-    /// Appends four bytes.
+    /// Appends four bytes, big-endian.
     pub fn u32(&mut self, value: u32) {
         self.put(&value.to_be_bytes());
     }
 
-    /// Appends eight bytes.
+    /// Appends eight bytes, big-endian.
     pub fn u64(&mut self, value: u64) {
         self.put(&value.to_be_bytes());
     }
 
-    /// How many bytes there are by now, those that were dropped included.
+    /// Number of appended bytes, including those behind the end of the page.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing was written yet.
+    /// Whether nothing has been appended.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Overwrites one byte written before; a dropped one stays dropped.
+    /// Overwrites an appended byte. Positions behind the end of the page are ignored.
     pub fn set_u8(&mut self, at: usize, value: u8) {
         self.set(at, &[value]);
     }
 
-    /// Overwrites two bytes written before.
+    /// Overwrites two appended bytes, big-endian.
     pub fn set_u16(&mut self, at: usize, value: u16) {
         self.set(at, &value.to_be_bytes());
     }
 
-    /// Overwrites four bytes written before.
+    /// Overwrites four appended bytes, big-endian.
     pub fn set_u32(&mut self, at: usize, value: u32) {
         self.set(at, &value.to_be_bytes());
     }
@@ -97,19 +96,20 @@ impl<'p> DataIn<'p> {
         }
     }
 
-    /// Writes what follows the 16-bit length field at `at` into it: most structures end like that.
+    /// Sets the 16-bit length field at `at` to the number of bytes behind it. Most structures end
+    /// with this step.
     pub fn close_u16(&mut self, at: usize) {
         let follows = self.bytes.saturating_sub(at + 2);
         self.set_u16(at, u16::try_from(follows).unwrap_or(u16::MAX));
     }
 
-    /// The same for a length of 32 bits.
+    /// Sets the 32-bit length field at `at` to the number of bytes behind it.
     pub fn close_u32(&mut self, at: usize) {
         let follows = self.bytes.saturating_sub(at + 4);
         self.set_u32(at, u32::try_from(follows).unwrap_or(u32::MAX));
     }
 
-    /// How many bytes of the page are to be sent.
+    /// Number of bytes of the page to send.
     #[must_use]
     pub fn finish(self) -> u32 {
         u32::try_from(self.bytes.min(self.page.len())).unwrap_or(u32::MAX)

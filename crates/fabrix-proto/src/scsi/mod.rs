@@ -1,12 +1,15 @@
-//! SCSI: the direct-access block device, as values and as a logical unit without I/O. No transport
-//! is assumed.
+//! SCSI direct-access block devices: typed values, and a logical unit without I/O. The code is
+//! independent of the transport.
 //!
-//! Numbers first: [`spec`], [`additional`] and [`sense`]. [`cdb`] turns command descriptor blocks
-//! into commands, [`pages`] writes what a disk says of itself, through [`data_in`]; [`reservation`]
-//! is who may do what, for all protocols, and [`persistent`] its SCSI bytes; [`copy`] reads the
-//! lists of EXTENDED COPY; [`attention`] is what an initiator has to be told first; [`bringup`] is
-//! what an initiator asks before it uses a disk. [`unit`](mod@unit) puts them together: a command
-//! comes in, and an answer or an operation of a disk comes out.
+//! - [`spec`], [`additional`], [`sense`]: numbers and sense data.
+//! - [`cdb`]: parses and builds command descriptor blocks.
+//! - [`pages`]: INQUIRY, VPD and mode pages, written through [`data_in`].
+//! - [`reservation`]: reservations for all protocols. [`persistent`] has their SCSI bytes.
+//! - [`copy`]: lists of EXTENDED COPY.
+//! - [`attention`]: unit attentions.
+//! - [`unit`](mod@unit): the logical unit. It receives commands and returns answers or disk
+//!   operations.
+//! - [`bringup`]: commands that an initiator sends before it uses a disk.
 
 pub mod additional;
 pub mod attention;

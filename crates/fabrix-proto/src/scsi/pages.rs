@@ -1,9 +1,8 @@
-//! What a disk says of itself: the facts as plain values, and below this file the pages written
-//! from them.
+//! Facts about a disk as plain values. The modules below write pages from them.
 //!
-//! Every promise in a page comes from a fact here, and [`unit`](super::unit) refuses by the same
-//! fact, so that no page says more than is done. Nothing here is random or remembered: the same
-//! facts give the same bytes.
+//! Every announced feature comes from a field here, and [`unit`](super::unit) refuses commands by
+//! the same field. A page therefore never announces more than the unit does. The same facts always
+//! give the same bytes.
 
 pub mod capacity;
 pub mod inquiry;
@@ -16,50 +15,50 @@ use alloc::vec::Vec;
 
 use super::cdb::{Extent, Features};
 
-/// What becomes of deallocated blocks.
+/// Content of deallocated blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deallocate {
     /// The disk does not deallocate.
     No,
-    /// They read as anything until they are written.
+    /// The content is undefined until the next write.
     Undefined,
-    /// They read as zeroes.
+    /// The blocks read as zeroes.
     Zeroes,
 }
 
-/// A disk as initiators are to know it.
+/// A disk as initiators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Bytes in a block, a power of two.
+    /// Block size in bytes, a power of two.
     pub block_bytes: u32,
-    /// How many blocks there are.
+    /// Size in blocks.
     pub blocks: u64,
-    /// Bytes that the medium writes without reading first; at least a block.
+    /// Physical block size in bytes, at least one block. Smaller writes cost a read.
     pub physical_block_bytes: u32,
-    /// Bytes worth asking for at once; zero: no preference.
+    /// Optimal transfer length in bytes. Zero: no preference.
     pub optimal_io_bytes: u32,
-    /// The longest read or write; at least a block.
+    /// Maximum length of a read or write in bytes, at least one block.
     pub max_transfer_bytes: u32,
-    /// Answered writes may be lost with the power until the cache is synchronized.
+    /// Volatile write cache: a power loss may lose answered writes that were not flushed.
     pub volatile_cache: bool,
-    /// Every write is refused.
+    /// The disk refuses writes.
     pub read_only: bool,
-    /// What becomes of deallocated blocks.
+    /// Content of deallocated blocks.
     pub deallocate: Deallocate,
-    /// Blocks written whole or not at all; with one or none there is no WRITE ATOMIC, which would
-    /// promise nothing.
+    /// Maximum number of blocks of an atomic write. WRITE ATOMIC exists from 2 blocks on, because a
+    /// write of one block is always atomic.
     pub atomic_write_blocks: u32,
-    /// Most blocks of a COMPARE AND WRITE; with none the command does not exist.
+    /// Maximum number of blocks of COMPARE AND WRITE. Zero: the command does not exist.
     pub compare_and_write_blocks: u8,
-    /// Reservations can be stored, so that they outlive the power (PTPL_C).
+    /// PTPL_C: reservations can persist through power loss.
     pub stores_reservations: bool,
-    /// The executor copies, so EXTENDED COPY exists.
+    /// EXTENDED COPY exists.
     pub copies: bool,
-    /// Its names.
+    /// Names of the disk.
     pub identity: Identity,
 }
 
-/// The names of a disk, the same after every restart.
+/// Names of a disk. They stay the same after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// T10 VENDOR IDENTIFICATION, 8 characters.
@@ -70,47 +69,46 @@ pub struct Identity {
     pub revision: String,
     /// PRODUCT SERIAL NUMBER.
     pub serial: String,
-    /// NAA identifier of type 6h or 3h; its first four bits are made to say which.
+    /// NAA designator of type 6h or 3h. The page writer sets its first four bits to the type.
     pub naa: Naa,
-    /// EUI-64, where the disk has one.
+    /// EUI-64, if the disk has one.
     pub eui64: Option<[u8; 8]>,
-    /// UUID, where the disk has one.
+    /// UUID, if the disk has one.
     pub uuid: Option<[u8; 16]>,
 }
 
-/// The identifier from which ESXi and multipath name the disk.
+/// NAA designator. ESXi and multipath name the disk by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naa {
-    /// NAA Locally Assigned (3h): 60 bits of our own.
+    /// NAA Locally Assigned (3h): 60 bits that we choose.
     Local(u64),
-    /// NAA IEEE Registered Extended (6h): whoever owns the OUI answers for it.
+    /// NAA IEEE Registered Extended (6h): an identifier assigned by the owner of its OUI.
     Registered([u8; 16]),
 }
 
-/// The target through which the disk is reached.
+/// Target that exports the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its iSCSI name.
+    /// iSCSI name of the target.
     pub name: String,
-    /// Its ports, in the order of their identifiers, never none.
+    /// Target ports in ascending order of their identifiers, at least one.
     pub ports: Vec<TargetPort>,
-    /// Task management functions that the transport and the executor do.
+    /// Supported task management functions.
     pub task_management: TaskManagement,
 }
 
-/// One target port.
+/// A target port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPort {
     /// RELATIVE TARGET PORT IDENTIFIER, from 1.
     pub id: u16,
     /// TARGET PORT GROUP.
     pub group: u16,
-    /// Target portal group tag, which is part of an iSCSI target port's name.
+    /// Target portal group tag, a part of the iSCSI target port name.
     pub tag: u16,
 }
 
-/// Which task management functions are supported: bits 15:8 are byte 0 of the report, bits 7:0 byte
-/// 1.
+/// Supported task management functions: bits 15:8 are byte 0 of the report, bits 7:0 are byte 1.
 ///
 /// Source: SPC-4, "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS parameter data".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +130,7 @@ impl TaskManagement {
     /// ITNRS: I_T NEXUS RESET.
     pub const NEXUS_RESET: Self = Self(0x0001);
 
-    /// Both.
+    /// Union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -140,7 +138,7 @@ impl TaskManagement {
 }
 
 impl Disk {
-    /// Which commands exist on this disk.
+    /// Features of the disk, which decide what commands exist.
     #[must_use]
     pub fn features(&self) -> Features {
         Features {
@@ -151,8 +149,8 @@ impl Disk {
         }
     }
 
-    /// Whether the blocks all lie on the disk. None at all may also stand at its end, as libiscsi
-    /// asks for.
+    /// Whether all blocks of `extent` lie on the disk. An empty extent may lie at the end of the
+    /// disk, because libiscsi expects that.
     #[must_use]
     pub fn contains(&self, extent: Extent) -> bool {
         extent
@@ -161,13 +159,14 @@ impl Disk {
             .is_some_and(|end| end <= self.blocks)
     }
 
-    /// The longest read or write, in blocks.
+    /// Maximum length of a read or write in blocks.
     #[must_use]
     pub const fn max_transfer_blocks(&self) -> u32 {
         self.max_transfer_bytes / self.block_bytes
     }
 
-    /// The longest WRITE ATOMIC, in blocks; none without the command. Its length has 16 bits.
+    /// Maximum length of WRITE ATOMIC in blocks, at most 65535 because its length field has 16
+    /// bits. Zero without the command.
     #[must_use]
     pub fn max_atomic_blocks(&self) -> u32 {
         if !self.features().atomic {
@@ -185,10 +184,11 @@ impl Disk {
     }
 }
 
-/// Most blocks of all descriptors of one UNMAP: bounds the work of one command.
+/// Maximum number of blocks of one UNMAP, all descriptors together. The limit bounds the work of
+/// one command.
 pub const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
-/// Most block descriptors of one UNMAP.
+/// Maximum number of block descriptors of one UNMAP.
 pub const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// Most blocks of one WRITE SAME: what the 10-byte command can say. libiscsi takes a larger limit
-/// for a promise that as many blocks can be written and read at once.
+/// Maximum number of blocks of one WRITE SAME: the length field of WRITE SAME(10) has 16 bits. With
+/// a larger limit libiscsi expects that a single command can write and read as many blocks.
 pub const WRITE_SAME_BLOCKS_MAX: u32 = 0xFFFF;

@@ -1,8 +1,8 @@
-//! The bytes of PERSISTENT RESERVE IN and OUT around the state in
-//! [`reservation`](super::reservation).
+//! PERSISTENT RESERVE IN and OUT: parses the parameter lists and writes the data-in bytes. The
+//! reservation state itself is in [`reservation`](super::reservation).
 //!
-//! Every length that a parameter list gives is compared with the bytes that came, before anything
-//! is read by it.
+//! Every length field of a parameter list is checked against the received bytes before the parser
+//! uses it.
 //! Source: SPC-4, "PERSISTENT RESERVE IN command", "PERSISTENT RESERVE OUT command".
 
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use super::pages::{Disk, Target};
 use super::reservation::{Initiator, Kind, Nexus, Request, Reservations};
 use super::sense::Sense;
 
-/// Writes the data of PERSISTENT RESERVE IN for a service action from 0 to 3.
+/// Writes the data of PERSISTENT RESERVE IN for the service actions 0 to 3.
 pub fn write_in(action: u8, state: &Reservations, disk: &Disk, out: &mut DataIn<'_>) {
     match action {
         READ_KEYS => write_keys(state, out),
@@ -33,7 +33,8 @@ fn write_keys(state: &Reservations, out: &mut DataIn<'_>) {
     out.close_u32(4);
 }
 
-/// The holder's key is zero where all registrants hold it.
+/// Writes the data of READ RESERVATION. The key of an all-registrants reservation is zero, because
+/// no single registrant holds the reservation.
 fn write_reservation(state: &Reservations, out: &mut DataIn<'_>) {
     out.u32(state.generation());
     out.u32(0);
@@ -46,7 +47,8 @@ fn write_reservation(state: &Reservations, out: &mut DataIn<'_>) {
     out.close_u32(4);
 }
 
-/// CRH, SIP_C, ATP_C and all six types; PTPL_C where there is a place to store them.
+/// Writes the data of REPORT CAPABILITIES: CRH, SIP_C, ATP_C and all six types. PTPL_C is set when
+/// the disk can store reservations.
 fn write_capabilities(state: &Reservations, disk: &Disk, out: &mut DataIn<'_>) {
     out.u16(8);
     out.u8(CRH | SIP_C | ATP_C | u8::from(disk.stores_reservations));
@@ -77,11 +79,12 @@ fn write_full_status(state: &Reservations, out: &mut DataIn<'_>) {
     out.close_u32(4);
 }
 
-/// Reads PERSISTENT RESERVE OUT.
+/// Parses the parameter list of PERSISTENT RESERVE OUT.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB for scope and type, where the action has them; PARAMETER LIST LENGTH ERROR;
-/// INVALID FIELD IN PARAMETER LIST with a pointer.
+/// - INVALID FIELD IN CDB: scope or type is wrong, for actions that use them.
+/// - PARAMETER LIST LENGTH ERROR: the list is too short or too long.
+/// - INVALID FIELD IN PARAMETER LIST: with a pointer to the field.
 pub fn parse_out(
     command: &ReserveOut,
     list: &[u8],
@@ -152,7 +155,8 @@ fn register(
     })
 }
 
-/// TRANSPORTID PARAMETER DATA LENGTH and the TransportIDs, which must fill the list exactly.
+/// Parses TRANSPORTID PARAMETER DATA LENGTH and the TransportIDs (SPEC_I_PT). The TransportIDs have
+/// to fill the list exactly.
 fn other_initiators(list: &[u8]) -> Result<Vec<Initiator>, Sense> {
     let rest = &list[LIST_BYTES..];
     let (length, mut ids) = rest.split_first_chunk::<4>().ok_or_else(length_error)?;
@@ -170,6 +174,8 @@ fn other_initiators(list: &[u8]) -> Result<Vec<Initiator>, Sense> {
     Ok(initiators)
 }
 
+/// Parses the parameter list of REGISTER AND MOVE.
+///
 /// Source: SPC-4, "Parameter list for the PERSISTENT RESERVE OUT command with REGISTER AND MOVE
 /// service action".
 fn relocate(
@@ -209,7 +215,8 @@ impl ReserveOut {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
-    /// Only the logical unit can be reserved, and only with the types that there are.
+    /// Returns the reservation type of the CDB. The scope has to be the logical unit (0), and the
+    /// type has to be one of the six that exist.
     fn checked_kind(&self) -> Result<Kind, Sense> {
         if self.scope != 0 {
             return Err(Sense::field_in_cdb(2, Some(7)));
@@ -221,7 +228,7 @@ impl ReserveOut {
     }
 }
 
-/// The TYPE field.
+/// Returns the value of the TYPE field for `kind`.
 const fn kind_code(kind: Kind) -> u8 {
     match kind {
         Kind::WriteExclusive => 1,
@@ -246,7 +253,7 @@ fn length_error() -> Sense {
     Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR)
 }
 
-/// Bytes of the parameter list without what may follow.
+/// Length of the parameter list in bytes, without TransportIDs and additional data.
 const LIST_BYTES: usize = 24;
 const READ_KEYS: u8 = 0;
 const READ_RESERVATION: u8 = 1;
@@ -261,9 +268,10 @@ const MOVE: u8 = 7;
 const CRH: u8 = 0x10;
 const SIP_C: u8 = 0x08;
 const ATP_C: u8 = 0x04;
-/// TMV: the types follow.
+/// TMV: the reservation type mask that follows is valid.
 const TMV: u8 = 0x80;
-/// WR_EX_AR, EX_AC_RO, WR_EX_RO, EX_AC, WR_EX; EX_AC_AR.
+/// Reservation type mask: WR_EX_AR, EX_AC_RO, WR_EX_RO, EX_AC and WR_EX in the first byte, EX_AC_AR
+/// in the second.
 const ALL_TYPES: u16 = 0xEA01;
 const ALL_TG_PT_STATUS: u8 = 0x02;
 const SPEC_I_PT: u8 = 0x08;

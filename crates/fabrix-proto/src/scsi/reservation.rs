@@ -1,11 +1,11 @@
-//! Reservations of a disk as a pure state machine: who is registered with which key, who holds
-//! what, and who may therefore do what. One state serves every protocol that reaches the disk.
+//! Reservations of a disk as a state machine without I/O: the registered keys, the reservation, and
+//! the resulting rights. All protocols that reach the disk share one state.
 //!
-//! SCSI's persistent reservations and NVMe's reservations are the same machine with other bytes
-//! around it: the types, the conflicts and the notices correspond one to one. So nothing here knows
-//! a CDB or a capsule, and an initiator is a name. RESERVE and RELEASE of SPC-2 are here too,
-//! because they exclude the others. The state is kept by one owner; a data path keeps a
-//! [`Standing`] and asks only the table.
+//! SCSI persistent reservations and NVMe reservations are the same state machine: types, conflicts
+//! and notices correspond one to one. The code here therefore knows neither CDBs nor capsules, and
+//! identifies an initiator by its name. RESERVE and RELEASE of SPC-2 are here too, because they
+//! exclude persistent reservations. One owner keeps the state. A data path keeps only its
+//! [`Standing`] and checks each command against the conflict table.
 //! Source: SPC-4, "Reservations"; NVM Express Base Specification 2.x, "Reservations".
 
 mod apply;
@@ -17,28 +17,30 @@ use alloc::vec::Vec;
 pub use identity::{Initiator, Nexus, TransportIdError};
 pub use stored::StoredError;
 
-/// Most registrants of one disk: bounds the memory and the data that a peer can make us keep.
+/// Maximum number of registrants per disk. The limit bounds the memory and the stored data that a
+/// peer can make the target keep.
 pub const REGISTRANTS_MAX: usize = 256;
 
-/// What a command does, as far as reservations of others care.
+/// Access class of a command: decides whether another nexus's reservation forbids the command.
 ///
 /// Source: SPC-4 and SBC-3, the tables "Commands that are allowed in the presence of various
 /// reservations".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Allowed whatever is reserved: INQUIRY, REPORT LUNS, READ CAPACITY.
+    /// Allowed under every reservation: INQUIRY, REPORT LUNS, READ CAPACITY.
     Always,
-    /// Allowed under persistent reservations, not under RESERVE of SPC-2: TEST UNIT READY.
+    /// Allowed under persistent reservations, but not under RESERVE of SPC-2: TEST UNIT READY.
     Ready,
     /// Reads data or parameters.
     Read,
     /// Changes data or parameters, or makes them durable.
     Write,
-    /// RESERVE and RELEASE of SPC-2: [`Reservations::apply`] decides.
+    /// RESERVE and RELEASE of SPC-2. [`Reservations::apply`] decides.
     Legacy,
-    /// Reads reservations: allowed, but not under RESERVE of SPC-2.
+    /// Reads the reservations. Allowed, except under RESERVE of SPC-2.
     PersistentIn,
-    /// Changes reservations: [`Reservations::apply`] decides, but never under RESERVE of SPC-2.
+    /// Changes the reservations. [`Reservations::apply`] decides, but RESERVE of SPC-2 forbids the
+    /// command.
     PersistentOut,
 }
 
@@ -60,7 +62,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All types.
+    /// All types, in the order of NVMe's numbers.
     pub const ALL: [Self; 6] = [
         Self::WriteExclusive,
         Self::ExclusiveAccess,
@@ -70,7 +72,7 @@ impl Kind {
         Self::ExclusiveAccessAll,
     ];
 
-    /// NVMe's number of the type (RTYPE): 1 to 6 in order. SCSI's stands in
+    /// NVMe's number of the type (RTYPE): 1 to 6, in order of declaration. SCSI's numbers are in
     /// [`persistent`](super::persistent).
     ///
     /// Source: NVM Express Base Specification 2.x, "Reservation Type Encoding".
@@ -86,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// The type with this number.
+    /// The type with this RTYPE number, if it exists.
     #[must_use]
     pub fn from_nvme_type(number: u8) -> Option<Self> {
         Self::ALL
@@ -94,19 +96,20 @@ impl Kind {
             .find(|kind| kind.nvme_type() == number)
     }
 
-    /// Every registrant holds it.
+    /// Whether every registrant holds a reservation of this type.
     #[must_use]
     pub const fn all_registrants(self) -> bool {
         matches!(self, Self::WriteExclusiveAll | Self::ExclusiveAccessAll)
     }
 
-    /// Every registrant may do what the holder may.
+    /// Whether every registrant has the rights of the holder.
     #[must_use]
     pub const fn admits_registrants(self) -> bool {
         !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
 
-    /// Those who are shut out may not even read.
+    /// Whether the reservation forbids reads to nexuses without rights. Otherwise it forbids only
+    /// writes.
     #[must_use]
     pub const fn excludes_reads(self) -> bool {
         matches!(
@@ -116,44 +119,46 @@ impl Kind {
     }
 }
 
-/// Somebody who registered a key.
+/// A registration: an initiator with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrant {
-    /// Who.
+    /// Initiator that registered.
     pub initiator: Initiator,
-    /// Through which target port (relative target port identifier); none: through all (ALL_TG_PT).
+    /// Relative target port identifier of the registration. `None`: the registration is for all
+    /// target ports (ALL_TG_PT).
     pub port: Option<u16>,
     /// The reservation key, never zero.
     pub key: u64,
-    /// It made the reservation, or got it. With an all-registrants type every registrant holds it,
-    /// whatever this says.
+    /// True for the registrant that reserved, preempted, or was handed the reservation. With an
+    /// all-registrants type every registrant holds the reservation, and the flag does not matter.
     made_reservation: bool,
 }
 
 impl Registrant {
-    /// Whether this registration is the one of `nexus`.
+    /// Whether this registration belongs to `nexus`.
     #[must_use]
     pub fn is(&self, nexus: &Nexus) -> bool {
         self.initiator == nexus.initiator && self.port.is_none_or(|port| port == nexus.port)
     }
 }
 
-/// What a nexus is towards the reservations of a disk; a data path keeps it until the state
-/// changes.
+/// Rights of one nexus under the reservations of a disk. A data path keeps the value until the
+/// state changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// It has a key.
+    /// The nexus has registered a key.
     pub registered: bool,
-    /// It holds the persistent reservation, if there is one.
+    /// The nexus holds the persistent reservation.
     pub holder: bool,
-    /// The persistent reservation.
+    /// Type of the persistent reservation, if there is one.
     pub kind: Option<Kind>,
-    /// Somebody reserved the disk with RESERVE of SPC-2: true, it was this nexus.
+    /// RESERVE of SPC-2: `Some(true)` if this nexus reserved the disk, `Some(false)` if another
+    /// did, `None` if nobody did.
     pub legacy: Option<bool>,
 }
 
 impl Standing {
-    /// Whether the answer is RESERVATION CONFLICT.
+    /// Whether a command of class `access` is answered with RESERVATION CONFLICT.
     #[must_use]
     pub const fn conflicts(&self, access: Access) -> bool {
         match self.legacy {
@@ -175,8 +180,10 @@ impl Standing {
     }
 }
 
-/// Source: SPC-2, "Commands allowed with reservations". Persistent reservations are refused to the
-/// holder, too.
+/// Conflict table for RESERVE of SPC-2. Persistent reservation commands are refused to every nexus,
+/// the holder included.
+///
+/// Source: SPC-2, "Commands allowed with reservations".
 const fn conflicts_with_legacy(mine: bool, access: Access) -> bool {
     match access {
         Access::Always | Access::Legacy => false,
@@ -185,69 +192,70 @@ const fn conflicts_with_legacy(mine: bool, access: Access) -> bool {
     }
 }
 
-/// What is asked for.
+/// Request to change the reservations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// REGISTER; with `ignore` REGISTER AND IGNORE EXISTING KEY.
+    /// REGISTER, or REGISTER AND IGNORE EXISTING KEY with `ignore`.
     Register {
-        /// RESERVATION KEY: the one registered so far, zero for none. Not looked at with `ignore`.
+        /// RESERVATION KEY: the currently registered key, zero for none. Unused with `ignore`.
         key: u64,
-        /// SERVICE ACTION RESERVATION KEY: the new one, zero to unregister.
+        /// SERVICE ACTION RESERVATION KEY: the new key, zero to unregister.
         new: u64,
-        /// Whatever key there was.
+        /// REGISTER AND IGNORE EXISTING KEY: `key` is not checked.
         ignore: bool,
-        /// APTPL: all of this shall outlive the power.
+        /// APTPL: the state persists through power loss.
         persist: bool,
-        /// ALL_TG_PT: for all target ports.
+        /// ALL_TG_PT: the registration is for all target ports.
         all_ports: bool,
-        /// SPEC_I_PT: these initiators as well.
+        /// SPEC_I_PT: further initiators to register with the new key.
         also: Vec<Initiator>,
     },
     /// RESERVE.
     Reserve {
-        /// The key of the nexus.
+        /// Registered key of the nexus.
         key: u64,
-        /// The type.
+        /// Type of the new reservation.
         kind: Kind,
     },
     /// RELEASE.
     Release {
-        /// The key of the nexus.
+        /// Registered key of the nexus.
         key: u64,
-        /// The type that is thought to be held.
+        /// Expected type of the reservation.
         kind: Kind,
     },
-    /// CLEAR: all registrations, and the reservation.
+    /// CLEAR: removes all registrations and the reservation.
     Clear {
-        /// The key of the nexus.
+        /// Registered key of the nexus.
         key: u64,
     },
     /// PREEMPT, and PREEMPT AND ABORT.
     Preempt {
-        /// The key of the nexus.
+        /// Registered key of the nexus.
         key: u64,
-        /// Whose registrations go; zero: everybody's, where all registrants hold the reservation.
+        /// Key of the registrations to remove. Zero removes all other registrations, if the
+        /// reservation is of an all-registrants type.
         victim: u64,
-        /// Type of the reservation that follows, if the victim held the old one.
+        /// Type of the new reservation, if the victims held the old one.
         kind: Kind,
-        /// The victims' commands are to be aborted.
+        /// PREEMPT AND ABORT: the caller aborts the commands of the victims.
         abort: bool,
     },
     /// REGISTER AND MOVE.
     Move {
-        /// The key of the nexus.
+        /// Registered key of the nexus.
         key: u64,
-        /// The key of who gets the reservation.
+        /// Key of the nexus that receives the reservation.
         new: u64,
-        /// UNREG: the nexus gives up its own registration.
+        /// UNREG: removes the registration of the requesting nexus.
         unregister: bool,
-        /// APTPL.
+        /// APTPL: the state persists through power loss.
         persist: bool,
-        /// Who gets it, and through which port.
+        /// Nexus that receives the reservation.
         to: Nexus,
     },
-    /// Whether all of this shall outlive the power from now on: what NVMe says apart from
-    /// registering.
+    /// NVMe's Reservation Persistence feature: whether the state persists through power loss. SCSI
+    /// sets the same flag while registering.
     Persist(bool),
     /// RESERVE of SPC-2.
     LegacyReserve,
@@ -255,42 +263,44 @@ pub enum Request {
     LegacyRelease,
 }
 
-/// Why a request changed nothing.
+/// Reason why a request was refused. A refused request has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// RESERVATION CONFLICT.
     Conflict,
-    /// What is to be released is of another type.
+    /// RELEASE names another type than the type of the reservation.
     InvalidRelease,
-    /// The service action reservation key cannot be this.
+    /// The new key is invalid: zero, where a key is required.
     InvalidKey,
-    /// The reservation cannot be moved there.
+    /// The named initiator cannot be registered, or cannot receive the reservation.
     InvalidInitiator,
-    /// There are as many registrants as there may be.
+    /// The disk already has [`REGISTRANTS_MAX`] registrants.
     TooManyRegistrants,
 }
 
-/// What somebody must be told because of what another did.
+/// Notice to a registrant about a change that another nexus made.
 ///
-/// SCSI's unit attentions and NVMe's reservation notifications are the same three.
+/// SCSI reports a notice as a unit attention, NVMe as a reservation notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The reservation was taken away, or all was cleared.
+    /// The reservation was preempted, or all registrations were cleared.
     ReservationPreempted,
-    /// The reservation was released, or has another type.
+    /// The reservation was released, or its type has changed.
     ReservationReleased,
-    /// The registration was taken away.
+    /// The registration was removed.
     RegistrationPreempted,
 }
 
-/// What follows from a request that was granted. Nothing of it has happened yet.
+/// Duties of the caller after a granted request. [`Reservations::apply`] changes only the state and
+/// does none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// [`Reservations::to_bytes`] is to be on the medium before the answer is sent.
+    /// True if the caller has to store [`Reservations::to_bytes`] on the medium before it answers.
     pub store: bool,
-    /// Who is to be told what; a registrant through all ports once.
+    /// Registrants to notify. A registration for all ports appears once.
     pub notices: Vec<(Registrant, Notice)>,
-    /// Whose commands are to be aborted, and have ended, before the answer is sent.
+    /// Registrants whose commands the caller aborts. The answer waits until these commands have
+    /// ended.
     pub abort: Vec<Registrant>,
 }
 
@@ -305,7 +315,7 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// No registrants, no reservation.
+    /// A state without registrants and without reservation.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -317,38 +327,39 @@ impl Reservations {
         }
     }
 
-    /// Everybody who registered, in order.
+    /// All registrants, in the order of registration.
     #[must_use]
     pub fn registrants(&self) -> &[Registrant] {
         &self.registrants
     }
 
-    /// The key of `nexus`, if it is registered.
+    /// Key of `nexus`, if it is registered.
     #[must_use]
     pub fn key_of(&self, nexus: &Nexus) -> Option<u64> {
         let mine = self.registrants.iter().find(|entry| entry.is(nexus));
         mine.map(|entry| entry.key)
     }
 
-    /// The persistent reservation's type.
+    /// Type of the persistent reservation, if there is one.
     #[must_use]
     pub const fn kind(&self) -> Option<Kind> {
         self.kind
     }
 
-    /// PRGENERATION: counts changes of registrations since the start.
+    /// PRGENERATION: number of registration changes since the start, modulo 2^32.
     #[must_use]
     pub const fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// PTPL_A: the registrations outlive the power.
+    /// PTPL_A: the state persists through power loss.
     #[must_use]
     pub const fn persists(&self) -> bool {
         self.persist
     }
 
-    /// The one registrant that holds the reservation; none where all do, or nobody.
+    /// Registrant that holds the reservation alone. `None` if there is no reservation, or if all
+    /// registrants hold it.
     #[must_use]
     pub fn sole_holder(&self) -> Option<&Registrant> {
         self.registrants.iter().find(|registrant| {
@@ -356,14 +367,14 @@ impl Reservations {
         })
     }
 
-    /// Whether this registrant holds the reservation.
+    /// Whether `registrant` holds the reservation.
     #[must_use]
     pub fn holds(&self, registrant: &Registrant) -> bool {
         self.kind
             .is_some_and(|kind| kind.all_registrants() || registrant.made_reservation)
     }
 
-    /// What `nexus` is towards all this.
+    /// Rights of `nexus` under the current state.
     #[must_use]
     pub fn standing(&self, nexus: &Nexus) -> Standing {
         let mine = self.registrants.iter().find(|entry| entry.is(nexus));
@@ -375,20 +386,22 @@ impl Reservations {
         }
     }
 
-    /// Whether `nexus` may do what needs `access`; if not, the answer is RESERVATION CONFLICT.
+    /// Whether `nexus` may execute a command of class `access`. If not, the answer is RESERVATION
+    /// CONFLICT.
     #[must_use]
     pub fn may(&self, access: Access, nexus: &Nexus) -> bool {
         !self.standing(nexus).conflicts(access)
     }
 
-    /// A nexus is gone: what SPC-2 reserved for it ends, what is persistent stays.
+    /// Ends the SPC-2 reservation of a lost nexus. Persistent reservations stay.
     ///
     /// Source: SPC-2, "The Reserve/Release management method".
     pub fn nexus_lost(&mut self, nexus: &Nexus) {
         self.legacy.take_if(|holder| holder == nexus);
     }
 
-    /// The logical unit was reset: the same, whoever it was.
+    /// Ends the SPC-2 reservation of any nexus after a logical unit reset. Persistent reservations
+    /// stay.
     pub fn reset(&mut self) {
         self.legacy = None;
     }

@@ -1,19 +1,19 @@
-//! Sense data: why a command did not end well, as a value, and as bytes in both formats.
+//! Sense data: the reason for CHECK CONDITION, as a value and as bytes of either format.
 //!
-//! A [`Sense`] is one current error; deferred errors are not made here, because every write is
-//! answered after it was done. Which format an initiator gets is its own choice (D_SENSE, DESC), so
-//! the value knows none.
+//! A [`Sense`] is one current error. Deferred errors do not exist here, because every write is
+//! answered after it was carried out. The initiator chooses the format (D_SENSE, DESC), so the
+//! value is independent of the format.
 //! Source: SPC-4, "Sense data".
 
 use super::additional::AdditionalSense;
 
-/// Bytes that [`Sense::write`] needs at most: the descriptor format with information and field
-/// pointer.
+/// Maximum length of sense data in bytes: descriptor format with an information and a field pointer
+/// descriptor.
 ///
-/// Below 126, which is what an iSER initiator takes beside the length.
+/// The value is below 126, the most that an iSER initiator accepts besides the length field.
 pub const SENSE_BYTES_MAX: usize = 28;
 
-/// SENSE KEY: what the initiator should make of it.
+/// SENSE KEY: class of the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SenseKey(pub u8);
 
@@ -42,46 +42,46 @@ impl SenseKey {
     pub const MISCOMPARE: Self = Self(0xE);
 }
 
-/// Which form the bytes have.
+/// Format of sense data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenseFormat {
-    /// Response code 70h: 18 bytes.
+    /// Response code 70h: fixed format, 18 bytes.
     Fixed,
-    /// Response code 72h: a header and descriptors.
+    /// Response code 72h: descriptor format, a header and descriptors.
     Descriptor,
 }
 
-/// Which field of the request was wrong.
+/// Field of the request that has an invalid value.
 ///
 /// Source: SPC-4, "Field pointer sense key specific data".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
-    /// C/D: it is in the CDB; otherwise in the parameter list.
+    /// C/D: true for a field of the CDB, false for a field of the parameter list.
     pub in_cdb: bool,
-    /// FIELD POINTER: the first byte of the field.
+    /// FIELD POINTER: position of the first byte of the field.
     pub byte: u16,
-    /// BPV and BIT POINTER: its most significant bit, for fields smaller than a byte.
+    /// BPV and BIT POINTER: most significant bit of a field that is smaller than a byte.
     pub bit: Option<u8>,
 }
 
-/// One current error.
+/// A current error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     /// SENSE KEY.
     pub key: SenseKey,
     /// ASC and ASCQ.
     pub code: AdditionalSense,
-    /// INFORMATION: a block, or the offset of a difference.
+    /// INFORMATION: an LBA, or the byte offset of a difference.
     pub information: Option<u64>,
-    /// The field to blame.
+    /// Field with the invalid value.
     pub pointer: Option<FieldPointer>,
 }
 
 impl Sense {
-    /// Nothing to tell: what REQUEST SENSE says when all is well.
+    /// NO SENSE: answer to REQUEST SENSE when there is no error.
     pub const NONE: Self = Self::new(SenseKey::NO_SENSE, AdditionalSense::NONE);
 
-    /// A key and a code, without information.
+    /// An error with key and code, without information and field pointer.
     #[must_use]
     pub const fn new(key: SenseKey, code: AdditionalSense) -> Self {
         Self {
@@ -92,26 +92,27 @@ impl Sense {
         }
     }
 
-    /// ILLEGAL REQUEST with this code.
+    /// ILLEGAL REQUEST with `code`.
     #[must_use]
     pub const fn illegal(code: AdditionalSense) -> Self {
         Self::new(SenseKey::ILLEGAL_REQUEST, code)
     }
 
-    /// The CDB's field that begins at `byte`, and at `bit` where it is smaller than a byte, says
-    /// what cannot be.
+    /// INVALID FIELD IN CDB, with a pointer to the field at `byte`. `bit` is the most significant
+    /// bit of a field that is smaller than a byte.
     #[must_use]
     pub const fn field_in_cdb(byte: u16, bit: Option<u8>) -> Self {
         Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).at(true, byte, bit)
     }
 
-    /// The same for a field of the parameter list.
+    /// INVALID FIELD IN PARAMETER LIST, with a pointer to the field as in
+    /// [`field_in_cdb`](Self::field_in_cdb).
     #[must_use]
     pub const fn field_in_parameters(byte: u16, bit: Option<u8>) -> Self {
         Self::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST).at(false, byte, bit)
     }
 
-    /// The data differ, first at `offset` bytes from their start.
+    /// MISCOMPARE. `offset` is the first difference, in bytes from the start of the data.
     #[must_use]
     pub const fn miscompare(offset: u64) -> Self {
         Self::new(
@@ -121,7 +122,7 @@ impl Sense {
         .with_information(offset)
     }
 
-    /// The same error with INFORMATION.
+    /// The same error with an INFORMATION value.
     #[must_use]
     pub const fn with_information(mut self, information: u64) -> Self {
         self.information = Some(information);
@@ -133,7 +134,7 @@ impl Sense {
         self
     }
 
-    /// Writes the sense data in `format` and returns how many bytes they are.
+    /// Writes the sense data in `format`. Returns its length in bytes.
     #[must_use]
     pub fn write(&self, format: SenseFormat, out: &mut [u8; SENSE_BYTES_MAX]) -> usize {
         out.fill(0);
@@ -143,8 +144,10 @@ impl Sense {
         }
     }
 
-    /// Source: SPC-4, "Fixed format sense data". The field has four bytes: what does not fit is not
-    /// VALID.
+    /// Writes the fixed format. Its INFORMATION field has four bytes. VALID stays zero if the value
+    /// does not fit.
+    ///
+    /// Source: SPC-4, "Fixed format sense data".
     fn write_fixed(&self, out: &mut [u8; SENSE_BYTES_MAX]) -> usize {
         out[0] = RESPONSE_FIXED;
         if let Some(information) = self.information.and_then(|i| u32::try_from(i).ok()) {
@@ -161,6 +164,8 @@ impl Sense {
         FIXED_BYTES
     }
 
+    /// Writes the descriptor format.
+    ///
     /// Source: SPC-4, "Descriptor format sense data".
     fn write_descriptors(&self, out: &mut [u8; SENSE_BYTES_MAX]) -> usize {
         out[..4].copy_from_slice(&[
@@ -184,7 +189,8 @@ impl Sense {
         end
     }
 
-    /// Reads sense data in either format; nothing when it is too short or of another kind.
+    /// Parses sense data of either format. `None` if the bytes are too short or have another
+    /// response code.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         match bytes.first()? & 0x7F {
@@ -263,7 +269,7 @@ impl FieldPointer {
 const FIXED_BYTES: usize = 18;
 const RESPONSE_FIXED: u8 = 0x70;
 const RESPONSE_DESCRIPTOR: u8 = 0x72;
-/// VALID, of the fixed format and of the information descriptor.
+/// VALID bit, at the same position in the fixed format and in the information descriptor.
 const FIXED_VALID: u8 = 0x80;
 const DESCRIPTOR_INFORMATION: u8 = 0x00;
 const DESCRIPTOR_KEY_SPECIFIC: u8 = 0x02;

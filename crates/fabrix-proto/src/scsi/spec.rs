@@ -1,10 +1,10 @@
 //! SCSI numbers that several files share: statuses, operation codes, service actions.
 //!
-//! Numbers only; what may be asked with them stands in [`cdb`](super::cdb), what is answered in
-//! [`unit`](super::unit).
+//! The file has numbers only. [`cdb`](super::cdb) parses commands, and [`unit`](super::unit)
+//! answers them.
 //! Source: SAM-5, "Status codes"; SPC-4 and SBC-3, "Operation codes" and "Service action codes".
 
-/// How a command ended.
+/// Status of a completed command.
 ///
 /// Source: SAM-5, "Status codes".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,19 +13,19 @@ pub struct Status(pub u8);
 impl Status {
     /// GOOD.
     pub const GOOD: Self = Self(0x00);
-    /// CHECK CONDITION: sense data says why.
+    /// CHECK CONDITION. Sense data reports the reason.
     pub const CHECK_CONDITION: Self = Self(0x02);
-    /// BUSY: come again.
+    /// BUSY. The initiator retries the command.
     pub const BUSY: Self = Self(0x08);
     /// RESERVATION CONFLICT, without sense data.
     pub const RESERVATION_CONFLICT: Self = Self(0x18);
     /// TASK SET FULL.
     pub const TASK_SET_FULL: Self = Self(0x28);
-    /// TASK ABORTED: by another nexus, where TAS is set.
+    /// TASK ABORTED: another nexus aborted the command, and TAS is set.
     pub const TASK_ABORTED: Self = Self(0x40);
 }
 
-/// Byte 0 of a CDB.
+/// OPERATION CODE, byte 0 of a CDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opcode(pub u8);
 
@@ -84,9 +84,9 @@ impl Opcode {
     pub const PERSISTENT_RESERVE_IN: Self = Self(0x5E);
     /// PERSISTENT RESERVE OUT.
     pub const PERSISTENT_RESERVE_OUT: Self = Self(0x5F);
-    /// EXTENDED COPY, by service action.
+    /// EXTENDED COPY. The service action selects the command.
     pub const EXTENDED_COPY: Self = Self(0x83);
-    /// RECEIVE COPY RESULTS, by service action.
+    /// RECEIVE COPY RESULTS. The service action selects the command.
     pub const RECEIVE_COPY_RESULTS: Self = Self(0x84);
     /// READ(16).
     pub const READ_16: Self = Self(0x88);
@@ -108,11 +108,12 @@ impl Opcode {
     pub const WRITE_SAME_16: Self = Self(0x93);
     /// WRITE ATOMIC(16).
     pub const WRITE_ATOMIC_16: Self = Self(0x9C);
-    /// SERVICE ACTION IN(16): READ CAPACITY(16), GET LBA STATUS.
+    /// SERVICE ACTION IN(16): READ CAPACITY(16) and GET LBA STATUS.
     pub const SERVICE_ACTION_IN_16: Self = Self(0x9E);
     /// REPORT LUNS.
     pub const REPORT_LUNS: Self = Self(0xA0);
-    /// MAINTENANCE IN: what is supported, and the target port groups.
+    /// MAINTENANCE IN: REPORT SUPPORTED OPERATION CODES, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS
+    /// and REPORT TARGET PORT GROUPS.
     pub const MAINTENANCE_IN: Self = Self(0xA3);
     /// READ(12).
     pub const READ_12: Self = Self(0xA8);
@@ -143,5 +144,5 @@ pub const SA_COPY_STATUS_LID1: u8 = 0x00;
 /// Service action of RECEIVE COPY OPERATING PARAMETERS.
 pub const SA_COPY_OPERATING_PARAMETERS: u8 = 0x03;
 
-/// Bytes of the longest CDB that is taken.
+/// Maximum length of a CDB in bytes.
 pub const CDB_BYTES_MAX: usize = 16;

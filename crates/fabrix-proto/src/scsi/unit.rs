@@ -1,9 +1,10 @@
-//! The pure part of a logical unit: a command comes in, and an answer, a disk operation or a change
-//! of shared state comes out. Whoever executes knows no SCSI; whoever reads CDBs knows no disk.
+//! Logical unit without I/O. The unit receives a command and returns an answer, a disk operation,
+//! or a change of shared state. The executor therefore needs no SCSI code, and the CDB parser needs
+//! no disk.
 //!
-//! It checks in this order: unit attention, CDB, reservation, range, limits, protection. What it
-//! keeps is one [`Attentions`] per nexus; everything else is shown to it in a [`View`], because
-//! disk, mode parameters and reservations belong to all nexuses and have their own owners.
+//! Checks happen in this order: unit attention, CDB, reservation, range, limits, write protection.
+//! The only state per nexus is its [`Attentions`]. The caller passes everything else in a [`View`],
+//! because all nexuses share the disk, its mode parameters and its reservations.
 //! Source: SAM-5, "Unit attention conditions"; SPC-4 and SBC-3, the commands.
 
 mod answers;
@@ -26,14 +27,14 @@ use super::reservation::{Access, Change, Refusal, Request, Reservations, Standin
 use super::sense::{SENSE_BYTES_MAX, Sense, SenseFormat, SenseKey};
 use super::spec::{Opcode, Status};
 
-/// An answer: its status, why, and how many bytes of the page are data for the initiator.
+/// Answer to a command: status, sense data, and the length of its data-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How the command ended.
+    /// SCSI status.
     pub status: Status,
-    /// Why, with CHECK CONDITION.
+    /// Sense data. Present only with CHECK CONDITION.
     pub sense: Option<Sense>,
-    /// Data-in, at the start of the page.
+    /// Length of the data-in in bytes. The data lies at the start of the page.
     pub bytes: u32,
 }
 
@@ -43,7 +44,7 @@ impl Answer {
     /// RESERVATION CONFLICT.
     pub const CONFLICT: Self = Self::status(Status::RESERVATION_CONFLICT);
 
-    /// A status alone.
+    /// An answer with `status`, without sense data and data.
     #[must_use]
     pub const fn status(status: Status) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl Answer {
         }
     }
 
-    /// CHECK CONDITION.
+    /// CHECK CONDITION with `sense`.
     #[must_use]
     pub const fn check(sense: Sense) -> Self {
         Self {
@@ -63,7 +64,7 @@ impl Answer {
         }
     }
 
-    /// GOOD with data.
+    /// GOOD with `bytes` bytes of data-in.
     #[must_use]
     pub const fn data(bytes: u32) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl Answer {
         }
     }
 
-    /// The answer to a request that was put to the reservations.
+    /// The answer to a reservation request, from the result of [`Reservations::apply`].
     #[must_use]
     pub fn reserved(result: Result<&Change, Refusal>) -> Self {
         let sense = match result {
@@ -92,106 +93,109 @@ impl Answer {
     }
 }
 
-/// What a disk is to do. Extents have been checked; the data of writes have the length that the
-/// command says.
+/// Operation for the disk. The unit has checked all extents. The transport has checked that the
+/// data of a write has the length that the command names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOperation {
-    /// Read blocks; with `fua` from the medium.
+    /// Reads blocks.
     Read {
-        /// Which.
+        /// Blocks to read.
         extent: Extent,
-        /// What a volatile cache holds of them is made durable first.
+        /// FUA: the disk first makes cached writes to these blocks durable.
         fua: bool,
     },
-    /// Write blocks.
+    /// Writes blocks.
     Write {
-        /// Which.
+        /// Blocks to write.
         extent: Extent,
-        /// Answer when they are on the medium.
+        /// FUA: the answer follows when the blocks are on the medium.
         fua: bool,
-        /// All of them or none, whatever happens.
+        /// WRITE ATOMIC: the disk writes all blocks or none, even when the power fails.
         atomic: bool,
     },
-    /// Write blocks to the medium and read them back.
+    /// Writes blocks to the medium and reads them back.
     WriteAndVerify {
-        /// Which.
+        /// Blocks to write.
         extent: Extent,
-        /// Compare what was read with the data.
+        /// BYTCHK: the disk compares the blocks that it reads back with the data.
         compare: bool,
     },
-    /// Read blocks and check them, or compare them with the data that came.
+    /// Reads blocks and checks them, or compares them with the received data.
     Verify {
-        /// Which.
+        /// Blocks to verify.
         extent: Extent,
-        /// With what.
+        /// Comparison to make.
         check: ByteCheck,
     },
-    /// Write the bitwise OR of the blocks and the data, as one step among all writes.
+    /// Writes the bitwise OR of the blocks and the data. The operation is atomic with respect to
+    /// other writes.
     OrWrite {
-        /// Which.
+        /// Blocks to change.
         extent: Extent,
-        /// Answer when they are on the medium.
+        /// FUA: the answer follows when the blocks are on the medium.
         fua: bool,
     },
-    /// Write the second half of the data if the blocks hold the first, as one step among all
-    /// writes.
+    /// Compares the blocks with the first half of the data, and writes the second half if they are
+    /// equal. The operation is atomic with respect to other writes.
     CompareAndWrite {
-        /// Which.
+        /// Blocks to compare and write.
         extent: Extent,
-        /// Answer when they are on the medium.
+        /// FUA: the answer follows when the blocks are on the medium.
         fua: bool,
     },
-    /// Write one block of data to all blocks. With `deallocate`, and if it is all zeroes and the
-    /// disk's deallocated blocks read as zeroes, they may be deallocated instead.
+    /// Writes one block of data to every block of the extent.
     WriteSame {
-        /// Which.
+        /// Blocks to write.
         extent: Extent,
-        /// See above.
+        /// UNMAP: the disk may deallocate the blocks instead, if the data is all zeroes and
+        /// deallocated blocks read as zeroes.
         deallocate: bool,
-        /// Answer when they are on the medium.
+        /// FUA: the answer follows when the blocks are on the medium.
         fua: bool,
     },
-    /// Make blocks read as zeroes.
+    /// Makes blocks read as zeroes.
     WriteZeroes {
-        /// Which.
+        /// Blocks to zero.
         extent: Extent,
-        /// They may be deallocated, where that makes them read as zeroes.
+        /// UNMAP: the disk may deallocate the blocks, if deallocated blocks read as zeroes.
         deallocate: bool,
-        /// Answer when they are on the medium.
+        /// FUA: the answer follows when the blocks are on the medium.
         fua: bool,
     },
-    /// The blocks are not needed any more.
+    /// Deallocates blocks.
     Deallocate(Vec<Extent>),
-    /// Make all that was answered durable.
+    /// Makes all answered writes durable.
     Flush,
 }
 
-/// What becomes of a command.
+/// Next step for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is answered.
+    /// The command is answered.
     Answer(Answer),
-    /// It needs its parameter list of so many bytes first, then [`View::parameters`].
+    /// The command needs its parameter list. The caller receives [`Command::parameter_bytes`] bytes
+    /// and passes them to [`View::parameters`].
     Parameters(Command),
-    /// The disk is to do something; [`Failure::answer`] says what a failure means, else the answer
-    /// is GOOD.
+    /// The disk carries out an operation. The answer to the command is GOOD, or [`Failure::answer`]
+    /// if the operation fails.
     Disk(DiskOperation),
-    /// To be put to [`Reservations::apply`]; [`Answer::reserved`] says what its result means.
+    /// The caller passes the request to [`Reservations::apply`]. [`Answer::reserved`] turns the
+    /// result into an answer.
     Reserve(Request),
-    /// The mode parameters are to be these. Other nexuses get [`Attention::ModeParametersChanged`];
-    /// then GOOD.
+    /// The caller replaces the mode parameters and reports [`Attention::ModeParametersChanged`] to
+    /// the other nexuses. The answer is GOOD.
     Mode(ModeParameters),
-    /// Blocks are to be copied; then GOOD, or [`Failure::CopyAborted`].
+    /// The caller copies blocks. The answer is GOOD, or [`Failure::CopyAborted`] if the copy fails.
     Copy(CopyList),
-    /// The disk is to be asked how its blocks from `lba` on are provisioned; the answer is
-    /// [`lba_status`].
+    /// The caller asks the disk for the provisioning of its blocks from `lba` on. [`lba_status`]
+    /// makes the answer.
     LbaStatus {
-        /// A block of the disk.
+        /// First block. The unit has checked that it lies on the disk.
         lba: u64,
         /// ALLOCATION LENGTH.
         allocation: u32,
     },
-    /// What became of a copy; the answer is [`copy_status`].
+    /// The caller looks up the progress of a copy. [`copy_status`] makes the answer.
     CopyStatus {
         /// LIST IDENTIFIER.
         list: u8,
@@ -200,7 +204,7 @@ pub enum Outcome {
     },
 }
 
-/// The answer to GET LBA STATUS: the runs from `lba` on, of which [`capacity::lba_runs`] are taken.
+/// The answer to GET LBA STATUS. `runs` begin at `lba`; [`capacity::lba_runs`] of them are used.
 pub fn lba_status(
     lba: u64,
     allocation: u32,
@@ -212,7 +216,8 @@ pub fn lba_status(
     Answer::data(out.finish())
 }
 
-/// The answer to RECEIVE COPY STATUS(LID1): what is known of the copy, if it is known.
+/// The answer to RECEIVE COPY STATUS(LID1). `status` is `None` when the target does not know the
+/// list identifier.
 pub fn copy_status(status: Option<&CopyStatus>, allocation: u32, page: &mut [u8]) -> Answer {
     let Some(status) = status else {
         return Answer::check(Sense::field_in_cdb(2, None));
@@ -222,27 +227,29 @@ pub fn copy_status(status: Option<&CopyStatus>, allocation: u32, page: &mut [u8]
     Answer::data(out.finish())
 }
 
-/// What a logical unit is at this moment, for one nexus.
+/// Snapshot of a logical unit, as one nexus sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'v> {
-    /// The disk.
+    /// Size, limits and names of the disk.
     pub disk: &'v Disk,
-    /// The mode parameters.
+    /// Current mode parameters.
     pub mode: ModeParameters,
-    /// The target.
+    /// Target that exports the disk.
     pub target: &'v Target,
-    /// The port through which the nexus comes.
+    /// Relative target port identifier of the nexus, from 1.
     pub port: u16,
-    /// All logical units that this initiator may see, in ascending order.
+    /// Logical unit numbers that this initiator may see, in ascending order.
     pub luns: &'v [u16],
-    /// The reservations, for those who ask about them.
+    /// Reservations of the disk, for PERSISTENT RESERVE IN.
     pub reservations: &'v Reservations,
-    /// What the nexus is towards them: [`Reservations::standing`], kept until they change.
+    /// Rights of the nexus under these reservations: [`Reservations::standing`]. The caller keeps
+    /// the value until the reservations change.
     pub standing: Standing,
 }
 
 impl View<'_> {
-    /// Takes one command. Data of an answer are written to the start of `page`, and cut to it.
+    /// Processes one command. Data-in is written to the start of `page`, and truncated to its
+    /// length.
     pub fn classify(&self, attentions: &mut Attentions, cdb: &[u8], page: &mut [u8]) -> Outcome {
         self.try_classify(attentions, cdb, page)
             .unwrap_or_else(|sense| Outcome::Answer(Answer::check(sense)))
@@ -285,7 +292,8 @@ impl View<'_> {
         }
     }
 
-    /// An empty list asks for nothing, except where one of a fixed length is due.
+    /// Requests the parameter list of `command`. A list length of zero is handled at once: the list
+    /// is processed as empty.
     fn await_parameters(&self, command: Command) -> Result<Outcome, Sense> {
         match command.parameter_bytes() {
             Some(0) => self.try_parameters(&command, &[]),
@@ -306,8 +314,8 @@ impl View<'_> {
         Err(Sense::new(SenseKey::DATA_PROTECT, code))
     }
 
-    /// The sense data of an answer, in the format that the mode parameters say, and how many bytes
-    /// they are.
+    /// Writes the sense data of `answer` in the format that the mode parameters select. Returns its
+    /// length in bytes.
     #[must_use]
     pub fn sense_bytes(&self, answer: &Answer, out: &mut [u8; SENSE_BYTES_MAX]) -> usize {
         match answer.sense {
@@ -317,7 +325,8 @@ impl View<'_> {
     }
 }
 
-/// Takes a command for a logical unit number that nothing has.
+/// Answers a command for a logical unit number without logical unit. `luns` are the numbers that
+/// exist, in ascending order.
 ///
 /// Source: SPC-4, "Incorrect logical unit selection".
 pub fn classify_absent(luns: &[u16], cdb: &[u8], page: &mut [u8]) -> Answer {
@@ -337,7 +346,8 @@ pub fn classify_absent(luns: &[u16], cdb: &[u8], page: &mut [u8]) -> Answer {
     Answer::data(out.finish())
 }
 
-/// The attention that stands before this command, if one does: three commands pass by.
+/// Takes the unit attention to report instead of executing the command. INQUIRY, REPORT LUNS and
+/// REQUEST SENSE execute despite a pending unit attention.
 ///
 /// Source: SPC-4, "INQUIRY command", "REPORT LUNS command", "REQUEST SENSE command".
 fn take_attention(attentions: &mut Attentions, cdb: &[u8]) -> Option<Attention> {
@@ -349,7 +359,9 @@ fn take_attention(attentions: &mut Attentions, cdb: &[u8]) -> Option<Attention> 
     if passes { None } else { attentions.take() }
 }
 
-/// The table's class, and what depends on a field.
+/// Access class of the command. START STOP UNIT and PREVENT ALLOW MEDIUM REMOVAL count as writes
+/// when they stop the unit or prevent removal. All other commands have the class of their table
+/// row.
 fn access(command: &Command, entry: &CommandEntry) -> Access {
     match command {
         Command::StartStopUnit { start: false, .. } | Command::PreventAllow { prevent: true } => {
@@ -363,7 +375,7 @@ fn length_error() -> Sense {
     Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR)
 }
 
-/// The longest parameter list: 256 TransportIDs of the longest names.
+/// Longest parameter list in bytes. 64 KiB hold 256 TransportIDs with iSCSI names of full length.
 pub const PARAMETER_BYTES_MAX: u32 = 1 << 16;
 
 const NO_FEATURES: Features = Features {

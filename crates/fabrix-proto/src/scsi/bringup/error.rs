@@ -1,31 +1,32 @@
-//! Why there is no disk, in the words that a user reads.
+//! Errors of a bring-up, as sentences for the user.
 
 use core::fmt;
 
 use crate::scsi::sense::Sense;
 use crate::scsi::spec::Status;
 
-/// Why there is no disk.
+/// Reason why the target has no usable disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BringupError {
-    /// The target has no logical unit of this number.
+    /// The target has no logical unit with this number.
     NoUnit(u16),
-    /// It has one, and it is no disk: its peripheral device type.
+    /// The logical unit with this number is no disk. The second field is its peripheral device
+    /// type.
     NotADisk(u16, u8),
-    /// The target has no disk at all.
+    /// The target has no disk.
     NoDisk,
-    /// Another initiator has reserved it.
+    /// Another initiator has reserved the logical unit with this number.
     Reserved(u16),
-    /// A command that every disk has did not end well.
+    /// A mandatory command failed.
     Failed {
-        /// Which.
+        /// Name of the command.
         what: &'static str,
-        /// How.
+        /// SCSI status of the answer.
         status: Status,
-        /// Why.
+        /// Sense data of the answer, if it has some.
         sense: Option<Sense>,
     },
-    /// An answer that cannot be.
+    /// An answer is malformed. The text is a sentence for the user.
     Broken(&'static str),
 }
 

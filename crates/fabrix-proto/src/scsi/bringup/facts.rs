@@ -1,5 +1,5 @@
-//! What a disk says about itself: read from its own pages, each field bounded, none of it believed
-//! to be there.
+//! Facts that a disk reports about itself. The parsers check every length and assume no page or
+//! field to be present.
 //!
 //! Source: SPC-4, "Standard INQUIRY data", "Device Identification VPD page"; SBC-3, "READ CAPACITY
 //! (16) parameter data", "Block Limits VPD page", "Logical Block Provisioning VPD page", "Caching
@@ -9,60 +9,60 @@ use alloc::string::String;
 
 use super::BringupError;
 
-/// A logical unit, as it says it is.
+/// Size, limits and names of a logical unit, as the target reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitFacts {
-    /// Its number.
+    /// Logical unit number.
     pub lun: u16,
     /// T10 VENDOR IDENTIFICATION and PRODUCT IDENTIFICATION.
     pub model: String,
-    /// UNIT SERIAL NUMBER; empty when it has none.
+    /// UNIT SERIAL NUMBER. Empty if the disk has none.
     pub serial: String,
-    /// What it is recognised by.
+    /// World-wide unique names.
     pub names: Names,
-    /// How many blocks it has.
+    /// Size in blocks.
     pub blocks: u64,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_bytes: u32,
-    /// Blocks of one physical block.
+    /// Logical blocks per physical block.
     pub physical_blocks: u32,
-    /// MAXIMUM TRANSFER LENGTH, in blocks; 0: not said.
+    /// MAXIMUM TRANSFER LENGTH in blocks. 0: not reported.
     pub max_transfer_blocks: u32,
-    /// OPTIMAL TRANSFER LENGTH, in blocks; 0: not said.
+    /// OPTIMAL TRANSFER LENGTH in blocks. 0: not reported.
     pub optimal_blocks: u32,
-    /// MAXIMUM COMPARE AND WRITE LENGTH, in blocks; 0: it does not.
+    /// MAXIMUM COMPARE AND WRITE LENGTH in blocks. 0: COMPARE AND WRITE is not supported.
     pub compare_and_write_blocks: u8,
-    /// MAXIMUM UNMAP LBA COUNT; 0: it does not.
+    /// MAXIMUM UNMAP LBA COUNT. 0: UNMAP is not supported.
     pub unmap_blocks: u32,
-    /// MAXIMUM WRITE SAME LENGTH, in blocks; 0: not said.
+    /// MAXIMUM WRITE SAME LENGTH in blocks. 0: not reported.
     pub write_same_blocks: u64,
-    /// LBPU: it has UNMAP.
+    /// LBPU: UNMAP is supported.
     pub unmaps: bool,
-    /// LBPWS: WRITE SAME(16) may unmap.
+    /// LBPWS: WRITE SAME(16) with UNMAP is supported.
     pub write_same_unmaps: bool,
     /// LBPRZ: unmapped blocks read as zeroes.
     pub unmapped_read_zeroes: bool,
-    /// WCE: answered writes may be lost with the power.
+    /// WCE: a power loss may lose answered writes that were not flushed.
     pub write_cache: bool,
-    /// DPOFUA: it obeys FUA.
+    /// DPOFUA: the disk obeys FUA.
     pub fua: bool,
-    /// WP: it refuses writes.
+    /// WP: the disk refuses writes.
     pub read_only: bool,
 }
 
-/// The names of a logical unit, zeroes where it has none of a kind.
+/// Names of a logical unit. A name is all zeroes if the disk has none of its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// NAA designator, filled up with zeroes.
+    /// NAA designator, padded with zeroes to 16 bytes.
     pub naa: [u8; 16],
-    /// EUI-64 based designator, filled up with zeroes.
+    /// EUI-64 based designator, padded with zeroes to 16 bytes.
     pub eui64: [u8; 16],
     /// UUID designator.
     pub uuid: [u8; 16],
 }
 
 impl Names {
-    /// Whether it has no name at all.
+    /// Whether the disk has no name at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -96,7 +96,7 @@ impl UnitFacts {
         self.serial = text(page);
     }
 
-    /// Designators of the logical unit itself; the first of each kind counts.
+    /// Reads the designators of the logical unit. The first designator of each kind counts.
     pub(super) fn read_names(&mut self, mut page: &[u8]) {
         while let [_, kind, _, length, rest @ ..] = page {
             let Some((id, after)) = rest.split_at_checked(usize::from(*length)) else {
@@ -118,7 +118,8 @@ impl UnitFacts {
         }
     }
 
-    /// The fields of the page begin 4 bytes later than here.
+    /// Reads the Block Limits page. `page` begins behind the 4-byte page header, so offsets are 4
+    /// less than in the standard.
     pub(super) fn read_limits(&mut self, page: &[u8]) {
         self.compare_and_write_blocks = page.get(1).copied().unwrap_or(0);
         self.max_transfer_blocks = be32(page, 4).unwrap_or(0);
@@ -137,8 +138,8 @@ impl UnitFacts {
         self.unmapped_read_zeroes |= bits & LBPRZ != 0;
     }
 
-    /// MODE SENSE(6) with the caching page behind a header, and perhaps block descriptors that
-    /// nobody asked for.
+    /// Reads the answer to MODE SENSE(6): the header, block descriptors that a target may send
+    /// despite DBD, and the caching page.
     pub(super) fn read_mode(&mut self, data: &[u8]) {
         let device = data.get(2).copied().unwrap_or(0);
         self.read_only = device & WP != 0;
@@ -152,7 +153,7 @@ impl UnitFacts {
     }
 }
 
-/// The first name of a kind is kept.
+/// Stores a name, unless a name of this kind is stored already.
 fn put(place: &mut [u8; 16], id: &[u8]) {
     let bytes = id.len().min(place.len());
     if *place == [0; 16] {
@@ -160,7 +161,7 @@ fn put(place: &mut [u8; 16], id: &[u8]) {
     }
 }
 
-/// What is printable, without the blanks around it.
+/// Printable ASCII of a text field, without surrounding spaces.
 fn text(bytes: &[u8]) -> String {
     let printable = bytes.iter().filter(|byte| (0x20..0x7F).contains(*byte));
     let text: String = printable
@@ -186,7 +187,7 @@ const KIND: u8 = 0x0F;
 const EUI64: u8 = 0x02;
 const NAA: u8 = 0x03;
 const UUID: u8 = 0x0A;
-/// DESIGNATOR TYPE 1h of a UUID designator: RFC 4122.
+/// First byte of a UUID designator: DESIGNATOR TYPE 1h, a UUID as in RFC 4122.
 const UUID_WHOLE: u8 = 0x10;
 const CAPACITY_LBPRZ: u8 = 0x40;
 const LBPU: u8 = 0x80;

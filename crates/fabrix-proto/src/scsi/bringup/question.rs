@@ -1,9 +1,9 @@
-//! The questions of a bring-up: in which order, and by which command.
+//! Commands of a bring-up, in the order in which the initiator sends them.
 
 use crate::scsi::cdb::build::{self, Cdb};
 use crate::scsi::pages::vital;
 
-/// The questions, in their order.
+/// A question to the target, in the order of the bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Luns,
@@ -20,7 +20,7 @@ pub(super) enum Question {
 }
 
 impl Question {
-    /// The one after it.
+    /// Next question.
     pub(super) const fn after(self) -> Self {
         match self {
             Self::Luns => Self::Inquiry,
@@ -36,7 +36,8 @@ impl Question {
         }
     }
 
-    /// The page of vital product data that it is about, if that must be listed.
+    /// VPD page that the question reads. The question is skipped if the disk does not list the
+    /// page.
     pub(super) const fn page(self) -> Option<u8> {
         match self {
             Self::Serial => Some(vital::SERIAL_NUMBER),
@@ -47,7 +48,7 @@ impl Question {
         }
     }
 
-    /// The command, for messages.
+    /// Name of the command for messages.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Luns => "REPORT LUNS",
@@ -58,7 +59,7 @@ impl Question {
         }
     }
 
-    /// The command, and how much data it may bring, in bytes; none when all is asked.
+    /// CDB and maximum data-in length in bytes. `None` after the last question.
     pub(super) fn command(self) -> Option<(Cdb, u32)> {
         Some(match self {
             Self::Luns => (build::report_luns(LUNS_BYTES), LUNS_BYTES),
@@ -79,7 +80,7 @@ fn page_command(code: u8) -> (Cdb, u32) {
     (build::inquiry(Some(code), PAGE_BYTES), PAGE_BYTES.into())
 }
 
-/// The mode page of the cache.
+/// Page code of the caching mode page.
 pub(super) const CACHING: u8 = 0x08;
 const LUNS_BYTES: u32 = 4096;
 const INQUIRY_BYTES: u16 = 96;

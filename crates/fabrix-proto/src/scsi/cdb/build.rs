@@ -1,12 +1,11 @@
-//! Command descriptor blocks that an initiator sends: the mirror of `parse`, for the few commands
-//! it needs.
+//! Builds the CDBs that our initiator sends. `parse` is the opposite direction.
 //!
 //! Source: SPC-4 and SBC-3, the table of each command.
 
 use super::Extent;
 use crate::scsi::spec::{CDB_BYTES_MAX, Opcode, SA_READ_CAPACITY_16};
 
-/// A CDB, filled up with zeros to the length that transports carry.
+/// A CDB, padded with zeroes to 16 bytes, the length that transports carry.
 pub type Cdb = [u8; CDB_BYTES_MAX];
 
 /// TEST UNIT READY.
@@ -15,7 +14,7 @@ pub fn test_unit_ready() -> Cdb {
     begin(Opcode::TEST_UNIT_READY)
 }
 
-/// INQUIRY: the standard data, or a page of vital product data.
+/// INQUIRY: the standard data for `None`, otherwise a VPD page. `allocation` is in bytes.
 #[must_use]
 pub fn inquiry(page: Option<u8>, allocation: u16) -> Cdb {
     let mut cdb = begin(Opcode::INQUIRY);
@@ -26,7 +25,7 @@ pub fn inquiry(page: Option<u8>, allocation: u16) -> Cdb {
     cdb
 }
 
-/// REPORT LUNS: all that there is.
+/// REPORT LUNS of all logical units. `allocation` is in bytes.
 #[must_use]
 pub fn report_luns(allocation: u32) -> Cdb {
     let mut cdb = begin(Opcode::REPORT_LUNS);
@@ -34,7 +33,7 @@ pub fn report_luns(allocation: u32) -> Cdb {
     cdb
 }
 
-/// READ CAPACITY(16).
+/// READ CAPACITY(16). `allocation` is in bytes.
 #[must_use]
 pub fn read_capacity(allocation: u32) -> Cdb {
     let mut cdb = begin(Opcode::SERVICE_ACTION_IN_16);
@@ -43,7 +42,8 @@ pub fn read_capacity(allocation: u32) -> Cdb {
     cdb
 }
 
-/// MODE SENSE(6) of the current values of one page, without block descriptors.
+/// MODE SENSE(6) of the current values of one page, without block descriptors. `allocation` is in
+/// bytes.
 #[must_use]
 pub fn mode_sense(page: u8, allocation: u8) -> Cdb {
     let mut cdb = begin(Opcode::MODE_SENSE_6);
@@ -57,19 +57,19 @@ pub fn read(extent: Extent) -> Cdb {
     long(Opcode::READ_16, 0, extent)
 }
 
-/// WRITE(16); `fua`: not answered before it is on the medium.
+/// WRITE(16). With `fua` the answer follows when the data is on the medium.
 #[must_use]
 pub fn write(extent: Extent, fua: bool) -> Cdb {
     long(Opcode::WRITE_16, if fua { FUA } else { 0 }, extent)
 }
 
-/// WRITE SAME(16) with one block of data; `unmap`: the blocks may be given back.
+/// WRITE SAME(16) with one block of data. With `unmap` the target may deallocate the blocks.
 #[must_use]
 pub fn write_same(extent: Extent, unmap: bool) -> Cdb {
     long(Opcode::WRITE_SAME_16, if unmap { UNMAP } else { 0 }, extent)
 }
 
-/// COMPARE AND WRITE; at most 255 blocks, `None` for more.
+/// COMPARE AND WRITE. `None` for more than 255 blocks, because the length field has 8 bits.
 #[must_use]
 pub fn compare_and_write(extent: Extent, fua: bool) -> Option<Cdb> {
     let blocks = u8::try_from(extent.blocks).ok()?;
@@ -83,13 +83,13 @@ pub fn compare_and_write(extent: Extent, fua: bool) -> Option<Cdb> {
     Some(cdb)
 }
 
-/// SYNCHRONIZE CACHE(10) of the whole disk, answered when it is done.
+/// SYNCHRONIZE CACHE(10) of the whole disk. The answer follows when the flush is done.
 #[must_use]
 pub fn synchronize_cache() -> Cdb {
     begin(Opcode::SYNCHRONIZE_CACHE_10)
 }
 
-/// UNMAP with a list of one descriptor, which [`unmap_list`] makes.
+/// UNMAP. The parameter list has one descriptor, see [`unmap_list`].
 #[must_use]
 pub fn unmap() -> Cdb {
     let mut cdb = begin(Opcode::UNMAP);
@@ -97,7 +97,7 @@ pub fn unmap() -> Cdb {
     cdb
 }
 
-/// The parameter list of [`unmap`].
+/// Parameter list for [`unmap`].
 #[must_use]
 pub fn unmap_list(extent: Extent) -> [u8; 24] {
     let mut list = [0; 24];
@@ -122,7 +122,7 @@ fn long(opcode: Opcode, flags: u8, extent: Extent) -> Cdb {
     cdb
 }
 
-/// Bytes of an UNMAP parameter list with one descriptor.
+/// Length in bytes of an UNMAP parameter list with one descriptor.
 pub const UNMAP_LIST_BYTES: u8 = 24;
 const EVPD: u8 = 0x01;
 const DBD: u8 = 0x08;

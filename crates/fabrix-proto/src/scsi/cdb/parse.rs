@@ -1,7 +1,7 @@
-//! The fields of each command, where the standards put them. What reaches this file has no stray
-//! bits any more.
+//! Fields of each command, at the positions that the standards define. The caller has already
+//! refused meaningless bits.
 //!
-//! Positions only; the meaning of the values stands with [`Command`].
+//! The meaning of the values is documented at [`Command`].
 //! Source: SPC-4 and SBC-3, the table of each command.
 
 use super::table::{Features, knows_opcode};
@@ -13,7 +13,8 @@ use crate::scsi::additional::AdditionalSense;
 use crate::scsi::sense::Sense;
 use crate::scsi::spec::{self, CDB_BYTES_MAX, Opcode};
 
-/// The table's row, or which of operation code and service action is not supported.
+/// Finds the table row of a CDB. The error tells whether the operation code or only the service
+/// action is unsupported.
 pub(super) fn entry(
     cdb: &[u8; CDB_BYTES_MAX],
     features: Features,
@@ -27,7 +28,7 @@ pub(super) fn entry(
     })
 }
 
-/// The fields of a CDB whose length and stray bits have been checked.
+/// Parses a CDB whose length and meaningless bits have been checked.
 pub(super) fn command(entry: &CommandEntry, cdb: &[u8; CDB_BYTES_MAX]) -> Result<Command, Sense> {
     let fields = Fields(cdb);
     match entry.opcode {
@@ -46,7 +47,7 @@ pub(super) fn command(entry: &CommandEntry, cdb: &[u8; CDB_BYTES_MAX]) -> Result
     }
 }
 
-/// Commands without blocks and without service actions.
+/// Parses commands without blocks and without service actions.
 fn primary(opcode: Opcode, fields: &Fields<'_>) -> Result<Command, Sense> {
     Ok(match opcode {
         Opcode::TEST_UNIT_READY => Command::TestUnitReady,
@@ -91,7 +92,7 @@ fn primary(opcode: Opcode, fields: &Fields<'_>) -> Result<Command, Sense> {
     })
 }
 
-/// A page code without EVPD has no meaning. Source: SPC-4, "INQUIRY command".
+/// Parses INQUIRY. A page code without EVPD is refused. Source: SPC-4, "INQUIRY command".
 fn inquiry(fields: &Fields<'_>) -> Result<Command, Sense> {
     let (vital, page) = (fields.bit(1, 0), fields.u8(2));
     if !vital && page != 0 {
@@ -103,7 +104,8 @@ fn inquiry(fields: &Fields<'_>) -> Result<Command, Sense> {
     })
 }
 
-/// 10h and 12h ask about administrative logical units, which do not exist here.
+/// Parses SELECT REPORT. 10h and 12h are refused: they ask for administrative logical units, and
+/// the target has none.
 fn select_report(select: u8) -> Result<SelectReport, Sense> {
     match select {
         0x00 | 0x02 | 0x11 => Ok(SelectReport::Units),
@@ -134,8 +136,8 @@ fn mode_sense(entry: &CommandEntry, fields: &Fields<'_>) -> Command {
     })
 }
 
-/// PF must be set: pages without it are of a vendor's own format. Source: SPC-4, "MODE SELECT(6)
-/// command".
+/// Parses MODE SELECT. PF has to be set, because pages without it have a vendor-specific format.
+/// Source: SPC-4, "MODE SELECT(6) command".
 fn mode_select(opcode: Opcode, fields: &Fields<'_>) -> Result<Command, Sense> {
     let long = opcode == Opcode::MODE_SELECT_10;
     let bytes = if long {
@@ -149,8 +151,8 @@ fn mode_select(opcode: Opcode, fields: &Fields<'_>) -> Result<Command, Sense> {
     Ok(Command::ModeSelect { long, bytes })
 }
 
-/// A transfer length of zero means 256 blocks here, and only here. Source: SBC-3, "READ (6)
-/// command".
+/// Parses READ(6) and WRITE(6). Only here does a transfer length of zero mean 256 blocks. Source:
+/// SBC-3, "READ (6) command".
 fn six(opcode: Opcode, fields: &Fields<'_>) -> Command {
     let lba = fields.u32(0) & 0x1F_FFFF;
     let blocks = match fields.u8(4) {
@@ -196,7 +198,7 @@ fn with_extent(opcode: Opcode, extent: Extent, fields: &Fields<'_>) -> Result<Co
     })
 }
 
-/// 10b is reserved. Source: SBC-3, "VERIFY (10) command".
+/// Parses BYTCHK. The value 10b is reserved. Source: SBC-3, "VERIFY (10) command".
 fn byte_check(fields: &Fields<'_>) -> Result<ByteCheck, Sense> {
     match fields.u8(1) >> 1 & 0b11 {
         0b00 => Ok(ByteCheck::Medium),
@@ -273,7 +275,7 @@ fn operation_codes(fields: &Fields<'_>) -> Result<Command, Sense> {
     })
 }
 
-/// Big-endian fields of a padded CDB: every position is a constant below 16.
+/// Big-endian fields of a padded CDB. All positions are constants below 16.
 struct Fields<'c>(&'c [u8; CDB_BYTES_MAX]);
 
 impl Fields<'_> {
@@ -297,8 +299,9 @@ impl Fields<'_> {
         u64::from(self.u32(at)) << 32 | u64::from(self.u32(at + 4))
     }
 
-    /// Address and length of the commands that have them; their place follows from the length of
-    /// the CDB, except for COMPARE AND WRITE and WRITE ATOMIC, whose lengths are short.
+    /// LBA and block count of the commands that have them. The positions follow from the length of
+    /// the CDB. COMPARE AND WRITE and WRITE ATOMIC are exceptions, because their block counts are
+    /// shorter.
     fn extent(&self, opcode: Opcode) -> Option<Extent> {
         let (lba, blocks) = match opcode {
             Opcode::COMPARE_AND_WRITE => (self.u64(2), self.u8(13).into()),
@@ -328,5 +331,5 @@ impl Fields<'_> {
     }
 }
 
-/// The service action is bits 4:0 of byte 1.
+/// Most significant bit of the service action: bits 4:0 of byte 1.
 const SERVICE_ACTION_TOP_BIT: u8 = 4;

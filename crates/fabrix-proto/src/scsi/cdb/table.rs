@@ -1,28 +1,28 @@
-//! The commands that the device server takes, as one table: its row says how long the CDB is, which
-//! of its bits mean anything here, and how the command stands towards reservations of others.
+//! Table of the commands that the device server supports. A row has the length of the CDB, the bits
+//! that have a meaning, and the access class for reservations.
 //!
-//! Parsing, REPORT SUPPORTED OPERATION CODES and the reservation check read the same rows, so they
-//! cannot disagree: a bit that is reported as unused is refused, and the other way round.
+//! The parser, REPORT SUPPORTED OPERATION CODES and the reservation check use the same rows. A
+//! reported bit is therefore always an accepted bit.
 //! Source: SPC-4 and SBC-3, the tables of each command; SPC-4, "Persistent reservations", the
 //! tables of commands.
 
 use crate::scsi::reservation::Access;
 use crate::scsi::spec::{self, Opcode};
 
-/// What a disk must be able to do for a command to exist.
+/// Features of a disk. Some commands exist only with a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// It deallocates: UNMAP, and the UNMAP bit of WRITE SAME.
+    /// Deallocation: UNMAP, and the UNMAP bit of WRITE SAME.
     pub unmap: bool,
-    /// It writes several blocks whole or not at all: WRITE ATOMIC.
+    /// Atomic writes of several blocks: WRITE ATOMIC.
     pub atomic: bool,
-    /// It compares and writes in one step: COMPARE AND WRITE.
+    /// Atomic compare-and-write: COMPARE AND WRITE.
     pub compare_and_write: bool,
-    /// It copies: EXTENDED COPY and its results.
+    /// Third-party copy: EXTENDED COPY and RECEIVE COPY RESULTS.
     pub copy: bool,
 }
 
-/// Which feature a command needs.
+/// Feature that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -32,25 +32,25 @@ enum Needs {
     Copy,
 }
 
-/// One command.
+/// Table row of one command.
 #[derive(Debug)]
 pub struct CommandEntry {
     /// OPERATION CODE.
     pub opcode: Opcode,
-    /// SERVICE ACTION, where the operation code has some.
+    /// SERVICE ACTION, for operation codes that have service actions.
     pub service_action: Option<u8>,
-    /// The standard's name.
+    /// Standard name of the command.
     pub name: &'static str,
-    /// How it stands towards reservations of others.
+    /// Access class under another nexus's reservation.
     pub access: Access,
     needs: Needs,
     usage: &'static [u8],
-    /// The bits of a CDB, its first byte highest, that mean nothing.
+    /// Bits of the CDB without meaning. The first byte of the CDB is the most significant byte.
     meaningless: u128,
 }
 
 impl CommandEntry {
-    /// The row for a CDB, if the command exists on a disk with these features.
+    /// Table row for a CDB, if the command exists on a disk with these features.
     #[must_use]
     pub fn find(cdb: &[u8; spec::CDB_BYTES_MAX], features: Features) -> Option<&'static Self> {
         rows_of(cdb[0], features).find(|entry| {
@@ -60,14 +60,14 @@ impl CommandEntry {
         })
     }
 
-    /// Length of the CDB.
+    /// Length of the CDB in bytes.
     #[must_use]
     pub const fn cdb_bytes(&self) -> usize {
         self.usage.len()
     }
 
-    /// CDB USAGE DATA: the operation code and service action themselves, and a one for every bit
-    /// that is looked at.
+    /// CDB USAGE DATA: operation code and service action as they are, and a one for every bit that
+    /// the device server evaluates.
     ///
     /// Source: SPC-4, "One_command parameter data format".
     pub fn usage(&self, features: Features) -> impl Iterator<Item = u8> + '_ {
@@ -78,8 +78,9 @@ impl CommandEntry {
         })
     }
 
-    /// The first bit that is set and means nothing, as byte and bit; bytes behind the command's end
-    /// do not count. Every command passes here, so all bits are looked at together.
+    /// Position of the first set bit without meaning: byte, and bit within the byte. Bytes behind
+    /// the end of the CDB do not count. The check runs for every command, so it compares all 128
+    /// bits at once.
     #[must_use]
     pub fn stray_bit(
         &self,
@@ -88,12 +89,12 @@ impl CommandEntry {
     ) -> Option<(u16, u8)> {
         let conditional = u128::from(self.conditional_bits(features)) << (u128::BITS - 16);
         let stray = u128::from_be_bytes(*cdb) & (self.meaningless | conditional);
-        // Bit 7 of byte 0 is the highest.
+        // Bit 127 of the mask is bit 7 of byte 0.
         let at = u128::BITS - 1 - stray.checked_ilog2()?;
         Some((u16::try_from(at / 8).ok()?, u8::try_from(7 - at % 8).ok()?))
     }
 
-    /// Bits of byte 1 that only some disks have.
+    /// Bits of byte 1 that only disks with certain features accept.
     fn conditional_bits(&self, features: Features) -> u8 {
         let same = matches!(self.opcode, Opcode::WRITE_SAME_10 | Opcode::WRITE_SAME_16);
         if same && !features.unmap {
@@ -114,20 +115,20 @@ impl CommandEntry {
     }
 }
 
-/// The commands of a disk with these features, in the order of their codes.
+/// Commands of a disk with these features, ordered by operation code and service action.
 pub fn supported(features: Features) -> impl Iterator<Item = &'static CommandEntry> {
     COMMANDS
         .iter()
         .filter(move |entry| entry.is_supported(features))
 }
 
-/// Whether the operation code exists with any service action.
+/// Whether the operation code exists, with any service action.
 #[must_use]
 pub fn knows_opcode(opcode: u8, features: Features) -> bool {
     rows_of(opcode, features).next().is_some()
 }
 
-/// The rows of one operation code: every command passes here, so none looks at the whole table.
+/// Rows of one operation code. `FIRST_ROW` avoids a search of the whole table for every command.
 fn rows_of(opcode: u8, features: Features) -> impl Iterator<Item = &'static CommandEntry> {
     COMMANDS[usize::from(FIRST_ROW[usize::from(opcode)])..]
         .iter()
@@ -135,8 +136,8 @@ fn rows_of(opcode: u8, features: Features) -> impl Iterator<Item = &'static Comm
         .filter(move |entry| entry.is_supported(features))
 }
 
-/// Where the rows of each operation code begin; where there are none, the first row that does not
-/// match.
+/// Index of the first row of each operation code. An operation code without rows has 0. Row 0
+/// belongs to another operation code, so the iteration ends there at once.
 const FIRST_ROW: [u8; 256] = {
     assert!(COMMANDS.len() < 256, "rows are numbered by a byte");
     let mut first = [0; 256];
@@ -148,9 +149,9 @@ const FIRST_ROW: [u8; 256] = {
     first
 };
 
-/// SERVICE ACTION of byte 1.
+/// Bits of byte 1 that hold the service action.
 const SERVICE_ACTION: u8 = 0x1F;
-/// UNMAP of WRITE SAME.
+/// UNMAP bit of WRITE SAME.
 const WRITE_SAME_UNMAP: u8 = 0x08;
 
 const fn plain(
@@ -192,8 +193,8 @@ const fn row(
     }
 }
 
-/// What `usage` has no ones for, but for the operation code and the service action: they are why
-/// the row was found.
+/// Inverse of `usage`, padded to 16 bytes. The bits of operation code and service action count as
+/// meaningful, because the row was found by them.
 const fn meaningless(has_action: bool, usage: &[u8]) -> u128 {
     let mut bits = [0; spec::CDB_BYTES_MAX];
     let mut at = 1;
@@ -209,10 +210,11 @@ const fn meaningless(has_action: bool, usage: &[u8]) -> u128 {
 
 use Access::{Always, Legacy, PersistentIn, PersistentOut, Read, Ready, Write};
 
-/// Ordered by operation code and service action, as REPORT SUPPORTED OPERATION CODES lists them.
+/// The rows, ordered by operation code and service action, as REPORT SUPPORTED OPERATION CODES
+/// lists them.
 ///
-/// READ and WRITE take FUA_NV (bit 1, obsolete since SBC-3) because older initiators set it; it is
-/// treated as FUA, which keeps its promise. NACA and the rest of CONTROL are refused.
+/// READ and WRITE accept FUA_NV (bit 1, obsolete since SBC-3), because older initiators set it.
+/// FUA_NV is treated as FUA, which promises more. NACA and the other bits of CONTROL are refused.
 #[rustfmt::skip]
 const COMMANDS: &[CommandEntry] = &[
     plain(Opcode::TEST_UNIT_READY, "TEST UNIT READY", Ready, &[0x00, 0, 0, 0, 0, 0]),

@@ -5,14 +5,16 @@
 use super::{Deallocate, Disk};
 use crate::scsi::data_in::DataIn;
 
-/// The last block, or all ones where it needs the longer command.
+/// Writes the answer to READ CAPACITY(10): the last LBA, or FFFFFFFFh if the initiator has to send
+/// READ CAPACITY(16).
 pub fn write_10(disk: &Disk, out: &mut DataIn<'_>) {
     let last = disk.blocks.saturating_sub(1);
     out.u32(u32::try_from(last).unwrap_or(u32::MAX));
     out.u32(disk.block_bytes);
 }
 
-/// No protection information; LBPME and LBPRZ as the provisioning page has them.
+/// Writes the answer to READ CAPACITY(16), without protection information. LBPME and LBPRZ are
+/// consistent with the Logical Block Provisioning page.
 pub fn write_16(disk: &Disk, out: &mut DataIn<'_>) {
     out.u64(disk.blocks.saturating_sub(1));
     out.u32(disk.block_bytes);
@@ -26,16 +28,16 @@ pub fn write_16(disk: &Disk, out: &mut DataIn<'_>) {
     out.zeroes(17);
 }
 
-/// Blocks that follow each other and are provisioned alike.
+/// A run of consecutive blocks with the same provisioning status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LbaRun {
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
-    /// They are deallocated; else they are mapped, or nobody knows.
+    /// True for deallocated blocks. False for mapped blocks, and if the status is unknown.
     pub deallocated: bool,
 }
 
-/// A descriptor for each run; the first begins at `lba`.
+/// Writes an LBA status descriptor for each run. The first run begins at `lba`.
 pub fn write_lba_status(lba: u64, runs: impl Iterator<Item = LbaRun>, out: &mut DataIn<'_>) {
     out.u32(0);
     out.u32(0);
@@ -49,21 +51,22 @@ pub fn write_lba_status(lba: u64, runs: impl Iterator<Item = LbaRun>, out: &mut 
     out.close_u32(0);
 }
 
-/// How many descriptors an initiator that gives so many bytes can take; the first one always is
-/// worth writing.
+/// Number of LBA status descriptors for an allocation length of `allocation` bytes: at least 1, at
+/// most `LBA_RUNS_MAX`.
 #[must_use]
 pub fn lba_runs(allocation: u32) -> usize {
     let most = allocation.saturating_sub(LBA_STATUS_HEADER_BYTES) / LBA_RUN_BYTES;
     usize::try_from(most.clamp(1, LBA_RUNS_MAX)).unwrap_or(1)
 }
 
-/// No defects: the format and the lists asked for, and nothing in them.
+/// Writes empty defect lists in the requested format. `lists` is the byte with format and list bits
+/// of the CDB.
 pub fn write_defects(long: bool, lists: u8, out: &mut DataIn<'_>) {
     out.put(&[0, lists]);
     out.zeroes(if long { 6 } else { 2 });
 }
 
-/// The logical units of the target; `luns` in ascending order.
+/// Writes the answer to REPORT LUNS. `luns` are in ascending order.
 pub fn write_luns(luns: &[u16], out: &mut DataIn<'_>) {
     out.u32(u32::try_from(luns.len() * 8).unwrap_or(u32::MAX));
     out.u32(0);
@@ -72,8 +75,8 @@ pub fn write_luns(luns: &[u16], out: &mut DataIn<'_>) {
     }
 }
 
-/// A logical unit number in the form it has on the wire: peripheral addressing below 256, flat
-/// above.
+/// Encodes a logical unit number: peripheral device addressing below 256, flat space addressing
+/// from 256 on.
 ///
 /// Source: SAM-5, "Logical unit number".
 #[must_use]
@@ -86,8 +89,8 @@ pub const fn lun_bytes(lun: u16) -> [u8; 8] {
     [high, low, 0, 0, 0, 0, 0, 0]
 }
 
-/// The logical unit number in these bytes; none where they address something that cannot exist
-/// here.
+/// Decodes a logical unit number. `None` for addressing methods and levels that the target does not
+/// have.
 #[must_use]
 pub fn parse_lun(bytes: [u8; 8]) -> Option<u16> {
     let [high, low, rest @ ..] = bytes;
@@ -99,11 +102,11 @@ pub fn parse_lun(bytes: [u8; 8]) -> Option<u16> {
     }
 }
 
-/// Largest logical unit number.
+/// Highest logical unit number: flat space addressing has 14 bits.
 pub const LUN_MAX: u16 = 0x3FFF;
 const LBA_STATUS_HEADER_BYTES: u32 = 8;
 const LBA_RUN_BYTES: u32 = 16;
-/// Bounds the work of one GET LBA STATUS.
+/// Maximum number of descriptors of one answer. The limit bounds the work of one GET LBA STATUS.
 const LBA_RUNS_MAX: u32 = 256;
 const ADDRESS_METHOD: u16 = 0xC000;
 const FLAT: u16 = 0x4000;

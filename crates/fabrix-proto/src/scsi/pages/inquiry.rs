@@ -25,7 +25,7 @@ pub fn write_standard(disk: &Disk, target: &Target, out: &mut DataIn<'_>) {
     out.zeroes(STANDARD_BYTES - 58 - 2 * VERSION_DESCRIPTORS.len());
 }
 
-/// Writes the standard INQUIRY data for a logical unit number that nothing has: qualifier 011b,
+/// Writes the standard INQUIRY data for a logical unit number without logical unit: qualifier 011b,
 /// type 1Fh.
 pub fn write_absent(out: &mut DataIn<'_>) {
     out.put(&[PERIPHERAL_ABSENT, 0, VERSION_SPC_4, HISUP | RESPONSE_FORMAT]);
@@ -33,8 +33,8 @@ pub fn write_absent(out: &mut DataIn<'_>) {
     out.zeroes(31);
 }
 
-/// Writes `text` into a field of `width` characters, padded with spaces; what is not printable
-/// becomes a question mark.
+/// Appends `text` as a field of `width` characters, padded with spaces. A question mark replaces
+/// each character that is not printable ASCII.
 ///
 /// Source: SPC-4, "ASCII data field requirements".
 pub(super) fn put_ascii(out: &mut DataIn<'_>, text: &str, width: usize) {
@@ -55,15 +55,15 @@ pub(super) fn put_ascii(out: &mut DataIn<'_>, text: &str, width: usize) {
 pub(super) const PERIPHERAL_DISK: u8 = 0x00;
 /// PERIPHERAL QUALIFIER 011b, PERIPHERAL DEVICE TYPE 1Fh.
 const PERIPHERAL_ABSENT: u8 = 0x7F;
-/// Linux unmaps only disks that claim it.
+/// VERSION of SPC-4. Linux uses UNMAP only on disks with at least this version.
 const VERSION_SPC_4: u8 = 0x06;
-/// HISUP: LUNs have the hierarchical format.
+/// HISUP: logical unit numbers have the hierarchical format.
 const HISUP: u8 = 0x10;
 const RESPONSE_FORMAT: u8 = 0x02;
-/// TPGS 01b: REPORT TARGET PORT GROUPS is supported, and setting them is not.
+/// TPGS 01b: REPORT TARGET PORT GROUPS is supported, SET TARGET PORT GROUPS is not.
 const TPGS_IMPLICIT: u8 = 0x10;
 const THIRD_PARTY_COPY: u8 = 0x08;
 const MULTIP: u8 = 0x10;
 const CMDQUE: u8 = 0x02;
-/// SAM-5, SPC-4, SBC-3, iSCSI: of each standard, no particular version.
+/// Version descriptors of SAM-5, SPC-4, SBC-3 and iSCSI, each without a particular revision.
 const VERSION_DESCRIPTORS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];

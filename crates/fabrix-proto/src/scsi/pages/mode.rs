@@ -1,9 +1,12 @@
-//! Mode pages: what they say, and what MODE SELECT may change of it.
+//! Mode pages: content, and the settings that MODE SELECT changes.
 //!
-//! Three settings can change, and each is obeyed: without WCE every write goes to the medium, with
-//! SWP every write is refused, with D_SENSE sense data have descriptors. Everything else is written
-//! as it is and refused otherwise.
-//! Source: SPC-4, "Mode parameters"; SBC-3, the same.
+//! Three settings can change, and the target obeys each of them:
+//! - Without WCE every write goes to the medium.
+//! - With SWP every write is refused.
+//! - With D_SENSE sense data has the descriptor format.
+//!
+//! Other fields are fixed. MODE SELECT has to send them with their current values.
+//! Source: SPC-4, "Mode parameters"; SBC-3, "Mode parameters".
 
 use super::Disk;
 use crate::scsi::additional::AdditionalSense;
@@ -11,19 +14,19 @@ use crate::scsi::cdb::{ModeSense, PageControl};
 use crate::scsi::data_in::DataIn;
 use crate::scsi::sense::{Sense, SenseFormat};
 
-/// The settings that MODE SELECT changes, for all initiators alike.
+/// Settings that MODE SELECT changes. All initiators share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeParameters {
-    /// WCE: writes may be answered before they are on the medium.
+    /// WCE: the disk may answer writes before the data is on the medium.
     pub write_cache: bool,
-    /// D_SENSE.
+    /// D_SENSE: sense data has the descriptor format.
     pub descriptor_sense: bool,
-    /// SWP.
+    /// SWP: every write is refused.
     pub write_protect: bool,
 }
 
 impl ModeParameters {
-    /// What a disk starts with.
+    /// Default settings of a disk.
     #[must_use]
     pub const fn new(disk: &Disk) -> Self {
         Self {
@@ -33,7 +36,8 @@ impl ModeParameters {
         }
     }
 
-    /// What may change: the cache only where there is one.
+    /// Settings that MODE SELECT may change. WCE is changeable only for a disk with a volatile
+    /// cache.
     const fn changeable(disk: &Disk) -> Self {
         Self {
             write_cache: disk.volatile_cache,
@@ -42,7 +46,7 @@ impl ModeParameters {
         }
     }
 
-    /// The format of sense data.
+    /// Format of sense data.
     #[must_use]
     pub const fn sense_format(&self) -> SenseFormat {
         if self.descriptor_sense {
@@ -52,10 +56,11 @@ impl ModeParameters {
         }
     }
 
-    /// Answers MODE SENSE.
+    /// Writes the answer to MODE SENSE.
     ///
     /// # Errors
-    /// INVALID FIELD IN CDB for pages that do not exist; SAVING PARAMETERS NOT SUPPORTED.
+    /// - INVALID FIELD IN CDB: the page does not exist.
+    /// - SAVING PARAMETERS NOT SUPPORTED: the request is for saved values.
     pub fn write(&self, asked: &ModeSense, disk: &Disk, out: &mut DataIn<'_>) -> Result<(), Sense> {
         if asked.control == PageControl::Saved {
             return Err(Sense::illegal(AdditionalSense::SAVING_NOT_SUPPORTED));
@@ -72,6 +77,8 @@ impl ModeParameters {
         Ok(())
     }
 
+    /// Writes the mode parameter header and the block descriptor.
+    ///
     /// Source: SPC-4, "Mode parameter header"; SBC-3, "Mode parameter header" (WP, DPOFUA).
     fn write_header(&self, asked: &ModeSense, disk: &Disk, out: &mut DataIn<'_>) {
         let protected = disk.read_only || self.write_protect;
@@ -109,11 +116,11 @@ impl ModeParameters {
         }
     }
 
-    /// What MODE SELECT makes of the settings; the whole list is checked first.
+    /// Settings after MODE SELECT with the parameter list `list`. All settings apply, or none.
     ///
     /// # Errors
-    /// PARAMETER LIST LENGTH ERROR where the list ends within something; INVALID FIELD IN PARAMETER
-    /// LIST with a pointer to what cannot be changed.
+    /// - PARAMETER LIST LENGTH ERROR: the list is truncated.
+    /// - INVALID FIELD IN PARAMETER LIST: a field changes that cannot change, with a pointer to it.
     pub fn select(&self, disk: &Disk, long: bool, list: &[u8]) -> Result<Self, Sense> {
         let mut selected = *self;
         let mut at = if list.is_empty() {
@@ -162,7 +169,8 @@ impl ModeParameters {
     }
 }
 
-/// MODE DATA LENGTH: what follows it. One byte holds it in the 6-byte command, two in the other.
+/// Writes MODE DATA LENGTH: the number of bytes behind the field. The field has one byte in MODE
+/// SENSE(6), two in MODE SENSE(10).
 fn close_header(long: bool, out: &mut DataIn<'_>) {
     if long {
         out.close_u16(0);
@@ -180,7 +188,8 @@ fn no_such_page(asked: &ModeSense) -> Sense {
     }
 }
 
-/// Passes header and block descriptor; the descriptor may say again what is so, or nothing.
+/// Returns the position of the first page in `list`. The block descriptor has to be absent, or
+/// equal to the current one.
 fn skip_header(disk: &Disk, long: bool, list: &[u8]) -> Result<usize, Sense> {
     let header = if long { 8 } else { 4 };
     let fields = list.get(..header).ok_or_else(length_error)?;
@@ -238,7 +247,7 @@ fn length_error() -> Sense {
     Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR)
 }
 
-/// Code, subpage and length of a page.
+/// Code, subpage code and length of a page.
 struct Layout {
     code: u8,
     subpage: u8,
@@ -257,8 +266,8 @@ impl Layout {
         if self.subpage == 0 { 2 } else { 4 }
     }
 
-    /// Whether this page begins here, with its own length. PS is reserved in MODE SELECT, and never
-    /// set by us.
+    /// Whether `bytes` begin with the header of this page, or with a truncated part of it. PS is
+    /// reserved in MODE SELECT, and MODE SENSE never sets it.
     fn begins(&self, bytes: &[u8]) -> bool {
         let header = self.header();
         bytes.starts_with(&header[..self.header_bytes()])
@@ -287,7 +296,7 @@ impl Layout {
         page
     }
 
-    /// The header, and ones where MODE SELECT may change something.
+    /// Page header, followed by a mask of the changeable bits.
     fn mask(&self, disk: &Disk) -> [u8; PAGE_BYTES] {
         self.settings(&ModeParameters::changeable(disk))
     }
@@ -316,7 +325,7 @@ const fn layout(code: u8, subpage: u8, bytes: usize) -> Layout {
     }
 }
 
-/// In ascending order, subpages after their page.
+/// Pages in ascending order. Subpages follow their page.
 const PAGES: [Layout; 6] = [
     layout(ERROR_RECOVERY, 0, 12),
     layout(CACHING, 0, 20),
@@ -330,22 +339,22 @@ const PAGE_BYTES: usize = 40;
 const ERROR_RECOVERY: u8 = 0x01;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0A;
-/// TAS: who loses a command because of another nexus is told so (TASK ABORTED), and does not wait
-/// for a timeout.
+/// TAS: an initiator whose command another nexus aborts gets TASK ABORTED. Without TAS the command
+/// would time out.
 const TAS: u8 = 0x40;
 const POWER_CONDITION: u8 = 0x1A;
 const INFORMATIONAL_EXCEPTIONS: u8 = 0x1C;
 const ALL_PAGES: u8 = 0x3F;
 const ALL_SUBPAGES: u8 = 0xFF;
-/// SPF: the page has a subpage code and a two-byte length.
+/// SPF: the page header has a subpage code and a two-byte length.
 const SPF: u8 = 0x40;
 const WP: u8 = 0x80;
-/// DPO and FUA are looked at.
+/// DPOFUA: the target evaluates DPO and FUA.
 const DPOFUA: u8 = 0x10;
 const WCE: u8 = 0x04;
 const D_SENSE: u8 = 0x04;
 const SWP: u8 = 0x08;
-/// QUEUE ALGORITHM MODIFIER 1h: commands are done in any order.
+/// QUEUE ALGORITHM MODIFIER 1h: the target executes commands in any order.
 const UNRESTRICTED_REORDERING: u8 = 0x10;
-/// DEXCPT: informational exceptions are not reported.
+/// DEXCPT: the target does not report informational exceptions.
 const DEXCPT: u8 = 0x08;

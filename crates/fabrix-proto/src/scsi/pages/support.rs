@@ -1,4 +1,5 @@
-//! What is supported: operation codes, task management functions, and target port groups.
+//! Answers to REPORT SUPPORTED OPERATION CODES, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and
+//! REPORT TARGET PORT GROUPS.
 //!
 //! Source: SPC-4, "REPORT SUPPORTED OPERATION CODES", "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
 //! "REPORT TARGET PORT GROUPS".
@@ -9,7 +10,7 @@ use crate::scsi::cdb::{CommandEntry, Features, Reporting};
 use crate::scsi::data_in::DataIn;
 use crate::scsi::sense::Sense;
 
-/// All commands, each with a timeouts descriptor if wanted.
+/// Writes the list of all commands. With `timeouts` each command has a timeouts descriptor.
 pub fn write_all(features: Features, timeouts: bool, out: &mut DataIn<'_>) {
     out.u32(0);
     for entry in supported(features) {
@@ -25,11 +26,11 @@ pub fn write_all(features: Features, timeouts: bool, out: &mut DataIn<'_>) {
     out.close_u32(0);
 }
 
-/// One command, or that there is none.
+/// Writes the description of one command, or that the command is not supported.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB when the command has service actions and none was to be asked for, or the
-/// other way round.
+/// INVALID FIELD IN CDB: `reporting` forbids or requires a service action, contrary to the
+/// operation code.
 pub fn write_one(
     features: Features,
     reporting: Reporting,
@@ -79,13 +80,14 @@ fn write_found(entry: &CommandEntry, features: Features, timeouts: bool, out: &m
     }
 }
 
-/// No timeout is recommended: zero says so.
+/// Writes a timeouts descriptor of zeroes: the target recommends no timeouts.
 fn write_timeouts(out: &mut DataIn<'_>) {
     out.u16(10);
     out.zeroes(10);
 }
 
-/// Task management functions; `extended` adds their timeouts, of which there are none.
+/// Writes the supported task management functions. With `extended` their timeouts follow, all zero:
+/// none is recommended.
 pub fn write_task_management(functions: TaskManagement, extended: bool, out: &mut DataIn<'_>) {
     out.u16(functions.0);
     out.u8(0);
@@ -93,7 +95,8 @@ pub fn write_task_management(functions: TaskManagement, extended: bool, out: &mu
     out.zeroes(if extended { 12 } else { 0 });
 }
 
-/// Target port groups: all of them active and optimized, because every port reaches the disk alike.
+/// Writes the target port groups. All are active/optimized, because all ports reach the disk
+/// equally fast.
 pub fn write_port_groups(target: &Target, extended: bool, out: &mut DataIn<'_>) {
     out.u32(0);
     if extended {
@@ -120,13 +123,13 @@ fn write_port_group(target: &Target, group: u16, out: &mut DataIn<'_>) {
     }
 }
 
-/// CTDP of the list of all commands.
+/// CTDP bit in a descriptor of the all-commands format.
 const CTDP_ALL: u8 = 0x02;
-/// CTDP of the data for one.
+/// CTDP bit in the one-command format.
 const CTDP_ONE: u8 = 0x80;
-/// SUPPORT 001b.
+/// SUPPORT 001b: the command is not supported.
 const NOT_SUPPORTED: u8 = 0x01;
-/// SUPPORT 011b: in conformance with the standard.
+/// SUPPORT 011b: the command is supported as in the standard.
 const SUPPORTED: u8 = 0x03;
 const EXTENDED_HEADER: u8 = 0x10;
 const ACTIVE_OPTIMIZED: u8 = 0x00;

@@ -1,6 +1,6 @@
-//! Vital product data pages.
+//! Vital product data (VPD) pages.
 //!
-//! Source: SPC-4, "Vital product data parameters"; SBC-3, the same.
+//! Source: SPC-4, "Vital product data parameters"; SBC-3, "Vital product data parameters".
 
 use super::inquiry::{PERIPHERAL_DISK, put_ascii};
 use super::{
@@ -24,7 +24,7 @@ pub const BLOCK_CHARACTERISTICS: u8 = 0xB1;
 /// Logical Block Provisioning.
 pub const PROVISIONING: u8 = 0xB2;
 
-/// All pages, in ascending order, as the first of them lists them.
+/// All pages in ascending order, as the Supported VPD Pages page lists them.
 pub const PAGES: [u8; 7] = [
     SUPPORTED_PAGES,
     SERIAL_NUMBER,
@@ -35,7 +35,8 @@ pub const PAGES: [u8; 7] = [
     PROVISIONING,
 ];
 
-/// Writes page `code` for an initiator that came through `port`; false when there is no such page.
+/// Writes VPD page `code`. `port` is the relative target port identifier of the nexus. Returns
+/// false if the page does not exist.
 pub fn write(code: u8, disk: &Disk, target: &Target, port: u16, out: &mut DataIn<'_>) -> bool {
     if !PAGES.contains(&code) {
         return false;
@@ -54,7 +55,8 @@ pub fn write(code: u8, disk: &Disk, target: &Target, port: u16, out: &mut DataIn
     true
 }
 
-/// The names of the logical unit first, then those of the port and the target.
+/// Writes the Device Identification page: names of the logical unit, then of the target port and
+/// the target device.
 ///
 /// Source: SPC-4, "Device Identification VPD page".
 fn write_identification(disk: &Disk, target: &Target, port: u16, out: &mut DataIn<'_>) {
@@ -85,7 +87,7 @@ fn write_identification(disk: &Disk, target: &Target, port: u16, out: &mut DataI
     write_name(out, ASSOCIATION_DEVICE, &target.name, None);
 }
 
-/// The serial number at its own length, within what a designator can hold.
+/// Appends the serial number, truncated to the maximum length of a designator.
 fn put_serial(disk: &Disk, out: &mut DataIn<'_>) {
     let serial = &disk.identity.serial;
     put_ascii(out, serial, serial.len().min(SERIAL_BYTES_MAX));
@@ -99,7 +101,8 @@ fn write_port(target: &Target, port: TargetPort, out: &mut DataIn<'_>) {
     write_name(out, ASSOCIATION_PORT, &target.name, Some(port.tag));
 }
 
-/// A SCSI name string ends with a zero and is padded with more to a multiple of four.
+/// Writes a SCSI name string: the name with a terminating NUL, padded with NUL to a multiple of 4
+/// bytes. `tag` is the target portal group tag of a port name.
 ///
 /// Source: SPC-4, "SCSI name string designator format"; RFC 7143, section 4.4 (target port names).
 fn write_name(out: &mut DataIn<'_>, association: u8, name: &str, tag: Option<u16>) {
@@ -122,8 +125,8 @@ fn designator(out: &mut DataIn<'_>, code_set: u8, kind: u8, id: &[u8]) {
     close(out, at);
 }
 
-/// Begins a designator and returns where its length stands. A port's or target's says its protocol
-/// (PIV).
+/// Begins a designator and returns the position of its length field. Designators of ports and
+/// target devices have a valid protocol identifier (PIV).
 fn open(out: &mut DataIn<'_>, code_set: u8, kind: u8) -> usize {
     let protocol = if kind & ASSOCIATION == 0 { 0 } else { PIV };
     out.put(&[code_set, kind | protocol, 0, 0]);
@@ -135,7 +138,9 @@ fn close(out: &mut DataIn<'_>, at: usize) {
     out.set_u8(at, u8::try_from(bytes).unwrap_or(u8::MAX));
 }
 
-/// SIMPSUP alone: no command waits for another here. ESXi logs an error where the page is missing.
+/// Writes the Extended INQUIRY Data page with SIMPSUP, and V_SUP for a volatile cache. SIMPSUP is
+/// the only task attribute, because no command waits for another. ESXi logs an error if the page is
+/// missing.
 ///
 /// Source: SPC-4, "Extended INQUIRY Data VPD page".
 fn write_extended(disk: &Disk, out: &mut DataIn<'_>) {
@@ -143,7 +148,7 @@ fn write_extended(disk: &Disk, out: &mut DataIn<'_>) {
     out.zeroes(64 - 7);
 }
 
-/// Source: SBC-3, "Block Limits VPD page".
+/// Writes the Block Limits page. Source: SBC-3, "Block Limits VPD page".
 fn write_limits(disk: &Disk, out: &mut DataIn<'_>) {
     let unmaps = disk.deallocate != Deallocate::No;
     let physical = 1u16 << disk.physical_exponent();
@@ -158,16 +163,18 @@ fn write_limits(disk: &Disk, out: &mut DataIn<'_>) {
     out.u32(if unmaps { UGAVALID } else { 0 });
     out.u64(WRITE_SAME_BLOCKS_MAX.into());
     out.u32(disk.max_atomic_blocks());
-    out.zeroes(64 - 48); // no alignment, no granularity, no boundaries
+    out.zeroes(64 - 48); // atomic writes without alignment, granularity or boundary
 }
 
-/// Source: SBC-3, "Block Device Characteristics VPD page".
+/// Writes the Block Device Characteristics page. Source: SBC-3, "Block Device Characteristics VPD
+/// page".
 fn write_characteristics(out: &mut DataIn<'_>) {
     out.u16(NON_ROTATING);
     out.zeroes(64 - 6);
 }
 
-/// Source: SBC-3, "Logical Block Provisioning VPD page".
+/// Writes the Logical Block Provisioning page. Source: SBC-3, "Logical Block Provisioning VPD
+/// page".
 fn write_provisioning(disk: &Disk, out: &mut DataIn<'_>) {
     let (bits, kind) = match disk.deallocate {
         Deallocate::No => (0, FULL),
@@ -181,7 +188,7 @@ const SERIAL_BYTES_MAX: usize = 64;
 const BINARY: u8 = 0x01;
 const ASCII: u8 = 0x02;
 const UTF8: u8 = 0x03;
-/// PROTOCOL IDENTIFIER 5h: iSCSI, which iSER is, too.
+/// PROTOCOL IDENTIFIER 5h: iSCSI, over TCP as well as over iSER.
 const ISCSI: u8 = 0x50;
 const T10_VENDOR: u8 = 0x01;
 const EUI64: u8 = 0x02;
@@ -200,11 +207,11 @@ const NAA_LOCAL: u64 = 3 << 60;
 const NAA_REGISTERED: u8 = 0x60;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const SIMPSUP: u8 = 0x01;
-/// WSNZ: WRITE SAME of zero blocks does not mean the rest of the disk.
+/// WSNZ: WRITE SAME of zero blocks is refused.
 const WSNZ: u8 = 0x01;
-/// UGAVALID, and an alignment of zero.
+/// UGAVALID with an UNMAP granularity alignment of zero.
 const UGAVALID: u32 = 1 << 31;
-/// MEDIUM ROTATION RATE.
+/// MEDIUM ROTATION RATE: non-rotating.
 const NON_ROTATING: u16 = 1;
 const LBPU: u8 = 0x80;
 const LBPWS: u8 = 0x40;

@@ -1,4 +1,4 @@
-//! What each request does to the state. Every request is checked whole before the first change.
+//! State changes of each request. Every request is checked completely before the first change.
 //!
 //! Source: SPC-4, "Persistent reservations", the subclauses "Registering", "Reserving",
 //! "Releasing", "Clearing", "Preempting"; SPC-4, "Exceptions to SPC-2 RESERVE and RELEASE
@@ -12,10 +12,10 @@ use super::{
 };
 
 impl Reservations {
-    /// Does what `nexus` asks for.
+    /// Carries out a request of `nexus`.
     ///
     /// # Errors
-    /// Why nothing was changed.
+    /// The reason for the refusal. The state is unchanged then.
     pub fn apply(&mut self, nexus: &Nexus, request: &Request) -> Result<Change, Refusal> {
         if let Some(change) = self.apply_legacy(nexus, request) {
             return change;
@@ -41,7 +41,7 @@ impl Reservations {
         Ok(change)
     }
 
-    /// Where is the registration of `nexus`, if it gives the right key?
+    /// Index of the registration of `nexus`, if it has this key.
     fn registered_as(&self, nexus: &Nexus, key: u64) -> Result<usize, Refusal> {
         self.position(nexus)
             .filter(|at| self.registrants[*at].key == key)
@@ -84,7 +84,8 @@ impl Reservations {
         Ok(change)
     }
 
-    /// SPEC_I_PT is for those who are not registered yet. Source: SPC-4, "Registering".
+    /// Replaces the key of a registration. SPEC_I_PT is refused here, because it is valid only for
+    /// an unregistered nexus. Source: SPC-4, "Registering".
     fn change_key(&mut self, at: usize, key: u64, also: &[Initiator]) -> Result<Change, Refusal> {
         if !also.is_empty() {
             return Err(Refusal::InvalidInitiator);
@@ -121,8 +122,8 @@ impl Reservations {
         })
     }
 
-    /// One registration through all ports takes the place of those through single ones, and of what
-    /// they held.
+    /// Adds a registration. A registration for all ports replaces those of the same initiator for
+    /// single ports, and inherits the reservation from them.
     fn insert(&mut self, initiator: Initiator, port: Option<u16>, key: u64) {
         let mut made_reservation = false;
         if port.is_none() {
@@ -140,9 +141,10 @@ impl Reservations {
         });
     }
 
-    /// A holder that goes takes the reservation along; of several holders, the last.
+    /// Removes a registration. The reservation ends with its holder, or with the last registrant
+    /// for an all-registrants type.
     ///
-    /// Source: SPC-4, "Unregistering": those who were admitted as registrants are told.
+    /// Source: SPC-4, "Unregistering": registrants with rights under the reservation are notified.
     fn unregister(&mut self, at: usize) -> Change {
         let gone = self.registrants.remove(at);
         let Some(kind) = self.kind else {
@@ -159,7 +161,7 @@ impl Reservations {
         }
     }
 
-    /// The reservation is over; registrants that relied on it are told, except `nexus`.
+    /// Ends the reservation. Registrants with rights under it are notified, except `nexus`.
     fn end_reservation(&mut self, nexus: Option<&Nexus>) -> Change {
         let relied = self.kind.is_some_and(Kind::admits_registrants);
         self.kind = None;
@@ -183,7 +185,7 @@ impl Reservations {
         }
     }
 
-    /// Source: SPC-4, "Reserving": who holds it already may say so again.
+    /// Makes a reservation. The holder may repeat its reservation. Source: SPC-4, "Reserving".
     fn reserve(&mut self, nexus: &Nexus, key: u64, kind: Kind) -> Result<Change, Refusal> {
         let at = self.registered_as(nexus, key)?;
         match self.kind {
@@ -201,7 +203,8 @@ impl Reservations {
         }
     }
 
-    /// Source: SPC-4, "Releasing": who does not hold it releases nothing, and that is no error.
+    /// Ends the reservation of the holder. A release by a registrant without reservation is
+    /// accepted and does nothing. Source: SPC-4, "Releasing".
     fn release(&mut self, nexus: &Nexus, key: u64, kind: Kind) -> Result<Change, Refusal> {
         let at = self.registered_as(nexus, key)?;
         match self.kind {
@@ -215,7 +218,7 @@ impl Reservations {
         }
     }
 
-    /// Source: SPC-4, "Clearing".
+    /// Removes all registrations and the reservation. Source: SPC-4, "Clearing".
     fn clear(&mut self, nexus: &Nexus, key: u64) -> Result<Change, Refusal> {
         self.registered_as(nexus, key)?;
         let change = self.tell_others(Some(nexus), Notice::ReservationPreempted);
@@ -225,6 +228,8 @@ impl Reservations {
         Ok(change)
     }
 
+    /// Carries out PREEMPT and PREEMPT AND ABORT.
+    ///
     /// Source: SPC-4, "Preempting persistent reservations and registration handling".
     fn preempt(&mut self, nexus: &Nexus, request: &Request) -> Result<Change, Refusal> {
         let Request::Preempt {
@@ -251,8 +256,8 @@ impl Reservations {
         Ok(change)
     }
 
-    /// Whether the key means the holder of the reservation. Zero means it only where all
-    /// registrants hold it.
+    /// Whether the key names the holder of the reservation. The key zero names all holders of an
+    /// all-registrants reservation, and is invalid otherwise.
     fn victim_holds(&self, victim: u64) -> Result<bool, Refusal> {
         let all = self.kind.is_some_and(Kind::all_registrants);
         match (victim, all) {
@@ -263,8 +268,8 @@ impl Reservations {
         }
     }
 
-    /// The victims go, and the nexus holds a new reservation; who stays is told if the type is
-    /// another.
+    /// Removes the victims and gives `nexus` a new reservation. The other registrants are notified
+    /// if the type changes.
     fn preempt_reservation(&mut self, nexus: &Nexus, victim: u64, kind: Kind) -> Change {
         let everybody = victim == 0;
         let mut change = self.remove(nexus, |entry| everybody || entry.key == victim, true);
@@ -290,7 +295,8 @@ impl Reservations {
         Ok(change)
     }
 
-    /// Removes the victims and tells them, except the nexus itself, which stays if `spare` says so.
+    /// Removes and notifies the victims. `nexus` is not notified. It keeps its registration if
+    /// `spare` is true.
     fn remove(
         &mut self,
         nexus: &Nexus,
@@ -310,7 +316,7 @@ impl Reservations {
         change
     }
 
-    /// Source: SPC-4, "Registering and moving the reservation".
+    /// Carries out REGISTER AND MOVE. Source: SPC-4, "Registering and moving the reservation".
     fn relocate(&mut self, nexus: &Nexus, request: &Request) -> Result<Change, Refusal> {
         let Request::Move {
             key,
@@ -360,8 +366,9 @@ impl Reservations {
         }
     }
 
-    /// RESERVE and RELEASE of SPC-2, which persistent registrations exclude, with the exceptions
-    /// that CRH reports: who may do everything anyway is told that it worked.
+    /// Carries out RESERVE and RELEASE of SPC-2. Persistent registrations exclude them. Exception,
+    /// announced by CRH: a nexus with write access under a persistent reservation gets GOOD, and
+    /// nothing changes.
     fn apply_legacy(
         &mut self,
         nexus: &Nexus,
@@ -383,7 +390,7 @@ impl Reservations {
         Some(self.reserve_legacy(nexus, reserve))
     }
 
-    /// RELEASE by somebody else does nothing, and is no error.
+    /// Sets or ends the SPC-2 reservation. RELEASE by another nexus is accepted and does nothing.
     fn reserve_legacy(&mut self, nexus: &Nexus, reserve: bool) -> Result<Change, Refusal> {
         let theirs = self.legacy.as_ref().is_some_and(|holder| holder != nexus);
         match (reserve, theirs) {

@@ -1,8 +1,8 @@
-//! Who registers: an initiator port's name, in the one form that all protocols share, the
-//! TransportID.
+//! Identity of a registrant: the TransportID of an initiator port, the common form for all
+//! protocols.
 //!
-//! Two names are the same if their bytes are; so they are built and read here and nowhere else, in
-//! one spelling.
+//! Initiators are compared byte by byte. Only the code here builds and parses TransportIDs, so that
+//! each initiator has exactly one spelling.
 //! Source: SPC-4, "TransportID identifiers"; RFC 7143, section 4.4 (initiator port names).
 
 use alloc::sync::Arc;
@@ -11,28 +11,28 @@ use core::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// An initiator port's TransportID.
+/// TransportID of an initiator port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Initiator(Arc<[u8]>);
 
-/// An initiator port and the target port (relative target port identifier) through which it comes.
+/// An initiator port and the target port that it uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nexus {
-    /// Who.
+    /// Initiator port.
     pub initiator: Initiator,
-    /// Relative target port identifier, from 1. NVMe, which has no such thing, says 0.
+    /// Relative target port identifier, from 1. 0 for NVMe, which has no such identifiers.
     pub port: u16,
 }
 
-/// A TransportID that cannot be taken.
+/// A malformed or unsupported TransportID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportIdError {
-    /// Where in what was given, in bytes.
+    /// Byte offset of the fault within the parsed bytes.
     pub offset: usize,
 }
 
 impl Initiator {
-    /// An iSCSI initiator port: its name and the ISID of its session.
+    /// TransportID of an iSCSI initiator port: iSCSI name and ISID of the session.
     ///
     /// Source: SPC-4, "TransportID for initiator ports using SCSI over iSCSI", format 01b.
     #[must_use]
@@ -48,7 +48,8 @@ impl Initiator {
         Self::close(bytes)
     }
 
-    /// An NVMe host, by its 128-bit host identifier: a TransportID of no specific protocol.
+    /// TransportID of an NVMe host, made from its 128-bit host identifier. The protocol identifier
+    /// is "no specific protocol".
     #[must_use]
     pub fn nvme(host: [u8; 16]) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 20);
@@ -57,9 +58,10 @@ impl Initiator {
         Self::close(bytes)
     }
 
-    /// The name as an NVMe host identifier, for a report to NVMe hosts: a host's own, and for
-    /// others sixteen bytes that follow from their name. Those stand for nobody who could connect:
-    /// they are a UUID of version 8.
+    /// Host identifier for reports to NVMe hosts. An NVMe host has its own identifier. An initiator
+    /// of another protocol gets a UUID of version 8 that is made from a hash of its TransportID. No
+    /// NVMe host connects with such an identifier.
+    ///
     /// Source: RFC 9562, section 5.8.
     #[must_use]
     pub fn host_id(&self) -> [u8; 16] {
@@ -78,7 +80,7 @@ impl Initiator {
         id
     }
 
-    /// Ends the name with zeroes to a multiple of four, and writes the length.
+    /// Terminates the name with NUL, pads it to a multiple of 4 bytes, and writes the length field.
     fn close(mut bytes: Vec<u8>) -> Self {
         bytes.push(0);
         let end = bytes.len().next_multiple_of(4).max(BYTES_MIN);
@@ -88,19 +90,20 @@ impl Initiator {
         Self(bytes.into())
     }
 
-    /// The TransportID.
+    /// Bytes of the TransportID.
     #[must_use]
     pub fn transport_id(&self) -> &[u8] {
         &self.0
     }
 
-    /// Reads a TransportID at the start of `bytes`, and returns what follows it.
+    /// Parses the TransportID at the start of `bytes`. Returns it with the bytes behind it.
     ///
-    /// Only iSCSI ports are taken: a name without ISID means many ports, and a registration is one
-    /// port's.
+    /// Only iSCSI initiator ports are accepted. A TransportID without ISID names all ports of an
+    /// initiator, but a registration belongs to one port.
     ///
     /// # Errors
-    /// Where it is too short, of another format, or not a name.
+    /// The offset of the fault, if the TransportID is too short, has another format, or has an
+    /// invalid name.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), TransportIdError> {
         let at = |offset| TransportIdError { offset };
         let header = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(|| at(0))?;
@@ -120,7 +123,7 @@ impl Initiator {
     fn parse_port(padded: &[u8]) -> Option<Self> {
         let text = padded.split(|byte| *byte == 0).next()?;
         let text = core::str::from_utf8(text).ok()?;
-        // The ISID stands last: a name may contain the separator itself.
+        // The last separator counts, because the name may contain the separator.
         let (name, isid) = text.rsplit_once(",i,0x")?;
         let digits = isid.len() == 12 && isid.bytes().all(|byte| byte.is_ascii_hexdigit());
         let isid = u64::from_str_radix(isid, 16).ok().filter(|_| digits)?;
@@ -129,8 +132,8 @@ impl Initiator {
         fits.then(|| Self::iscsi(name, isid))
     }
 
-    /// Takes bytes that [`transport_id`](Self::transport_id) gave earlier. `None`: it never gives
-    /// these.
+    /// Restores an initiator from stored bytes. `None` if [`transport_id`](Self::transport_id)
+    /// cannot have returned them.
     pub(super) fn stored(bytes: &[u8]) -> Option<Self> {
         let read = match bytes.strip_prefix(&[NO_SPECIFIC_PROTOCOL, 0, 0, 20]) {
             Some(body) => Self::nvme(*body.first_chunk()?),
@@ -157,11 +160,11 @@ const fn hex(digit: u8) -> u8 {
     }
 }
 
-/// Format 01b, protocol 5h.
+/// Format code 01b and protocol identifier 5h (iSCSI).
 const ISCSI_PORT: u8 = 0x45;
 const NO_SPECIFIC_PROTOCOL: u8 = 0x0F;
 const HEADER_BYTES: usize = 4;
 const BYTES_MIN: usize = 24;
-/// Longest iSCSI name. Source: RFC 7143, section 4.2.7.
+/// Maximum length of an iSCSI name in bytes. Source: RFC 7143, section 4.2.7.
 const NAME_BYTES_MAX: usize = 223;
 const SEPARATOR: &[u8] = b",i,0x";

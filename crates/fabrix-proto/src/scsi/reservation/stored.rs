@@ -1,10 +1,8 @@
-//! The state as bytes that outlive the power (APTPL, PTPL): written whole, read back whole, or
-//! refused.
+//! Serialization of reservations that persist through power loss (APTPL, PTPL).
 //!
-//! Where the bytes are kept, and that they are on the medium before the answer, is the caller's.
-//! The form is ours, so it has a version and a checksum, and what does not match says what is wrong
-//! instead of being half believed: a fenced machine that gets its registration back by accident
-//! destroys data.
+//! The caller stores the bytes, and makes them durable before it answers the request. The format is
+//! ours and has a version and a checksum. Bytes that do not match are refused as a whole, with a
+//! reason: a fenced host that regains its registration by accident destroys data.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,14 +11,14 @@ use super::{Initiator, Kind, REGISTRANTS_MAX, Registrant, Reservations};
 use crate::Crc32c;
 use crate::codec::{Reader, Truncated};
 
-/// Why stored reservations cannot be taken.
+/// Reason why stored reservations are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredError {
-    /// They are not reservations of this program, or of a later version.
+    /// The bytes are not reservations of this program, or have a newer version.
     Unknown,
     /// The checksum differs.
     Corrupted,
-    /// The checksum is right and the contents are not: written by something else.
+    /// The checksum is right, but the content is invalid. Another program has written the bytes.
     Inconsistent,
 }
 
@@ -43,7 +41,7 @@ impl From<Truncated> for StoredError {
 }
 
 impl Reservations {
-    /// The state to be stored: nothing but the header where it shall not persist.
+    /// Bytes to store. Only a header without registrants if the state does not persist.
     #[must_use]
     pub fn to_bytes(&self, crc32c: Crc32c) -> Vec<u8> {
         let mut bytes = Vec::from(*MAGIC);
@@ -60,12 +58,12 @@ impl Reservations {
         bytes
     }
 
-    /// Reads back what [`to_bytes`](Self::to_bytes) wrote, and takes nothing that it could not have
-    /// written. The generation starts again at zero, as at power on.
+    /// Restores the state that [`to_bytes`](Self::to_bytes) wrote. Any other bytes are refused. The
+    /// generation starts at zero, as after power on.
     ///
     /// # Errors
-    /// The bytes are not that, or not any more. The disk must not be served then: see
-    /// [`StoredError`].
+    /// The bytes are foreign, damaged or inconsistent, see [`StoredError`]. The caller must not
+    /// export the disk then.
     pub fn from_bytes(bytes: &[u8], crc32c: Crc32c) -> Result<Self, StoredError> {
         if !bytes.starts_with(MAGIC) {
             return Err(StoredError::Unknown);
@@ -96,8 +94,8 @@ impl Reservations {
         })
     }
 
-    /// A reservation has exactly one maker, unless all registrants hold it. A nexus is registered
-    /// once.
+    /// Checks the invariants: exactly one registrant made the reservation, or at most one for an
+    /// all-registrants type. Keys are not zero. A nexus is registered once.
     fn check(&self) -> Result<(), StoredError> {
         let makers = self
             .registrants
@@ -115,8 +113,8 @@ impl Reservations {
         sound.then_some(()).ok_or(StoredError::Inconsistent)
     }
 
-    /// A registration through all ports excludes the same initiator's registrations through single
-    /// ports.
+    /// Whether no nexus is registered twice. A registration for all ports excludes registrations of
+    /// the same initiator for single ports.
     fn each_registered_once(&self) -> bool {
         let mut ports: Vec<_> = self
             .registrants
@@ -168,5 +166,5 @@ fn read_kind(number: u8) -> Result<Option<Kind>, StoredError> {
     }
 }
 
-/// Name and version of the form.
+/// Name and version of the format.
 const MAGIC: &[u8; 8] = b"FBXRESV1";

@@ -1,4 +1,4 @@
-//! Commands that are answered from facts alone.
+//! Commands that the unit answers from the [`View`] alone, without an operation of the disk.
 
 use super::{Attention, Attentions, Sense, SenseFormat, View};
 use crate::scsi::cdb::{Command, Reporting, SelectReport};
@@ -9,7 +9,7 @@ use crate::scsi::persistent;
 use crate::scsi::sense::SENSE_BYTES_MAX;
 
 impl View<'_> {
-    /// Writes the data of the answer; a command without data is answered by having written none.
+    /// Writes the data-in of the answer. Commands without data-in write nothing.
     pub(super) fn write_answer(
         &self,
         command: &Command,
@@ -56,7 +56,8 @@ impl View<'_> {
         }
     }
 
-    /// Who reads the list knows that it changed.
+    /// Writes the answer to REPORT LUNS. The command removes the pending condition "reported LUNs
+    /// data has changed", because the initiator reads the new list.
     fn write_luns(&self, select: SelectReport, attentions: &mut Attentions, out: &mut DataIn<'_>) {
         attentions.remove(Attention::LunsChanged);
         match select {
@@ -85,7 +86,7 @@ impl View<'_> {
     }
 }
 
-/// Sense data as data-in, which is what REQUEST SENSE returns.
+/// Writes the sense data that REQUEST SENSE returns as data-in.
 pub(super) fn write_sense(sense: &Sense, descriptor: bool, out: &mut DataIn<'_>) {
     let format = if descriptor {
         SenseFormat::Descriptor

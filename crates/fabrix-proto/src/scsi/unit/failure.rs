@@ -1,4 +1,4 @@
-//! What went wrong at a disk, in SCSI's words.
+//! Failures of disk operations, and the sense data that reports them.
 //!
 //! Source: SPC-4, "Sense key and additional sense code definitions"; SBC-3, "Error reporting".
 
@@ -7,35 +7,36 @@ use crate::scsi::additional::AdditionalSense;
 use crate::scsi::sense::SenseKey;
 use crate::scsi::spec::Status;
 
-/// How an operation of a disk failed.
+/// Failure of a disk operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The data differ, first at this offset in bytes from the start of the data.
+    /// The compared data differs. The offset of the first difference, in bytes from the start of
+    /// the data.
     Miscompare(u64),
-    /// The blocks have left the disk since the command was checked.
+    /// The disk has become smaller since the command was checked, and no longer has the blocks.
     OutOfRange,
-    /// The medium could not be read; the block, if it is known.
+    /// Reading the medium failed. The LBA, if known.
     Read(Option<u64>),
-    /// The medium could not be written.
+    /// Writing the medium failed. The LBA, if known.
     Write(Option<u64>),
-    /// There is no space left below a thin disk.
+    /// The storage behind a thin-provisioned disk is full.
     NoSpace,
     /// The disk refuses writes.
     WriteProtected,
-    /// The disk is gone, or was taken away.
+    /// The disk is gone or was removed.
     Gone,
-    /// It cannot be taken now; nothing was done.
+    /// The disk cannot accept the operation now. Nothing was changed.
     Busy,
-    /// It was aborted.
+    /// The operation was aborted.
     Aborted,
-    /// A disk of a copy failed, or does not let us.
+    /// Reading or writing a disk of a copy failed, or the disk is not accessible.
     CopyAborted,
-    /// A fault of ours, or of the way to the disk.
+    /// The target has failed, or its connection to the disk.
     Internal,
 }
 
 impl Failure {
-    /// The answer to the command.
+    /// Answer to the command whose operation failed.
     #[must_use]
     pub const fn answer(self) -> Answer {
         Answer::check(match self {

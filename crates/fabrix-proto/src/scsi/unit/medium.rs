@@ -1,8 +1,8 @@
-//! Commands that name blocks: from the command to what the disk is to do.
+//! Commands that name blocks: checks, and the operation for the disk.
 //!
-//! Range first, then the limits of the pages, then protection: libiscsi expects LOGICAL BLOCK
-//! ADDRESS OUT OF RANGE also of commands that are too long. Nothing is done for no blocks, once the
-//! address is found right.
+//! Checks happen in this order: range, limits, write protection. libiscsi expects LOGICAL BLOCK
+//! ADDRESS OUT OF RANGE even for commands that also exceed a limit. A command for zero blocks does
+//! nothing after these checks.
 
 use super::{Answer, DiskOperation, Outcome, Sense, View};
 use crate::scsi::additional::AdditionalSense;
@@ -29,7 +29,7 @@ impl View<'_> {
             .map_or(Outcome::Answer(Answer::GOOD), Outcome::Disk))
     }
 
-    /// The same limits that the Block Limits page has.
+    /// Maximum number of blocks of `command`, as in the Block Limits page.
     fn most_blocks(&self, command: &Command) -> u32 {
         let transfer = self.disk.max_transfer_blocks();
         match command {
@@ -46,8 +46,8 @@ impl View<'_> {
         }
     }
 
-    /// What the disk is to do; nothing for no blocks, and for PRE-FETCH, which may be answered
-    /// without doing it.
+    /// Operation for the disk. `None` for zero blocks, and for PRE-FETCH, because the standard
+    /// allows a GOOD answer without any reading.
     fn operation(&self, command: &Command, extent: Extent) -> Option<DiskOperation> {
         if let Command::SynchronizeCache { .. } = command {
             return Some(DiskOperation::Flush);
@@ -104,12 +104,13 @@ const fn write_same(extent: Extent, deallocate: bool, no_data: bool, fua: bool) 
     }
 }
 
-/// WSNZ: zero blocks would mean the rest of the disk, which no page offers.
+/// Whether the command is a WRITE SAME of zero blocks. WSNZ of the Block Limits page announces that
+/// it is refused: zero blocks would mean the rest of the disk.
 fn is_empty_write_same(command: &Command, extent: Extent) -> bool {
     matches!(command, Command::WriteSame { .. }) && extent.blocks == 0
 }
 
-/// Where the length of a command stands in its CDB.
+/// Byte position of the length field in the CDB.
 const fn length_field(entry: &CommandEntry) -> u16 {
     match (entry.opcode, entry.cdb_bytes()) {
         (Opcode::COMPARE_AND_WRITE, _) => 13,

@@ -1,7 +1,7 @@
-//! Commands with a parameter list, once it has come.
+//! Commands with a parameter list, after the list has been received.
 //!
-//! The list is the data that the transport received; when it is shorter than the command says, that
-//! is an error of the initiator and never read over.
+//! `list` is the data that the transport received. A list shorter than PARAMETER LIST LENGTH is an
+//! error of the initiator.
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,9 @@ use crate::scsi::persistent;
 use crate::scsi::reservation::Access;
 
 impl View<'_> {
-    /// Takes the parameter list of a command that [`classify`](View::classify) wanted one for. It
-    /// may have taken long: reservations may forbid now what they allowed when the command came.
+    /// Processes the received parameter list of a command for which [`classify`](View::classify)
+    /// returned [`Outcome::Parameters`]. The reservations are checked again, because they may have
+    /// changed since then.
     #[must_use]
     pub fn parameters(&self, command: &Command, list: &[u8]) -> Outcome {
         let access = match command {
@@ -58,7 +59,7 @@ impl View<'_> {
         })
     }
 
-    /// Every descriptor is checked before the first is carried out.
+    /// Processes UNMAP. All descriptors are checked before any block is deallocated.
     ///
     /// Source: SBC-3, "UNMAP command", "UNMAP parameter list".
     fn unmap(&self, list: &[u8]) -> Result<Outcome, Sense> {

@@ -1,10 +1,9 @@
-//! I/O commands: from a submission entry to a typed command and back. Every zero-based field ends
-//! here.
+//! I/O commands: converts submission entries to typed commands and back. Zero-based fields become
+//! plain counts.
 //!
-//! Parsing checks all that can be checked without the data: reserved bits, the namespace, the
-//! range, the limits. What passes is safe to hand to a disk. It does not see data, except the range
-//! list of Dataset Management (`command/dataset.rs`), and does not know what becomes of a command.
-//! The way back is in `command/build.rs`.
+//! The parser checks everything that needs no data: reserved bits, the namespace, the range, the
+//! limits. A parsed command is safe to submit to a disk. `command/dataset.rs` parses the range list
+//! of Dataset Management, which is data. `command/build.rs` builds commands.
 //! Source: NVM Command Set Specification 1.x, chapter "Commands".
 
 mod build;
@@ -16,25 +15,25 @@ use super::spec::{Direction, Opcode, Status, SubmissionEntry};
 use super::subsystem::{Authorized, Namespace};
 use crate::scsi::reservation::Access;
 
-/// Most ranges of one Dataset Management command.
+/// Maximum number of ranges of one Dataset Management command.
 pub const RANGES_MAX: usize = 256;
 
-/// Bytes of the list that holds them: what Linux transfers however few the ranges are.
+/// Length of the range list in bytes. Linux always sends 4096 bytes, even for few ranges.
 pub const RANGE_LIST_BYTES: u32 = 4096;
 
-/// Most bytes that a limit may name (MDTS, WZSL): 65536 blocks of 512 bytes.
+/// Maximum value of a limit in bytes (MDTS, WZSL): 65536 blocks of 512 bytes.
 ///
-/// A controller names one limit for all its namespaces, in bytes. A host divides it by the block
-/// size, and NLB, which has 16 bits, has to hold the quotient. Linux cuts a larger one short
-/// without a word.
+/// A controller has one limit in bytes for all its namespaces. A host divides the limit by the
+/// block size, and the 16-bit NLB field has to hold the quotient. Linux silently truncates a larger
+/// quotient.
 pub const COMMAND_BYTES_MAX: u32 = (CDW12_BLOCKS + 1) * 512;
 
-/// What the I/O commands of a controller may ask for; the same values stand in its Identify data.
+/// Limits of I/O commands of a controller. Identify Controller reports the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoLimits {
-    /// Most data of one command (MDTS), at most [`COMMAND_BYTES_MAX`].
+    /// Maximum data length of one command in bytes (MDTS), at most [`COMMAND_BYTES_MAX`].
     pub max_transfer_bytes: u32,
-    /// Most blocks' bytes of one Write Zeroes (WZSL), at most [`COMMAND_BYTES_MAX`].
+    /// Maximum length of one Write Zeroes in bytes (WZSL), at most [`COMMAND_BYTES_MAX`].
     pub max_write_zeroes_bytes: u32,
     /// Compare is supported, alone and fused with Write.
     pub compare: bool,
@@ -42,90 +41,90 @@ pub struct IoLimits {
     pub verify: bool,
 }
 
-/// Whether a command is half of a fused pair.
+/// Position of a command in a fused pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fuse {
-    /// It stands alone.
+    /// The command is not fused.
     Normal,
-    /// The Compare of a Compare and Write.
+    /// First command: the Compare of a Compare and Write.
     First,
-    /// The Write of a Compare and Write.
+    /// Second command: the Write of a Compare and Write.
     Second,
 }
 
-/// An I/O command in plain counts: `lba` and `blocks` count blocks, `blocks` is 1 to 65536.
+/// A parsed I/O command. `lba` is the first block. `blocks` is a plain count, 1 to 65536.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoCommand {
-    /// Make all that was acknowledged durable.
+    /// Makes all acknowledged writes durable.
     Flush,
-    /// Read blocks; with `fua` from the medium, what a volatile cache holds of them made durable
-    /// first.
+    /// Reads blocks.
     Read {
         /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// Force unit access.
+        /// Force unit access: the disk first makes cached writes to these blocks durable.
         fua: bool,
     },
-    /// Write blocks; with `fua` durable before the answer.
+    /// Writes blocks.
     Write {
         /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// Force unit access.
+        /// Force unit access: the data is durable before the answer.
         fua: bool,
     },
-    /// Compare blocks with the data sent.
+    /// Compares blocks with the received data.
     Compare {
         /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
     },
-    /// Write zeroes, without data.
+    /// Writes zeroes. The command has no data.
     WriteZeroes {
         /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// The host would like the blocks deallocated.
+        /// DEAC: the controller may deallocate the blocks.
         deallocate: bool,
-        /// Force unit access.
+        /// Force unit access: the zeroes are durable before the answer.
         fua: bool,
     },
-    /// Hints about ranges; the ranges come as data, for [`ranges`].
+    /// Gives hints about ranges of blocks. The ranges are in the data, see [`ranges`].
     DatasetManagement {
-        /// How many ranges, 1 to 256.
+        /// Number of ranges, 1 to 256.
         ranges: u16,
-        /// The ranges are to be deallocated; without it the command asks for nothing.
+        /// AD: the controller may deallocate the ranges. Without the attribute the command does
+        /// nothing.
         deallocate: bool,
     },
-    /// Read and check blocks, without data.
+    /// Reads and checks blocks. The command has no data.
     Verify {
         /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
     },
     /// Registers, acquires, releases or reports reservations.
     Reservation(ReservationCommand),
 }
 
-/// An I/O command that passed every check, with the namespace it is for.
+/// An I/O command that has passed all checks, with its namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct IoRequest<'v> {
-    /// The namespace.
+    /// Namespace of the command.
     pub namespace: &'v Namespace,
-    /// Half of a pair, or not.
+    /// Position in a fused pair.
     pub fuse: Fuse,
-    /// What is asked.
+    /// Parsed command.
     pub command: IoCommand,
 }
 
 impl<'v> IoRequest<'v> {
-    /// Reads an I/O command; the namespace is looked up in `view`, so nothing else can be reached.
+    /// Parses an I/O command. Only namespaces of `view` can be reached.
     ///
     /// # Errors
     /// The status to answer with: Invalid Command Opcode, Invalid Namespace or Format, Invalid
@@ -153,7 +152,7 @@ impl<'v> IoRequest<'v> {
         })
     }
 
-    /// Bytes of data the command moves at least, by the namespace's block size.
+    /// Minimum length in bytes of the data that the command moves.
     #[must_use]
     pub fn data_bytes(&self) -> u32 {
         self.command.data_bytes(self.namespace)
@@ -197,8 +196,8 @@ fn is_supported(opcode: Opcode, limits: &IoLimits) -> bool {
     }
 }
 
-/// Refuses reserved flags, data described by anything but one SGL, and metadata. A command without
-/// data has nothing to describe, so its PSDT says nothing.
+/// Refuses reserved flags, metadata, and data that is not described by one SGL. PSDT is ignored for
+/// commands without data.
 fn check_flags(entry: &SubmissionEntry) -> Result<(), Status> {
     let moves_data = entry.direction() != Direction::None;
     let reserved = entry.flags & FLAGS_RESERVED != 0;
@@ -280,7 +279,7 @@ impl IoCommand {
         })
     }
 
-    /// The blocks the command is about, where it names them itself.
+    /// First block and number of blocks. `None` for commands without such fields.
     #[must_use]
     pub const fn extent(&self) -> Option<(u64, u32)> {
         match *self {
@@ -293,7 +292,7 @@ impl IoCommand {
         }
     }
 
-    /// What the command does, as far as reservations of others care.
+    /// Access class of the command: decides whether another host's reservation forbids the command.
     ///
     /// Source: NVM Express Base Specification 2.x, "Command Behavior in the Presence of a
     /// Reservation".
@@ -368,7 +367,7 @@ const CDW12_BLOCKS: u32 = 0xFFFF;
 const CDW12_DEALLOCATE: u32 = 1 << 25;
 /// FUA.
 const CDW12_FUA: u32 = 1 << 30;
-/// LR: the host wants little effort spent on errors; a wish that may be ignored.
+/// LR: the host wishes little effort for error recovery. The target ignores the wish.
 const CDW12_LIMITED_RETRY: u32 = 1 << 31;
 /// AD of Dataset Management.
 const DSM_DEALLOCATE: u32 = 1 << 2;

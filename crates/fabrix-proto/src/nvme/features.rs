@@ -1,9 +1,8 @@
-//! The features of a controller: which exist, their defaults, and the values that are nothing but
-//! values.
+//! Features of a controller: identifiers, defaults, and the features without a function.
 //!
-//! Features that do something (the keep-alive timer, asynchronous events, the number of queues)
-//! keep their state where it acts, in `controller`; this file holds the rest, and the small
-//! layouts. Nothing is saved across a reset, and every answer about saving says so.
+//! Features with a function (keep-alive timer, asynchronous events, number of queues) keep their
+//! value in `controller`. The values of the others are here. No feature is saved across a reset,
+//! and Get Features says so.
 //! Source: NVM Express Base Specification 2.x, "Feature Identifiers (FIDs)"; NVM Command Set
 //! Specification 1.x.
 
@@ -14,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::spec::Status;
 use crate::Nanos;
 
-/// FID: a feature.
+/// FID: feature identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureId(pub u8);
 
@@ -45,10 +44,11 @@ impl FeatureId {
     pub const RESERVATION_MASK: Self = Self(0x82);
     /// Reservation Persistence.
     pub const RESERVATION_PERSISTENCE: Self = Self(0x83);
-    /// Our own: for how many seconds commands are timed, see [`crate::nvme::timing`].
+    /// Vendor specific: duration in seconds for which commands are timed, see
+    /// [`crate::nvme::timing`].
     pub const TIMING: Self = Self(0xC0);
 
-    /// Bytes of data Get Features returns for the current value.
+    /// Length in bytes of the data that Get Features returns with the current value.
     #[must_use]
     pub const fn get_bytes(self) -> u64 {
         match self {
@@ -58,7 +58,7 @@ impl FeatureId {
         }
     }
 
-    /// Bytes of data Set Features takes.
+    /// Length in bytes of the data of Set Features.
     #[must_use]
     pub const fn set_bytes(self) -> u64 {
         match self {
@@ -68,21 +68,21 @@ impl FeatureId {
     }
 }
 
-/// SEL of Get Features.
+/// SEL of Get Features: the value to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// The value in force.
+    /// Value in force.
     Current,
-    /// The value after a reset.
+    /// Value after a reset.
     Default,
-    /// The saved value; nothing is saved, so the default.
+    /// Saved value. No feature is saved, so this is the default value.
     Saved,
-    /// What can be done with the feature: [`CAPABILITY_CHANGEABLE`] and others.
+    /// Capabilities of the feature, for example [`CAPABILITY_CHANGEABLE`].
     Supported,
 }
 
 impl Select {
-    /// Reads the three bits of SEL.
+    /// Parses the three bits of SEL.
     ///
     /// # Errors
     /// Invalid Field for the reserved values.
@@ -104,7 +104,7 @@ pub const CAPABILITY_NAMESPACE: u32 = 1 << 1;
 /// Supported capabilities, bit 2: the feature can be changed.
 pub const CAPABILITY_CHANGEABLE: u32 = 1 << 2;
 
-/// The values of the features that only are kept.
+/// Values of the features without a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     arbitration: u32,
@@ -125,15 +125,16 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// The value of a feature that is kept here; `argument` is the command's dword 11, which picks
-    /// a temperature.
+    /// Value of a feature. `argument` is dword 11 of the command, which selects a temperature
+    /// threshold.
     ///
     /// # Errors
     /// Invalid Field for features that do not exist.
     pub fn get(&self, feature: FeatureId, argument: u32) -> Result<u32, Status> {
         Ok(match feature {
             FeatureId::ARBITRATION => self.arbitration,
-            // One power state, and errors are recovered as well as the disk can: both stay zero.
+            // The controller has one power state, and error recovery has no settings: both values
+            // are zero.
             FeatureId::POWER_MANAGEMENT | FeatureId::ERROR_RECOVERY => 0,
             FeatureId::TEMPERATURE_THRESHOLD => match threshold(argument)? {
                 Threshold::Over => self.over_temperature,
@@ -144,7 +145,7 @@ impl Kept {
         })
     }
 
-    /// Sets a feature that is kept here.
+    /// Sets the value of a feature.
     ///
     /// # Errors
     /// Invalid Field for features, power states and bits that do not exist, Feature Not Changeable
@@ -171,7 +172,7 @@ enum Threshold {
     Under,
 }
 
-/// THSEL in bits 21:20; of the sensors (TMPSEL, bits 19:16) there is only the composite one.
+/// Parses THSEL (bits 21:20) and TMPSEL (bits 19:16). Only the composite temperature sensor exists.
 fn threshold(dword: u32) -> Result<Threshold, Status> {
     match (dword >> 20 & 0b11, dword >> 16 & 0xF) {
         (0, 0) => Ok(Threshold::Over),
@@ -188,9 +189,10 @@ fn threshold(dword: u32) -> Result<Threshold, Status> {
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 pub struct TimestampData {
-    /// Milliseconds since 1970-01-01 UTC, or since the reset when no host has said the time.
+    /// Milliseconds since 1970-01-01 UTC, or since the reset if no host has set the clock.
     pub milliseconds: [u8; 6],
-    /// Bit 0, the clock stopped at times; bits 3:1, zero since a reset and one when a host set it.
+    /// Bit 0: the clock may have stopped. Bits 3:1: zero after a reset, one after a host has set
+    /// the clock.
     pub attributes: u8,
     reserved: u8,
 }
@@ -198,7 +200,7 @@ const _: () =
     assert!(size_of::<TimestampData>() == 8 && offset_of!(TimestampData, attributes) == 6);
 
 impl TimestampData {
-    /// A time to be set.
+    /// Data for Set Features.
     #[must_use]
     pub const fn new(milliseconds: u64) -> Self {
         let [a, b, c, d, e, f, ..] = milliseconds.to_le_bytes();
@@ -209,7 +211,7 @@ impl TimestampData {
         }
     }
 
-    /// The time in milliseconds.
+    /// Time in milliseconds.
     #[must_use]
     pub const fn value(&self) -> u64 {
         let [a, b, c, d, e, f] = self.milliseconds;
@@ -217,7 +219,7 @@ impl TimestampData {
     }
 }
 
-/// A clock that runs on from the last time a host has told it.
+/// Clock that continues from the time that a host has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     set_at: Nanos,
@@ -226,7 +228,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// A clock that starts at zero now.
+    /// A clock that starts at zero.
     #[must_use]
     pub const fn reset(now: Nanos) -> Self {
         Self {
@@ -236,7 +238,7 @@ impl Timestamp {
         }
     }
 
-    /// A clock told the time.
+    /// A clock that starts at the time in `data`.
     #[must_use]
     pub const fn set(now: Nanos, data: &TimestampData) -> Self {
         Self {
@@ -246,7 +248,7 @@ impl Timestamp {
         }
     }
 
-    /// What the clock says.
+    /// Time at `now`, as data for Get Features.
     #[must_use]
     pub const fn read(&self, now: Nanos) -> TimestampData {
         let elapsed_ms = now.since(self.set_at) / 1_000_000;
@@ -258,5 +260,5 @@ impl Timestamp {
 
 /// Arbitration burst 111b: no limit.
 const ARBITRATION_NO_LIMIT: u32 = 0b111;
-/// FFFFh: a temperature that is never reached.
+/// FFFFh: the temperature never reaches this threshold.
 const OVER_TEMPERATURE_DEFAULT: u32 = 0xFFFF;

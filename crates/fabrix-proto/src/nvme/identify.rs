@@ -1,10 +1,13 @@
-//! The layout of everything Identify returns, and the lists it returns them in.
+//! Layouts of all data that Identify returns. The lists and the fixed-length text fields are in
+//! this file.
 //!
-//! Layout only: `controller` decides what the fields say, the host side reads them. Every offset
-//! that a peer depends on is locked beside its structure. Reserved bytes are private, so that they
-//! stay zero. The structures of a controller are in `identify/controller.rs`, those of a namespace
-//! in `identify/namespace.rs`, its identifiers in `identify/descriptor.rs`; here are the lists, and
-//! text of fixed length.
+//! `controller` fills the structures, and the host side reads them. A compile-time check next to
+//! each structure fixes the offsets that peers depend on. Reserved bytes are private and stay zero.
+//!
+//! - `identify/controller.rs`: structures of a controller.
+//! - `identify/namespace.rs`: structures of a namespace.
+//! - `identify/descriptor.rs`: identifiers of a namespace.
+//!
 //! Source: NVM Express Base Specification 2.x, "Identify command"; NVM Command Set Specification
 //! 1.x, "Identify Namespace".
 
@@ -19,13 +22,13 @@ pub use self::controller::*;
 pub use self::descriptor::{Descriptor, Descriptors};
 pub use self::namespace::*;
 
-/// Bytes of every Identify data structure.
+/// Length in bytes of every Identify data structure.
 pub const IDENTIFY_BYTES: usize = 4096;
 
-/// Namespace ids in one Identify list.
+/// Number of namespace ids in one Identify list.
 pub const LIST_ENTRIES: usize = 1024;
 
-/// CNS: which structure Identify returns.
+/// CNS: data structure that Identify returns.
 ///
 /// Source: NVM Express Base Specification 2.x, "Identify – CNS Values".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +55,11 @@ impl Cns {
     pub const COMMAND_SETS: Self = Self(0x1C);
 }
 
-/// CSI of the NVM command set, the only one here.
+/// CSI of the NVM command set, the only supported command set.
 pub const CSI_NVM: u8 = 0;
 
-/// A list of namespace ids, ascending, ended by zero when it is not full (CNS 02h and 07h).
+/// List of namespace ids in ascending order. A zero ends the list if it is not full (CNS 02h and
+/// 07h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct NamespaceList {
@@ -65,24 +69,24 @@ pub struct NamespaceList {
 const _: () = assert!(size_of::<NamespaceList>() == IDENTIFY_BYTES);
 
 impl NamespaceList {
-    /// The ids up to the first zero.
+    /// Ids up to the first zero.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.ids.iter().map(|id| id.get()).take_while(|id| *id != 0)
     }
 }
 
-/// The supported combinations of I/O command sets (CNS 1Ch): bit n of a vector is the command set
-/// with CSI n.
+/// Supported combinations of I/O command sets (CNS 1Ch). Bit n of a vector stands for the command
+/// set with CSI n.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CommandSetVectors {
-    /// The vectors; the first zero ends them.
+    /// Vectors up to the first zero.
     pub vectors: [U64; 512],
 }
 const _: () = assert!(size_of::<CommandSetVectors>() == IDENTIFY_BYTES);
 
-/// Writes `text` into a fixed ASCII field: cut at its end, padded with spaces, and anything that is
-/// not printable ASCII replaced by a question mark.
+/// Writes `text` into a fixed-length ASCII field: truncated or padded with spaces. A question mark
+/// replaces each character that is not printable ASCII.
 pub fn fill_ascii(field: &mut [u8], text: &str) {
     field.fill(b' ');
     for (to, from) in field.iter_mut().zip(text.bytes()) {
@@ -94,8 +98,7 @@ pub fn fill_ascii(field: &mut [u8], text: &str) {
     }
 }
 
-/// Reads a fixed ASCII field: without the padding at its end, and nothing when it is not printable
-/// ASCII.
+/// Reads a fixed-length ASCII field without its padding. Empty if the field is not printable ASCII.
 #[must_use]
 pub fn ascii(field: &[u8]) -> &str {
     let end = field

@@ -1,11 +1,9 @@
-//! The log pages: their layouts, and how a piece of one is produced without making the whole.
+//! Log pages: layouts, and the window through which a part of a page is written.
 //!
-//! Reading is random access: a host names an offset and a length, and the answer is written into
-//! what the caller provides through a [`Window`]. Nothing here assumes that a page is read at once,
-//! or from its start, or in pieces of 4096 bytes. What is counted and when an event is cleared is
-//! decided in `controller`. Pages that are more than a list of numbers have a file each.
-//! Source: NVM Express Base Specification 2.x, "Get Log Page command"; "Discovery Log Page" in the
-//! same.
+//! A host reads any part of a page by offset and length. The page writers write through a
+//! [`Window`] into the buffer of the caller, and never build a whole page. `controller` counts
+//! errors and clears events. Large pages have a file each.
+//! Source: NVM Express Base Specification 2.x, "Get Log Page command", "Discovery Log Page".
 
 mod discovery;
 mod effects;
@@ -23,7 +21,7 @@ pub use self::health::{HealthCounters, HealthPage, health};
 pub use self::notification::NotificationPage;
 use super::spec::Status;
 
-/// LID: a log page.
+/// LID: log page identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogId(pub u8);
 
@@ -46,13 +44,13 @@ impl LogId {
     pub const DISCOVERY: Self = Self(0x70);
     /// Reservation Notification.
     pub const RESERVATION: Self = Self(0x80);
-    /// Our own: where the time of commands goes, see [`crate::nvme::timing`].
+    /// Vendor specific: time that commands spend in the controller, see [`crate::nvme::timing`].
     pub const TIMING: Self = Self(0xC0);
 }
 
-/// A window onto a log page: the caller's bytes, and where in the page they lie.
+/// Window onto a log page: a buffer, and its offset in the page.
 ///
-/// What is put outside the window is dropped, what nobody puts stays zero.
+/// Bytes outside of the window are dropped. Unwritten bytes of the window are zero.
 #[derive(Debug)]
 pub struct Window<'p> {
     bytes: &'p mut [u8],
@@ -60,11 +58,11 @@ pub struct Window<'p> {
 }
 
 impl<'p> Window<'p> {
-    /// A window of zeroes at `offset` of a page of `page_bytes`.
+    /// A zeroed window at `offset` bytes of a page of `page_bytes` bytes.
     ///
     /// # Errors
-    /// Invalid Field when the window starts after the page. One that ends after it reads zeroes
-    /// there.
+    /// Invalid Field: the window begins behind the page. Bytes of the window behind the end of the
+    /// page are zero.
     pub fn new(bytes: &'p mut [u8], offset: u64, page_bytes: u64) -> Result<Self, Status> {
         if offset > page_bytes {
             return Err(Status::INVALID_FIELD);
@@ -73,7 +71,7 @@ impl<'p> Window<'p> {
         Ok(Self { bytes, offset })
     }
 
-    /// Puts `bytes` at offset `at` of the page, as far as the window shows them.
+    /// Writes `bytes` at offset `at` of the page. Only the part inside the window is stored.
     pub fn put(&mut self, at: u64, bytes: &[u8]) {
         let (Some(skip), Some(start)) = (
             usize::try_from(self.offset.saturating_sub(at)).ok(),
@@ -88,8 +86,8 @@ impl<'p> Window<'p> {
         to[..count].copy_from_slice(&from[..count]);
     }
 
-    /// The records of `record_bytes` each, the first one at `at`, that the window shows any part
-    /// of.
+    /// Numbers of the records that overlap the window. The first record is at offset `at`; each has
+    /// `record_bytes` bytes.
     #[must_use]
     pub fn records(&self, at: u64, record_bytes: u64) -> core::ops::Range<u64> {
         let end = self.offset.saturating_add(self.bytes.len() as u64);
@@ -99,20 +97,21 @@ impl<'p> Window<'p> {
     }
 }
 
-/// Supported Log Pages (00h), 1024 bytes: a dword for each page, bit 0 says that it is supported.
+/// Supported Log Pages (00h), 1024 bytes: one dword per page. Bit 0 is set if the page is
+/// supported.
 pub fn supported_pages(window: &mut Window<'_>, pages: &[LogId]) {
     for page in pages {
         window.put(u64::from(page.0) * 4, U32::new(1).as_bytes());
     }
 }
 
-/// Bytes of Supported Log Pages.
+/// Length of the page in bytes.
 pub const SUPPORTED_PAGES_BYTES: u64 = 1024;
 
 /// Bytes of SMART / Health Information and of Firmware Slot Information.
 pub const SMALL_PAGE_BYTES: u64 = 512;
 
-/// Firmware Slot Information (03h), 512 bytes: one slot, active, read-only.
+/// Firmware Slot Information (03h), 512 bytes: one slot, active and read-only.
 pub fn firmware_slot(window: &mut Window<'_>, firmware: &str) {
     let mut revision = [0; 8];
     super::identify::fill_ascii(&mut revision, firmware);
@@ -123,11 +122,11 @@ pub fn firmware_slot(window: &mut Window<'_>, firmware: &str) {
 /// Bytes of Changed Namespace List and of Commands Supported and Effects.
 pub const LARGE_PAGE_BYTES: u64 = 4096;
 
-/// Most ids in the Changed Namespace List.
+/// Maximum number of ids in the Changed Namespace List.
 pub const CHANGED_MAX: usize = 1024;
 
-/// Changed Namespace List (04h), 4096 bytes: the ids, ascending; `None` says that there were too
-/// many.
+/// Changed Namespace List (04h), 4096 bytes: the ids in ascending order. `None`: more than
+/// [`CHANGED_MAX`] namespaces have changed.
 pub fn changed_namespaces(window: &mut Window<'_>, changed: Option<&[u32]>) {
     let Some(changed) = changed else {
         return window.put(0, U32::new(u32::MAX).as_bytes());

@@ -1,12 +1,13 @@
-//! NVMe: the command set, the fabrics, the controller, and the transports.
+//! NVMe: command sets, fabrics, controller and transports. User data stays with the caller.
 //!
-//! Layout first, meaning second: [`spec`], [`identify`] and [`log_page`] say where the bytes are;
-//! [`command`], [`admin`], [`features`] and [`fabrics`] turn entries into typed commands and back;
-//! [`subsystem`] is what is exported, as plain data, under names checked by [`nqn`]; [`controller`]
-//! answers the admin queue of one association, and [`bringup`] is its mirror on the host.
-//! [`reservation`] is how hosts ask for reservations, whose state serves other protocols too.
-//! [`queue`] is the contract between commands and the transports that carry them, of which [`tcp`]
-//! is one. Nothing here reads or writes user data.
+//! - [`spec`], [`identify`], [`log_page`]: layouts of structures.
+//! - [`command`], [`admin`], [`features`], [`fabrics`]: typed commands, parsed and built.
+//! - [`subsystem`]: exported subsystems as plain data. [`nqn`] checks their names.
+//! - [`controller`]: answers the admin queue of one association.
+//! - [`bringup`]: the host's counterpart of the controller.
+//! - [`reservation`]: NVMe's reservation commands. Other protocols share the reservation state.
+//! - [`queue`]: contract between commands and the transports that carry them.
+//! - [`tcp`]: transport over TCP.
 
 pub mod admin;
 pub mod bringup;

@@ -1,20 +1,20 @@
-//! NVMe Qualified Names: checking them, and printing names that nobody has checked.
+//! NVMe Qualified Names: validation, and safe printing of unchecked names.
 //!
-//! A [`Nqn`] that exists is safe to compare, store and print. What a peer sent instead of one is
-//! printed through [`Printable`], so that no control character of a stranger reaches a log.
+//! A [`Nqn`] is safe to compare, store and print. Unchecked names from a peer are printed through
+//! [`Printable`], so that no control character of an unauthenticated peer reaches a log.
 
 use alloc::sync::Arc;
 use core::fmt::{self, Write as _};
 
-/// Most bytes of a name, the terminating NUL not counted.
+/// Maximum length of a name in bytes, without the terminating NUL.
 ///
 /// Source: NVM Express Base Specification 2.x, "NVMe Qualified Names".
 pub const NQN_BYTES_MAX: usize = 223;
 
-/// Bytes of the fields that hold a name on the wire.
+/// Length in bytes of a name field on the wire.
 pub const NQN_FIELD_BYTES: usize = 256;
 
-/// The name every discovery subsystem answers to.
+/// Name of every discovery subsystem.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// A checked name: 1 to 223 bytes of UTF-8 without control characters.
@@ -24,16 +24,16 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nqn(Arc<str>);
 
-/// Why a text is not a name.
+/// Reason why a text is not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqnError {
-    /// There is nothing before the NUL.
+    /// The name is empty.
     Empty,
-    /// Longer than 223 bytes.
+    /// The name is longer than 223 bytes.
     TooLong,
-    /// No NUL within the field.
+    /// The field has no NUL.
     NotTerminated,
-    /// Not UTF-8, or a control character in it.
+    /// The name is not UTF-8, or has a control character.
     NotPrintable,
 }
 
@@ -59,10 +59,10 @@ impl fmt::Display for NqnError {
 impl core::error::Error for NqnError {}
 
 impl Nqn {
-    /// Checks `text`.
+    /// Validates `text`.
     ///
     /// # Errors
-    /// [`NqnError`] says what is wrong with it.
+    /// The reason why the name is invalid.
     pub fn new(text: &str) -> Result<Self, NqnError> {
         match text.len() {
             0 => return Err(NqnError::Empty),
@@ -75,11 +75,10 @@ impl Nqn {
         Ok(Self(text.into()))
     }
 
-    /// The name in a field of the wire: what stands before the first NUL; what follows it is
-    /// ignored.
+    /// Reads a name field. The name ends at the first NUL; the bytes behind it are ignored.
     ///
     /// # Errors
-    /// [`NqnError`] says what is wrong with it.
+    /// The reason why the name is invalid.
     pub fn from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<Self, NqnError> {
         let end = field
             .iter()
@@ -89,7 +88,7 @@ impl Nqn {
         Self::new(text)
     }
 
-    /// The name every discovery subsystem answers to.
+    /// Name of every discovery subsystem.
     #[must_use]
     pub fn discovery() -> Self {
         Self(DISCOVERY_NQN.into())
@@ -101,7 +100,8 @@ impl Nqn {
         &*self.0 == DISCOVERY_NQN
     }
 
-    /// Whether the name has the standard's form: `nqn.yyyy-mm.` and something behind it.
+    /// Whether the name has the standard's form: `nqn.yyyy-mm.`, followed by at least one
+    /// character.
     ///
     /// Source: NVM Express Base Specification 2.x, "NVMe Qualified Names".
     #[must_use]
@@ -121,13 +121,13 @@ impl Nqn {
         is_date && !rest.is_empty()
     }
 
-    /// The text.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name as a field of the wire, padded with zeroes.
+    /// The name as a field for the wire, padded with zeroes.
     #[must_use]
     pub fn to_field(&self) -> [u8; NQN_FIELD_BYTES] {
         let mut field = [0; NQN_FIELD_BYTES];
@@ -148,7 +148,8 @@ impl fmt::Debug for Nqn {
     }
 }
 
-/// Bytes from a peer, shown up to their first NUL with everything unprintable escaped.
+/// Bytes from a peer. Display shows them up to the first NUL, with all unprintable characters
+/// escaped.
 #[derive(Clone, Copy)]
 pub struct Printable<'a>(pub &'a [u8]);
 

@@ -1,9 +1,9 @@
-//! Reservations as NVMe hosts ask for them: four commands, their data, and the report.
+//! NVMe reservation commands: four commands, their data, and the report.
 //!
-//! The state is the one in [`scsi::reservation`](crate::scsi::reservation), which serves every
-//! protocol; here are the bytes around it (`report`: what comes back; `build`: what a host sends).
-//! A host is its host identifier, so all of its controllers are one registrant. Over fabrics host
-//! identifiers have 128 bits, so only the extended form of the report exists.
+//! The reservation state is in [`scsi::reservation`](crate::scsi::reservation), because all
+//! protocols share it. `report` writes the report, and `build` builds commands for a host. A host
+//! registers by its host identifier, so all its controllers are one registrant. Fabrics use 128-bit
+//! host identifiers, so only the extended report exists.
 //! Source: NVM Express Base Specification 2.x, "Reservations", "Reservation Register", "Reservation
 //! Acquire", "Reservation Release", "Reservation Report command".
 
@@ -17,58 +17,57 @@ use super::spec::{Opcode, Status, SubmissionEntry};
 use super::subsystem::Namespace;
 use crate::scsi::reservation::{Initiator, Kind, Nexus, Refusal, Request, Reservations};
 
-/// What Reservation Register does (RREGA).
+/// RREGA: action of Reservation Register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterAction {
     /// Registers a key.
     Register,
-    /// Unregisters.
+    /// Removes the registration.
     Unregister,
     /// Replaces the key.
     Replace,
 }
 
-/// What Reservation Acquire does (RACQA).
+/// RACQA: action of Reservation Acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireAction {
-    /// Acquires a reservation that nobody holds.
+    /// Acquires a reservation, if no host holds one.
     Acquire,
-    /// Takes registrations, and the reservation, away from others; with `abort` also their
-    /// commands.
+    /// Removes registrations of other hosts, and takes over their reservation.
     Preempt {
-        /// The commands of those hosts end.
+        /// The controller also aborts the commands of these hosts.
         abort: bool,
     },
 }
 
-/// A reservation command without its data.
+/// A parsed reservation command, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationCommand {
     /// Reservation Register.
     Register {
-        /// What it does.
+        /// RREGA.
         action: RegisterAction,
-        /// IEKEY: whatever key there was.
+        /// IEKEY: the current key is not checked.
         ignore_key: bool,
-        /// CPTPL: whether reservations shall outlive the power from now on, where it says
-        /// something.
+        /// CPTPL: whether reservations persist through power loss from now on. `None`: no change.
         persist: Option<bool>,
     },
     /// Reservation Acquire.
     Acquire {
-        /// What it does.
+        /// RACQA.
         action: AcquireAction,
-        /// The type.
+        /// Type of the reservation.
         kind: Kind,
     },
-    /// Reservation Release: releases the reservation of this type; none: clears everything.
+    /// Reservation Release: releases the reservation of this type. `None`: clears all
+    /// registrations.
     Release(Option<Kind>),
-    /// Reservation Report, so many bytes of it.
+    /// Reservation Report. The length is in bytes.
     Report(u32),
 }
 
 impl ReservationCommand {
-    /// Reads a reservation command.
+    /// Parses a reservation command.
     ///
     /// # Errors
     /// Invalid Field for reserved bits and values, and for IEKEY where it is not allowed; Host
@@ -134,7 +133,7 @@ impl ReservationCommand {
         bytes.map(Self::Report).ok_or(Status::INVALID_FIELD)
     }
 
-    /// Bytes of data that the command moves at least.
+    /// Minimum length in bytes of the data that the command moves.
     pub(super) const fn data_bytes(&self) -> u32 {
         match *self {
             Self::Register { .. } | Self::Acquire { .. } => TWO_KEYS_BYTES,
@@ -143,8 +142,8 @@ impl ReservationCommand {
         }
     }
 
-    /// Bytes of data that may come with it: Linux sends two keys with Release, of which one means
-    /// something.
+    /// Maximum length in bytes of the data. Linux sends two keys with Release, of which only the
+    /// first has a meaning.
     pub(super) const fn data_bytes_most(&self) -> u32 {
         match *self {
             Self::Release(_) => TWO_KEYS_BYTES,
@@ -152,7 +151,7 @@ impl ReservationCommand {
         }
     }
 
-    /// What the namespace allows.
+    /// Checks the command against the capabilities of the namespace.
     pub(super) fn check(
         &self,
         namespace: &Namespace,
@@ -169,19 +168,19 @@ impl ReservationCommand {
     }
 }
 
-/// A command that changes reservations, with its data.
+/// A command that changes reservations, with the keys from its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationRequest {
-    /// The command.
+    /// Parsed command.
     pub command: ReservationCommand,
-    /// CRKEY: the key of who asks.
+    /// CRKEY: registered key of the host.
     pub key: u64,
     /// NRKEY of Register, PRKEY of Acquire.
     pub other_key: u64,
 }
 
 impl ReservationRequest {
-    /// A command and the data that came with it.
+    /// Reads the keys from the data of the command.
     #[must_use]
     pub fn new(command: ReservationCommand, data: &[u8]) -> Self {
         let key = |at: usize| {
@@ -195,10 +194,10 @@ impl ReservationRequest {
         }
     }
 
-    /// What this means for the shared state as it is now.
+    /// Request for the shared reservation state, depending on its current content.
     ///
     /// # Errors
-    /// What NVMe refuses and the shared state would not.
+    /// Reasons that exist only in NVMe. The shared state would accept these requests.
     pub fn request(&self, state: &Reservations, nexus: &Nexus) -> Result<Request, Refusal> {
         let key = self.key;
         match self.command {
@@ -225,8 +224,8 @@ impl ReservationRequest {
         }
     }
 
-    /// `mine` is the key of who asks. Registering the same key again is no error, and changes
-    /// nothing.
+    /// `mine` is the registered key of the host. A repeated registration of the same key is
+    /// accepted and changes nothing.
     fn register(
         &self,
         action: RegisterAction,
@@ -259,7 +258,7 @@ impl ReservationRequest {
     }
 }
 
-/// The answer to a host whose request was refused.
+/// Status for a refused request.
 #[must_use]
 pub const fn refused(refusal: Refusal) -> Status {
     match refusal {
@@ -267,12 +266,12 @@ pub const fn refused(refusal: Refusal) -> Status {
         Refusal::InvalidRelease | Refusal::InvalidKey | Refusal::InvalidInitiator => {
             Status::INVALID_FIELD
         }
-        // There is no status for it.
+        // NVMe defines no status for too many registrants.
         Refusal::TooManyRegistrants => Status::INTERNAL_ERROR.no_retry(),
     }
 }
 
-/// A host as a registrant; the port of NVMe is 0.
+/// Nexus of an NVMe host. NVMe has no target ports, so the port is 0.
 #[must_use]
 pub fn nexus(host_id: [u8; 16]) -> Nexus {
     Nexus {

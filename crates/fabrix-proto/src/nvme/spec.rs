@@ -1,9 +1,8 @@
-//! The layout of what every NVMe queue carries: 64-byte submission entries and 16-byte completions.
+//! Layout of queue entries: 64-byte submission entries and 16-byte completions.
 //!
-//! Layout only: what a command means stands in `command.rs` and `fabrics.rs`. Numbers that a peer
-//! may extend are open newtypes with constants: opcodes in `spec/opcode.rs`, status codes in
-//! `spec/status.rs`; where data lies is said by the descriptors of `spec/sgl.rs`. Nothing here
-//! checks anything.
+//! The file has layouts only and checks nothing. `command.rs`, `admin.rs` and `fabrics.rs` parse
+//! commands. Numbers that a peer may extend are newtypes with constants: opcodes in
+//! `spec/opcode.rs`, status codes in `spec/status.rs`. `spec/sgl.rs` has the SGL descriptors.
 //! Source: NVM Express Base Specification 2.x, "Submission Queue Entry", "Completion Queue Entry";
 //! NVMe over Fabrics, "Capsules".
 
@@ -20,7 +19,7 @@ pub use self::opcode::{AdminOpcode, FABRICS_OPCODE, FabricsType, Opcode};
 pub use self::sgl::{KeyedSglDescriptor, SglDescriptor, SglKind};
 pub use self::status::Status;
 
-/// One command as it travels: 64 bytes, little-endian.
+/// A submission entry as on the wire: 64 bytes, little-endian.
 ///
 /// Source: NVM Express Base Specification 2.x, "Common Command Format".
 #[repr(C)]
@@ -30,7 +29,7 @@ pub use self::status::Status;
 pub struct SubmissionEntry {
     /// OPC: an [`Opcode`] on I/O queues, an [`AdminOpcode`] on the admin queue.
     pub opcode: u8,
-    /// FUSE in bits 1:0, PSDT in bits 7:6, the rest reserved.
+    /// FUSE in bits 1:0, PSDT in bits 7:6. The other bits are reserved.
     pub flags: u8,
     /// CID: chosen by the host, echoed in the completion.
     pub command_id: U16,
@@ -40,9 +39,9 @@ pub struct SubmissionEntry {
     pub cdw2: U32,
     /// Command dword 3.
     pub cdw3: U32,
-    /// MPTR: where metadata lies.
+    /// MPTR: location of the metadata.
     pub metadata: U64,
-    /// DPTR: where data lies; always one SGL descriptor over fabrics.
+    /// DPTR: location of the data. Over fabrics always one SGL descriptor.
     pub sgl: SglDescriptor,
     /// Command dword 10.
     pub cdw10: U32,
@@ -67,12 +66,11 @@ const _: () = assert!(
         && offset_of!(SubmissionEntry, cdw15) == 60
 );
 
-/// PSDT 01b in the place it has in the flags byte: SGLs are used, metadata is contiguous.
+/// PSDT 01b in the flags byte: SGLs, contiguous metadata.
 pub const PSDT_SGL: u8 = 0x40;
 
 impl SubmissionEntry {
-    /// An entry of zeroes with an opcode, the SGL bit every fabrics command carries, and an empty
-    /// SGL.
+    /// An entry with `opcode`, the PSDT of fabrics, and an empty SGL. The rest is zero.
     #[must_use]
     pub fn new(opcode: u8) -> Self {
         let mut entry = Self::new_zeroed();
@@ -82,25 +80,25 @@ impl SubmissionEntry {
         entry
     }
 
-    /// The entry these 64 bytes hold.
+    /// Converts 64 bytes from the wire to an entry.
     #[must_use]
     pub fn from_array(bytes: [u8; 64]) -> Self {
         zerocopy::transmute!(bytes)
     }
 
-    /// The bytes that travel.
+    /// Converts the entry to the bytes on the wire.
     #[must_use]
     pub fn to_array(self) -> [u8; 64] {
         zerocopy::transmute!(self)
     }
 
-    /// The opcode of an I/O queue's command.
+    /// Opcode of a command on an I/O queue.
     #[must_use]
     pub const fn io_opcode(&self) -> Opcode {
         Opcode(self.opcode)
     }
 
-    /// The opcode of an admin queue's command.
+    /// Opcode of a command on the admin queue.
     #[must_use]
     pub const fn admin_opcode(&self) -> AdminOpcode {
         AdminOpcode(self.opcode)
@@ -112,7 +110,7 @@ impl SubmissionEntry {
         self.opcode == FABRICS_OPCODE
     }
 
-    /// FCTYPE: what kind of fabrics command, when [`is_fabrics`](Self::is_fabrics).
+    /// FCTYPE. Valid only if [`is_fabrics`](Self::is_fabrics) is true.
     #[must_use]
     pub fn fabrics_type(&self) -> FabricsType {
         FabricsType(self.nsid.as_bytes()[0])
@@ -130,7 +128,7 @@ impl SubmissionEntry {
         self.flags >> 6
     }
 
-    /// Which way the command's data go, as bits 1:0 of its opcode (or fabrics type) say.
+    /// Direction of the data, from bits 1:0 of the opcode or fabrics type.
     #[must_use]
     pub fn direction(&self) -> Direction {
         let code = if self.is_fabrics() {
@@ -147,7 +145,7 @@ impl SubmissionEntry {
     }
 }
 
-/// Which way a command's data go.
+/// Direction of a command's data.
 ///
 /// Source: NVM Express Base Specification 2.x, opcode tables, "Data Transfer".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,11 +156,11 @@ pub enum Direction {
     HostToController,
     /// From the controller to the host (a read).
     ControllerToHost,
-    /// Both; no command we know does that.
+    /// Both directions. No known command uses this value.
     Both,
 }
 
-/// The answer to a command: 16 bytes, little-endian.
+/// A completion as on the wire: 16 bytes, little-endian.
 ///
 /// Source: NVM Express Base Specification 2.x, "Common Completion Queue Entry Layout".
 #[repr(C)]
@@ -172,13 +170,13 @@ pub enum Direction {
 pub struct CompletionEntry {
     /// Dwords 0 and 1: command specific.
     pub result: U64,
-    /// SQHD: how far the controller has read the submission queue.
+    /// SQHD: position up to which the controller has read the submission queue.
     pub sq_head: U16,
     /// SQID; reserved over fabrics.
     pub sq_id: U16,
-    /// CID: whose answer this is.
+    /// CID of the completed command.
     pub command_id: U16,
-    /// Phase tag in bit 0 (zero over fabrics), the [`Status`] above it.
+    /// Phase tag in bit 0 (zero over fabrics), the [`Status`] in the other bits.
     pub status: U16,
 }
 const _: () = assert!(
@@ -189,8 +187,7 @@ const _: () = assert!(
 );
 
 impl CompletionEntry {
-    /// An answer with `status` and `result`; the transport fills in the command id and the queue
-    /// head.
+    /// A completion with `status` and `result`. The transport sets command id and queue head.
     #[must_use]
     pub const fn new(status: Status, result: u64) -> Self {
         Self {
@@ -202,7 +199,7 @@ impl CompletionEntry {
         }
     }
 
-    /// How the command ended.
+    /// Status of the command.
     #[must_use]
     pub const fn status(&self) -> Status {
         Status::from_field(self.status.get())
@@ -218,13 +215,13 @@ impl CompletionEntry {
         self.result.get() as u32
     }
 
-    /// The entry these 16 bytes hold.
+    /// Converts 16 bytes from the wire to a completion.
     #[must_use]
     pub fn from_array(bytes: [u8; 16]) -> Self {
         zerocopy::transmute!(bytes)
     }
 
-    /// The bytes that travel.
+    /// Converts the completion to the bytes on the wire.
     #[must_use]
     pub fn to_array(self) -> [u8; 16] {
         zerocopy::transmute!(self)

@@ -1,7 +1,7 @@
-//! What comes of the answers of a bring-up: what was learned, and which phase is next.
+//! Answers of a bring-up: stores the learned facts and selects the next phase.
 //!
-//! The controller is not trusted: an answer that contradicts an earlier one, or holds less than it
-//! must, ends the bring-up with a sentence.
+//! The controller is not trusted. An answer that contradicts an earlier one, or is too short, ends
+//! the bring-up with a sentence.
 
 use alloc::format;
 
@@ -22,10 +22,10 @@ use crate::nvme::spec::CompletionEntry;
 use crate::nvme::timing::TimingPage;
 
 impl Bringup {
-    /// Takes the answer to the command of this phase.
+    /// Processes the answer to the command of the current phase.
     ///
     /// # Errors
-    /// The controller cannot be used.
+    /// The reason why the controller is not usable.
     pub(super) fn take(
         &mut self,
         entry: &CompletionEntry,
@@ -73,13 +73,13 @@ impl Bringup {
         Ok(())
     }
 
-    /// The phase after a command that was refused.
+    /// Next phase after the controller has refused a command.
     ///
-    /// Errors: the bring-up cannot do without its answer.
+    /// Errors: the bring-up needs the answer.
     fn without(&self, entry: &CompletionEntry) -> Result<Phase, BringupError> {
         match self.phase {
             Phase::ReadTiming { is_set: false } => Ok(Phase::Ready),
-            // Controllers older than the page refuse it: they name no such limits.
+            // Controllers without this Identify page have no such limits.
             Phase::IdentifyLimits => Ok(Phase::NumberOfQueues),
             Phase::Connect | Phase::ConnectQueue { .. } => Err(BringupError::connect(entry)),
             phase => Err(BringupError::status(phase.name(), entry)),
@@ -151,8 +151,8 @@ impl Bringup {
         Phase::NumberOfQueues
     }
 
-    /// The wanted namespace is in the first list, or first in the list that begins there, or
-    /// nowhere.
+    /// Looks for the wanted namespace in the first list, or at the start of the list that begins at
+    /// its id.
     fn take_list(&mut self, list: &NamespaceList, above: u32) -> Result<Phase, BringupError> {
         let max_nsid = self
             .controller
@@ -229,7 +229,7 @@ impl Bringup {
     }
 }
 
-/// The data as the structure it should be; a controller that sent less said nothing.
+/// Interprets `data` as a structure. Fails if the controller sent too little data.
 fn page<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     data: &[u8],
 ) -> Result<&T, BringupError> {
@@ -242,7 +242,7 @@ fn short_data() -> BringupError {
 
 const CSTS_READY: u32 = 1 << 0;
 const CSTS_FATAL: u32 = 1 << 1;
-/// How often a controller that is not ready is asked again, in milliseconds.
+/// Interval in milliseconds for polling a controller that is not ready.
 const POLL_MS: u64 = 10;
-/// From here on a namespace has identification descriptors.
+/// First version that requires namespace identification descriptors.
 const VERSION_1_3: u32 = 0x0001_0300;

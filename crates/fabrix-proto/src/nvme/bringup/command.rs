@@ -1,4 +1,4 @@
-//! The commands of a bring-up, one for each phase.
+//! Commands of a bring-up, one for each phase.
 //!
 //! Source: NVM Express Base Specification 2.x, "Fabrics Controller Initialization".
 
@@ -16,7 +16,7 @@ use crate::nvme::spec::SubmissionEntry;
 use crate::nvme::timing::TimingPage;
 
 impl Bringup {
-    /// The command of this phase; none when there is nothing more to ask.
+    /// Command of the current phase. `None` after the last one.
     pub(super) fn command(&self) -> Option<Step> {
         let receive = |entry, bytes| Step::Send {
             entry,
@@ -91,8 +91,8 @@ impl Bringup {
         }
     }
 
-    /// CC: enabled, entries of 64 and 16 bytes, the smallest pages, and the command sets the
-    /// controller has.
+    /// Value of CC: enabled, 64-byte submission entries, 16-byte completions, the smallest memory
+    /// pages, and the supported command sets.
     fn configuration(&self) -> u64 {
         let command_sets = if self.capabilities.several_command_sets {
             6
@@ -119,7 +119,7 @@ impl Bringup {
 }
 
 impl Phase {
-    /// What the controller was asked, for messages.
+    /// Name of the command for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Connect | Self::ConnectQueue { .. } => "Connect",

@@ -1,8 +1,8 @@
-//! Reading a discovery log: how much there is, all records, and whether it stayed the same
-//! meanwhile.
+//! Reads a discovery log: its length, all records, and then its generation again.
 //!
-//! The log may change between two commands, so its generation is read before and after; it may also
-//! never end, so records and attempts are bounded.
+//! The log may change between two commands, so its generation is read before and after the records.
+//! If the generation differs, reading starts anew. The numbers of records and of attempts are
+//! bounded, because a faulty log may never end.
 //!
 //! Source: NVM Express Base Specification 2.x, "Discovery Log Page (Log Page Identifier 70h)".
 
@@ -22,14 +22,14 @@ use crate::nvme::log_page::{
 use crate::nvme::nqn::Nqn;
 use crate::nvme::spec::SubmissionEntry;
 
-/// One place where a subsystem, or another discovery service, can be reached.
+/// Address of a subsystem or of another discovery service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredRecord {
-    /// Over what.
+    /// TRTYPE: transport of the address.
     pub transport: DiscoveredTransport,
-    /// The kind of address.
+    /// ADRFAM: address family.
     pub family: DiscoveredFamily,
-    /// What is there.
+    /// SUBTYPE: kind of subsystem at the address.
     pub subtype: DiscoveredSubtype,
     /// TRADDR: the address as text.
     pub address: String,
@@ -39,15 +39,14 @@ pub struct DiscoveredRecord {
     pub subsystem: Nqn,
     /// PORTID.
     pub port_id: u16,
-    /// CNTLID: 0xFFFF for a controller made at Connect.
+    /// CNTLID. 0xFFFF: Connect creates a controller.
     pub controller_id: u16,
-    /// ASQSZ: entries of the admin queue at most.
+    /// ASQSZ: maximum number of entries of the admin queue.
     pub admin_queue_entries: u16,
-    /// TREQ bits 1:0: whether a secure channel is not specified (0), required (1) or not required
-    /// (2).
+    /// TREQ bits 1:0: a secure channel is not specified (0), required (1) or not required (2).
     pub secure_channel: u8,
-    /// SECTYPE of TCP: no security (0), TLS 1.2 (1), TLS 1.3 (2); other transports have other
-    /// meanings.
+    /// SECTYPE of TCP: no security (0), TLS 1.2 (1), TLS 1.3 (2). Other transports use the byte
+    /// differently.
     pub security: u8,
 }
 
@@ -58,7 +57,7 @@ pub enum DiscoveredTransport {
     Tcp,
     /// NVMe/RDMA.
     Rdma,
-    /// Another one, by its number.
+    /// Another transport, by its number.
     Other(u8),
 }
 
@@ -69,7 +68,7 @@ pub enum DiscoveredFamily {
     Ipv4,
     /// IPv6.
     Ipv6,
-    /// Another one, by its number.
+    /// Another address family, by its number.
     Other(u8),
 }
 
@@ -80,33 +79,33 @@ pub enum DiscoveredSubtype {
     Referral,
     /// A subsystem with namespaces.
     Nvm,
-    /// The discovery service that was asked.
+    /// The discovery service that sent the record.
     Current,
-    /// Something else, by its number.
+    /// Another kind of subsystem, by its number.
     Other(u8),
 }
 
-/// A whole discovery log.
+/// A complete discovery log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryLog {
-    /// GENCTR: it changes with the log.
+    /// GENCTR: generation of the log. Every change of the log increments it.
     pub generation: u64,
     /// The records, in the controller's order.
     pub records: Vec<DiscoveredRecord>,
-    /// The records that are not among them, because they cannot be read.
+    /// Records that cannot be parsed. They are not in `records`.
     pub unreadable: Vec<UnreadableRecord>,
 }
 
-/// A record of a discovery log that names nothing one could connect to.
+/// A record of a discovery log without a usable address or name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableRecord {
-    /// Where it stands in the log, counted from 0.
+    /// Position in the log, counted from 0.
     pub number: u32,
-    /// What is wrong with it, as a sentence.
+    /// Sentence that tells what is wrong with the record.
     pub why: String,
 }
 
-/// Where reading stands.
+/// State of reading a discovery log.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     log: DiscoveryLog,
@@ -128,7 +127,7 @@ enum Phase {
 }
 
 impl Reading {
-    /// The next command and the length of its answer; `None` when the log has been read.
+    /// Next command and the length of its answer in bytes. `None` after the last one.
     pub(super) fn command(&self) -> Option<(SubmissionEntry, u32)> {
         let (offset, bytes) = match self.phase {
             Phase::Header | Phase::Again => (0, RECORD_BYTES),
@@ -150,7 +149,7 @@ impl Reading {
         Some((SubmissionEntry::get_log_page(log), bytes))
     }
 
-    /// Takes the answer; `data` is as long as was asked for.
+    /// Processes the answer. `data` has the requested length.
     pub(super) fn answered(&mut self, data: &[u8]) -> Result<(), BringupError> {
         match self.phase {
             Phase::Header => self.begin(data),
@@ -163,7 +162,7 @@ impl Reading {
         }
     }
 
-    /// The log, after `command` gave nothing more.
+    /// The complete log. Valid after `command` has returned `None`.
     pub(super) fn log(&self) -> &DiscoveryLog {
         &self.log
     }
@@ -215,7 +214,8 @@ impl Reading {
         }
     }
 
-    /// The generation after the last record: the same, or everything is read again.
+    /// Compares the generation after the last record with the one before. If they differ, reading
+    /// starts anew.
     fn compare(&mut self, data: &[u8]) -> Result<(), BringupError> {
         if header(data)?.generation.get() == self.log.generation {
             self.phase = Phase::Done;
@@ -236,10 +236,10 @@ fn header(data: &[u8]) -> Result<&DiscoveryHeader, BringupError> {
         .map_err(|_| BringupError::broken("the discovery log's header is not 1024 bytes"))
 }
 
-/// A record in plain values.
+/// Parses a record.
 ///
 /// # Errors
-/// It names nothing that one could connect to: what is missing, as a sentence.
+/// Sentence that tells what is missing or malformed.
 fn record(entry: &DiscoveryEntry) -> Result<DiscoveredRecord, String> {
     let subsystem = entry.nqn();
     let subsystem = subsystem.map_err(|error| format!("its name (SUBNQN) is no NQN: {error}"))?;
@@ -277,11 +277,11 @@ fn record(entry: &DiscoveryEntry) -> Result<DiscoveredRecord, String> {
     })
 }
 
-/// The header and each record are this long.
+/// Length in bytes of the header and of each record.
 const RECORD_BYTES: u32 = 1024;
-/// 4096 bytes a command: every controller can answer that.
+/// Records per command: 4096 bytes of data, which every controller supports.
 const RECORDS_AT_ONCE: u32 = 4;
-/// More records than this are a broken controller, not a large fabric.
+/// Maximum number of records. A controller that reports more is faulty.
 const MAX_RECORDS: u32 = 4096;
-/// How often a log that changes is read from its start.
+/// Maximum number of times that reading starts anew.
 const MAX_ATTEMPTS: u32 = 8;

@@ -1,5 +1,5 @@
-//! Why a controller could not be brought up: one sentence for the user, one kind for whoever
-//! decides what is next.
+//! Errors of a bring-up: a sentence for the user, and a kind for the caller that decides about a
+//! retry.
 //!
 //! Source: NVM Express Base Specification 2.x, "Connect Command", status codes.
 
@@ -9,25 +9,24 @@ use core::fmt;
 
 use crate::nvme::spec::{CompletionEntry, Status};
 
-/// What kind of trouble it is.
+/// Kind of a bring-up error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BringupErrorKind {
-    /// The subsystem does not let this host in (1/84h).
+    /// The subsystem does not allow this host (1/84h).
     Refused,
-    /// The address is right, but the subsystem is not there (1/82h, pointing at SUBNQN).
+    /// The address has no subsystem with this name (1/82h, pointing at SUBNQN).
     WrongNqn,
-    /// The controller insists on authentication (1/91h, or ATR or ASCR in the answer to Connect).
+    /// The controller requires authentication (1/91h, or ATR or ASCR in the answer to Connect).
     AuthRequired,
-    /// The controller, or the namespace, is of a kind that is not supported here.
+    /// The controller or the namespace has a kind that we do not support.
     Unsupported,
     /// The controller did not become ready, or did not answer, in time.
     Timeout,
-    /// The controller answered something that makes no sense, or with an error that bring-up cannot
-    /// explain.
+    /// The controller sent an invalid answer, or an error that the bring-up does not expect.
     Broken,
 }
 
-/// Why a controller could not be brought up.
+/// Reason why a controller is not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BringupError {
     kind: BringupErrorKind,
@@ -36,7 +35,7 @@ pub struct BringupError {
 }
 
 impl BringupError {
-    /// An error that no status tells of.
+    /// An error without an NVMe status.
     pub(super) fn new(kind: BringupErrorKind, sentence: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
@@ -45,17 +44,17 @@ impl BringupError {
         }
     }
 
-    /// `sentence` about what a controller should not have said.
+    /// An error about an invalid answer of the controller.
     pub(super) fn broken(sentence: impl Into<Cow<'static, str>>) -> Self {
         Self::new(BringupErrorKind::Broken, sentence)
     }
 
-    /// `sentence` about what we cannot do.
+    /// An error about something that we do not support.
     pub(super) fn unsupported(sentence: impl Into<Cow<'static, str>>) -> Self {
         Self::new(BringupErrorKind::Unsupported, sentence)
     }
 
-    /// An error status that answered `what`.
+    /// An error for the status in the completion `entry`, which answered the command named `what`.
     pub(super) fn status(what: &str, entry: &CompletionEntry) -> Self {
         let status = entry.status();
         let kind = match status {
@@ -71,7 +70,7 @@ impl BringupError {
         }
     }
 
-    /// An error status that answered Connect.
+    /// An error for the status in the completion `entry`, which answered Connect.
     pub(super) fn connect(entry: &CompletionEntry) -> Self {
         let status = entry.status();
         let (kind, sentence) = if status.is(Status::CONNECT_INVALID_HOST) {
@@ -103,25 +102,25 @@ impl BringupError {
         }
     }
 
-    /// The answer to Connect asks for authentication.
+    /// An error for an answer to Connect that requests authentication.
     pub(super) fn authentication() -> Self {
         Self::new(BringupErrorKind::AuthRequired, AUTHENTICATION)
     }
 
-    /// What kind of trouble it is.
+    /// Kind of the error.
     #[must_use]
     pub fn kind(&self) -> BringupErrorKind {
         self.kind
     }
 
-    /// The status the controller answered with, if that was the trouble.
+    /// Status in the answer of the controller, if the answer caused the error.
     #[must_use]
     pub fn nvme_status(&self) -> Option<Status> {
         self.status
     }
 
-    /// Whether a new connection may fare better: the trouble is not of a lasting kind, nor was that
-    /// said (DNR).
+    /// Whether a new connection may succeed: the kind of error is not permanent, and the status
+    /// lacks the do-not-retry bit.
     #[must_use]
     pub fn is_worth_a_retry(&self) -> bool {
         let lasting = matches!(
@@ -143,8 +142,8 @@ impl fmt::Display for BringupError {
 
 impl core::error::Error for BringupError {}
 
-/// Which parameter a Connect Invalid Parameters points at: bit 16 is set for an offset in the data
-/// (IATTR).
+/// Kind and sentence for a Connect Invalid Parameters. Dword 0 has the offset of the parameter. Bit
+/// 16 (IATTR) is set for an offset in the data, clear for an offset in the command.
 fn wrong_parameter(dword0: u32) -> (BringupErrorKind, &'static str) {
     match (dword0 >> 16 & 1, dword0 & 0xFFFF) {
         (1, 256..512) => (

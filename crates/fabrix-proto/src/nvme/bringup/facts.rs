@@ -1,9 +1,9 @@
-//! What a host learns about a controller and a namespace while it brings them up, checked and as
-//! plain numbers.
+//! Facts about a controller and a namespace that a host learns during the bring-up, as plain
+//! numbers.
 //!
-//! Everything read here was said by a controller that may be wrong: a value that would lead to a
-//! wrong size, a shift too far or an unbounded loop is refused with a sentence, one that is only
-//! unusual is moved into bounds.
+//! The controller may be faulty. A value that would cause a wrong size, an overlong shift or an
+//! unbounded loop is refused with a sentence. A value that is only unusual is limited to the
+//! supported range.
 //!
 //! Source: NVM Express Base Specification 2.x, "Identify Controller data structure"; NVM Command
 //! Set Specification 1.x, "Identify Namespace data structure".
@@ -23,23 +23,23 @@ use crate::nvme::identify::{
 };
 use crate::nvme::nqn::Nqn;
 
-/// What the CAP property says.
+/// Content of the CAP property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Entries of a queue at most (MQES + 1), 2 to 65536.
+    /// Maximum number of queue entries (MQES + 1), 2 to 65536.
     pub max_queue_entries: u32,
-    /// How long the controller may take to become ready (TO), in milliseconds, at least 500.
+    /// TO: time in milliseconds within which the controller becomes ready, at least 500.
     pub ready_timeout_ms: u64,
     /// Whether the NVM command set is supported.
     pub nvm_command_set: bool,
-    /// Whether command sets are chosen by CSI.
+    /// Whether CSI selects the command set.
     pub several_command_sets: bool,
-    /// The smallest memory page: 2 to the power of 12 plus this; the unit of MDTS.
+    /// MPSMIN: the smallest memory page is 2^(12 + this) bytes. The page is the unit of MDTS.
     pub min_page_shift: u32,
 }
 
 impl Capabilities {
-    /// From the property's 64 bits.
+    /// Parses the CAP property.
     pub(super) fn parse(cap: u64) -> Result<Self, BringupError> {
         let field = |bit: u32, mask: u64| cap >> bit & mask;
         let max_queue_entries = u32::try_from(field(0, 0xFFFF)).unwrap_or(0) + 1;
@@ -58,10 +58,10 @@ impl Capabilities {
     }
 }
 
-/// What a controller is and can do.
+/// Identity, limits and features of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerFacts {
-    /// CNTLID: what I/O queues connect to.
+    /// CNTLID: I/O queues connect to this controller.
     pub controller_id: u16,
     /// VS: the version of the specification, as major << 16 | minor << 8 | tertiary.
     pub version: u32,
@@ -71,15 +71,14 @@ pub struct ControllerFacts {
     pub serial: String,
     /// FR, without the padding.
     pub firmware: String,
-    /// What CAP says.
+    /// Content of CAP.
     pub capabilities: Capabilities,
-    /// Data of one command at most, in bytes (MDTS); `u32::MAX` when the controller names no limit.
+    /// Maximum data length of one command in bytes (MDTS). `u32::MAX`: no limit.
     pub max_data_bytes: u32,
-    /// Blocks' bytes of one Write Zeroes at most (WZSL); `u32::MAX` when the controller names no
-    /// limit.
+    /// Maximum length of one Write Zeroes in bytes (WZSL). `u32::MAX`: no limit.
     pub max_write_zeroes_bytes: u32,
-    /// Blocks of a Dataset Management of one range at most (DMRSL, DMSL); `u32::MAX` when the
-    /// controller names no limit.
+    /// Maximum number of blocks of a Dataset Management with one range (DMRSL, DMSL). `u32::MAX`:
+    /// no limit.
     pub max_dataset_blocks: u32,
     /// In-capsule data of one I/O command at most, in bytes (IOCCSZ less the entry).
     pub in_capsule_bytes: u32,

@@ -1,11 +1,11 @@
-//! I/O commands as a host sends them.
+//! Builds the I/O commands that a host sends.
 
 use zerocopy::little_endian::{U32, U64};
 
 use super::{CDW12_BLOCKS, CDW12_DEALLOCATE, CDW12_FUA, DSM_DEALLOCATE, Fuse};
 use crate::nvme::spec::{Opcode, SubmissionEntry};
 
-/// The commands a host sends. The transport fills in the SGL and the command id.
+/// Constructors of I/O commands for a host. The transport sets the SGL and the command id.
 impl SubmissionEntry {
     fn blocks_command(opcode: Opcode, nsid: u32, lba: u64, blocks: u32, bits: u32) -> Self {
         debug_assert!(
@@ -20,38 +20,40 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Read `blocks` (1 to 65536) from `lba`.
+    /// Reads `blocks` (1 to 65536) blocks from `lba` on.
     #[must_use]
     pub fn read(nsid: u32, lba: u64, blocks: u32) -> Self {
         Self::blocks_command(Opcode::READ, nsid, lba, blocks, 0)
     }
 
-    /// Write `blocks` (1 to 65536) from `lba`; with `fua` durable before the answer.
+    /// Writes `blocks` (1 to 65536) blocks from `lba` on. With `fua` the data is durable before the
+    /// answer.
     #[must_use]
     pub fn write(nsid: u32, lba: u64, blocks: u32, fua: bool) -> Self {
         Self::blocks_command(Opcode::WRITE, nsid, lba, blocks, flag(fua, CDW12_FUA))
     }
 
-    /// Compare `blocks` (1 to 65536) from `lba` with the data.
+    /// Compares `blocks` (1 to 65536) blocks from `lba` on with the sent data.
     #[must_use]
     pub fn compare(nsid: u32, lba: u64, blocks: u32) -> Self {
         Self::blocks_command(Opcode::COMPARE, nsid, lba, blocks, 0)
     }
 
-    /// Verify `blocks` (1 to 65536) from `lba`.
+    /// Verifies `blocks` (1 to 65536) blocks from `lba` on.
     #[must_use]
     pub fn verify(nsid: u32, lba: u64, blocks: u32) -> Self {
         Self::blocks_command(Opcode::VERIFY, nsid, lba, blocks, 0)
     }
 
-    /// Write zeroes to `blocks` (1 to 65536) from `lba`, deallocating them if wanted and possible.
+    /// Writes zeroes to `blocks` (1 to 65536) blocks from `lba` on. With `deallocate` the
+    /// controller may deallocate them.
     #[must_use]
     pub fn write_zeroes(nsid: u32, lba: u64, blocks: u32, deallocate: bool, fua: bool) -> Self {
         let bits = flag(deallocate, CDW12_DEALLOCATE) | flag(fua, CDW12_FUA);
         Self::blocks_command(Opcode::WRITE_ZEROES, nsid, lba, blocks, bits)
     }
 
-    /// Make all acknowledged writes of the namespace durable.
+    /// Makes all acknowledged writes of the namespace durable.
     #[must_use]
     pub fn flush(nsid: u32) -> Self {
         let mut entry = Self::new(Opcode::FLUSH.0);
@@ -59,8 +61,8 @@ impl SubmissionEntry {
         entry
     }
 
-    /// Dataset Management over `ranges` (1 to 256) [`DatasetRange`](super::DatasetRange)s sent as
-    /// data.
+    /// Dataset Management for `ranges` (1 to 256) ranges. The data of the command is a list of
+    /// [`DatasetRange`](super::DatasetRange)s.
     #[must_use]
     pub fn dataset_management(nsid: u32, ranges: u16, deallocate: bool) -> Self {
         debug_assert!(
@@ -74,7 +76,7 @@ impl SubmissionEntry {
         entry
     }
 
-    /// The same command as half of a fused pair.
+    /// The same command in a fused pair.
     #[must_use]
     pub fn fused(mut self, fuse: Fuse) -> Self {
         let bits = match fuse {

@@ -1,5 +1,4 @@
-//! The range list of Dataset Management: its layout, and the check of all ranges before the first
-//! is used.
+//! Range list of Dataset Management: layout and checks.
 
 use core::mem::offset_of;
 
@@ -42,14 +41,14 @@ impl DatasetRange {
     }
 }
 
-/// The ranges of a Dataset Management command as `(lba, blocks)`, empty ones left out.
+/// Parses the ranges of a Dataset Management command as `(lba, blocks)`. Empty ranges are skipped.
 ///
-/// `data` may be longer than `count` ranges; what follows them is not looked at. Every range is
-/// checked before the first is returned, so that a refused command has done nothing.
+/// `data` may be longer than `count` ranges; the rest is ignored. All ranges are checked before the
+/// first one is returned, so a refused command has changed nothing.
 ///
 /// # Errors
-/// Data SGL Length Invalid when `data` is too short, LBA Out of Range when a range leaves the
-/// namespace.
+/// - Data SGL Length Invalid: `data` is too short.
+/// - LBA Out of Range: a range exceeds the namespace.
 pub fn ranges<'d>(
     data: &'d [u8],
     count: u16,

@@ -1,5 +1,5 @@
-//! Which command of the admin queue is whose: each goes to the file that knows its subject, or is
-//! answered here.
+//! Dispatch of admin commands to the files that implement them. Simple commands are implemented
+//! here.
 
 use super::properties::Change;
 use super::{Controller, Kept, Kind, Outcome, Quiesce, Surroundings, Timestamp};
@@ -35,7 +35,7 @@ impl Controller {
         }
     }
 
-    /// What CC.EN going to zero puts back; the association and its keep-alive timer stay.
+    /// Resets the state that CC.EN = 0 resets. The association and its keep-alive timer stay.
     fn reset(&mut self, now: Nanos) {
         self.events.reset();
         self.kept = Kept::default();
@@ -83,13 +83,13 @@ impl Controller {
                 self.events.hold(slot, entry.command_id.get())?;
                 Ok(Outcome::Held)
             }
-            // The timer was renewed when the command came.
+            // The arrival of the command has already renewed the timer.
             AdminCommand::KeepAlive => Ok(Outcome::result(0)),
         }
     }
 
-    /// A discovery controller has few commands; events only while a keep-alive holds the
-    /// association.
+    /// Whether the controller has the command. A discovery controller has few commands. It accepts
+    /// Asynchronous Event Requests only with a keep-alive timer.
     fn knows(&self, command: &AdminCommand) -> bool {
         match (self.kind, command) {
             (Kind::Io, _) => true,
@@ -99,7 +99,7 @@ impl Controller {
         }
     }
 
-    /// The part of `page` that the command fills.
+    /// Part of `page` that the command fills.
     fn part_of<'p>(
         &self,
         page: &'p mut [u8],
@@ -115,8 +115,8 @@ impl Controller {
             .ok_or(Status::INTERNAL_ERROR)
     }
 
-    /// Only what is held here can be aborted; an I/O command runs to its end, and the answer says
-    /// so.
+    /// Aborts a held Asynchronous Event Request. Any other command runs to its end, and the answer
+    /// reports "not aborted".
     fn abort(&mut self, queue_id: u16, command_id: u16) -> Outcome {
         let held = if queue_id == 0 {
             self.events.take(command_id)
@@ -129,5 +129,5 @@ impl Controller {
     }
 }
 
-/// Dword 0 of Abort: the command was not aborted.
+/// Dword 0 of the answer to Abort: the command was not aborted.
 const NOT_ABORTED: u64 = 1;

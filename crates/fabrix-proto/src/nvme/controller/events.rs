@@ -1,9 +1,8 @@
-//! Asynchronous events: the requests that wait, the events that wait for them, and the changed
-//! namespaces.
+//! Asynchronous events: held requests, pending events, and changed namespaces.
 //!
-//! Each kind of event is told once and then masked until the host has read its log page; what
-//! happens meanwhile is told once more. Everything is bounded: four requests, two kinds, 1024
-//! changed namespaces, 64 notifications.
+//! Each kind of event is reported once, and then masked until the host has read its log page. An
+//! event that occurs while masked is reported once afterwards. All state is bounded: 4 requests, 2
+//! kinds of events, 1024 changed namespaces, 64 notifications.
 //! Source: NVM Express Base Specification 2.x, "Asynchronous Event Request command".
 
 use alloc::collections::VecDeque;
@@ -16,24 +15,25 @@ use crate::nvme::log_page::{CHANGED_MAX, LogId, NotificationPage};
 use crate::nvme::spec::Status;
 use crate::scsi::reservation::Notice;
 
-/// Requests that one controller holds (AERL + 1).
+/// Maximum number of requests that a controller holds (AERL + 1).
 pub const ASYNC_EVENTS_MAX: usize = 4;
 
-/// Bits 7:0 of the configuration: critical warnings of the health log, which never come.
+/// Bits 7:0 of the configuration: critical warnings of the health log. The controller never reports
+/// any.
 const HEALTH_WARNINGS: u32 = 0xFF;
 
-/// Dword 0: a notice (type 2), namespace attribute changed (00h), log page 04h.
+/// Dword 0 of the event: notice (type 2), namespace attribute changed (00h), log page 04h.
 const NAMESPACE_CHANGED: u32 = 0x0004_0002;
-/// Dword 0: a notice (type 2), discovery log page changed (F0h), log page 70h.
+/// Dword 0 of the event: notice (type 2), discovery log page changed (F0h), log page 70h.
 const DISCOVERY_CHANGED: u32 = 0x0070_F002;
-/// Dword 0: an event of the I/O command set (type 6), reservation log page available (00h), log
-/// page 80h.
+/// Dword 0 of the event: I/O command set (type 6), reservation log page available (00h), log page
+/// 80h.
 const RESERVATION_NOTICE: u32 = 0x0080_0006;
-/// Reservation notifications that wait to be read; of more, the oldest are lost, which their count
-/// shows.
+/// Maximum number of unread reservation notifications. Further ones replace the oldest. The gap in
+/// their numbers shows the loss to the host.
 const NOTIFICATIONS_MAX: usize = 64;
 
-/// One kind of event.
+/// State of one kind of event.
 #[derive(Debug)]
 struct Event {
     enable_bit: u32,
@@ -46,7 +46,7 @@ struct Event {
 #[derive(Debug)]
 pub(super) struct Events {
     event: Event,
-    /// Nobody enables it: notices that are not wanted are masked by namespace, before they come
+    /// Event without an enable bit. Unwanted notices are masked per namespace, before they arrive
     /// here.
     reservation: Event,
     notifications: VecDeque<NotificationPage>,
@@ -91,7 +91,7 @@ impl Events {
         }
     }
 
-    /// The notices that can be enabled (OAES).
+    /// Notices that a host can enable (OAES).
     pub(super) const fn supported(&self) -> u32 {
         self.event.enable_bit
     }
@@ -109,14 +109,14 @@ impl Events {
         Ok(())
     }
 
-    /// Keeps a request.
+    /// Holds a request.
     pub(super) fn hold(&mut self, slot: Slot, command_id: u16) -> Result<(), Status> {
         let free = self.held.iter_mut().find(|place| place.is_none());
         *free.ok_or(Status::ASYNC_EVENT_LIMIT_EXCEEDED)? = Some((slot, command_id));
         Ok(())
     }
 
-    /// Takes back the request with this command id.
+    /// Removes and returns the request with this command id.
     pub(super) fn take(&mut self, command_id: u16) -> Option<Slot> {
         let index = self
             .held
@@ -125,12 +125,12 @@ impl Events {
         self.remove(index)
     }
 
-    /// Takes back the oldest request.
+    /// Removes and returns the oldest request.
     pub(super) fn release(&mut self) -> Option<Slot> {
         self.remove(0)
     }
 
-    /// Removes a request; those behind it move up, so that the first is always the oldest.
+    /// Removes a request. The later ones move up, so that the first is always the oldest.
     fn remove(&mut self, index: usize) -> Option<Slot> {
         let (slot, _) = self.held[index].take()?;
         self.held[index..].rotate_left(1);
@@ -157,7 +157,7 @@ impl Events {
         }
     }
 
-    /// Another host changed a reservation that this one had to do with.
+    /// Adds a notification about a reservation change of another host that concerns this host.
     pub(super) fn reservation_notice(&mut self, nsid: u32, notice: Notice) {
         self.notification_count = self.notification_count.wrapping_add(1).max(1);
         if self.notifications.len() == NOTIFICATIONS_MAX {
@@ -168,15 +168,16 @@ impl Events {
         self.reservation.pending = true;
     }
 
-    /// The oldest reservation notification that was not read, and how many more there are; an empty
-    /// page if there is none.
+    /// Oldest unread reservation notification, with the number of further ones. An empty page if
+    /// there is none.
     pub(super) fn notification(&self) -> NotificationPage {
         let more = self.notifications.len().saturating_sub(1);
         let oldest = self.notifications.front().copied();
         oldest.map_or_else(NotificationPage::empty, |page| page.followed_by(more))
     }
 
-    /// An event nobody has enabled is not kept: the host that enables it reads the page anyway.
+    /// Makes the event pending if the host has enabled it. Otherwise the event is dropped: a host
+    /// that enables it later reads the page anyway.
     const fn post(&mut self) {
         self.event.pending = self.configuration & self.event.enable_bit != 0;
     }
@@ -196,7 +197,7 @@ impl Events {
         Some((slot, event.dword0))
     }
 
-    /// The changed namespaces since they were last read; `None` when they were too many.
+    /// Namespaces changed since the last read. `None`: more than [`CHANGED_MAX`].
     pub(super) fn changed(&self) -> Option<&[u32]> {
         if self.too_many_changed {
             None
@@ -205,12 +206,13 @@ impl Events {
         }
     }
 
-    /// The host has read `page` and did not ask to retain its event.
+    /// Clears the event of `page`. The host has read the page without RAE.
     pub(super) fn page_read(&mut self, page: LogId) {
         if page == LogId::RESERVATION {
             self.notifications.pop_front();
             self.reservation.masked = false;
-            // Who has not read the last knows from the page that there are more.
+            // The page tells the host whether further notifications follow, so no event is needed
+            // for them.
             self.reservation.pending = false;
         }
         if page != self.event.page {
@@ -218,14 +220,15 @@ impl Events {
         }
         self.event.masked = false;
         if page == LogId::CHANGED_NAMESPACES {
-            // What happened since the event was told has just been read with the list.
+            // The list that the host has just read includes all changes since the event was
+            // reported.
             self.event.pending = false;
             self.changed.clear();
             self.too_many_changed = false;
         }
     }
 
-    /// Forgets everything but the requests, which are released one by one.
+    /// Resets everything except the requests. The caller releases them one by one.
     pub(super) fn reset(&mut self) {
         self.configuration = 0;
         self.event.pending = false;

@@ -1,4 +1,4 @@
-//! Get Features and Set Features: which features a controller has, and what setting one does.
+//! Get Features and Set Features of a controller.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -12,7 +12,7 @@ use crate::nvme::subsystem::Namespace;
 use crate::nvme::timing::SECONDS_MOST;
 use crate::scsi::reservation::Notice;
 
-/// EXHID of the Host Identifier feature: 16 bytes, the only form over fabrics.
+/// EXHID of the Host Identifier feature: 16-byte identifier, the only form over fabrics.
 const EXTENDED_HOST_ID: u32 = 1 << 0;
 
 impl Controller {
@@ -95,7 +95,7 @@ impl Controller {
         }
     }
 
-    /// Nothing is saved, so this is the saved value as well.
+    /// Default value of a feature. It is the saved value as well, because no feature is saved.
     fn default_value(&self, feature: FeatureId, argument: u32) -> Result<u32, Status> {
         match feature {
             FeatureId::ASYNC_EVENT_CONFIGURATION
@@ -145,7 +145,7 @@ impl Controller {
                 return Ok(Outcome::Time { seconds: value });
             }
             FeatureId::TIMING => return Err(Status::INVALID_FIELD),
-            // Over fabrics Connect has said it.
+            // Over fabrics, Connect has already set the host identifier.
             FeatureId::HOST_IDENTIFIER => return Err(Status::COMMAND_SEQUENCE_ERROR),
             _ => self.kept.set(feature, value)?,
         }
@@ -157,7 +157,7 @@ impl Controller {
         found.map_or(0, |(_, mask)| *mask)
     }
 
-    /// Whether the host does not want to hear of this.
+    /// Whether the host has masked this notice.
     pub(super) fn masks_notice(&self, nsid: u32, notice: Notice) -> bool {
         self.mask(nsid) & mask_bit(notice) != 0
     }
@@ -178,7 +178,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Answers with all there are; the host connects as many as it wants of them.
+    /// Answers with the maximum number of I/O queues. The host connects as many of them as it
+    /// wants.
     fn set_number_of_queues(
         &self,
         value: u32,
@@ -195,7 +196,8 @@ impl Controller {
     }
 }
 
-/// Source: NVM Express Base Specification 2.x, "Reservation Persistence".
+/// Sets Reservation Persistence. Source: NVM Express Base Specification 2.x, "Reservation
+/// Persistence".
 fn set_persistence(nsid: u32, value: u32, around: &Surroundings<'_>) -> Result<Outcome, Status> {
     let persist = match value {
         0 => false,
@@ -211,7 +213,7 @@ fn set_persistence(nsid: u32, value: u32, around: &Surroundings<'_>) -> Result<O
     Ok(Outcome::Persist { nsid, persist })
 }
 
-/// The one namespace that a feature of namespaces is asked of.
+/// Namespace of a namespace-specific feature.
 fn named<'v>(nsid: u32, around: &Surroundings<'v>) -> Result<&'v Namespace, Status> {
     if nsid == NSID_ALL {
         return Err(Status::INVALID_FIELD);
@@ -220,7 +222,7 @@ fn named<'v>(nsid: u32, around: &Surroundings<'v>) -> Result<&'v Namespace, Stat
     namespace.ok_or(Status::INVALID_NAMESPACE)
 }
 
-/// Bit of the Reservation Notification Mask: REGPRE, RESREL, RESPRE.
+/// Bit of `notice` in the Reservation Notification Mask: REGPRE, RESREL or RESPRE.
 const fn mask_bit(notice: Notice) -> u32 {
     match notice {
         Notice::RegistrationPreempted => 1 << 1,
@@ -237,7 +239,7 @@ fn fill(page: &mut [u8], data: &[u8]) -> Result<Outcome, Status> {
         .map_err(|_| Status::INTERNAL_ERROR)
 }
 
-/// The answer to SEL = supported capabilities.
+/// Answer to SEL = supported capabilities.
 const fn capabilities(feature: FeatureId) -> u32 {
     match feature {
         FeatureId::VOLATILE_WRITE_CACHE | FeatureId::HOST_IDENTIFIER => 0,
@@ -251,5 +253,5 @@ const fn capabilities(feature: FeatureId) -> u32 {
 
 /// All bits of the Reservation Notification Mask.
 const MASK_BITS: u32 = 0b1110;
-/// WCE of the Volatile Write Cache feature: the cache is on, and stays so.
+/// WCE of the Volatile Write Cache feature: the cache is always on.
 const WCE: u32 = 1;

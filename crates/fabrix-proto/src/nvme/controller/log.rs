@@ -1,4 +1,4 @@
-//! Get Log Page: which pages a controller has, and when reading one clears an event.
+//! Get Log Page: log pages of a controller, and the clearing of events by reading.
 
 use zerocopy::IntoBytes;
 

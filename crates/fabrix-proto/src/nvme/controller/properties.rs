@@ -1,8 +1,8 @@
-//! The properties of a controller: capabilities, configuration, status; enable, reset and shutdown.
+//! Properties of a controller: capabilities, configuration, status; enable, reset and shutdown.
 //!
-//! A small state: what the host wrote to CC, and how far we have followed. It decides whether
-//! commands are taken, and tells its owner when I/O queues must stop; stopping them is not its
-//! business.
+//! The state is the value that the host wrote to CC, and the progress of the controller towards it.
+//! It decides whether commands are accepted. The owner of the controller stops the I/O queues when
+//! a write to CC requires that.
 //! Source: NVM Express Base Specification 2.x, "Property Definition", "Controller Initialization",
 //! "Shutdown".
 
@@ -10,21 +10,21 @@ use super::Kind;
 use crate::nvme::fabrics::Property;
 use crate::nvme::spec::Status;
 
-/// VS: 1.4.
+/// VS: version 1.4.
 pub const VERSION: u32 = 0x0001_0400;
 
-/// How long a host waits for CSTS.RDY to follow CC.EN (CAP.TO): as long as a slow disk may need to
-/// quiesce.
+/// CAP.TO: time in milliseconds that a host waits for CSTS.RDY to follow CC.EN. Slow disks need up
+/// to 15 s to quiesce.
 pub const READY_TIMEOUT_MS: u32 = 15_000;
 
-/// What a write to a property asks of the controller's owner.
+/// Duty of the controller's owner after a write to a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No duty.
     None,
-    /// Stop the I/O queues, forget the features.
+    /// Stop the I/O queues and reset the features.
     Reset,
-    /// Stop the I/O queues, make everything durable.
+    /// Stop the I/O queues and make all data durable.
     Shutdown,
 }
 
@@ -34,9 +34,9 @@ enum State {
     Disabled,
     /// CC.EN is one, CSTS.RDY is one.
     Ready,
-    /// CC.EN is zero, CSTS.RDY still is one.
+    /// CC.EN is zero, but CSTS.RDY is still one.
     Resetting,
-    /// CC was not acceptable, or the association failed: CSTS.CFS.
+    /// CSTS.CFS is set: CC had an unsupported value, or the association failed.
     Fatal,
 }
 
@@ -47,7 +47,7 @@ enum Shutdown {
     Complete,
 }
 
-/// The properties.
+/// Values and state of the properties.
 #[derive(Debug)]
 pub(super) struct Properties {
     kind: Kind,
@@ -76,7 +76,7 @@ impl Properties {
         matches!(self.state, State::Fatal)
     }
 
-    /// The association failed.
+    /// Sets fatal status, because the association failed.
     pub(super) const fn fail(&mut self) {
         self.state = State::Fatal;
     }
@@ -97,7 +97,7 @@ impl Properties {
         })
     }
 
-    /// Writes a property; CC is the only one that can be written.
+    /// Writes a property. Only CC is writable.
     pub(super) fn set(
         &mut self,
         property: Property,
@@ -110,8 +110,7 @@ impl Properties {
         }
     }
 
-    /// CAP: queue size, contiguous queues, the ready timeout, the NVM command set, pages of 4096
-    /// bytes.
+    /// CAP: maximum queue size, contiguous queues, ready timeout, NVM command set, 4096-byte pages.
     fn capabilities(&self) -> u64 {
         let max_entries = u64::from(self.max_queue_entries.saturating_sub(1));
         max_entries | CAP_CQR | u64::from(READY_TIMEOUT_MS / 500) << CAP_TO_SHIFT | CAP_CSS_NVM
@@ -163,8 +162,8 @@ impl Properties {
         };
     }
 
-    /// The entry sizes the standard knows (a discovery controller has no I/O queues, so it need not
-    /// be told), pages of 4096 bytes, round robin, the NVM command set.
+    /// Whether CC is supported: the standard entry sizes, 4096-byte pages, round robin, the NVM
+    /// command set. A discovery controller has no I/O queues, so its entry sizes may be zero.
     const fn is_acceptable(&self) -> bool {
         let sizes = self.configuration & CC_ENTRY_SIZES;
         let sizes_fit =
@@ -191,7 +190,7 @@ impl Properties {
         Change::None
     }
 
-    /// The I/O queues are stopped.
+    /// Completes a reset or a shutdown. The I/O queues are stopped.
     pub(super) fn quiesced(&mut self) {
         if self.state == State::Resetting {
             self.state = State::Disabled;
@@ -221,16 +220,16 @@ const CC_AMS: u32 = 0b111 << 11;
 const CC_SHN: u32 = 0b11 << 14;
 /// CC.IOSQES and CC.IOCQES.
 const CC_ENTRY_SIZES: u32 = 0xFF << 16;
-/// Submission entries of 64 bytes, completions of 16.
+/// Entry sizes: 64-byte submission entries, 16-byte completions.
 const CC_ENTRY_SIZES_NVM: u32 = 0x46 << 16;
-/// The fields of CC that exist; others read as zero.
+/// Defined fields of CC. Other bits read as zero.
 const CC_DEFINED: u32 = CC_EN | CC_CSS | CC_MPS | CC_AMS | CC_SHN | CC_ENTRY_SIZES;
 
 /// CSTS.RDY.
 const CSTS_RDY: u32 = 1 << 0;
 /// CSTS.CFS.
 const CSTS_CFS: u32 = 1 << 1;
-/// CSTS.SHST: occurring.
+/// CSTS.SHST 01b: shutdown in progress.
 const CSTS_SHST_OCCURRING: u32 = 0b01 << 2;
-/// CSTS.SHST: complete.
+/// CSTS.SHST 10b: shutdown complete.
 const CSTS_SHST_COMPLETE: u32 = 0b10 << 2;

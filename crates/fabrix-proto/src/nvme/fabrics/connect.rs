@@ -1,4 +1,4 @@
-//! Connect: its layout, what it asks for, and which byte of it was wrong.
+//! Connect command: layout, parsed form, and refusals that point at the invalid byte.
 //!
 //! Source: NVM Express Base Specification 2.x, "Connect Command and Response".
 
@@ -14,7 +14,7 @@ use crate::nvme::spec::{
 };
 use crate::nvme::subsystem::{CNTLID_MAX, Refused};
 
-/// Bytes of the data that come with Connect.
+/// Length in bytes of the data of Connect.
 pub const CONNECT_DATA_BYTES: u32 = 1024;
 
 /// CNTLID that asks for a new controller: the dynamic model.
@@ -41,7 +41,7 @@ pub struct ConnectCommand {
     /// FCTYPE, 01h.
     pub fabrics_type: u8,
     reserved_5: [u8; 19],
-    /// Where [`ConnectData`] lies.
+    /// Location of [`ConnectData`].
     pub sgl: SglDescriptor,
     /// RECFMT: zero is the only format.
     pub record_format: U16,
@@ -90,14 +90,14 @@ const _: () = assert!(
         && offset_of!(ConnectData, host_nqn) == 512
 );
 
-/// Why a Connect is answered with an error: the status, and dword 0 of the result.
+/// Refusal of a Connect: the status, and dword 0 of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConnectRefusal {
-    /// The status, one of the Connect ones mostly.
+    /// Status, usually one that is specific to Connect.
     pub status: Status,
-    /// Dword 0: IPO in bits 15:0, IATTR in bit 16, where the status is Connect Invalid Parameters.
+    /// Dword 0. For Connect Invalid Parameters: IPO in bits 15:0, IATTR in bit 16.
     pub result: u32,
-    /// For the log.
+    /// Reason for the log.
     pub reason: &'static str,
 }
 
@@ -105,7 +105,7 @@ pub struct ConnectRefusal {
 const IATTR_DATA: u32 = 1 << 16;
 
 impl ConnectRefusal {
-    /// Refuses with a status that needs no explanation by offset.
+    /// Refusal with `status`, without the position of a parameter.
     #[must_use]
     pub const fn status(status: Status, reason: &'static str) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl ConnectRefusal {
         }
     }
 
-    /// Connect Invalid Parameters, at this byte of the command.
+    /// Connect Invalid Parameters for the byte at `offset` of the command.
     #[must_use]
     pub const fn command(offset: u16, reason: &'static str) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl ConnectRefusal {
         }
     }
 
-    /// Connect Invalid Parameters, at this byte of the data.
+    /// Connect Invalid Parameters for the byte at `offset` of the data.
     #[must_use]
     pub const fn data(offset: u16, reason: &'static str) -> Self {
         Self {
@@ -135,19 +135,19 @@ impl ConnectRefusal {
         }
     }
 
-    /// The queue id is zero, too high, or connected already.
+    /// The queue id is invalid: zero, too high, or already connected.
     #[must_use]
     pub const fn queue_id(reason: &'static str) -> Self {
         Self::command(IPO_QUEUE_ID, reason)
     }
 
-    /// The controller id is not one this host may use.
+    /// The host may not use this controller id.
     #[must_use]
     pub const fn controller_id(reason: &'static str) -> Self {
         Self::data(IPO_CONTROLLER_ID, reason)
     }
 
-    /// The answer that says so.
+    /// Completion with the refusal.
     #[must_use]
     pub fn completion(&self) -> CompletionEntry {
         CompletionEntry::new(self.status, u64::from(self.result))
@@ -185,21 +185,21 @@ const IPO_CONTROLLER_ID: u16 = 16;
 const IPO_SUBSYSTEM_NQN: u16 = 256;
 const IPO_HOST_NQN: u16 = 512;
 
-/// Connect, understood.
+/// Parsed Connect command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// Zero is the admin queue.
+    /// Queue id. Zero: the admin queue.
     pub queue_id: u16,
-    /// Entries of the queue, at least 2.
+    /// Number of entries of the queue, at least 2.
     pub queue_entries: u32,
-    /// KATO in milliseconds, as the host gave it; zero is no keep-alive. Means something on the
-    /// admin queue only.
+    /// KATO: keep-alive timeout in milliseconds, as requested by the host. Zero: no keep-alive.
+    /// Valid only on the admin queue.
     pub keep_alive_ms: u32,
     /// The host asks for no flow control of the submission queue.
     pub disable_sq_flow_control: bool,
     /// HOSTID, never zero.
     pub host_id: [u8; 16],
-    /// CNTLID: on an I/O queue, which controller; on the admin queue one of [`CNTLID_DYNAMIC`],
+    /// CNTLID. On an I/O queue: id of the controller. On the admin queue: [`CNTLID_DYNAMIC`] or
     /// [`CNTLID_STATIC`].
     pub controller_id: u16,
     /// SUBNQN.
@@ -209,13 +209,15 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Reads Connect and its data. `max_queue_entries` is the most a queue may have (MQES + 1).
+    /// Parses Connect and its data. `max_queue_entries` is the maximum number of queue entries
+    /// (MQES + 1).
     ///
-    /// Both models of controller allocation are taken on the admin queue; the answer's controller
-    /// id is ours.
+    /// The admin queue accepts both models of controller allocation. The target always chooses the
+    /// controller id.
     ///
     /// # Errors
-    /// What to answer with: the format (180h), or which byte is wrong (182h).
+    /// - 180h: the format is not supported.
+    /// - 182h: a parameter is invalid. The result has its position.
     pub fn parse(
         entry: &SubmissionEntry,
         data: &[u8],
@@ -258,8 +260,8 @@ impl Connect {
         Ok(connect)
     }
 
-    /// A host without an id or without a qualified name cannot be told from others: in
-    /// reservations, in the list of hosts that are allowed.
+    /// Refuses a host without an identifier or a qualified name. Reservations and host lists could
+    /// not distinguish such hosts.
     fn check_host(&self) -> Result<(), ConnectRefusal> {
         if self.host_id == [0; 16] {
             return Err(ConnectRefusal::data(IPO_HOST_ID, "the host id is zero"));
@@ -286,20 +288,19 @@ impl Connect {
         ))
     }
 
-    /// Whether this is the admin queue's Connect, which makes a controller.
+    /// Whether this is the Connect of an admin queue, which creates a controller.
     #[must_use]
     pub const fn is_admin(&self) -> bool {
         self.queue_id == 0
     }
 
-    /// The answer of success: the controller's id, no authentication asked for.
+    /// Completion of a successful Connect. It has the controller id and requests no authentication.
     #[must_use]
     pub fn accepted(controller_id: u16) -> CompletionEntry {
         CompletionEntry::new(Status::SUCCESS, u64::from(controller_id))
     }
 
-    /// The command and its data, as a host sends them; the transport puts in the SGL and the
-    /// command id.
+    /// Command and data for the wire. The transport sets the SGL and the command id.
     #[must_use]
     pub fn to_wire(&self) -> (SubmissionEntry, ConnectData) {
         let mut command = ConnectCommand::new_zeroed();
@@ -327,7 +328,7 @@ fn name(field: &[u8; NQN_FIELD_BYTES], offset: u16) -> Result<Nqn, ConnectRefusa
     Nqn::from_field(field).map_err(|error| ConnectRefusal::data(offset, error.sentence()))
 }
 
-/// The names a Connect carried, for the log, safe to print whatever the bytes are.
+/// Subsystem and host names of a Connect, for the log. Safe to print, whatever the bytes are.
 #[must_use]
 pub fn printable_names(data: &ConnectData) -> (Printable<'_>, Printable<'_>) {
     (Printable(&data.subsystem_nqn), Printable(&data.host_nqn))

@@ -1,4 +1,4 @@
-//! What Identify says of a controller: its structures, and the bits in their fields.
+//! Identify data structures of a controller, and the bits of their fields.
 
 use core::mem::offset_of;
 
@@ -79,7 +79,8 @@ pub struct IdentifyController {
     /// NANAGRPID.
     pub ana_groups: U32,
     reserved_352: [u8; 34],
-    /// CQT: how long commands of a lost association may still change the medium, in milliseconds.
+    /// CQT: longest time in milliseconds for which commands of a lost association may still change
+    /// the medium.
     pub quiesce_ms: U16,
     reserved_388: [u8; 124],
     /// SQES: submission entry sizes as log2, required in bits 3:0, maximum in bits 7:4.
@@ -229,8 +230,8 @@ pub const SGLS_OFFSET: u32 = 1 << 20;
 /// OFCS bit 0: Disconnect.
 pub const OFCS_DISCONNECT: u16 = 1 << 0;
 
-/// Identify Controller of the NVM command set (CNS 06h, CSI 0), 4096 bytes: limits that MDTS does
-/// not set.
+/// Identify Controller of the NVM command set (CNS 06h, CSI 0), 4096 bytes: limits of commands that
+/// MDTS does not limit.
 ///
 /// Source: NVM Command Set Specification 1.x, "Identify Controller Data Structure, NVM Command Set
 /// Specific".

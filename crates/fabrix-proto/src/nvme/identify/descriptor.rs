@@ -1,5 +1,4 @@
-//! Namespace identification descriptors: each identifier with its kind and its length, one behind
-//! the other.
+//! Namespace identification descriptors: a list of identifiers, each with its type and length.
 
 use crate::codec::{Reader, Truncated};
 
@@ -25,8 +24,8 @@ const NIDT_CSI: u8 = 4;
 const DESCRIPTOR_HEADER_BYTES: usize = 4;
 
 impl Descriptor {
-    /// Writes the descriptor at the start of `page` and returns the rest; all of `page` when it
-    /// does not fit.
+    /// Writes the descriptor at the start of `page` and returns the rest of `page`. Returns all of
+    /// `page` if the descriptor does not fit.
     #[must_use]
     pub fn write<'p>(&self, page: &'p mut [u8]) -> &'p mut [u8] {
         let (kind, id): (u8, &[u8]) = match self {
@@ -46,7 +45,7 @@ impl Descriptor {
     }
 }
 
-/// Reads a descriptor list; types that we do not know are skipped, a type of zero ends it.
+/// Iterator over a descriptor list. Unknown types are skipped. A type of zero ends the list.
 #[derive(Clone, Debug)]
 pub struct Descriptors<'a> {
     reader: Reader<'a>,

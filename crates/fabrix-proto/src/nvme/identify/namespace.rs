@@ -1,4 +1,4 @@
-//! What Identify says of a namespace: its structures, and the bits in their fields.
+//! Identify data structures of a namespace, and the bits of their fields.
 
 use core::mem::offset_of;
 
@@ -30,7 +30,7 @@ const _: () = assert!(size_of::<LbaFormat>() == 4);
 pub struct IdentifyNamespace {
     /// NSZE: size in blocks.
     pub size: U64,
-    /// NCAP: capacity in blocks; zero means that the namespace is gone.
+    /// NCAP: capacity in blocks. Zero: the namespace is gone.
     pub capacity: U64,
     /// NUSE: blocks in use.
     pub utilization: U64,
@@ -67,7 +67,7 @@ pub struct IdentifyNamespace {
     pub atomic_boundary_offset: U16,
     /// NABSPF.
     pub atomic_boundary_power_fail: U16,
-    /// NOIOB: blocks a command should not cross, zero when it does not matter.
+    /// NOIOB: commands should not cross a multiple of this number of blocks. Zero: no preference.
     pub optimal_io_boundary: U16,
     /// NVMCAP.
     pub nvm_capacity: [u8; 16],
@@ -136,9 +136,9 @@ pub const DLFEAT_READS_ZEROES: u8 = 0b001;
 pub const DLFEAT_WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
 /// NSATTR bit 0: the namespace is write protected.
 pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
-/// RESCAP bit 0: reservations outlive the power, if a host wants that (PTPLS).
+/// RESCAP bit 0: a host may request that reservations persist through power loss (PTPLS).
 pub const RESCAP_PERSIST: u8 = 1 << 0;
-/// RESCAP bits 6:1: all six types; bit 7: Ignore Existing Key as from version 1.3 on.
+/// RESCAP bits 6:1: all six types. Bit 7: Ignore Existing Key works as in version 1.3 and later.
 pub const RESCAP_TYPES: u8 = 0xFE;
 /// NSTAT bit 0: the namespace is ready.
 pub const NSTAT_READY: u8 = 1 << 0;

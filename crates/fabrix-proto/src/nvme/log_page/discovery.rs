@@ -1,4 +1,4 @@
-//! The discovery log (70h): what a host may connect to, and where.
+//! Discovery log page (70h): subsystems that a host may connect to, with their addresses.
 
 use alloc::string::ToString;
 use core::mem::offset_of;
@@ -13,13 +13,13 @@ use crate::nvme::identify::ascii;
 use crate::nvme::nqn::{Nqn, NqnError};
 use crate::nvme::subsystem::{Authorized, DiscoveryRecord, SecureChannel, Transport};
 
-/// The head of the discovery log; records follow at offset 1024.
+/// Header of the discovery log, 1024 bytes. The records follow.
 ///
 /// Source: NVM Express Base Specification 2.x, "Discovery Log Page".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct DiscoveryHeader {
-    /// GENCTR: changes whenever the page does.
+    /// GENCTR: generation of the log. Every change of the log increments it.
     pub generation: U64,
     /// NUMREC.
     pub records: U64,
@@ -45,13 +45,14 @@ pub struct DiscoveryEntry {
     pub address_family: u8,
     /// SUBTYPE: [`SUBTYPE_REFERRAL`], [`SUBTYPE_NVM`], [`SUBTYPE_CURRENT`].
     pub subtype: u8,
-    /// TREQ: bits 1:0 [`TREQ_SECURE_REQUIRED`] or not, bit 2 the host may turn off SQ flow control.
+    /// TREQ: bits 1:0 tell whether a secure channel is required. Bit 2: the host may disable SQ
+    /// flow control.
     pub requirements: u8,
     /// PORTID.
     pub port_id: U16,
-    /// CNTLID: FFFFh, dynamic.
+    /// CNTLID. FFFFh: Connect creates a controller.
     pub controller_id: U16,
-    /// ASQSZ: entries of the admin queue, at most.
+    /// ASQSZ: maximum number of entries of the admin queue.
     pub admin_queue_entries: U16,
     /// EFLAGS.
     pub flags: U16,
@@ -88,28 +89,28 @@ pub const TRTYPE_TCP: u8 = 3;
 pub const ADRFAM_IPV4: u8 = 1;
 /// ADRFAM of IPv6.
 pub const ADRFAM_IPV6: u8 = 2;
-/// SUBTYPE: a discovery service elsewhere.
+/// SUBTYPE of a referral to another discovery service.
 pub const SUBTYPE_REFERRAL: u8 = 1;
-/// SUBTYPE: a subsystem with namespaces.
+/// SUBTYPE of a subsystem with namespaces.
 pub const SUBTYPE_NVM: u8 = 2;
-/// SUBTYPE: the discovery subsystem that is being asked.
+/// SUBTYPE of the discovery subsystem that sends the log.
 pub const SUBTYPE_CURRENT: u8 = 3;
 /// TREQ: a secure channel is required.
 pub const TREQ_SECURE_REQUIRED: u8 = 1;
-/// TREQ bit 2: the controller can do without SQ flow control.
+/// TREQ bit 2: the controller supports queues without SQ flow control.
 pub const TREQ_DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
 /// SECTYPE of TCP: TLS 1.3.
 pub const SECTYPE_TLS13: u8 = 2;
 
-/// Entries of the admin queue that we tell hosts (ASQSZ).
+/// ASQSZ that we report: entries of the admin queue.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
-/// Bytes of the head and of each record.
+/// Length in bytes of the header and of each record.
 const DISCOVERY_RECORD_BYTES: u64 = 1024;
 /// RDMA: a reliable connected queue pair, no particular provider, the RDMA connection manager.
 const TSAS_RDMA: [u8; 3] = [1, 1, 1];
 
 impl DiscoveryEntry {
-    /// Lays out one record.
+    /// Converts a record to its bytes.
     #[must_use]
     pub fn new(record: &DiscoveryRecord<'_>) -> Self {
         let listener = record.listener;
@@ -125,8 +126,8 @@ impl DiscoveryEntry {
         if listener.transport == Transport::Rdma {
             entry.transport_specific[..3].copy_from_slice(&TSAS_RDMA);
         }
-        // "Not specified" for the channel, as the kernel's target says: nvme-cli has words for that
-        // pair only.
+        // The secure channel is "not specified", as in the records of the Linux kernel's target.
+        // nvme-cli has a name only for this combination with bit 2.
         entry.requirements = TREQ_DISABLE_SQ_FLOW_CONTROL;
         if listener.secure_channel == SecureChannel::Required {
             entry.requirements = TREQ_DISABLE_SQ_FLOW_CONTROL | TREQ_SECURE_REQUIRED;
@@ -149,21 +150,21 @@ impl DiscoveryEntry {
         entry
     }
 
-    /// The subsystem's name.
+    /// Name of the subsystem.
     ///
     /// # Errors
-    /// The field does not hold a name.
+    /// The field has no valid name.
     pub fn nqn(&self) -> Result<Nqn, NqnError> {
         Nqn::from_field(&self.subsystem_nqn)
     }
 
-    /// The address's text, without the padding; empty when it is not printable ASCII.
+    /// Address as text, without padding. Empty if the field is not printable ASCII.
     #[must_use]
     pub fn address_text(&self) -> &str {
         ascii(&self.address)
     }
 
-    /// The service's text, without the padding; empty when it is not printable ASCII.
+    /// Service (TCP port) as text, without padding. Empty if the field is not printable ASCII.
     #[must_use]
     pub fn service_text(&self) -> &str {
         ascii(&self.service)
@@ -176,13 +177,13 @@ fn fill(field: &mut [u8], text: &str) {
     }
 }
 
-/// Bytes of the discovery log a view shows.
+/// Length in bytes of the discovery log for `view`.
 #[must_use]
 pub fn discovery_bytes(view: &Authorized) -> u64 {
     DISCOVERY_RECORD_BYTES * (1 + view.discovery_records().count() as u64)
 }
 
-/// The discovery log (70h) as a view shows it; only the records within the window are laid out.
+/// Writes the discovery log for `view`. Only records inside the window are converted.
 pub fn discovery(window: &mut Window<'_>, view: &Authorized) {
     let mut header = DiscoveryHeader::new_zeroed();
     header.generation = U64::new(view.generation());

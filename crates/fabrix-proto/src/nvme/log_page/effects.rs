@@ -1,4 +1,5 @@
-//! Commands Supported and Effects (05h): which commands there are, and which of them change blocks.
+//! Commands Supported and Effects log page (05h): supported commands, and whether they change
+//! blocks.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
@@ -6,7 +7,7 @@ use zerocopy::little_endian::U32;
 use super::Window;
 use crate::nvme::spec::{AdminOpcode, FABRICS_OPCODE, Opcode};
 
-/// Which I/O commands a controller knows, for the effects log.
+/// Optional I/O commands of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownCommands {
     /// Compare.
@@ -17,9 +18,9 @@ pub struct KnownCommands {
 
 /// Effects bit 0: the command is supported.
 const CSUPP: u32 = 1 << 0;
-/// Effects bit 1: it may change the content of blocks.
+/// Effects bit 1: the command may change the content of blocks.
 const LBCC: u32 = 1 << 1;
-/// Where the I/O commands begin in the page.
+/// Byte offset of the I/O commands in the page.
 const EFFECTS_IO: u64 = 1024;
 
 /// Commands Supported and Effects (05h), 4096 bytes.

@@ -1,4 +1,4 @@
-//! Error Information (01h): the last commands that a disk failed.
+//! Error Information log page (01h): the last failed disk commands.
 
 use core::mem::offset_of;
 
@@ -16,21 +16,21 @@ use crate::nvme::spec::Status;
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 pub struct ErrorEntry {
-    /// Counts every error from one on; zero is an entry that was never used.
+    /// Number of the error, from 1. Zero: the entry is unused.
     pub error_count: U64,
-    /// On which queue.
+    /// Queue of the command.
     pub queue_id: U16,
-    /// Which command; FFFFh for none.
+    /// Command id. FFFFh: the error belongs to no command.
     pub command_id: U16,
-    /// How it was answered, as in its completion.
+    /// Status field of the completion.
     pub status: U16,
-    /// The byte (7:0) and bit (10:8) of the command at fault, FFFFh for none.
+    /// Byte (7:0) and bit (10:8) of the invalid command field. FFFFh: none.
     pub parameter_location: U16,
-    /// First block at fault.
+    /// First failed block.
     pub lba: U64,
-    /// Which namespace.
+    /// Namespace of the command.
     pub nsid: U32,
-    /// Vendor log page with more.
+    /// Vendor specific log page with further information.
     pub vendor_page: u8,
     /// TRTYPE.
     pub transport: u8,
@@ -51,25 +51,25 @@ const _: () = assert!(
         && offset_of!(ErrorEntry, command_specific) == 32
 );
 
-/// Entries that are kept.
+/// Number of entries in the log.
 pub const ERROR_ENTRIES: usize = 64;
 
-/// An error worth remembering.
+/// An error for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRecord {
-    /// On which queue.
+    /// Queue of the command.
     pub queue_id: u16,
-    /// Which command.
+    /// Command id.
     pub command_id: u16,
-    /// How it was answered.
+    /// Status of the command.
     pub status: Status,
-    /// First block at fault, or zero.
+    /// First failed block. Zero if unknown.
     pub lba: u64,
-    /// Which namespace, or zero.
+    /// Namespace of the command. Zero if none.
     pub nsid: u32,
 }
 
-/// The last errors, newest first when they are read.
+/// Ring of the last errors. Reading returns the newest first.
 #[derive(Clone, Debug)]
 pub struct ErrorRing {
     entries: [ErrorEntry; ERROR_ENTRIES],
@@ -86,13 +86,13 @@ impl Default for ErrorRing {
 }
 
 impl ErrorRing {
-    /// How many errors there have been.
+    /// Number of errors since the start.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Remembers an error; the oldest one gives way.
+    /// Adds an error, and replaces the oldest one if the ring is full.
     pub fn push(&mut self, record: &ErrorRecord) {
         let index = Self::index(self.count);
         self.count = self.count.saturating_add(1);
@@ -108,10 +108,10 @@ impl ErrorRing {
         self.entries[index] = entry;
     }
 
-    /// Bytes of the page.
+    /// Length of the page in bytes.
     pub const PAGE_BYTES: u64 = (ERROR_ENTRIES * size_of::<ErrorEntry>()) as u64;
 
-    /// Error Information (01h).
+    /// Writes the Error Information log page.
     pub fn page(&self, window: &mut Window<'_>) {
         let kept = self.count.min(ERROR_ENTRIES as u64);
         for age in 0..kept {

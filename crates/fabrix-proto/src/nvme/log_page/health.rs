@@ -1,4 +1,4 @@
-//! SMART / Health Information (02h): what has been counted, and where a medium stands.
+//! SMART / Health Information log page (02h).
 
 use core::mem::offset_of;
 
@@ -7,24 +7,24 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::Window;
 
-/// What the health log counts, given by the caller in plain units.
+/// Counters for the health log, in plain units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HealthCounters {
-    /// Bytes hosts have read.
+    /// Bytes that hosts have read.
     pub read_bytes: u64,
-    /// Bytes hosts have written.
+    /// Bytes that hosts have written.
     pub written_bytes: u64,
-    /// Read commands (with compares) that have ended.
+    /// Completed reads and compares.
     pub read_commands: u64,
-    /// Write commands that have ended.
+    /// Completed writes.
     pub write_commands: u64,
-    /// Minutes with commands outstanding.
+    /// Minutes during which commands were outstanding.
     pub busy_minutes: u64,
-    /// Starts of the target.
+    /// Number of starts of the target.
     pub power_cycles: u64,
-    /// Hours the target has run.
+    /// Hours for which the target has run.
     pub power_on_hours: u64,
-    /// Starts that followed no clean end.
+    /// Starts after an unclean end of the target.
     pub unsafe_shutdowns: u64,
     /// Errors of the medium.
     pub media_errors: u64,
@@ -38,13 +38,13 @@ pub struct HealthCounters {
 pub struct HealthPage {
     /// Critical warning.
     pub critical_warning: u8,
-    /// Composite temperature in kelvins; zero where there is no sensor.
+    /// Composite temperature in kelvins. Zero: no sensor.
     pub temperature_k: U16,
     /// Available spare in percent.
     pub available_spare: u8,
-    /// Its threshold in percent.
+    /// Threshold of the available spare in percent.
     pub spare_threshold: u8,
-    /// Percentage used.
+    /// Percentage of the medium's life that is used.
     pub percentage_used: u8,
     reserved_6: [u8; 26],
     /// Thousands of 512-byte units read, rounded up.
@@ -65,7 +65,7 @@ pub struct HealthPage {
     pub unsafe_shutdowns: [U64; 2],
     /// Media errors.
     pub media_errors: [U64; 2],
-    /// Entries ever made in the error log.
+    /// Number of entries ever made in the error log.
     pub error_entries: [U64; 2],
     reserved_192: [u8; 320],
 }

@@ -1,4 +1,4 @@
-//! Reservation Notification (80h): one notification at a time, and how many follow.
+//! Reservation Notification log page (80h). Each read returns one notification.
 
 use core::mem::offset_of;
 
@@ -7,18 +7,18 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::scsi::reservation::Notice;
 
-/// Reservation Notification (80h), 64 bytes: what another host did to reservations.
+/// Reservation Notification log page (80h), 64 bytes: a reservation change that another host made.
 ///
 /// Source: NVM Express Base Specification 2.x, "Reservation Notification Log Page".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct NotificationPage {
-    /// LPC: counts notifications from one on; a gap says that some were lost. Zero in an empty
-    /// page.
+    /// LPC: number of the notification, from 1. A gap shows that notifications were lost. Zero in
+    /// an empty page.
     pub count: U64,
     /// RNLPT: 0 empty, 1 registration preempted, 2 reservation released, 3 reservation preempted.
     pub kind: u8,
-    /// NALP: notifications that follow this one, 255 for that many or more.
+    /// NALP: number of further notifications. 255: that many or more.
     pub more: u8,
     reserved_10: [u8; 2],
     /// NSID.
@@ -33,16 +33,16 @@ const _: () = assert!(
 );
 
 impl NotificationPage {
-    /// Bytes of the page.
+    /// Length of the page in bytes.
     pub const BYTES: u64 = size_of::<Self>() as u64;
 
-    /// There is nothing to be told.
+    /// A page without notification.
     #[must_use]
     pub fn empty() -> Self {
         Self::new_zeroed()
     }
 
-    /// One notification.
+    /// A page with one notification.
     #[must_use]
     pub fn new(count: u64, notice: Notice, nsid: u32) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl NotificationPage {
         }
     }
 
-    /// The same with so many behind it.
+    /// The same page, with the number of further notifications.
     #[must_use]
     pub fn followed_by(mut self, more: usize) -> Self {
         self.more = u8::try_from(more).unwrap_or(u8::MAX);

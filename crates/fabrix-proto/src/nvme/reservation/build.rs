@@ -1,5 +1,4 @@
-//! Reservation commands as a host sends them: the way back of parsing. Their data, the keys, is the
-//! caller's.
+//! Builds the reservation commands that a host sends. The caller adds the data with the keys.
 //!
 //! Source: NVM Express Base Specification 2.x, "Reservation Register" and the chapters after it.
 
@@ -8,9 +7,9 @@ use zerocopy::little_endian::U32;
 use super::{AcquireAction, CDW10_IEKEY, CDW11_EXTENDED, Kind, RegisterAction};
 use crate::nvme::spec::{Opcode, SubmissionEntry};
 
-/// The commands a host sends. The transport fills in the SGL and the command id.
+/// Constructors of reservation commands for a host. The transport sets the SGL and the command id.
 impl SubmissionEntry {
-    /// Reservation Register; 16 bytes of data: CRKEY and NRKEY.
+    /// Reservation Register. The data has 16 bytes: CRKEY and NRKEY.
     #[must_use]
     pub fn reservation_register(
         nsid: u32,
@@ -36,7 +35,7 @@ impl SubmissionEntry {
         )
     }
 
-    /// Reservation Acquire; 16 bytes of data: CRKEY and PRKEY.
+    /// Reservation Acquire. The data has 16 bytes: CRKEY and PRKEY.
     #[must_use]
     pub fn reservation_acquire(nsid: u32, action: AcquireAction, kind: Kind) -> Self {
         let action = match action {
@@ -48,14 +47,14 @@ impl SubmissionEntry {
         Self::reservation(Opcode::RESERVATION_ACQUIRE, nsid, action | kind)
     }
 
-    /// Reservation Release, of all registrations where no type is given; 8 bytes of data: CRKEY.
+    /// Reservation Release. `None` clears all registrations. The data has 8 bytes: CRKEY.
     #[must_use]
     pub fn reservation_release(nsid: u32, kind: Option<Kind>) -> Self {
         let dword = kind.map_or(1, |kind| u32::from(kind.nvme_type()) << 8);
         Self::reservation(Opcode::RESERVATION_RELEASE, nsid, dword)
     }
 
-    /// Reservation Report, extended; `bytes` come back, a multiple of 4.
+    /// Extended Reservation Report. `bytes` is the data length, a multiple of 4.
     #[must_use]
     pub fn reservation_report(nsid: u32, bytes: u32) -> Self {
         let dwords = (bytes / 4).saturating_sub(1);

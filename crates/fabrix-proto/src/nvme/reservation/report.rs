@@ -1,4 +1,4 @@
-//! What Reservation Report brings: a head, and a record for each registrant.
+//! Data of Reservation Report: a header, and a record for each registrant.
 //!
 //! Source: NVM Express Base Specification 2.x, "Reservation Report command".
 
@@ -9,20 +9,20 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::scsi::reservation::{Kind, Reservations};
 
-/// The head of the extended Reservation Status data structure, 64 bytes.
+/// Header of the extended Reservation Status data structure, 64 bytes.
 ///
 /// Source: NVM Express Base Specification 2.x, "Reservation Status Extended Data Structure".
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct ReportHeader {
-    /// GEN: counts changes of registrations.
+    /// GEN: number of registration changes.
     pub generation: U32,
-    /// RTYPE: the type; zero where nobody holds a reservation.
+    /// RTYPE: type of the reservation. Zero: no reservation.
     pub kind: u8,
-    /// REGSTRNT: how many registrants follow.
+    /// REGSTRNT: number of registrants.
     pub registrants: U16,
     reserved_7: [u8; 2],
-    /// PTPLS: 1 where all of this outlives the power.
+    /// PTPLS: 1 if the state persists through power loss.
     pub persists: u8,
     reserved_10: [u8; 54],
 }
@@ -39,9 +39,9 @@ const _: () = assert!(
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct ReportRegistrant {
-    /// CNTLID: FFFFh, because controllers are made when hosts connect.
+    /// CNTLID: FFFFh, because Connect creates controllers dynamically.
     pub controller_id: U16,
-    /// RCSTS: bit 0, it holds the reservation.
+    /// RCSTS: bit 0 is set if the host holds the reservation.
     pub status: u8,
     reserved_3: [u8; 5],
     /// RKEY.
@@ -57,8 +57,8 @@ const _: () = assert!(
         && offset_of!(ReportRegistrant, host_id) == 16
 );
 
-/// Writes the report, as far as `page` reaches; what follows it is zeroes. Registrants of other
-/// protocols are listed with [`Initiator::host_id`].
+/// Writes the report, truncated to the length of `page`. Bytes behind the report are zero.
+/// Registrants of other protocols appear with [`Initiator::host_id`].
 pub fn write_report(state: &Reservations, page: &mut [u8]) {
     page.fill(0);
     let mut header = ReportHeader::new_zeroed();

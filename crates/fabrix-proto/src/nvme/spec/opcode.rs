@@ -1,5 +1,4 @@
-//! Which command it is: opcodes of I/O queues and of the admin queue, and the kinds of fabrics
-//! commands.
+//! Opcodes of I/O and admin commands, and types of fabrics commands.
 
 /// Opcode of the NVM command set, on I/O queues.
 ///
@@ -55,10 +54,10 @@ impl AdminOpcode {
     pub const KEEP_ALIVE: Self = Self(0x18);
 }
 
-/// The opcode all fabrics commands share.
+/// Opcode of all fabrics commands.
 pub const FABRICS_OPCODE: u8 = 0x7F;
 
-/// FCTYPE: the kind of a fabrics command.
+/// FCTYPE: type of a fabrics command.
 ///
 /// Source: NVM Express Base Specification 2.x, "Fabrics Commands".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
-//! SGL descriptors: where the data of a command lie.
+//! SGL descriptors: location of the data of a command.
 
 use core::mem::offset_of;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where a command's data lie: 16 bytes, of which the last says how to read the others.
+/// Location of the data of a command, 16 bytes. The last byte selects the interpretation of the
+/// others.
 ///
 /// Source: NVM Express Base Specification 2.x, "Scatter Gather List (SGL)"; NVMe/TCP, "Transport
 /// SGL descriptor".
@@ -29,7 +30,7 @@ const _: () = assert!(
 );
 
 impl SglDescriptor {
-    /// Data in the capsule, at its very start (ICDOFF is zero here).
+    /// Data in the capsule, directly behind the submission entry (ICDOFF is zero here).
     #[must_use]
     pub const fn in_capsule(bytes: u32) -> Self {
         Self {
@@ -40,7 +41,7 @@ impl SglDescriptor {
         }
     }
 
-    /// Data that the transport moves (R2T and H2CData, or C2HData); zero bytes means none.
+    /// Data that the transport moves by R2T and H2CData, or by C2HData. Zero bytes: no data.
     #[must_use]
     pub const fn transport(bytes: u32) -> Self {
         Self {
@@ -51,14 +52,14 @@ impl SglDescriptor {
         }
     }
 
-    /// The same 16 bytes as a keyed descriptor.
+    /// The same 16 bytes, interpreted as a keyed descriptor.
     #[must_use]
     pub fn keyed(&self) -> KeyedSglDescriptor {
         zerocopy::transmute!(*self)
     }
 }
 
-/// A keyed descriptor of RDMA: the peer's address and the key to reach it.
+/// Keyed descriptor for RDMA: address in the host's memory, and the key for access to it.
 ///
 /// Source: NVM Express Base Specification 2.x, "Keyed SGL Data Block descriptor".
 #[repr(C)]
@@ -70,7 +71,7 @@ pub struct KeyedSglDescriptor {
     pub address: U64,
     /// Length in bytes, 24 bits.
     pub length: [u8; 3],
-    /// The key that grants access.
+    /// Remote key that grants access.
     pub key: U32,
     /// Type in bits 7:4, subtype in bits 3:0.
     pub kind: SglKind,
@@ -103,7 +104,7 @@ impl SglKind {
     pub const IN_CAPSULE: Self = Self(0x01);
     /// Keyed data block, subtype address.
     pub const KEYED: Self = Self(0x40);
-    /// Keyed data block, the key to be invalidated by the answer.
+    /// Keyed data block. The answer invalidates the key.
     pub const KEYED_INVALIDATE: Self = Self(0x4F);
     /// Transport data block, subtype transport.
     pub const TRANSPORT: Self = Self(0x5A);

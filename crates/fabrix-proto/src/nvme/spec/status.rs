@@ -1,11 +1,11 @@
-//! Status codes: how a command ended, in the 16 bits of a completion and in words.
+//! Status codes of completions, with their standard names.
 
 use core::fmt;
 
-/// How a command ended: type, code, and whether trying again is pointless.
+/// Status of a completed command: type, code, and the do-not-retry bit.
 ///
-/// The constants carry the do-not-retry bit that belongs to them: set where the same command would
-/// fail again, clear where the trouble may pass. [`is`](Status::is) compares without it.
+/// Each constant includes the do-not-retry bit that suits it. The bit is set if the same command
+/// would fail again, and clear if the cause may pass. [`is`](Status::is) compares without the bit.
 /// Source: NVM Express Base Specification 2.x, "Status Field Definition".
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status {
@@ -50,7 +50,8 @@ impl Status {
     pub const SGL_TYPE_INVALID: Self = generic(0x11);
     /// SGL Offset Invalid.
     pub const SGL_OFFSET_INVALID: Self = generic(0x16);
-    /// Host Identifier Inconsistent Format: 64 bits were asked for where identifiers have 128.
+    /// Host Identifier Inconsistent Format: the command uses 64-bit host identifiers, but fabrics
+    /// have 128-bit ones.
     pub const HOST_ID_INCONSISTENT: Self = generic(0x18);
     /// Keep Alive Timeout Expired.
     pub const KEEP_ALIVE_EXPIRED: Self = generic(0x19).retry();
@@ -60,9 +61,9 @@ impl Status {
     pub const ABORTED_PREEMPT: Self = generic(0x1B);
     /// Namespace is Write Protected.
     pub const NAMESPACE_WRITE_PROTECTED: Self = generic(0x20);
-    /// Command Interrupted: the controller could not finish it now.
+    /// Command Interrupted: the controller cannot complete the command now.
     pub const COMMAND_INTERRUPTED: Self = generic(0x21).retry();
-    /// Transient Transport Error: the data were damaged on the way.
+    /// Transient Transport Error: data was damaged in transit.
     pub const TRANSIENT_TRANSPORT_ERROR: Self = generic(0x22).retry();
     /// LBA Out of Range.
     pub const LBA_OUT_OF_RANGE: Self = generic(0x80);
@@ -90,13 +91,13 @@ impl Status {
     pub const CONNECT_INCOMPATIBLE_FORMAT: Self = specific(0x80);
     /// Connect Controller Busy.
     pub const CONNECT_CONTROLLER_BUSY: Self = specific(0x81).retry();
-    /// Connect Invalid Parameters; dword 0 of the result says which.
+    /// Connect Invalid Parameters. Dword 0 of the result points at the parameter.
     pub const CONNECT_INVALID_PARAMETERS: Self = specific(0x82);
     /// Connect Restart Discovery.
     pub const CONNECT_RESTART_DISCOVERY: Self = specific(0x83);
     /// Connect Invalid Host.
     pub const CONNECT_INVALID_HOST: Self = specific(0x84);
-    /// Invalid Queue Type: Disconnect came on the admin queue.
+    /// Invalid Queue Type: Disconnect was sent on the admin queue.
     pub const INVALID_QUEUE_TYPE: Self = specific(0x85);
     /// Authentication Required.
     pub const AUTHENTICATION_REQUIRED: Self = specific(0x91);
@@ -116,19 +117,19 @@ impl Status {
     pub const ANA_INACCESSIBLE: Self = path(0x02);
     /// Asymmetric Access Transition.
     pub const ANA_TRANSITION: Self = path(0x03);
-    /// Host Pathing Error; never sent by a controller, made by a host for commands of a lost
-    /// connection.
+    /// Host Pathing Error. A host reports it for the commands of a lost connection; no controller
+    /// sends it.
     pub const HOST_PATH_ERROR: Self = path(0x70);
-    /// Command Aborted By Host; made by a host for commands it gave up.
+    /// Command Aborted By Host. A host reports it for commands that it has given up.
     pub const HOST_ABORTED: Self = path(0x71);
 
-    /// The same status, worth a retry.
+    /// The same status without the do-not-retry bit.
     #[must_use]
     pub const fn retry(self) -> Self {
         Self { dnr: false, ..self }
     }
 
-    /// The same status, not to be retried.
+    /// The same status with the do-not-retry bit.
     #[must_use]
     pub const fn no_retry(self) -> Self {
         Self { dnr: true, ..self }
@@ -140,26 +141,26 @@ impl Status {
         self.sct == 0 && self.sc == 0
     }
 
-    /// Whether type and code are those of `other`, whatever is said about a retry.
+    /// Whether type and code equal those of `other`. The do-not-retry bit does not count.
     #[must_use]
     pub const fn is(self, other: Self) -> bool {
         self.sct == other.sct && self.sc == other.sc
     }
 
-    /// Whether the path is at fault, not the command: try another path.
+    /// Whether the path failed, not the command. The host should try another path.
     #[must_use]
     pub const fn is_path_related(self) -> bool {
         self.sct == 3
     }
 
-    /// The 16 bits of a completion: phase tag zero, code in bits 8:1, type in bits 11:9, DNR in bit
-    /// 15.
+    /// Status field of a completion: code in bits 8:1, type in bits 11:9, DNR in bit 15. The phase
+    /// tag is zero.
     #[must_use]
     pub const fn to_field(self) -> u16 {
         (self.sc as u16) << 1 | ((self.sct & 0b111) as u16) << 9 | (self.dnr as u16) << 15
     }
 
-    /// The status in the 16 bits of a completion; the phase tag, CRD and More are dropped.
+    /// Status from the status field of a completion. Phase tag, CRD and More are ignored.
     #[must_use]
     pub const fn from_field(field: u16) -> Self {
         Self {
@@ -169,7 +170,7 @@ impl Status {
         }
     }
 
-    /// The standard's name of this status, if it is one we know.
+    /// Standard name of the status. `None` for statuses that are not declared here.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match (self.sct, self.sc) {

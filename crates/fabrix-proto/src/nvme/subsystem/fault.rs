@@ -1,47 +1,47 @@
-//! What can be wrong with an inventory, and the sentences that say so.
+//! Faults of an inventory, with their sentences.
 
 use core::fmt;
 
 use crate::nvme::nqn::Nqn;
 
-/// What is wrong with a namespace.
+/// Fault of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceFault {
-    /// Id 0, or higher than [`NAMESPACES_MAX`](super::NAMESPACES_MAX).
+    /// The id is 0, or above [`NAMESPACES_MAX`](super::NAMESPACES_MAX).
     Nsid,
-    /// The id is there twice.
+    /// Two namespaces have this id.
     Duplicate,
-    /// Not a power of two between 512 and 65536.
+    /// The block size is not a power of two from 512 to 65536 bytes.
     BlockBytes,
-    /// No block, or more bytes than 64 bits count.
+    /// The namespace has no blocks, or its size in bytes exceeds 64 bits.
     Size,
     /// An identifier is all zeroes.
     Identifier,
-    /// A count of blocks does not fit its field.
+    /// A number of blocks does not fit its field.
     Counts,
 }
 
-/// What is wrong with a subsystem.
+/// Fault of a subsystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubsystemFault {
     /// The name does not start with `nqn.`, or is the discovery subsystem's.
     Name,
-    /// The name is there twice.
+    /// Two subsystems have this name.
     Duplicate,
     /// Serial, model or firmware is empty, too long or not ASCII.
     Text,
-    /// The range of controller ids is empty or leaves 1 to FFEFh.
+    /// The range of controller ids is empty, or exceeds 1 to FFEFh.
     ControllerIds,
-    /// No I/O queue, or queues of fewer than 32 entries.
+    /// The subsystem has no I/O queue, or its queues have fewer than 32 entries.
     Queues,
 }
 
-/// Why data do not make an inventory.
+/// Fault of an inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InventoryError {
-    /// A namespace is wrong.
+    /// Subsystem, namespace id, and fault of a namespace.
     Namespace(Nqn, u32, NamespaceFault),
-    /// A subsystem is wrong.
+    /// Fault of a subsystem.
     Subsystem(Nqn, SubsystemFault),
 }
 

@@ -1,4 +1,4 @@
-//! Everything that is exported at one moment, checked, and who is let in.
+//! Checked inventory of all exported subsystems, and the admission of hosts.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,7 +7,8 @@ use core::fmt;
 use super::{Authorized, InventoryError, Listener, NamespaceFault, Subsystem, SubsystemFault};
 use crate::nvme::nqn::Nqn;
 
-/// Everything that is exported at one moment; immutable, and replaced whole.
+/// All exported subsystems at one moment. An inventory is immutable; changes replace the whole
+/// inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     pub(super) subsystems: Vec<Subsystem>,
@@ -15,10 +16,10 @@ pub struct Inventory {
     pub(super) generation: u64,
 }
 
-/// Why a host is not let in.
+/// Reason why a host is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such subsystem.
+    /// No subsystem has this name.
     UnknownSubsystem,
     /// The subsystem does not allow this host.
     HostNotAllowed,
@@ -36,11 +37,11 @@ impl fmt::Display for Refused {
 impl core::error::Error for Refused {}
 
 impl Inventory {
-    /// Checks and keeps what is exported. `generation` must grow with every change that a host may
-    /// see: it is the discovery log's generation counter (GENCTR).
+    /// Checks the subsystems. `generation` is the generation counter of the discovery log (GENCTR).
+    /// It has to grow with every change that a host can see.
     ///
     /// # Errors
-    /// The first thing that is wrong, by name.
+    /// The first fault, with the name of its subsystem.
     pub fn new(
         mut subsystems: Vec<Subsystem>,
         listeners: Vec<Listener>,
@@ -66,17 +67,17 @@ impl Inventory {
         })
     }
 
-    /// The discovery log's generation counter.
+    /// Generation counter of the discovery log.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Lets `host` into `subsystem` (or into the discovery subsystem, which is open to all and
-    /// shows each host only what it may connect to).
+    /// Authorizes `host` to use `subsystem`. Every host may use the discovery subsystem. Its log
+    /// shows a host only the subsystems that the host may connect to.
     ///
     /// # Errors
-    /// [`Refused`] says why not.
+    /// The reason for the refusal.
     pub fn authorize(self: &Arc<Self>, subsystem: &Nqn, host: &Nqn) -> Result<Authorized, Refused> {
         let scope = if subsystem.is_discovery() {
             None

@@ -1,4 +1,4 @@
-//! What one host may see: the only way to a namespace or a discovery record.
+//! View of one host on the inventory: the only access to namespaces and discovery records.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -6,10 +6,10 @@ use core::net::SocketAddr;
 use super::{Deallocate, Inventory, Listener, Namespace, Refused, Subsystem};
 use crate::nvme::nqn::Nqn;
 
-/// What one host may see: the only way to a namespace or a discovery record.
+/// View of one host on the inventory. All access to namespaces and discovery records uses a view.
 ///
-/// Cheap to clone, and holds its inventory: an association keeps one, and
-/// [`refresh`](Self::refresh)es it when the inventory is replaced.
+/// A clone is cheap. The view keeps its inventory alive. An association has one view, and calls
+/// [`refresh`](Self::refresh) when the inventory is replaced.
 #[derive(Clone, Debug)]
 pub struct Authorized {
     inventory: Arc<Inventory>,
@@ -19,8 +19,8 @@ pub struct Authorized {
 }
 
 impl Authorized {
-    /// Of a host that the inventory lets into the subsystem at `scope`, or, with none, into the
-    /// discovery subsystem.
+    /// View of `host` on the subsystem with index `scope`. `None`: the discovery subsystem. The
+    /// caller has authorized the host.
     pub(super) const fn new(inventory: Arc<Inventory>, host: Nqn, scope: Option<usize>) -> Self {
         Self {
             inventory,
@@ -30,8 +30,8 @@ impl Authorized {
         }
     }
 
-    /// The same view, knowing the local address at which the host reached us: the discovery log
-    /// shows what can be reached from there.
+    /// The same view for a host that is connected to the local `address`. The discovery log then
+    /// lists only addresses that are reachable from there.
     #[must_use]
     pub fn reached_at(mut self, address: SocketAddr) -> Self {
         self.reached_at = Some(address);
@@ -41,7 +41,7 @@ impl Authorized {
     /// The same view of a newer inventory.
     ///
     /// # Errors
-    /// [`Refused`] when the subsystem is gone or no longer allows the host: end the association.
+    /// The subsystem is gone, or no longer allows the host. The caller has to end the association.
     pub fn refresh(&self, inventory: &Arc<Inventory>) -> Result<Self, Refused> {
         let name = self
             .subsystem()
@@ -51,7 +51,7 @@ impl Authorized {
         Ok(view)
     }
 
-    /// Whose view this is.
+    /// Host of the view.
     #[must_use]
     pub const fn host(&self) -> &Nqn {
         &self.host
@@ -82,7 +82,7 @@ impl Authorized {
             .map_or(&[], |subsystem| &subsystem.namespaces)
     }
 
-    /// Whether a flush means something to any namespace (VWC).
+    /// VWC: whether Flush has an effect on any namespace.
     #[must_use]
     pub fn has_volatile_cache(&self) -> bool {
         self.grows()
@@ -103,14 +103,14 @@ impl Authorized {
         self.subsystem().is_some_and(|subsystem| subsystem.grows)
     }
 
-    /// The discovery log's generation counter.
+    /// Generation counter of the discovery log.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.inventory.generation
     }
 
-    /// What the discovery log shows this host: every allowed subsystem at every place it can be
-    /// reached, then the referrals. Empty outside the discovery subsystem.
+    /// Records of the discovery log for this host: each allowed subsystem at each reachable
+    /// address, then the referrals. Empty outside of the discovery subsystem.
     pub fn discovery_records(&self) -> impl Iterator<Item = DiscoveryRecord<'_>> {
         let inventory = &*self.inventory;
         let visible = if self.is_discovery() {
@@ -152,13 +152,13 @@ impl Authorized {
     }
 }
 
-/// One line of the discovery log before it is laid out.
+/// A record of the discovery log, before its conversion to bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoveryRecord<'a> {
-    /// What can be reached; `None` is a discovery service elsewhere.
+    /// Subsystem at the address. `None`: another discovery service.
     pub subsystem: Option<&'a Subsystem>,
-    /// Where.
+    /// Listener of the record.
     pub listener: &'a Listener,
-    /// The address to show.
+    /// Address to report.
     pub address: SocketAddr,
 }

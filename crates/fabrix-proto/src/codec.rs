@@ -1,17 +1,16 @@
-//! The bounded reader for what varies in length and so fits no structure, and the rounding that
-//! padding needs.
+//! Bounded reader for data of variable length, and rounding for padding.
 //!
-//! Fixed layouts are zerocopy structures beside their meaning; this is for lists and descriptors.
-//! Nothing here can read past the end, and the one error says where the bytes ended.
+//! Fixed layouts are zerocopy structures next to their parsers. The reader is for lists and
+//! descriptors. It never reads past the end, and its only error tells where the bytes ended.
 
 use core::fmt;
 
-/// The bytes ended before the value did.
+/// Error: the bytes end before the value does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Where the value began, in bytes from the start of what was read.
+    /// Start of the value, in bytes from the start of the input.
     pub offset: usize,
-    /// How many bytes it needed.
+    /// Length of the value in bytes.
     pub wanted: usize,
 }
 
@@ -27,7 +26,7 @@ impl fmt::Display for Truncated {
 
 impl core::error::Error for Truncated {}
 
-/// Reads from the front of a slice and never past its end.
+/// Reads values from the front of a slice.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -41,7 +40,7 @@ impl<'a> Reader<'a> {
         Self { bytes, offset: 0 }
     }
 
-    /// Bytes not read yet.
+    /// Number of unread bytes.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.bytes.len() - self.offset

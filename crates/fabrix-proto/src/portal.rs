@@ -1,7 +1,7 @@
-//! Where a target listens, and which address of it a peer is told.
+//! Addresses at which a target listens, and the address that a peer is told.
 //!
-//! Knows addresses only. The discovery log of NVMe and SendTargets of iSCSI both ask here, so that
-//! they tell the same.
+//! The discovery log of NVMe and SendTargets of iSCSI both use this code, so that they report the
+//! same addresses.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ pub struct Portal {
     /// The address of the socket; a wildcard (`0.0.0.0`, `::`) takes connections at every address
     /// of the machine.
     pub address: SocketAddr,
-    /// The address that peers are told instead, where something in between translates addresses.
+    /// Address that peers are told instead, for a network with address translation.
     pub announced: Option<SocketAddr>,
 }
 
@@ -61,13 +61,13 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Whether an address means something only together with the link it is on.
+/// Whether the address is valid only on one link.
 #[must_use]
 pub fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
 }
 
-/// The link of an address; none: all of them.
+/// Zone of the address: the link that it belongs to. 0: no particular link.
 #[must_use]
 pub fn zone(address: SocketAddr) -> u32 {
     match address {

@@ -1,28 +1,28 @@
-//! How a peer can break the rules of a transport, and what to say before hanging up.
+//! Violations: a peer has broken a rule of a transport, and the connection ends.
 //!
-//! A violation is not an answer to a command: it ends the connection with the code its standard
-//! provides. It carries a copy of the offending header inline, so that reporting one allocates
-//! nothing, and a sentence for the log. It never carries payload.
+//! A violation does not answer a command. It ends the connection with the code that the standard
+//! defines. It has an inline copy of the invalid header, so that reporting needs no allocation, and
+//! a sentence for the log. It never has payload.
 
 use core::fmt;
 
-/// Which rule was broken: the six reasons NVMe/TCP has for ending a connection.
+/// Broken rule: the six reasons that NVMe/TCP defines for ending a connection.
 ///
 /// Source: NVMe/TCP Transport Specification 1.x, "Fatal Error Status" of the termination requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Breach {
-    /// A field of a PDU header is wrong; the violation's offset says which.
+    /// A field of a PDU header is invalid. The offset of the violation tells which field.
     HeaderField = 1,
-    /// A PDU that may not come now.
+    /// A PDU is not allowed in the current state.
     Sequence = 2,
-    /// The header digest differs from the header.
+    /// The header digest does not match the header.
     HeaderDigest = 3,
-    /// Data outside what was asked for.
+    /// Data lies outside of the requested range.
     DataRange = 4,
-    /// More R2Ts or more data than was negotiated.
+    /// The peer exceeds the negotiated number of R2Ts or amount of data.
     Limit = 5,
-    /// A parameter that is legal but not supported here; the violation's offset says which.
+    /// A parameter is legal but not supported. The offset of the violation tells which one.
     Unsupported = 6,
 }
 
@@ -33,7 +33,7 @@ impl Breach {
         self as u16
     }
 
-    /// The breach for a fatal error status that came from the peer, if it is one of ours.
+    /// Breach for a fatal error status from the peer. `None` for an unknown status.
     #[must_use]
     pub const fn from_fes(fes: u16) -> Option<Self> {
         Some(match fes {
@@ -48,10 +48,10 @@ impl Breach {
     }
 }
 
-/// Most bytes of the offending header that a termination request may quote.
+/// Maximum length in bytes of the invalid header that a termination request may quote.
 pub const HEADER_COPY_MAX: usize = 128;
 
-/// A broken rule: what, where, and the header it stood in.
+/// A broken rule, the position of the invalid field, and a copy of its header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
     breach: Breach,
@@ -78,14 +78,14 @@ impl Violation {
         }
     }
 
-    /// The same, remembering the value that was found.
+    /// The same violation with the value that was found.
     #[must_use]
     pub const fn found(mut self, value: u64) -> Self {
         self.found = Some(value);
         self
     }
 
-    /// The same, quoting `header`: its first [`HEADER_COPY_MAX`] bytes are copied.
+    /// The same violation with a copy of the first [`HEADER_COPY_MAX`] bytes of `header`.
     #[must_use]
     pub fn with_header(mut self, header: &[u8]) -> Self {
         let bytes = header.len().min(HEADER_COPY_MAX);
@@ -116,13 +116,13 @@ impl Violation {
         }
     }
 
-    /// The quoted part of the offending header; empty when there was none.
+    /// Quoted part of the invalid header. Empty if there is none.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_bytes)]
     }
 
-    /// What was wrong, for the log.
+    /// Description for the log.
     #[must_use]
     pub const fn sentence(&self) -> &'static str {
         self.sentence

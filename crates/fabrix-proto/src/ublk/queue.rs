@@ -1,9 +1,8 @@
-//! One queue as its server sees it: for each tag, whose turn it is.
+//! A ublk queue from the server's side: the owner of each tag.
 //!
-//! A tag is a place for one request. Its command lies with the driver until there is a request;
-//! then the request is the server's until it answers, which gives the command back to the driver.
-//! When the device is stopped the driver gives every command back for good. Nothing here waits,
-//! allocates after the start, or sees data.
+//! A tag stands for one request. The driver owns the tag until it has a request. Then the server
+//! owns the tag until it answers the request. When the device is stopped, the driver returns every
+//! tag for good. The code neither waits nor sees data, and allocates only at the start.
 
 use alloc::vec::Vec;
 
@@ -13,22 +12,23 @@ use super::spec;
 #[derive(Debug)]
 pub struct Queue {
     turns: Vec<Turn>,
-    /// Whether requests are wanted with their pages at a place, each tag's at that of its number.
+    /// True if the driver registers the pages of a request in the ring's buffer table, at the index
+    /// of its tag.
     places: bool,
-    /// Tags that the driver has not given back for good.
+    /// Number of tags that the driver has not returned for good.
     left: u16,
 }
 
-/// Whose turn it is.
+/// Owner of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Nobody's: it was not begun.
+    /// No owner: the tag has not been started.
     New,
-    /// The driver's: its command waits for a request.
+    /// The driver: its command waits for a request.
     Driver,
-    /// The server's: it has a request to answer.
+    /// The server: it has a request to answer.
     Server,
-    /// Nobody's any more.
+    /// No owner any more: the driver has returned the tag for good.
     Over,
 }
 
@@ -44,15 +44,15 @@ pub struct Command {
     pub place: u32,
 }
 
-/// What it means that a command has ended.
+/// Meaning of a completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// A request: its descriptor is to be read, and it is to be answered.
+    /// A request has arrived. The server reads its descriptor and answers it.
     Request,
-    /// The driver has given this tag back for good; with the last of them the queue is over.
+    /// The driver has returned the tag for good. The queue ends with the last tag.
     Gone,
-    /// The driver has refused the command: an errno. The tag is gone, and its request is answered
-    /// by nobody.
+    /// The driver has refused the command with this errno. The tag is lost, and nobody answers its
+    /// request.
     Refused(i32),
 }
 

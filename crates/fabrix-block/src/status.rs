@@ -110,7 +110,7 @@ impl fmt::Display for Status {
         f.write_str(match self {
             Self::Ok => "done",
             Self::OutOfRange => "the request ends after the disk",
-            Self::Unsupported => "the disk does not do this",
+            Self::Unsupported => "the disk does not support the operation",
             Self::ReadOnly => "the disk is read-only",
             Self::MediaRead => "the medium did not give the data back",
             Self::MediaWrite => "the medium did not take the data",

@@ -1,8 +1,8 @@
-//! Who may connect, in the words of the command line: names of hosts and initiators, and the
-//! secrets of CHAP.
+//! Access control in the form of the command line: allowed names of hosts and initiators, and CHAP
+//! secrets.
 //!
-//! Knows what has to be said before a disk is opened to a network. How a name is matched and a
-//! secret proved is the target's.
+//! This module decides which options a listening address needs. The target matches the names and
+//! verifies the secrets.
 
 use std::path::Path;
 
@@ -14,89 +14,89 @@ use crate::failure::Failure;
 use crate::log;
 use crate::secrets::{line, read_private};
 
-/// Who of one kind may connect.
+/// Peers of one kind (hosts or initiators) that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Who {
-    /// Nobody has said: everybody, and so on loopback only.
-    Unsaid,
-    /// Everybody, because somebody said so.
+enum AllowedNames {
+    /// The user gave no rule. Every peer may connect, so listening is restricted to loopback.
+    Unspecified,
+    /// The user allowed every peer.
     Any,
-    /// These.
+    /// Only the listed names.
     Listed(Vec<String>),
 }
 
-impl Who {
-    /// `any` speaks for the kinds of which no name is said.
+impl AllowedNames {
+    /// `any` applies only if there are no names of this kind.
     fn new(names: Vec<String>, any: bool) -> Self {
         match names.is_empty() {
             false => Self::Listed(names),
             true if any => Self::Any,
-            true => Self::Unsaid,
+            true => Self::Unspecified,
         }
     }
 
     fn names(&self) -> Option<Vec<String>> {
         match self {
-            Self::Unsaid | Self::Any => None,
+            Self::Unspecified | Self::Any => None,
             Self::Listed(names) => Some(names.clone()),
         }
     }
 }
 
-/// Who may connect.
+/// Hosts and initiators that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
-    hosts: Who,
-    initiators: Who,
-    /// Initiators prove with CHAP who they are.
-    proved: bool,
+    hosts: AllowedNames,
+    initiators: AllowedNames,
+    /// Initiators authenticate with CHAP.
+    chap: bool,
 }
 
 impl Allowed {
-    /// From the words of `--allow`: host NQNs, names of initiators, or `any`.
+    /// Parses the values of `--allow`: host NQNs, initiator names, or `any`.
     pub(crate) fn new<'a>(
         words: impl IntoIterator<Item = &'a String>,
-        proved: bool,
+        chap: bool,
     ) -> Result<Self, Failure> {
         let (mut hosts, mut initiators, mut any) = (Vec::new(), Vec::new(), false);
         for word in words {
             match word.as_str() {
                 "any" => any = true,
                 host if host.starts_with("nqn.") => hosts.push(word.clone()),
-                // A name with a slip of the pen would shut somebody out, and nobody would know why.
+                // A mistyped name would match no peer, so it is refused.
                 other => initiators.push(login::name(other).ok_or_else(|| no_name(other))?.into()),
             }
         }
         Ok(Self {
-            hosts: Who::new(hosts, any),
-            initiators: Who::new(initiators, any),
-            proved,
+            hosts: AllowedNames::new(hosts, any),
+            initiators: AllowedNames::new(initiators, any),
+            chap,
         })
     }
 
-    /// The same from other words; whether initiators prove who they are stays.
+    /// Parses new values of `--allow`. Whether initiators authenticate with CHAP stays.
     pub(crate) fn changed(&self, words: &[String]) -> Result<Self, Failure> {
-        Self::new(words, self.proved)
+        Self::new(words, self.chap)
     }
 
-    /// The list of hosts that a target takes.
+    /// Allowed host NQNs. None allows every host.
     pub(crate) fn hosts(&self) -> Option<Vec<String>> {
         self.hosts.names()
     }
 
-    /// The list of initiators that a target takes.
+    /// Allowed initiator names. None allows every initiator.
     pub(crate) fn initiators(&self) -> Option<Vec<String>> {
         self.initiators.names()
     }
 
-    /// Whether initiators prove with CHAP who they are.
-    pub(crate) fn is_proved(&self) -> bool {
-        self.proved
+    /// Whether initiators authenticate with CHAP.
+    pub(crate) fn uses_chap(&self) -> bool {
+        self.chap
     }
 
-    /// In the words of `--allow`.
+    /// The values of `--allow` that mean the same.
     pub(crate) fn words(&self) -> Vec<String> {
-        let names = [&self.hosts, &self.initiators].map(Who::names);
+        let names = [&self.hosts, &self.initiators].map(AllowedNames::names);
         let all_listed = names.iter().all(Option::is_some);
         let any = (!all_listed).then(|| "any".to_owned());
         any.into_iter()
@@ -104,11 +104,11 @@ impl Allowed {
             .collect()
     }
 
-    /// Opening a disk to a network is said, not assumed; and who lists one kind has not forgotten
-    /// the other.
+    /// Refuses a listening address that would allow every peer without an explicit rule: an address
+    /// other than loopback, or any address if only the other kind of peer has a list of names.
     pub(crate) fn check(&self, Listen { protocol, portal }: Listen) -> Result<(), Failure> {
         let address = portal.address;
-        let (who, others, say) = match protocol {
+        let (names, others, options) = match protocol {
             Protocol::NvmeTcp => (&self.hosts, &self.initiators, "--allow HOSTNQN"),
             Protocol::Iscsi => (
                 &self.initiators,
@@ -116,29 +116,25 @@ impl Allowed {
                 "--allow IQN, --chap USER%SECRET",
             ),
         };
-        if *who != Who::Unsaid || protocol == Protocol::Iscsi && self.proved {
+        if *names != AllowedNames::Unspecified || protocol == Protocol::Iscsi && self.chap {
             return Ok(());
         }
-        if matches!(others, Who::Listed(_)) {
+        if matches!(others, AllowedNames::Listed(_)) {
+            let (kind, other) = match protocol {
+                Protocol::NvmeTcp => ("hosts", "initiators"),
+                Protocol::Iscsi => ("initiators", "hosts"),
+            };
             return Err(Failure::usage(format!(
-                "listening on {address} for {}: names are listed, but none of those; say who may with {say}, or \
-                 --allow any",
-                kind(protocol)
+                "listening on {address}: --allow lists {other}, but no {kind}; say which {kind} may connect with \
+                 {options}, or --allow any"
             )));
         }
         if address.ip().is_loopback() {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "listening on {address} opens the disks to a network: say to whom with {say}, or --allow any"
+            "listening on {address} opens the disks to a network: say who may connect with {options}, or --allow any"
         )))
-    }
-}
-
-fn kind(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::NvmeTcp => "hosts",
-        Protocol::Iscsi => "initiators",
     }
 }
 
@@ -149,7 +145,7 @@ fn no_name(word: &str) -> Failure {
     ))
 }
 
-/// Which initiators may log in, and what they prove: from `--chap` and `--mutual-chap`.
+/// The initiators that may log in, with the CHAP secrets of `--chap` and `--mutual-chap`.
 pub(crate) fn initiators(
     allowed: &Allowed,
     chap: Option<&str>,
@@ -171,17 +167,17 @@ fn secrets(chap: &str, mutual: Option<&str>) -> Result<Chap, Failure> {
         .map_err(|error| Failure::usage(format!("--chap, --mutual-chap: {error}")))
 }
 
-/// A name and a secret out of `USER%SECRET`, or out of the file of `@FILE`.
+/// Parses a name and a secret from `USER%SECRET`, or from the file of `@FILE`.
 fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
-    let (from, said) = match text.strip_prefix('@') {
+    let (source, value) = match text.strip_prefix('@') {
         Some(path) => {
-            let from = format!("{option} {text}");
-            let read = read_private(&from, Path::new(path))?;
-            (from, line(&read).to_owned())
+            let source = format!("{option} {text}");
+            let read = read_private(&source, Path::new(path))?;
+            (source, line(&read).to_owned())
         }
         None => {
             log::warn(format_args!(
-                "{option}: everybody on this machine can see a command line; {option} @FILE reads the secret from a \
+                "{option}: every user of this machine can see a command line; {option} @FILE reads the secret from a \
                  file that only you may read"
             ));
             (
@@ -190,21 +186,24 @@ fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
             )
         }
     };
-    // The sentence must not repeat what may be a secret.
-    let Some((name, secret)) = said.split_once('%').filter(|_| !said.contains(LINE_END)) else {
+    // The error does not quote the value, which may contain a secret.
+    let Some((name, secret)) = value
+        .split_once('%')
+        .filter(|_| !value.contains(LINE_END))
+    else {
         return Err(Failure::usage(format!(
-            "{from}: not of the form USER%SECRET"
+            "{source}: not of the form USER%SECRET"
         )));
     };
     if secret.len() > WINDOWS_SECRET_BYTES_MAX {
         log::warn(format_args!(
-            "{from}: Windows takes secrets of 12 to 16 bytes, and this one is longer"
+            "{source}: Windows accepts secrets of 12 to 16 bytes, and this one is longer"
         ));
     }
     Ok((name.to_owned(), secret.to_owned()))
 }
 
-/// The longest secret that Microsoft's initiator takes.
+/// Longest secret that Microsoft's initiator accepts.
 const WINDOWS_SECRET_BYTES_MAX: usize = 16;
 
 #[cfg(test)]
@@ -225,7 +224,7 @@ mod tests {
     const INITIATOR: &str = "iqn.2026-01.Example:initiator";
 
     #[test]
-    fn a_name_speaks_for_its_own_kind_and_any_for_the_rest() {
+    fn names_limit_their_own_kind_and_any_allows_the_other() {
         let some = allowed(&[HOST, "any"]).expect("names");
         assert_eq!(some.hosts(), Some(vec![HOST.to_owned()]));
         assert_eq!(some.initiators(), None);
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_opened_to_those_who_were_named() {
+    fn an_address_needs_a_rule_for_its_protocol() {
         let network = ([192, 0, 2, 1], 1).into();
         let loopback = ([127, 0, 0, 1], 1).into();
         let (nvme, iscsi) = (Listen::nvme_tcp(network), Listen::iscsi(network));
@@ -251,7 +250,7 @@ mod tests {
         assert!(forgotten.contains("--allow IQN"), "{forgotten}");
         let forgotten = check(&[INITIATOR], Listen::nvme_tcp(loopback)).expect_err("refused");
         assert!(forgotten.contains("--allow HOSTNQN"), "{forgotten}");
-        let proved = Allowed::new(&[], true).expect("nothing");
-        assert!(proved.check(iscsi).is_ok() && proved.check(nvme).is_err());
+        let chap = Allowed::new(&[], true).expect("nothing");
+        assert!(chap.check(iscsi).is_ok() && chap.check(nvme).is_err());
     }
 }

@@ -1,8 +1,9 @@
-//! The words of the command line, as people who know nvme-cli, fio and nbdkit expect them.
+//! The command line: subcommands and options, named as in nvme-cli, fio and nbdkit where those have
+//! the same option.
 //!
-//! Knows clap and nothing of what the words do: values come out as plain types, checked where one
-//! word is enough to see that it is wrong (`values`). What several subcommands say about the way to
-//! a disk is in `path`.
+//! clap parses the words into plain types. `values` checks single values. `path` has the options
+//! for the path to a disk, which several subcommands share. The subcommands themselves are in
+//! `cli`.
 
 mod attach;
 mod ctl;
@@ -38,34 +39,34 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Those of this process; wrong ones, and questions, end it.
+    /// Parses the command line of this process. Errors, `--help` and `--version` end the process.
     pub(crate) fn read() -> Self {
         let given = ours_first(&Self::words(), given().to_vec());
         Self::of(&given)
     }
 
-    /// Those of a command line; wrong ones, and questions, end the process.
+    /// Parses a command line. Errors, `--help` and `--version` end the process.
     pub(crate) fn of(given: &[OsString]) -> Self {
         let matches = Self::words().try_get_matches_from(given);
         Self::from_matches(&matches.unwrap_or_else(|error| end(&error, given)))
     }
 
-    /// All words. `-l` is `--ctrl-loss-tmo` to who knows `nvme connect`, and `--listen` to who
-    /// serves.
+    /// The definition of the command line. `-l` is `--ctrl-loss-tmo` in `attach`, as in `nvme
+    /// connect`, and `--listen` in `serve`.
     pub(crate) fn words() -> clap::Command {
         Self::command().mut_subcommand("attach", |attach| {
             attach.mut_arg("ctrl_loss_tmo", |loss| loss.short('l'))
         })
     }
 
-    /// What was found among [`words`](Self::words).
+    /// Reads the arguments from matches of [`words`](Self::words).
     pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Self {
         Self::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
     }
 }
 
-/// The words that this process was started with. Others see them without secrets as soon as they
-/// are read here.
+/// The arguments of this process. The first call also hides secrets in the command line that other
+/// users see.
 pub(crate) fn given() -> &'static [OsString] {
     static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
     GIVEN.get_or_init(|| {
@@ -75,54 +76,55 @@ pub(crate) fn given() -> &'static [OsString] {
     })
 }
 
-/// Ends the process with what is wrong with its words, which is said without secrets.
+/// Prints an error of the command line without secrets, and ends the process.
 fn end(error: &clap::Error, given: &[OsString]) -> ! {
-    let mut said = error.render().to_string();
+    let original = error.render().to_string();
+    let mut message = original.clone();
     for (word, shown) in given.iter().zip(secrets::shown(given)) {
         if let (Some(word), Some(shown)) = (word.to_str(), shown.to_str())
             && word != shown
         {
-            // Of `--option=value` the value may stand alone in the sentence.
+            // clap may quote only the value of `--option=value`.
             let value = |word: &str| word.split_once('=').map(|(_, value)| value.to_owned());
-            said = said.replace(word, shown);
+            message = message.replace(word, shown);
             if let (Some(value), Some(shown)) = (value(word), value(shown)) {
-                said = said.replace(&value, &shown);
+                message = message.replace(&value, &shown);
             }
         }
     }
-    if said == error.render().to_string() {
+    if message == original {
         error.exit();
     }
-    eprint!("{said}");
+    eprint!("{message}");
     std::process::exit(error.exit_code())
 }
 
-/// What the program does.
+/// The subcommands.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Export disks over NVMe/TCP and iSCSI until interrupted
     Serve(Box<ServeArgs>),
-    /// Make a disk, local or remote, a disk of this machine
+    /// Make a local or remote disk a device of this machine
     Attach(Box<AttachArgs>),
-    /// The process that keeps a disk attached: `attach` in words that come by standard input
+    /// The process that keeps a disk attached: `attach` with arguments from standard input
     #[command(hide = true)]
     Hold,
-    /// Take an attached disk away
+    /// Remove an attached disk from this machine
     Detach(DetachArgs),
-    /// Say what is attached
+    /// List the attached disks
     #[command(alias = "ls")]
     List(ListArgs),
-    /// Show what attached disks and exports do, again and again
+    /// Show the I/O of attached disks and exports, updated every interval
     Top(TopArgs),
-    /// Take over the size that an attached disk has now
+    /// Resize the device of an attached disk after the disk has changed its size
     Resize(ResizeArgs),
-    /// `discover`, in the words of StarNVMeoF_Ctrl
+    /// `discover` with the arguments of StarNVMeoF_Ctrl
     #[command(hide = true)]
     Discovery(DiscoveryArgs),
-    /// `attach`, in the words of StarNVMeoF_Ctrl
+    /// `attach` with the arguments of StarNVMeoF_Ctrl
     #[command(hide = true)]
     Insert(InsertArgs),
-    /// `detach`, in the words of StarNVMeoF_Ctrl
+    /// `detach` with the arguments of StarNVMeoF_Ctrl
     #[command(hide = true)]
     Remove(RemoveArgs),
     /// Change what a running `serve --api` serves, while hosts are connected
@@ -133,16 +135,16 @@ pub(crate) enum Verb {
     Bench(Box<BenchArgs>),
     /// Serve a RAM disk, measure it locally and over NVMe/TCP, and write a report
     Demo(DemoArgs),
-    /// Say what this machine can do, and what to change where it cannot
+    /// Check what this machine supports, and say how to enable what is missing
     Doctor(DoctorArgs),
 }
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs: stable keys, bytes and nanoseconds as integers.
+    /// JSON for programs: stable keys, bytes and nanoseconds as integers.
     Json,
 }
 
@@ -153,9 +155,9 @@ pub(crate) struct ServeArgs {
     /// Disks to export, as URIs; they become namespaces 1, 2, 3, ...
     #[arg(required = true, value_name = "DISK")]
     pub(crate) disks: Vec<String>,
-    /// Where to listen, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers
-    /// discovery only. With ,announce=ADDR[:PORT] discovery tells that address instead, where
-    /// something translates addresses. An address of one link has a zone, like [fe80::1%eth0]
+    /// Address to listen on, for nvme+tcp:// or iscsi://; may be repeated. NVMe's port 8009 answers
+    /// discovery only. With ,announce=ADDR[:PORT] discovery reports that address instead, for
+    /// targets behind address translation. A link-local address has a zone, like [fe80::1%eth0]
     #[arg(
         short,
         long,
@@ -178,11 +180,12 @@ pub(crate) struct ServeArgs {
     /// iSCSI initiator that may log in; may be repeated. The same as --allow IQN
     #[arg(long, value_name = "IQN", value_parser = parse_iqn)]
     pub(crate) initiator: Vec<String>,
-    /// What initiators prove with CHAP, 12 bytes of secret at least. Others see a command line:
-    /// @FILE reads it from a file that only you may read
+    /// CHAP user and secret of initiators; the secret has 12 bytes at least. Other users can see a
+    /// command line: @FILE reads both from a file that only you may read
     #[arg(long, value_name = "USER%SECRET|@FILE")]
     pub(crate) chap: Option<String>,
-    /// What is proved to initiators that ask; another secret
+    /// CHAP user and secret by which the target authenticates itself to initiators that ask;
+    /// another secret than that of --chap
     #[arg(long, value_name = "USER%SECRET|@FILE", requires = "chap")]
     pub(crate) mutual_chap: Option<String>,
     /// Refuse every write
@@ -195,15 +198,15 @@ pub(crate) struct ServeArgs {
     /// Answer `fabrix ctl` on this socket, which only you may open
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) api: Option<String>,
-    /// Where reservations are stored that outlive this process, for all disks [default: for local
+    /// Folder for reservations of all disks, which then outlive this process [default: for local
     /// files and block devices $XDG_STATE_HOME/fabrix, for root /var/lib/fabrix, else
-    /// ~/.local/state/fabrix; for others nowhere]
+    /// ~/.local/state/fabrix; those of other disks are not stored]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Run a shell command with $uri set to the first disk, and end with its exit status
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,
-    /// How lines of the log look on standard error [default: journald where the journal reads it,
+    /// Format of the log on standard error [default: journald if the journal reads standard error,
     /// else text]
     #[arg(
         long,
@@ -220,8 +223,8 @@ pub(crate) struct ServeArgs {
 /// Arguments of `discover`.
 #[derive(Args)]
 pub(crate) struct DiscoverArgs {
-    /// The target: nvme+tcp://ADDR[:PORT], without a port 8009 and then 4420; or
-    /// iscsi://ADDR[:PORT]
+    /// The target: nvme+tcp://ADDR[:PORT], where ports 8009 and then 4420 are tried if none is
+    /// given; or iscsi://ADDR[:PORT]
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
     /// This host's NQN
@@ -233,7 +236,7 @@ pub(crate) struct DiscoverArgs {
     /// This machine's name to iSCSI targets
     #[arg(long, value_name = "IQN")]
     pub(crate) initiator_name: Option<String>,
-    /// How to print the log
+    /// How to print the list
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
 }
@@ -241,7 +244,7 @@ pub(crate) struct DiscoverArgs {
 /// Arguments of `demo`.
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// A second for each measurement, and less: under 20 s in all
+    /// Shorter measurements of 1 s at most: under 20 s in all
     #[arg(long)]
     pub(crate) quick: bool,
     /// Where to write index.html, results.json and results.csv
@@ -250,7 +253,7 @@ pub(crate) struct DemoArgs {
     /// Size of the RAM disk
     #[arg(long, default_value = "1G", value_parser = parse_bytes, value_name = "SIZE")]
     pub(crate) size: u64,
-    /// How to talk to the kernel
+    /// Kernel interface for I/O
     #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
     pub(crate) engine: Engine,
     /// How to print the table
@@ -268,9 +271,9 @@ pub(crate) struct DoctorArgs {
 
 const AFTER_HELP: &str = "\
 Start here:
-  fabrix demo                                   what this machine does, as a report
+  fabrix demo                                   measure this machine and write a report
   fabrix serve ram:1G --run 'fabrix bench $uri' serve and measure in one line
-  fabrix doctor                                 what would make it faster";
+  fabrix doctor                                 check what would make it faster";
 
 pub(crate) const DISKS_HELP: &str = "\
 Disks:
@@ -279,12 +282,12 @@ Disks:
   /path, vm.img or file:PATH,size=1G  a file (made if size= is given) or a block device; direct=off for buffered
   raid0:chunk=256k,(A,B,...)      a stripe of any disks
   nvme+tcp://HOST[:4420][/NQN[/NSID]]  a remote disk
-  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  another one; target_user= and target_password= for mutual CHAP.
+  iscsi://[USER%SECRET@]HOST[:3260][/IQN[/LUN]]  a remote disk; target_user= and target_password= for mutual CHAP.
                                   USER%@FILE@ and target_password=@FILE read the secret from a file of yours
   Options after a comma: name=..., block=512|4096, physical=512|4096, ro, inject=delay:5ms,
-  inject=error:0.1%. block is the unit of every address; physical what hosts are told to align to (4096)
+  inject=error:0.1%. block is the unit of every address; physical is the alignment that hosts are advised (4096)
   A comma or a parenthesis in a path has a backslash before it: '/srv/a\\,b.img'
-Sizes count in 1024: 4k, 1M, 1G.";
+Sizes are in units of 1024: 4k, 1M, 1G.";
 
 #[cfg(test)]
 mod tests {

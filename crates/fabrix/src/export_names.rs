@@ -1,6 +1,8 @@
-//! The names of what `serve` exports, where the user gives none. They are unique in the world,
-//! because a host may be connected to any two targets: they derive from this machine and from the
-//! first address that is listened on, and stay over restarts as those do.
+//! Default names (NQN and IQN) of the exports of `serve`.
+//!
+//! The names are unique in the world, because a host may be connected to any two targets. They
+//! derive from this machine and from the first listening address, so they stay the same over
+//! restarts.
 
 use fabrix_block::Identity;
 use fabrix_target::{Listen, Protocol};
@@ -11,20 +13,20 @@ use crate::machine;
 pub(crate) struct ExportNames {
     pub(crate) nqn: String,
     pub(crate) iqn: String,
-    /// What disks in memory are told apart by from those of other processes: the NQN given, else
-    /// the address.
+    /// Distinguishes RAM disks of this process from those of other processes: the NQN from the
+    /// user, else the first listening address.
     pub(crate) scope: String,
 }
 
 impl ExportNames {
-    /// The names given, and derived ones for those that are not.
+    /// Uses the names from the user, and derives those that are None.
     pub(crate) fn new(nqn: Option<&str>, iqn: Option<&str>, listen: &[Listen]) -> Self {
         Self::of_machine(machine::id(), nqn, iqn, listen)
     }
 
     fn of_machine(machine: &str, nqn: Option<&str>, iqn: Option<&str>, listen: &[Listen]) -> Self {
-        let place = place(listen);
-        let id = short(&format!("{machine}/export/{place}"));
+        let address = first_address(listen);
+        let id = short(&format!("{machine}/export/{address}"));
         let name = |given: Option<&str>, kind: &str| {
             given.map_or_else(
                 || format!("{kind}.2026-01.io.fabrix:disks-{id}"),
@@ -34,14 +36,14 @@ impl ExportNames {
         Self {
             nqn: name(nqn, "nqn"),
             iqn: name(iqn, "iqn"),
-            scope: nqn.map_or(place, str::to_owned),
+            scope: nqn.map_or(address, str::to_owned),
         }
     }
 }
 
-/// The first address with a port of its own. Where the system chooses the port, no other start can
-/// be meant.
-fn place(listen: &[Listen]) -> String {
+/// The first address with a fixed port. If the system chooses all ports, a random text makes the
+/// names new at every start.
+fn first_address(listen: &[Listen]) -> String {
     match listen
         .iter()
         .find(|listen| listen.portal.address.port() != 0)
@@ -58,13 +60,13 @@ fn place(listen: &[Listen]) -> String {
     }
 }
 
-/// Ten letters and digits, 50 bits: short enough to be typed.
+/// Derives 10 letters and digits (50 bits) from a seed: short enough to type.
 fn short(seed: &str) -> String {
     let serial = Identity::derive("", seed, "").serial;
     serial[PREFIX_BYTES..PREFIX_BYTES + 10].to_ascii_lowercase()
 }
 
-/// Serial numbers all begin with the same letters.
+/// Length of the letters that all serial numbers begin with.
 const PREFIX_BYTES: usize = 3;
 
 #[cfg(test)]
@@ -110,13 +112,13 @@ mod tests {
             assert!(one.nqn != other.nqn && one.iqn != other.iqn);
         }
         assert!(others[1..].iter().all(|other| other.scope != one.scope));
-        // Two that leave the port to the system run at once, and neither comes back.
+        // Two targets without a fixed port may run at once, so their names differ.
         let chosen = [nvme("127.0.0.1:0")];
         assert_ne!(names("one", &chosen).nqn, names("one", &chosen).nqn);
     }
 
     #[test]
-    fn names_that_are_given_are_taken() {
+    fn names_from_the_user_are_used() {
         let given = ExportNames::of_machine(
             "machine",
             Some("nqn.2026-01.example:a"),

@@ -19,8 +19,8 @@ pub(crate) fn id() -> &'static str {
             .or_else(|| host_name(read("/proc/sys/kernel/hostname")))
             .unwrap_or_else(|| {
                 say(
-                    "this machine has no /etc/machine-id, no folder for state and no name of its own: its disks and \
-                     its host are others to targets and hosts after every start (systemd-machine-id-setup makes an id)",
+                    "this machine has no /etc/machine-id, no folder for state and no name of its own, so the names of \
+                     its disks and of its host change at every start; make an id with systemd-machine-id-setup",
                 );
                 random()
             })

@@ -1,8 +1,10 @@
-//! What a running `serve` serves, and how that changes: disks by namespace id, addresses, hosts.
+//! The exports of a running `serve` and their changes: disks by namespace id, listening addresses
+//! and allowed hosts.
 //!
-//! Joins the target with the opener of disks (`export_opener`), makes the target's catalog
-//! (`catalog`), reads addresses (`listen`), and says what users are shown (`shown`). Knows neither
-//! the command line that started it nor the socket through which it is changed.
+//! Joins the target with the opener of disks (`export_opener`), builds the target's catalog
+//! (`catalog`), parses addresses (`listen`), and formats the output for users (`shown`). This
+//! module depends neither on the command line of `serve` nor on the control socket that requests
+//! changes.
 
 mod catalog;
 mod export_opener;
@@ -22,24 +24,25 @@ pub(crate) use self::listen::{check_addresses, listen_address, socket_address};
 use crate::access::Allowed;
 use crate::failure::{Failure, Kind};
 
-/// What is served now.
+/// A running target with the texts that describe its exports.
 pub(crate) struct Served {
     pub(crate) target: Target,
     nqn: String,
     iqn: String,
     opener: ExportOpener,
-    state: Mutex<Now>,
+    state: Mutex<ServedState>,
 }
 
-/// What the target does not remember. Locked while something changes, so that changes come one
-/// after another.
-struct Now {
+/// State that the target itself does not store. The lock is held during a change, so that changes
+/// happen one after another.
+struct ServedState {
+    /// Texts of the disks by namespace id, without secrets.
     disks: BTreeMap<u32, String>,
     allowed: Allowed,
 }
 
 impl Served {
-    /// `disks` are the texts of the namespaces that the target exports, from 1 on.
+    /// `disks` are the texts of the exported namespaces, starting with namespace 1.
     pub(crate) fn new(
         target: Target,
         (nqn, iqn): (&str, &str),
@@ -47,7 +50,7 @@ impl Served {
         disks: &[String],
         allowed: Allowed,
     ) -> Self {
-        // What is kept is shown to whoever asks.
+        // The stored texts are shown to users, so they contain no secrets.
         let shown = disks.iter().map(|text| without_secrets(text));
         let disks = (1..).zip(shown).collect();
         Self {
@@ -55,22 +58,23 @@ impl Served {
             nqn: nqn.to_owned(),
             iqn: iqn.to_owned(),
             opener,
-            state: Mutex::new(Now { disks, allowed }),
+            state: Mutex::new(ServedState { disks, allowed }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Now> {
-        // The state is changed after the target was: a thread that panicked has left it as it was.
+    fn state(&self) -> MutexGuard<'_, ServedState> {
+        // Poisoning is ignored: each change is one assignment or insertion after the target has
+        // changed, so a panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens one more disk and exports it, under the id asked for or the lowest that is free. Gives
+    /// Opens an additional disk and exports it under `nsid`, or under the lowest free id. Returns
     /// its id.
     pub(crate) fn add(&self, text: &str, nsid: Option<u32>) -> Result<u32, Failure> {
         let mut state = self.state();
         let free = || (1..=NAMESPACES_MAX).find(|nsid| !state.disks.contains_key(nsid));
         let nsid = nsid.or_else(free).ok_or_else(|| {
-            Failure::usage(format!("there are {NAMESPACES_MAX} namespaces already"))
+            Failure::usage(format!("there are {NAMESPACES_MAX} namespaces already; remove one first"))
         })?;
         if !(1..=NAMESPACES_MAX).contains(&nsid) {
             return Err(Failure::usage(format!(
@@ -82,7 +86,6 @@ impl Served {
                 "namespace {nsid} is {other}; remove it first, or choose another id"
             )));
         }
-        // What is kept is shown to whoever asks.
         let shown = without_secrets(text);
         let device = self.opener.open(text)?;
         self.change_disks(|disks| {
@@ -96,7 +99,7 @@ impl Served {
         Ok(nsid)
     }
 
-    /// Exports a disk no more, and closes it when its last request has ended.
+    /// Removes a disk from the exports. It is closed when its last request has completed.
     pub(crate) fn remove(&self, nsid: u32) -> Result<(), Failure> {
         let mut state = self.state();
         self.change_disks(|disks| {
@@ -108,8 +111,8 @@ impl Served {
         Ok(())
     }
 
-    /// Makes a disk so large, or finds out how large it has become. It becomes smaller only where
-    /// `shrink` says so.
+    /// Resizes a disk to `bytes`, or reads its current size if `bytes` is None. A smaller size
+    /// needs `shrink`.
     pub(crate) fn resize(
         &self,
         nsid: u32,
@@ -130,7 +133,7 @@ impl Served {
         })
     }
 
-    /// Listens at one more address.
+    /// Listens on an additional address.
     pub(crate) fn listen(&self, text: &str) -> Result<(), Failure> {
         let state = self.state();
         let listen = listen_address(text)?;
@@ -141,7 +144,7 @@ impl Served {
         })
     }
 
-    /// Listens at an address no more; connections that are there stay.
+    /// Stops listening on an address. Existing connections stay.
     pub(crate) fn unlisten(&self, text: &str) -> Result<(), Failure> {
         let _one_at_a_time = self.state();
         let address = listen_address(text)?.portal.address;
@@ -149,7 +152,7 @@ impl Served {
         let listens = self.target.catalog().listen;
         if !listens.iter().filter(|it| is_other(it)).any(serves_disks) {
             return Err(Failure::usage(format!(
-                "{text} is the only address that serves disks: without one nobody could come back"
+                "{text} is the only address that serves disks: without it no host could connect again; add another one first"
             )));
         }
         if listens.iter().all(is_other) {
@@ -162,8 +165,8 @@ impl Served {
         })
     }
 
-    /// Says who may connect from now on, in the words of `--allow`; who is connected and may no
-    /// more has to go.
+    /// Replaces the allowed hosts and initiators by `words`, in the form of `--allow`. Connected
+    /// ones that are no longer allowed are disconnected.
     pub(crate) fn allow(&self, words: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         let allowed = state.allowed.changed(words)?;
@@ -188,7 +191,7 @@ impl Served {
         catalog::disks(&self.target.catalog()).to_vec()
     }
 
-    /// Exports other disks, in the subsystem and in the iSCSI target.
+    /// Edits the list of disks of the subsystem and of the iSCSI target.
     fn change_disks(
         &self,
         edit: impl FnOnce(&mut Vec<Export>) -> Result<(), String>,
@@ -211,23 +214,25 @@ fn position(disks: &[Export], nsid: u32) -> Result<usize, String> {
     at.ok_or_else(|| format!("there is no namespace {nsid}"))
 }
 
-/// What lies behind a nearer end is lost, so it has to be asked for. A file may have become larger
-/// than what is served.
+/// Refuses a size smaller than the disk, because the data beyond the new end would be lost. The
+/// size of the disk is the larger of the exported size and the current size of its file.
 fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
-    let served = export.device.geometry().bytes();
-    let has = export.device.remeasure(None)?.geometry().bytes();
-    if bytes >= served.max(has) {
+    let exported = export.device.geometry().bytes();
+    let current = export.device.remeasure(None)?.geometry().bytes();
+    let size = exported.max(current);
+    if bytes >= size {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "namespace {} has {}: with {} it loses what lies behind; add --shrink (`\"shrink\": true`) if that is meant",
+        "namespace {} has {}: with {} it loses the data beyond its new end; add --shrink (`\"shrink\": true`) if that \
+         is intended",
         export.number,
-        Size(served.max(has)),
+        Size(size),
         Size(bytes)
     )))
 }
 
-/// A target that does not start, or a catalog that does not change.
+/// The failure for a target that did not start, or for a rejected change of its catalog.
 pub(crate) fn failure(error: &TargetError) -> Failure {
     let kind = match error {
         TargetError::Refused(_) => Kind::Usage,

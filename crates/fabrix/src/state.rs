@@ -1,9 +1,8 @@
-//! The state directory: reservations that outlive the process, one small file for each disk.
+//! The state directory: reservations that outlive the process, in one small file per disk.
 //!
-//! A file is written anew under another name, synced, renamed, and then its folder is synced: after
-//! a crash there is the old one or the new one, whole. A thread of its own does that, so that no
-//! shard waits for a medium. What the bytes mean, and whether they are to be believed, is the
-//! target's.
+//! A new file is written under another name, synced and renamed, and then its folder is synced.
+//! After a crash, either the old or the new file is complete. A separate thread writes the files,
+//! so shards do not wait for the medium. The target encodes and verifies the contents.
 
 use std::collections::HashSet;
 use std::env;
@@ -21,19 +20,20 @@ use fabrix_target::{Receipt, ReservationStore};
 use crate::failure::Failure;
 use crate::log;
 
-/// Where the state of disks is kept.
+/// The state directory and its writing thread.
 pub(crate) struct State {
     folder: PathBuf,
-    /// Somebody asked for this folder: then everything is kept there, whatever the disks are.
-    asked_for: bool,
-    /// Whether something can be written there; found out when the first disk wants to know.
+    /// The user named this folder with `--state`. Then it stores the reservations of all disks.
+    requested: bool,
+    /// Whether the folder is writable. Tested when the first disk needs it.
     usable: OnceLock<bool>,
-    /// Disks of other targets, by UUID: who serves them keeps their state, unless this folder was
-    /// asked for.
+    /// UUIDs of disks of other targets. Those targets store their reservations, unless the user
+    /// named this folder.
     remote: Mutex<HashSet<[u8; 16]>>,
     work: Sender<Work>,
 }
 
+/// A file to write.
 struct Work {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -41,31 +41,31 @@ struct Work {
 }
 
 impl State {
-    /// The folder that `--state` names, or the usual one; none where there is no such thing.
+    /// Opens the folder of `--state`, or the usual one. None if neither is known.
     ///
     /// # Errors
-    /// The folder that was asked for cannot be had.
-    pub(crate) fn open(asked_for: Option<&Path>) -> Result<Option<Arc<Self>>, Failure> {
-        let Some(folder) = asked_for.map(Path::to_path_buf).or_else(usual_folder) else {
+    /// The folder of `--state` cannot be created or written.
+    pub(crate) fn open(requested: Option<&Path>) -> Result<Option<Arc<Self>>, Failure> {
+        let Some(folder) = requested.map(Path::to_path_buf).or_else(usual_folder) else {
             return Ok(None);
         };
-        if asked_for.is_some() {
-            make(&folder).map_err(Failure::usage)?;
+        if requested.is_some() {
+            make_writable(&folder).map_err(Failure::usage)?;
         }
-        let (work, todo) = channel();
-        needed_thread("fabrix-state", move || store_all(&todo))
+        let (work, received) = channel();
+        needed_thread("fabrix-state", move || store_all(&received))
             .map_err(|error| Failure::io(format!("cannot start a thread: {error}")))?;
         Ok(Some(Arc::new(Self {
             folder,
-            asked_for: asked_for.is_some(),
+            requested: requested.is_some(),
             usable: OnceLock::new(),
             remote: Mutex::default(),
             work,
         })))
     }
 
-    /// A disk of another target.
-    pub(crate) fn is_remote(&self, disk: &Identity) {
+    /// Records that a disk belongs to another target.
+    pub(crate) fn mark_remote(&self, disk: &Identity) {
         self.remote().insert(disk.uuid);
     }
 
@@ -73,13 +73,13 @@ impl State {
         self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something can be written to the usual folder; if not, that is said, once.
+    /// Whether the usual folder is writable. If not, the first call logs a warning.
     fn is_usable(&self) -> bool {
         *self.usable.get_or_init(|| {
-            let made = make(&self.folder);
+            let made = make_writable(&self.folder);
             if let Err(sentence) = &made {
                 log::warn(format_args!(
-                    "{sentence}; they end with this process, unless --state DIR says where to"
+                    "{sentence}; they are lost when this process ends; name another folder with --state DIR"
                 ));
             }
             made.is_ok()
@@ -93,12 +93,11 @@ impl State {
 }
 
 impl ReservationStore for State {
-    /// Without `--state`, what outlives the process is kept for disks that do so themselves, and
-    /// are ours.
+    /// Without `--state`, reservations are stored for local disks that outlive the process.
     fn keeps(&self, device: &dyn Device) -> bool {
         let durable = device.geometry().durability == Durability::Device;
-        let ours = !self.remote().contains(&device.identity().uuid);
-        self.asked_for || durable && ours && self.is_usable()
+        let is_local = !self.remote().contains(&device.identity().uuid);
+        self.requested || durable && is_local && self.is_usable()
     }
 
     fn load(&self, disk: &Identity) -> Result<Option<Vec<u8>>, String> {
@@ -116,7 +115,7 @@ impl ReservationStore for State {
 
     fn store(&self, disk: &Identity, bytes: Vec<u8>, receipt: Receipt) {
         let path = self.path(disk);
-        // A thread that has ended gives the receipt back unsigned.
+        // If the thread has ended, the receipt is dropped, which means that nothing was stored.
         let _not_stored = self.work.send(Work {
             path,
             bytes,
@@ -125,8 +124,8 @@ impl ReservationStore for State {
     }
 }
 
-/// The folder for state that people expect: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`,
-/// and `~/.local/state/fabrix` else.
+/// The usual folder for state: `$XDG_STATE_HOME/fabrix`, for root `/var/lib/fabrix`, else
+/// `~/.local/state/fabrix`.
 pub(crate) fn usual_folder() -> Option<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(state) = variable("XDG_STATE_HOME") {
@@ -139,11 +138,11 @@ pub(crate) fn usual_folder() -> Option<PathBuf> {
     variable("HOME").map(|home| Path::new(&home).join(".local/state/fabrix"))
 }
 
-/// Makes the folder, for its owner alone, and tries whether something can be written there.
+/// Creates the folder for its owner alone, and tests whether it is writable.
 ///
 /// # Errors
-/// A sentence.
-fn make(folder: &Path) -> Result<(), String> {
+/// A sentence that names the folder.
+fn make_writable(folder: &Path) -> Result<(), String> {
     let trial = folder.join(format!(".{}", std::process::id()));
     let mut folders = DirBuilder::new();
     let made = folders.recursive(true).mode(0o700).create(folder);
@@ -155,8 +154,9 @@ fn make(folder: &Path) -> Result<(), String> {
         })
 }
 
-fn store_all(todo: &Receiver<Work>) {
-    while let Ok(work) = todo.recv() {
+/// Writes files until the state directory is dropped.
+fn store_all(received: &Receiver<Work>) {
+    while let Ok(work) = received.recv() {
         match write(&work.path, &work.bytes) {
             Ok(()) => work.receipt.stored(),
             Err(error) => log::error(format_args!(
@@ -167,8 +167,8 @@ fn store_all(todo: &Receiver<Work>) {
     }
 }
 
-/// Puts a file in the place of another, on the medium when this returns. After an error the change
-/// does not hold; what is on the medium may be the old file or the new one.
+/// Replaces a file. The new file is on the medium when this returns. After an error the reservation
+/// change is invalid, and the medium holds either the old or the new file.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

@@ -138,7 +138,8 @@ impl Connection<'_> {
                 self.memory = Some(mapped);
             }
             Event::Start(ring, start) => {
-                let kick = one(files)?.ok_or_else(|| Disconnect("a kick has gone".to_owned()))?;
+                let kick = one(files)?
+                    .ok_or_else(|| Disconnect("a queue's kick eventfd is missing".to_owned()))?;
                 self.server.execute(Order::Writeback(self.is_writeback()))?;
                 self.server.execute(Order::Start(ring, start, kick))?;
             }
@@ -161,7 +162,7 @@ impl Connection<'_> {
                     self.server.set_notification_socket(channel)
                 });
                 heard.map_err(|error| {
-                    Disconnect(format!("where changes are to be told: {error}"))
+                    Disconnect(format!("the socket for changes of the disk: {error}"))
                 })?;
             }
             Event::NewRecord(bytes, answer) => {
@@ -185,7 +186,7 @@ impl Connection<'_> {
 fn one(files: Vec<OwnedFd>) -> Result<Option<File>, Disconnect> {
     let first = files.into_iter().next();
     let counter = first.map(counter::from_descriptor).transpose();
-    counter.map_err(|error| Disconnect(format!("by what a queue is kicked or called: {error}")))
+    counter.map_err(|error| Disconnect(format!("a queue's kick or call eventfd: {error}")))
 }
 
 /// Fills `out`. False: the stream ended before the first byte.

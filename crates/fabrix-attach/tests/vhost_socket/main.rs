@@ -298,7 +298,7 @@ const BREACHES: [Breach; 18] = [
     ("not all in its file", |guest| {
         guest.memory_table(MEMORY_BYTES + 4096)
     }),
-    ("where changes are to be told", |guest| {
+    ("the socket for changes", |guest| {
         guest.say(request::SET_BACKEND_REQ_FD, &[], &[guest.file.as_fd()])
     }),
     ("a record comes while", |guest| guest.keep_record()),

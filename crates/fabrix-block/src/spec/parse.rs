@@ -127,9 +127,9 @@ fn file(body: &str, mut options: Options<'_>) -> Result<Spec, String> {
 /// Parses an array. The text after `raid0:` consists of options and the list of members.
 fn raid0(text: &str, depth: usize) -> Result<Spec, ParseFault> {
     if depth >= DEPTH_MAX {
-        return Err(ParseFault::Here(
-            "arrays of arrays of arrays go no deeper than this".to_owned(),
-        ));
+        return Err(ParseFault::Here(format!(
+            "arrays within arrays have {DEPTH_MAX} levels at most"
+        )));
     }
     let body = text.strip_prefix("raid0:").unwrap_or(text);
     let (lists, rest): (Vec<&str>, Vec<&str>) = parts_of(body)?

@@ -174,7 +174,7 @@ fn arrays_without_end_are_refused_and_do_not_exhaust_the_stack() {
         "raid0:(".repeat(10_000),
         ",ram:1G)".repeat(10_000)
     );
-    assert!(error(&text).contains("no deeper"));
+    assert!(error(&text).contains("4 levels at most"));
 }
 
 proptest! {

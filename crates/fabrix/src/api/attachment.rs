@@ -1,4 +1,4 @@
-//! What the process of an attachment answers on its control socket.
+//! The control socket of an attachment's process: its paths and their answers.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 
-use super::server::{Answer, Body, RefusingTheRest, blocking};
+use super::server::{Answer, Body, UnknownPaths, blocking};
 use crate::attached::holder::Held;
 
-/// The paths.
+/// Paths of the control socket.
 pub(crate) const ATTACHMENT: &str = "/v1/attachment";
 pub(crate) const COUNTERS: &str = "/v1/attachment/counters";
 pub(crate) const RESIZE: &str = "/v1/attachment/resize";
@@ -21,12 +21,12 @@ pub(crate) fn router(held: Arc<Held>) -> Router {
         .route(COUNTERS, get(count))
         .route(RESIZE, post(resize))
         .with_state(held)
-        .refusing_the_rest(ATTACHMENT)
+        .refuse_unknown_paths(ATTACHMENT)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct How {
+struct DetachOptions {
     force: bool,
 }
 
@@ -38,10 +38,10 @@ async fn count(State(held): State<Arc<Held>>) -> Answer {
     Ok(Json(held.counters()))
 }
 
-async fn detach(State(held): State<Arc<Held>>, body: Body<How>) -> Answer {
-    let Json(how) = body?;
+async fn detach(State(held): State<Arc<Held>>, body: Body<DetachOptions>) -> Answer {
+    let Json(options) = body?;
     blocking(move || {
-        held.detach(how.force)?;
+        held.detach(options.force)?;
         Ok(held.json())
     })
     .await

@@ -1,7 +1,7 @@
-//! Asks on the control socket of a running `serve`, or of an attachment.
+//! Client of the control socket of a running `serve`, or of an attachment.
 //!
-//! One request, one answer, one connection: as much HTTP/1.0 as that needs. What it talks to is our
-//! own server, and whatever else it meets at the path gets it a sentence.
+//! It implements the part of HTTP/1.0 that one request and one answer per connection need. The peer
+//! should be a server of this program. For any other peer the client returns an error.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,37 +12,38 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Kind};
 
-/// Where to ask.
+/// Client of one control socket.
 pub(crate) struct Client {
     path: PathBuf,
-    /// Who should answer there.
-    who: &'static str,
-    patience: Duration,
+    /// The expected server, for error sentences.
+    server: &'static str,
+    timeout: Duration,
 }
 
-/// A change may open a disk that is far away.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// What is known is told at once.
-const PATIENCE_OF_LOOKS: Duration = Duration::from_secs(10);
-/// No answer is longer: a thousand exports take about 500 KiB.
+/// Timeout of changes. A change may have to connect to a remote disk.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Timeout of queries, which the server answers from memory.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest answer. A thousand exports take about 500 KiB.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 impl Client {
-    pub(crate) fn new(path: PathBuf, who: &'static str) -> Self {
+    pub(crate) fn new(path: PathBuf, server: &'static str) -> Self {
         Self {
             path,
-            who,
-            patience: PATIENCE,
+            server,
+            timeout: CHANGE_TIMEOUT,
         }
     }
 
-    /// The same for who only looks: a process that has been stopped keeps nobody waiting for long.
-    pub(crate) fn that_looks(mut self) -> Self {
-        self.patience = PATIENCE_OF_LOOKS;
+    /// Shortens the timeout for queries, so that a stopped process does not delay the caller for
+    /// long.
+    pub(crate) fn for_queries(mut self) -> Self {
+        self.timeout = QUERY_TIMEOUT;
         self
     }
 
-    /// Sends a request, and gives what was answered if it was done.
+    /// Sends a request and returns the answer's body. A refusal by the server is an error.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
         let answer = self.exchange(method, path, body).map_err(|error| {
             Failure::new(
@@ -50,26 +51,30 @@ impl Client {
                 format!(
                     "{}: {error}; is {} running there?",
                     self.path.display(),
-                    self.who
+                    self.server
                 ),
             )
         })?;
-        let strange = || {
-            let sentence = format!("{}: what answers is no fabrix", self.path.display());
+        let no_fabrix = || {
+            let sentence = format!(
+                "{}: another program answers there, not {}",
+                self.path.display(),
+                self.server
+            );
             Failure::new(Kind::Connect, sentence)
         };
-        let (status, body) = parse(&answer).ok_or_else(strange)?;
+        let (status, body) = parse(&answer).ok_or_else(no_fabrix)?;
         if status == 200 {
             return Ok(body);
         }
-        let sentence = body["error"].as_str().ok_or_else(strange)?;
+        let sentence = body["error"].as_str().ok_or_else(no_fabrix)?;
         Err(Failure::new(kind(&body["exit_code"]), sentence))
     }
 
     fn exchange(&self, method: &str, path: &str, body: &Value) -> io::Result<Vec<u8>> {
         let mut stream = UnixStream::connect(&self.path)?;
-        stream.set_read_timeout(Some(self.patience))?;
-        stream.set_write_timeout(Some(self.patience))?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(self.timeout))?;
         let body = body.to_string();
         let head = format!(
             "{method} {path} HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -82,7 +87,7 @@ impl Client {
     }
 }
 
-/// The status and the body of an answer.
+/// Parses the status and the body of an answer.
 fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
@@ -104,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_its_status_and_its_body() {
+    fn an_answer_has_a_status_and_a_body() {
         let answer = b"HTTP/1.0 400 Bad Request\r\ncontent-length: 13\r\n\r\n{\"error\":\"x\"}";
         let (status, body) = parse(answer).expect("an answer");
         assert_eq!((status, body["error"].as_str()), (400, Some("x")));
     }
 
     #[test]
-    fn what_is_no_answer_of_ours_is_none() {
+    fn answers_without_http_or_json_are_refused() {
         for text in [
             "",
             "HTTP/1.0 200 OK\r\n\r\nhello",

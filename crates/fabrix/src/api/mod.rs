@@ -1,8 +1,8 @@
 //! The control socket of a running `serve`, or of an attachment: HTTP and JSON over a Unix socket,
 //! so that `curl --unix-socket` works.
 //!
-//! `server` answers, `client` asks; both know the paths of version 1 and nothing of what a change
-//! means. What users are told of it stands in `docs/API.md`.
+//! `server` and `attachment` answer requests, `client` sends them. `served` and `attached` carry
+//! out the changes. `docs/API.md` documents the paths for users.
 
 pub(crate) mod attachment;
 mod client;

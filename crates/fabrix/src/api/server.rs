@@ -1,8 +1,7 @@
-//! Answers on the control socket, on a thread of its own that no I/O waits for.
+//! Server of the control socket. It runs on its own thread, off the data path.
 //!
-//! Knows HTTP through `axum` and turns each request into one call of [`Served`]. The socket belongs
-//! to the user who started `serve`: that user, and root, may change everything, and nobody else
-//! gets an answer.
+//! `axum` parses HTTP, and each request becomes one call of [`Served`]. The socket belongs to the
+//! user who started `serve`. Only this user and root get answers, and they may change everything.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -30,18 +29,18 @@ use crate::log;
 use crate::secrets::own_uid;
 use crate::served::Served;
 
-/// The socket; its file goes when this value goes, after what is being answered.
+/// A running server. Dropping it completes the requests in progress and removes the socket's file.
 pub(crate) struct Server {
     path: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     stopped: Receiver<()>,
 }
 
-/// How long a connection has to take its answer when the socket is closed.
-const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// Longest wait for requests in progress when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Server {
-    /// Answers at `path` from now on.
+    /// Starts the server on a socket at `path`.
     pub(crate) fn start(path: &Path, router: Router) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::usage(format!(
@@ -56,24 +55,24 @@ impl Server {
             .enable_io()
             .build()
             .map_err(cannot)?;
-        let (stop, asked_to_stop) = oneshot::channel();
-        let (tell, stopped) = sync_channel(1);
-        let answer = move || {
-            let served = runtime.block_on(async {
+        let (stop, stop_requested) = oneshot::channel();
+        let (report_stopped, stopped) = sync_channel(1);
+        let serve = move || {
+            let outcome = runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener)?;
                 let until = async {
-                    let _asked_or_gone = asked_to_stop.await;
+                    let _requested_or_dropped = stop_requested.await;
                 };
-                axum::serve(Owners { listener, uid }, router)
+                axum::serve(OwnerListener { listener, uid }, router)
                     .with_graceful_shutdown(until)
                     .await
             });
-            let _nobody_waits = tell.send(());
-            if let Err(error) = served {
+            let _server_was_dropped = report_stopped.send(());
+            if let Err(error) = outcome {
                 log::error(format_args!("the control socket is closed: {error}"));
             }
         };
-        needed_thread("api", answer).map_err(cannot)?;
+        needed_thread("api", serve).map_err(cannot)?;
         Ok(Self {
             path: path.to_owned(),
             stop: Some(stop),
@@ -85,29 +84,30 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            let _it_has_ended = stop.send(());
-            let _long_enough = self.stopped.recv_timeout(LAST_ANSWER);
+            let _already_stopped = stop.send(());
+            let _late = self.stopped.recv_timeout(DRAIN_TIMEOUT);
         }
-        // A file that somebody else has removed is not ours to put back.
-        let _gone = fs::remove_file(&self.path);
+        // The file may have been removed already.
+        let _missing = fs::remove_file(&self.path);
     }
 }
 
-/// Lets in who acts as our user, or as root, and closes all others. The socket's file keeps them
-/// out too; a folder that is shared, a mode that somebody has changed and an inherited descriptor
-/// do not open what only its owner may change.
-struct Owners {
+/// Accepts connections of this process's user and of root, and closes all others.
+///
+/// The file mode of the socket refuses other users too. This check still holds if somebody changes
+/// the mode, or if another user has inherited a descriptor.
+struct OwnerListener {
     listener: tokio::net::UnixListener,
     uid: u32,
 }
 
-impl axum::serve::Listener for Owners {
+impl axum::serve::Listener for OwnerListener {
     type Io = tokio::net::UnixStream;
     type Addr = tokio::net::unix::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
-            // axum's own accepting waits out a want of descriptors.
+            // axum's `accept` retries after a pause when the process has no free descriptors.
             let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
             let peer = stream.peer_cred().map(|peer| peer.uid());
             match peer {
@@ -123,27 +123,26 @@ impl axum::serve::Listener for Owners {
     }
 }
 
-/// The path of `unix:PATH`, or of a plain path.
+/// Parses `unix:PATH` or a plain path.
 pub(crate) fn socket_path(text: &str) -> PathBuf {
     PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
 }
 
-/// The longest path of a socket: `sun_path` of unix(7), without its end.
+/// Longest path of a socket: `sun_path` of unix(7) without the terminating zero byte.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Listens at a path that only its owner may open. A socket that nobody answers any more is
-/// replaced.
+/// Listens on a socket that only its owner may open. Replaces a socket without a listening process.
 ///
-/// The socket is made in a folder of its own that nobody else may enter and is moved to its place
-/// when its permissions stand: there is no moment in which others could open it.
+/// The socket is created in a private folder and moved to `path` once its permissions are set. So
+/// other users cannot open it at any time.
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
-        let in_use = "somebody answers there already";
+        let in_use = "another process answers there already";
         return Err(io::Error::new(io::ErrorKind::AddrInUse, in_use));
     }
     match fs::symlink_metadata(path) {
         Ok(there) if !std::os::unix::fs::FileTypeExt::is_socket(&there.file_type()) => {
-            let other = "there is something else, which is left as it is";
+            let other = "the path exists and is not a socket";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, other));
         }
         _ => {}
@@ -151,8 +150,8 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let folder = PathBuf::from(name);
-    let fresh = folder.join("socket");
-    let too_long = fresh
+    let new = folder.join("socket");
+    let too_long = new
         .as_os_str()
         .len()
         .saturating_sub(SOCKET_PATH_BYTES_MAX);
@@ -161,16 +160,16 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
     }
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
-    let bound = UnixListener::bind(&fresh).and_then(|listener| {
-        fs::set_permissions(&fresh, Permissions::from_mode(0o600))?;
-        fs::rename(&fresh, path)?;
+    let bound = UnixListener::bind(&new).and_then(|listener| {
+        fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+        fs::rename(&new, path)?;
         Ok(listener)
     });
     fs::remove_dir_all(&folder)?;
     bound
 }
 
-/// What a running `serve` answers.
+/// The paths of a running `serve` and their handlers.
 pub(crate) fn target_router(served: Arc<Served>) -> Router {
     Router::new()
         .route("/v1/target", get(show))
@@ -180,17 +179,17 @@ pub(crate) fn target_router(served: Arc<Served>) -> Router {
         .route("/v1/listeners", post(listen).delete(unlisten))
         .route("/v1/hosts", put(allow))
         .with_state(served)
-        .refusing_the_rest("/v1/target")
+        .refuse_unknown_paths("/v1/target")
 }
 
-/// What every socket says to what it does not know.
-pub(super) trait RefusingTheRest {
-    /// `see` is the path to begin with.
-    fn refusing_the_rest(self, see: &'static str) -> Self;
+/// The answers of every control socket to unknown paths and methods, and its limit on bodies.
+pub(super) trait UnknownPaths {
+    /// `see` is the path that the refusal recommends.
+    fn refuse_unknown_paths(self, see: &'static str) -> Self;
 }
 
-impl RefusingTheRest for Router {
-    fn refusing_the_rest(self, see: &'static str) -> Self {
+impl UnknownPaths for Router {
+    fn refuse_unknown_paths(self, see: &'static str) -> Self {
         self.fallback(async move || {
             let sentence = format!("there is no such path; see {see}");
             Refusal::new(StatusCode::NOT_FOUND, sentence)
@@ -198,14 +197,14 @@ impl RefusingTheRest for Router {
         .method_not_allowed_fallback(async || {
             Refusal::new(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "this path does not take that method",
+                "this path does not support that method",
             )
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
     }
 }
 
-/// The longest thing that can be asked: a list of some thousand names.
+/// Longest body of a request: 1 MiB, enough for a list of some thousand names.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -219,7 +218,7 @@ struct NewNamespace {
 #[serde(deny_unknown_fields)]
 struct NewSize {
     size_bytes: Option<u64>,
-    /// It may become smaller, and lose what lies behind its new end.
+    /// Permits a smaller size, which loses the data beyond the new end.
     #[serde(default)]
     shrink: bool,
 }
@@ -284,8 +283,8 @@ async fn allow(State(served): State<Arc<Served>>, body: Body<Hosts>) -> Answer {
     change(served, move |served| served.allow(&hosts.allow)).await
 }
 
-/// Carries out a change where it may block, for it opens disks and waits for shards, and shows what
-/// is served then.
+/// Executes a change and answers with the exports after it. A change opens disks and waits for
+/// shards, so it runs on a thread that may block.
 async fn change(
     served: Arc<Served>,
     change: impl FnOnce(&Served) -> Result<(), Failure> + Send + 'static,
@@ -297,7 +296,7 @@ async fn change(
     .await
 }
 
-/// Answers with what `work` gives, which may take its time.
+/// Runs `work` on a thread that may block, and answers with its result.
 pub(super) async fn blocking(
     work: impl FnOnce() -> Result<Value, Failure> + Send + 'static,
 ) -> Answer {
@@ -308,7 +307,7 @@ pub(super) async fn blocking(
     }
 }
 
-/// What is not done, and why.
+/// The answer to a request that was not executed: an HTTP status and the reason.
 pub(super) struct Refusal {
     status: StatusCode,
     failure: Failure,
@@ -336,7 +335,7 @@ impl From<Failure> for Refusal {
 
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Self {
-        // It may quote the body, where addresses stand.
+        // The sentence may quote the body, whose addresses may contain secrets.
         let sentence = without_secrets(&rejection.body_text());
         Self::new(rejection.status(), sentence)
     }

@@ -1,5 +1,5 @@
-//! The words for disks that are attached to this machine: `attach`, what looks after them, and
-//! StarNVMeoF_Ctrl's words for the same.
+//! Arguments for attached disks: `attach`, `detach`, `list`, `top`, `resize`, and the equivalents
+//! of StarNVMeoF_Ctrl.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,10 +11,11 @@ use super::values::{parse_interval, parse_name};
 use super::{DISKS_HELP, EngineArgs, Format, RemoteArgs};
 use crate::log::LogFormat;
 
-/// What an attached disk looks like.
+/// The interface by which an attached disk becomes a device, file or socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrontEnd {
-    /// The first that this machine and this user can have: ublk, nbd, fuse, file, nbd-socket.
+    /// The first one that is available to this user on this machine: ublk, nbd, fuse, file,
+    /// nbd-socket.
     Auto,
     /// A block device, /dev/ublkbN; needs root and a kernel with ublk.
     Ublk,
@@ -40,9 +41,9 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "URI", default_value = "", hide_default_value = true)]
     #[arg(required_unless_present_any = ["declared", "unit"])]
     pub(crate) uri: String,
-    /// What it is to look like: a block device (root) by ublk, by the kernel's NBD client or over
-    /// FUSE, a file over FUSE, a Unix socket for programs that speak NBD, or one for virtual
-    /// machines; kernel: hand it to the kernel's NVMe/TCP host, as `nvme connect` does (root)
+    /// How to attach it. A block device (root): ublk, nbd for the kernel's NBD client, fuse for a
+    /// loop device over FUSE, kernel for the kernel's NVMe/TCP host as `nvme connect` does. Else:
+    /// file over FUSE, nbd-socket for programs that speak NBD, vhost-user for virtual machines
     #[arg(
         long = "as",
         value_enum,
@@ -51,18 +52,18 @@ pub(crate) struct AttachArgs {
     )]
     #[arg(value_name = "auto|ublk|nbd|fuse|file|nbd-socket|vhost-user|kernel")]
     pub(crate) front_end: FrontEnd,
-    /// What to call it, for `detach` and `list`
+    /// Its name, for `detach` and `list`
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
-    /// Where the socket is to be, of `--as nbd-socket` or `--as vhost-user`
+    /// Path of the socket, for `--as nbd-socket` or `--as vhost-user`
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Speak NBD over TCP here, on an address of loopback: nbd://ADDR[:PORT] [default port: 10809].
-    /// NBD has no authentication and no encryption here
+    /// Speak NBD over TCP on this address of loopback: nbd://ADDR[:PORT] [default port: 10809].
+    /// There is no authentication and no encryption
     #[arg(long, value_name = "nbd://ADDR[:PORT]", conflicts_with = "socket")]
     pub(crate) listen: Option<String>,
-    /// Let everybody who reaches an address of --listen that is not loopback read the disk, and
-    /// write it
+    /// Permit an address of --listen that is not loopback: everybody who reaches it can read and
+    /// write the disk
     #[arg(long, value_name = "any", value_parser = ["any"], requires = "listen")]
     pub(crate) allow: Option<String>,
     /// Refuse every write
@@ -90,8 +91,8 @@ pub(crate) struct AttachArgs {
     /// Stay in the foreground until the disk is detached
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// How lines of the log look, on standard error with --foreground, else in NAME.log [default:
-    /// journald where the journal reads it, else text]
+    /// Format of the log, which goes to standard error with --foreground, else to NAME.log
+    /// [default: journald if the journal reads standard error, else text]
     #[arg(
         long,
         value_enum,
@@ -103,7 +104,7 @@ pub(crate) struct AttachArgs {
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// How to print what is attached then
+    /// How to print the attached disk
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: Format,
 }
@@ -111,13 +112,13 @@ pub(crate) struct AttachArgs {
 /// Arguments of `detach`.
 #[derive(Args)]
 pub(crate) struct DetachArgs {
-    /// Which: a device or file, a name, a number, or `all`
+    /// The attached disk: a device or file, a name, a number, or `all`
     #[arg(value_name = "DEV|NAME|all")]
     pub(crate) which: String,
-    /// Even if it is in use, or its target is gone: what is in progress fails
+    /// Detach even if it is in use, or if its target cannot be reached: I/O in progress fails
     #[arg(long)]
     pub(crate) force: bool,
-    /// Do not attach it at the next start either: takes back --persist
+    /// Do not attach it at the next start either: undoes --persist
     #[arg(long)]
     pub(crate) forget: bool,
 }
@@ -136,10 +137,10 @@ pub(crate) struct TopArgs {
     /// Show the exports of the `serve` that answers there too; may be repeated
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) api: Vec<String>,
-    /// How long to count
+    /// Time between two tables
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     pub(crate) interval: Duration,
-    /// End after so many tables [default: at q or Ctrl-C]
+    /// End after this number of tables [default: at q or Ctrl-C]
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// How to print it; json: one line each time
@@ -150,7 +151,7 @@ pub(crate) struct TopArgs {
 /// Arguments of `resize`.
 #[derive(Args)]
 pub(crate) struct ResizeArgs {
-    /// Which: a device or file, a name, or a number
+    /// The attached disk: a device or file, a name, or a number
     #[arg(value_name = "DEV|NAME")]
     pub(crate) which: String,
 }
@@ -195,9 +196,9 @@ pub(crate) struct RemoveArgs {
 }
 
 const ATTACHED_HELP: &str = "\
-It prints what can be opened from now on, and a process of its own keeps it:
-  fabrix list; fabrix top         what is attached, and what it does
+It prints the device, file or socket, and a background process keeps it attached:
+  fabrix list; fabrix top         list what is attached; show its I/O
   mkfs.ext4 /dev/loop0 && mount /dev/loop0 /mnt
   umount /mnt && fabrix detach NAME|/dev/loop0
-  fabrix detach NAME --force      at once, also when its target is gone: what is in progress fails
+  fabrix detach NAME --force      at once, even if its target cannot be reached: I/O in progress fails
 As root the first choice is a block device, else a file, else a socket: `fabrix doctor` says what this machine has.";

@@ -1,4 +1,4 @@
-//! The words of `ctl`, for a `serve` that is running.
+//! Arguments of `ctl`, which changes a running `serve`.
 
 use clap::{Args, Subcommand};
 
@@ -8,7 +8,7 @@ use super::values::{parse_bytes, parse_nsid};
 /// Arguments of `ctl`.
 #[derive(Args)]
 pub(crate) struct CtlArgs {
-    /// The socket of the `serve` that is meant
+    /// The socket that `serve --api` names
     #[arg(
         long,
         env = "FABRIX_API",
@@ -19,74 +19,74 @@ pub(crate) struct CtlArgs {
     pub(crate) api: String,
     #[command(subcommand)]
     pub(crate) verb: CtlVerb,
-    /// How to print what is served then
+    /// How to print the exports after the change
     #[arg(short, long, value_enum, default_value = "text", global = true)]
     pub(crate) output: Format,
 }
 
-/// What `ctl` does. Each prints what is served then.
+/// Verbs of `ctl`. Each prints the exports after it.
 #[derive(Subcommand)]
 pub(crate) enum CtlVerb {
-    /// Say what is served, where, and to whom
+    /// Show the exports, their addresses, and who may connect
     Show,
     /// Add, remove or resize a disk; connected hosts see it at once
     #[command(subcommand)]
     Namespace(NamespaceVerb),
-    /// Listen at one more address, or at one less
+    /// Add or remove an address to listen on
     #[command(subcommand)]
     Listener(ListenerVerb),
-    /// Say who may connect from now on; connected hosts that may no more have to go
+    /// Set who may connect; connected hosts that are no longer allowed are disconnected
     Allow {
-        /// Host NQNs, names of iSCSI initiators, or `any`, which speaks for those of which no name
-        /// is said
+        /// Host NQNs, names of iSCSI initiators, or `any`. Beside names of one kind only, `any`
+        /// allows all of the other kind
         #[arg(required = true, value_name = "HOSTNQN|IQN")]
         hosts: Vec<String>,
     },
 }
 
-/// What `ctl namespace` does.
+/// Verbs of `ctl namespace`.
 #[derive(Subcommand)]
 pub(crate) enum NamespaceVerb {
-    /// Export one more disk
+    /// Export an additional disk
     Add {
         /// The disk, as a URI
         #[arg(value_name = "DISK")]
         disk: String,
-        /// Its namespace id; the lowest that is free if left out
+        /// Its namespace id [default: the lowest free one]
         #[arg(long, value_parser = parse_nsid, value_name = "NSID")]
         nsid: Option<u32>,
     },
-    /// Export a disk no more
+    /// Stop exporting a disk
     Remove {
         /// Its namespace id
         #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
     },
-    /// Make a file so large, or see how large a file or block device has become. A smaller size
-    /// cuts the file, and what lies behind its new end is gone: that needs --shrink
+    /// Resize a file, or apply the size that a file or block device has now. A smaller size cuts
+    /// the file, and the data beyond its new end is lost: that needs --shrink
     Resize {
         /// Its namespace id
         #[arg(value_parser = parse_nsid, value_name = "NSID")]
         nsid: u32,
-        /// The new size; left out: the size that it has now
+        /// The new size [default: the size that it has now]
         #[arg(value_parser = parse_bytes, value_name = "SIZE")]
         size: Option<u64>,
-        /// The new size may be smaller than the one now: what lies behind it is lost
+        /// Permit a smaller size: the data beyond it is lost
         #[arg(long, requires = "size")]
         shrink: bool,
     },
 }
 
-/// What `ctl listener` does.
+/// Verbs of `ctl listener`.
 #[derive(Subcommand)]
 pub(crate) enum ListenerVerb {
-    /// Listen there too
+    /// Listen on an additional address
     Add {
         /// The address: nvme+tcp://ADDR[:PORT]
         #[arg(value_name = "URI")]
         uri: String,
     },
-    /// Listen there no more; connections stay
+    /// Stop listening on an address; its connections stay
     Remove {
         /// The address: nvme+tcp://ADDR[:PORT]
         #[arg(value_name = "URI")]

@@ -1,5 +1,5 @@
-//! The words for the path to a disk, wherever they are used: processors and the kernel's interface,
-//! and how remote disks are reached.
+//! Options for the path to a disk, shared by several subcommands: processors, the kernel interface,
+//! and connections to remote disks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use super::values::{
     parse_cores, parse_engine, parse_limit, parse_pause, parse_spin, parse_time, parse_uuid,
 };
 
-/// Which processors and which kernel interface the data path uses.
+/// Processors and kernel interface of the data path.
 #[derive(Args, Clone)]
 pub(crate) struct EngineArgs {
-    /// Processors to use, one loop each, like 0,2-3
+    /// Processors to use, each with one event loop, like 0,2-3
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub(crate) cores: Option<Cores>,
-    /// How to talk to the kernel
+    /// Kernel interface for I/O
     #[arg(long, value_parser = parse_engine, default_value = "auto", value_name = "auto|io-uring|epoll")]
     pub(crate) engine: Engine,
-    /// Whether a loop looks for the next event before it sleeps. auto: up to 50 us while events
-    /// follow each other closely, and up to 1 ms while 8 or more requests are out to files or
-    /// targets that end them in rounds shorter than half of that, so an idle loop costs nothing and
-    /// a busy one answers at once. never: least energy, and some 10 us more per request at depth 1.
-    /// always: no wake-up is ever waited for, and each loop takes a whole processor
+    /// Whether an event loop polls for the next event before it sleeps. auto: up to 50 us while
+    /// events follow each other closely, and up to 1 ms while 8 or more requests are in progress at
+    /// files or targets that complete them in rounds shorter than half of that; an idle loop
+    /// sleeps. never: least energy, and some 10 us more per request at depth 1. always: a loop
+    /// never sleeps, and takes a whole processor
     #[arg(long, value_parser = parse_spin, default_value = "auto", value_name = "auto|never|always")]
     pub(crate) spin: SpinPolicy,
 }
 
-/// How remote disks are reached: the words of `nvme connect`.
+/// Connections to remote disks: the options of `nvme connect`.
 #[derive(Args, Clone)]
 pub(crate) struct RemoteArgs {
     /// CRC32C over every header
@@ -48,11 +48,11 @@ pub(crate) struct RemoteArgs {
     #[arg(short = 'Q', long, value_name = "N", default_value_t = 128)]
     #[arg(value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub(crate) queue_size: u16,
-    /// This host's NQN [default: /etc/nvme/hostnqn, or one made from the host's id]
+    /// This host's NQN [default: /etc/nvme/hostnqn, or one derived from the host's id]
     #[arg(short = 'q', long, value_name = "HOSTNQN")]
     pub(crate) hostnqn: Option<String>,
-    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one made
-    /// from this machine's]
+    /// This host's id, a UUID [default: /etc/nvme/hostid, the UUID in the host's NQN, or one
+    /// derived from this machine's id]
     #[arg(short = 'I', long, value_name = "UUID", value_parser = parse_uuid)]
     pub(crate) hostid: Option<HostId>,
     /// Address of this machine that connections come from
@@ -61,21 +61,21 @@ pub(crate) struct RemoteArgs {
     /// This machine's name to iSCSI targets
     #[arg(long, value_name = "IQN")]
     pub(crate) initiator_name: Option<String>,
-    /// How long either side may be silent; 0: nobody asks. In iSCSI our pings
+    /// NVMe's keep-alive timeout; 0: no keep-alive. For iSCSI it times our NOP-Out pings
     #[arg(short = 'k', long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub(crate) keep_alive_tmo: Duration,
-    /// Pause between tries to connect again [default: the first at once, then 50 ms, doubling up to
+    /// Pause between attempts to reconnect [default: the first at once, then 50 ms, doubling up to
     /// 5 s]
     #[arg(short = 'c', long, value_name = "TIME", value_parser = parse_pause)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) reconnect_delay: Option<Duration>,
-    /// Give up this long after the connection was lost: everything fails from then on. 0: at once;
-    /// -1: never
+    /// Stop reconnecting this long after the connection was lost: all I/O fails from then on. 0: at
+    /// once; -1: never
     #[arg(long, value_name = "TIME", default_value = "-1", value_parser = parse_limit)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) ctrl_loss_tmo: Limit,
-    /// Fail I/O this long after the connection was lost, until there is another one. 0: at once;
-    /// -1: never
+    /// Fail I/O this long after the connection was lost, until it is restored. 0: at once; -1:
+    /// never
     #[arg(
         long,
         alias = "fast_io_fail_tmo",
@@ -87,7 +87,7 @@ pub(crate) struct RemoteArgs {
 }
 
 impl Default for RemoteArgs {
-    /// What the command line says if nothing is written.
+    /// The defaults of the command line.
     fn default() -> Self {
         Self {
             hdr_digest: false,

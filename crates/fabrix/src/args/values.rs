@@ -1,5 +1,5 @@
-//! Single words of the command line and what they are: names, sizes, times, processors. Each is
-//! checked by itself, and says what would be right where it is wrong.
+//! Parsers for single values of the command line: names, sizes, times, processors. An error says
+//! what a right value looks like.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use fabrix_rt::engine::Engine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostId(pub(crate) [u8; 16]);
 
-/// The longest time without a connection; None: it has no limit.
+/// Longest time without a connection. None: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Duration>);
 
-/// A list of processors, as given.
+/// A list of processors, in the order of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
 
-/// An iSCSI name, in lower case, as initiators compare it.
+/// Parses an iSCSI name. The result is in lower case, in which initiators compare names.
 pub(super) fn parse_iqn(text: &str) -> Result<String, String> {
     let name = text.to_ascii_lowercase();
     let known = ["iqn.", "eui.", "naa."]
@@ -37,15 +37,15 @@ pub(super) fn parse_iqn(text: &str) -> Result<String, String> {
     )
 }
 
-/// Counting takes time.
+/// Parses the interval of `top`: 10 ms at least, because reading all counters takes time.
 pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
-        time if time < Duration::from_millis(10) => Err("10ms at least".to_owned()),
+        time if time < Duration::from_millis(10) => Err("it is 10ms at least".to_owned()),
         time => Ok(time),
     }
 }
 
-/// A UUID, with or without its hyphens, and not the one of zeroes.
+/// Parses a UUID with or without hyphens. Refuses the UUID of zeroes.
 pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
     let wrong = || format!("`{text}` is not a UUID");
     let digits: String = text.chars().filter(|sign| *sign != '-').collect();
@@ -54,12 +54,12 @@ pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
     }
     let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
     if number == 0 {
-        return Err(format!("`{text}` names nobody"));
+        return Err(format!("`{text}` identifies no host: a UUID of zeroes is not allowed"));
     }
     Ok(HostId(number.to_be_bytes()))
 }
 
-/// A time, or a negative number for "never", as `nvme connect` has it.
+/// Parses a time, or a negative number for "never", as in `nvme connect`.
 pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
     if text.parse::<i64>().is_ok_and(|number| number < 0) {
         return Ok(Limit(None));
@@ -68,16 +68,16 @@ pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
     Ok(Limit(Some(time)))
 }
 
-/// The pause between two tries to connect. Without a pause the host would connect without end, as
-/// fast as it can.
+/// Parses the pause between two attempts to connect: 1 ms at least, because a host without a pause
+/// would connect in an endless fast loop.
 pub(super) fn parse_pause(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
-        time if time < Duration::from_millis(1) => Err("1ms at least".to_owned()),
+        time if time < Duration::from_millis(1) => Err("it is 1ms at least".to_owned()),
         time => Ok(time),
     }
 }
 
-/// Names become names of files.
+/// Parses the name of an attachment. It becomes part of file names.
 pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let begins = text
@@ -88,7 +88,7 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(
-        "a name begins with a letter and has up to 32 letters, digits, `-`, `_` and `.`; `all` means all"
+        "a name begins with a letter and has up to 32 letters, digits, `-`, `_` and `.`; `all` is reserved"
             .to_owned(),
     )
 }
@@ -98,7 +98,7 @@ pub(super) fn parse_cores(text: &str) -> Result<Cores, String> {
     let number = |part: &str| match part.parse::<usize>() {
         Ok(core) if allowed.contains(&core) => Ok(core),
         Ok(core) => Err(format!(
-            "processor {core} is not one this process may use: {allowed:?}"
+            "processor {core} is not one this process may use; those are {allowed:?}"
         )),
         Err(_) => Err(format!(
             "`{part}` is not a processor; write a list like 0,2-3"
@@ -143,8 +143,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
 }
 
-/// Times as fio has them: a plain number counts seconds, units are us, ms, s, m, h; a point is
-/// allowed.
+/// Parses a time in fio's form: the units are us, ms, s, m and h. Without a unit it is in seconds.
+/// Decimals are allowed.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -166,7 +166,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     ))
 }
 
-/// A namespace id; which of them there can be, the target says.
+/// Parses a namespace id. The target checks its range.
 pub(super) fn parse_nsid(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| {
         "a namespace id is a number from 1; `fabrix ctl show` lists those that are served"

@@ -52,7 +52,7 @@ impl Declared {
                 Some(folder) => folder.join("fabrix"),
                 None => {
                     return Err(Failure::usage(
-                        "there is no place for what is declared: set HOME or FABRIX_CONFIG_DIR",
+                        "no folder for declared disks is known: set HOME or FABRIX_CONFIG_DIR",
                     ));
                 }
             },

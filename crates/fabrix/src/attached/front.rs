@@ -177,7 +177,7 @@ impl Front {
             Self::Loop { device, .. } => match device.status() {
                 Ok(status) if status.direct => None,
                 _ => Some(format!(
-                    "{} caches what is written twice: this kernel's loop driver has no direct I/O for it",
+                    "data written to {} is cached twice: this kernel's loop driver has no direct I/O for it",
                     device.path().display()
                 )),
             },

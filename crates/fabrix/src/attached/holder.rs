@@ -152,7 +152,7 @@ fn serve_until_detached(
             Ok(HolderEvent::DiskChanged(address)) => {
                 if let Err(failure) = held.resize(Some(address)) {
                     log::error(format_args!(
-                        "the disk has changed, and that could not be taken over: {failure}"
+                        "the disk has changed, and the change could not be applied: {failure}"
                     ));
                 }
             }

@@ -22,8 +22,8 @@ pub(super) fn listen(text: &str, anybody: bool) -> Result<(OwnedFd, PathBuf), Fa
     let address = socket_address(place, PORT).map_err(|why| wrong(&why))?;
     if !address.ip().is_loopback() && !anybody {
         return Err(Failure::usage(format!(
-            "listening on {address} opens the disk to a network, and NBD asks nobody who he is: say --allow any, or \
-             serve the disk over NVMe/TCP or iSCSI"
+            "listening on {address} opens the disk to a network, and NBD has no authentication here: say --allow any, \
+             or serve the disk over NVMe/TCP or iSCSI"
         )));
     }
     let refused = |error| {

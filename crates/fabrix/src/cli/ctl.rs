@@ -1,4 +1,4 @@
-//! `fabrix ctl`: changes what a running `serve` serves, while hosts are connected.
+//! `fabrix ctl`: changes the exports of a running `serve` while hosts are connected.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The request of a verb: method, path and body.
+/// The HTTP request of a verb: method, path and body.
 fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
     let namespace = |nsid: &u32| format!("/v1/namespaces/{nsid}");
     let listeners = || "/v1/listeners".to_owned();
@@ -48,11 +48,11 @@ fn request(verb: &CtlVerb) -> (&'static str, String, Value) {
     }
 }
 
-/// What is served now, for people.
+/// The exports as text.
 fn text(now: &Value) -> String {
-    // As `listener` takes them.
-    let mut listens = listed("nvme+tcp", &now["listen"]);
-    listens.extend(listed("iscsi", &now["portals"]));
+    // In the form that `ctl listener` accepts.
+    let mut listens = uris("nvme+tcp", &now["listen"]);
+    listens.extend(uris("iscsi", &now["portals"]));
     let mut out = format!(
         "{}\n  listens on {}\n  allows {}\n",
         now["nqn"].as_str().unwrap_or_default(),
@@ -82,7 +82,7 @@ fn strings(list: &Value) -> Vec<&str> {
 }
 
 /// Addresses of a protocol as URIs.
-fn listed(scheme: &str, addresses: &Value) -> Vec<String> {
+fn uris(scheme: &str, addresses: &Value) -> Vec<String> {
     let uri = |address: &str| format!("{scheme}://{address}");
     strings(addresses).into_iter().map(uri).collect()
 }

@@ -98,7 +98,9 @@ fn processors() -> Finding {
         good: several,
         found: format!("{} usable: {cpus:?}", cpus.len()),
         fix: (!several).then(|| {
-            "initiator and target on one machine need two to be measured apart".to_owned()
+            "to measure a target from the machine that it runs on, use two processors or more: with one, the target \
+             and its host slow each other down"
+                .to_owned()
         }),
     }
 }

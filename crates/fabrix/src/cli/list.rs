@@ -35,7 +35,7 @@ fn state(records: &Records, found: &Found) -> Value {
         records.socket(&found.record.name),
         "the process of this attachment",
     )
-    .that_looks();
+    .for_queries();
     let told = match found.alive {
         true => client.ask("GET", attachment::ATTACHMENT, &json!({})).ok(),
         false => None,

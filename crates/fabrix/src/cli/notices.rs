@@ -1,7 +1,7 @@
-//! What happens in a target as lines of the log, few enough to be read.
+//! Writes the notices of a target to the log, with rate limits.
 //!
-//! What may come often is said with a limit: what peers cause by reason and address, what disks do
-//! by disk, operation and status. Everything else is always said.
+//! Notices that peers cause are limited by reason and address. Notices about disks are limited by
+//! disk, operation and status.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::log::{self, Level, Limit, Line};
 
-/// Says one, or counts it.
-pub(crate) fn tell(notice: &Notice) {
+/// Logs a notice. Notices beyond the rate limit are counted.
+pub(crate) fn log_notice(notice: &Notice) {
     let line = || Line {
         level: level(notice),
         message: notice.to_string(),
@@ -24,12 +24,12 @@ pub(crate) fn tell(notice: &Notice) {
     }
 }
 
-/// A disk that is attached has failed a request: says it, or counts it.
+/// Logs a failed request of an attached disk. Failures beyond the rate limit are counted.
 pub(crate) fn disk_failed(disk: &str, failed: Failed) {
-    log::tell_often(&key_of(disk, &failed), OF_TROUBLE, || Line {
+    log::tell_often(&failure_key(disk, &failed), FAILURE_LIMIT, || Line {
         level: Level::Error,
         message: format!("{disk}: {failed}"),
-        fields: fields_of(disk, &failed),
+        fields: failure_fields(disk, &failed),
     });
 }
 
@@ -51,30 +51,30 @@ fn level(notice: &Notice) -> Level {
     }
 }
 
-/// What makes notices alike, and how many of those that are alike are said.
+/// The key that groups similar notices, and their rate limit.
 fn key(notice: &Notice) -> Option<(String, Limit)> {
     let origin = |peer: &std::net::SocketAddr| fabrix_target::origin(peer.ip());
     Some(match notice {
         Notice::Refused { peer, why, .. } => {
-            (format!("refused {} {why}", origin(peer)), OF_STRANGERS)
+            (format!("refused {} {why}", origin(peer)), PEER_LIMIT)
         }
-        Notice::Violation { peer, .. } => (format!("violation {}", origin(peer)), OF_STRANGERS),
-        Notice::TooManyStrangers { peer } => (format!("strangers {}", origin(peer)), OF_STRANGERS),
-        Notice::TooManyConnections => ("connections".to_owned(), OF_STRANGERS),
+        Notice::Violation { peer, .. } => (format!("violation {}", origin(peer)), PEER_LIMIT),
+        Notice::TooManyStrangers { peer } => (format!("strangers {}", origin(peer)), PEER_LIMIT),
+        Notice::TooManyConnections => ("connections".to_owned(), PEER_LIMIT),
         Notice::Connected { peer, .. } | Notice::LoggedIn { peer, .. } => {
-            (format!("connected {}", origin(peer)), OF_HOSTS)
+            (format!("connected {}", origin(peer)), HOST_LIMIT)
         }
         Notice::Disconnected { peer, .. } | Notice::LoggedOut { peer, .. } => {
-            (format!("ended {}", origin(peer)), OF_HOSTS)
+            (format!("ended {}", origin(peer)), HOST_LIMIT)
         }
-        Notice::QueueLost { peer, .. } => (format!("queue {}", origin(peer)), OF_HOSTS),
-        Notice::Disk { nsid, .. } => (format!("open {nsid}"), OF_TROUBLE),
-        Notice::DiskFailed { nsid, failed, .. } => (key_of(&nsid.to_string(), failed), OF_TROUBLE),
-        Notice::AcceptPaused { .. } => ("accept".to_owned(), OF_TROUBLE),
+        Notice::QueueLost { peer, .. } => (format!("queue {}", origin(peer)), HOST_LIMIT),
+        Notice::Disk { nsid, .. } => (format!("open {nsid}"), FAILURE_LIMIT),
+        Notice::DiskFailed { nsid, failed, .. } => (failure_key(&nsid.to_string(), failed), FAILURE_LIMIT),
+        Notice::AcceptPaused { .. } => ("accept".to_owned(), FAILURE_LIMIT),
     })
 }
 
-fn key_of(disk: &str, failed: &Failed) -> String {
+fn failure_key(disk: &str, failed: &Failed) -> String {
     format!(
         "disk {disk} {} {:?}",
         failed.operation.word(),
@@ -82,7 +82,7 @@ fn key_of(disk: &str, failed: &Failed) -> String {
     )
 }
 
-/// What a notice names, for programs.
+/// The structured fields of a notice.
 fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
     match notice {
         Notice::Connected {
@@ -147,7 +147,7 @@ fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
         Notice::Disk { nsid, why } => vec![("nsid", json!(nsid)), ("reason", json!(why))],
         Notice::DiskFailed { nsid, disk, failed } => {
             let mut fields = vec![("nsid", json!(nsid))];
-            fields.extend(fields_of(disk, failed));
+            fields.extend(failure_fields(disk, failed));
             fields
         }
         Notice::AcceptPaused { errno } => vec![("errno", json!(errno))],
@@ -156,7 +156,7 @@ fn fields(notice: &Notice) -> Vec<(&'static str, Value)> {
     }
 }
 
-fn fields_of(disk: &str, failed: &Failed) -> Vec<(&'static str, Value)> {
+fn failure_fields(disk: &str, failed: &Failed) -> Vec<(&'static str, Value)> {
     vec![
         ("disk", json!(disk)),
         ("operation", json!(failed.operation.word())),
@@ -166,7 +166,7 @@ fn fields_of(disk: &str, failed: &Failed) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A status as a word that stays the same.
+/// A stable word for a status, for programs that read the log.
 fn word(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",
@@ -184,18 +184,18 @@ fn word(status: Status) -> &'static str {
     }
 }
 
-/// What anybody can cause who reaches a port: for each reason and address.
-const OF_STRANGERS: Limit = Limit {
+/// Limit of notices that every peer can cause, per reason and address.
+const PEER_LIMIT: Limit = Limit {
     lines: 1,
     period: Duration::from_secs(1),
 };
-/// What those cause who are let in: for each address.
-const OF_HOSTS: Limit = Limit {
+/// Limit of notices that allowed hosts cause, per address.
+const HOST_LIMIT: Limit = Limit {
     lines: 64,
     period: Duration::from_secs(1),
 };
-/// What goes wrong here: for each disk, operation and status, for instance.
-const OF_TROUBLE: Limit = Limit {
+/// Limit of failures on this machine, for example per disk, operation and status.
+const FAILURE_LIMIT: Limit = Limit {
     lines: 1,
     period: Duration::from_secs(10),
 };
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_counted_by_reason_and_address() {
+    fn refused_connections_are_counted_by_reason_and_address() {
         let key = |notice| key(&notice).expect("a limit").0;
         let one = || refused([192, 0, 2, 1], "not allowed");
         assert_eq!(key(one()), key(one()));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disk_fails_is_counted_by_operation_and_status() {
+    fn failed_requests_are_counted_by_operation_and_status() {
         let key = |operation, status| key(&failed(operation, status)).expect("a limit").0;
         let full = |durable| key(Operation::Write { durable }, Status::NoSpace);
         assert_eq!(full(false), full(true));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_not_agreed_upon_is_a_warning() {
+    fn a_disorderly_end_of_a_session_is_a_warning() {
         let ended = |is_orderly| Notice::LoggedOut {
             initiator: String::new(),
             session: 1,

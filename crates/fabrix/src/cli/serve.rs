@@ -1,4 +1,4 @@
-//! `fabrix serve`: disks on one side, listeners on the other, until somebody says stop.
+//! `fabrix serve`: exports disks until a signal, or until the command of `--run` ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -26,16 +26,16 @@ use crate::state::State;
 
 /// Connections of all hosts together.
 const MAX_CONNECTIONS: usize = 16_384;
-/// Of those that have not said who they are, so many of one address: eight hosts of 128 processors
-/// at once.
-const MAX_STRANGERS: usize = 1024;
-/// What one command may move; a disk that takes less lowers it.
+/// Unauthenticated connections of one address: enough for eight hosts with 128 processors each that
+/// connect at once.
+const MAX_UNAUTHENTICATED: usize = 1024;
+/// Largest transfer of one command: 1 MiB, or less if a disk has a smaller limit.
 const MAX_TRANSFER_BYTES: u32 = 1 << 20;
-/// How long connections have to finish what they have begun.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Longest wait for commands in progress when serving ends.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
-    // Whoever asks for a format gets it from the first line on.
+    // A format from the user applies from the first line on.
     if args.log_format.is_some() {
         log::begin(args.log_format);
     }
@@ -60,13 +60,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let export_opener = ExportOpener::new(opener, args.read_only, state.clone());
     let devices = args.disks.iter().map(|text| export_opener.open(text));
     let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
-    let (tell, told) = channel();
-    let asked = tell.clone();
-    end_a_service(move |signal| asked.send(End::Asked(signal)).is_ok())?;
+    let (reasons, received) = channel();
+    let signals = reasons.clone();
+    end_a_service(move |signal| signals.send(EndReason::Signal(signal)).is_ok())?;
     log::begin(args.log_format);
     let shards = Shards::start(&args.engine)?;
     let access = (allowed.hosts(), initiators);
-    // Nobody else keeps the devices: a disk that is removed is closed, and free for others.
+    // The catalog holds the only references to the devices, so a removed disk is closed.
     let exports = (1..).zip(devices);
     let exports = exports.map(|(number, device)| Export { number, device });
     let catalog = catalog(
@@ -92,18 +92,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         &args.disks,
         allowed,
     ));
-    let outcome = serve(args, &served, tell, &told);
+    let outcome = serve(args, &served, reasons, &received);
     drain(&served.target);
     shards.stop();
     outcome
 }
 
-/// Says what is served, and waits until serving is to end.
+/// Prints the exports and waits for a reason to end.
 fn serve(
     args: &ServeArgs,
     served: &Arc<Served>,
-    tell: Sender<End>,
-    told: &Receiver<End>,
+    reasons: Sender<EndReason>,
+    received: &Receiver<EndReason>,
 ) -> Result<ExitCode, Failure> {
     let path = args.api.as_deref().map(socket_path);
     let start = |path: PathBuf| Server::start(&path, target_router(Arc::clone(served)));
@@ -114,11 +114,11 @@ fn serve(
     }
     match &args.run {
         Some(command) => {
-            let process = run_command(command, &served.uri_here(1), tell)?;
-            wait_for(process, told)
+            let process = run_command(command, &served.local_uri(1), reasons)?;
+            wait_for(process, received)
         }
         None => {
-            let _asked_to_end = told.recv();
+            let _signal = received.recv();
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -130,63 +130,63 @@ fn target_config(
     reservation_store: Option<Arc<dyn ReservationStore>>,
 ) -> TargetConfig {
     let disks = catalog.subsystems.iter().flat_map(|it| &it.namespaces);
-    let most = disks.map(|export| export.device.geometry().max_transfer_bytes);
-    let most = most.chain([MAX_TRANSFER_BYTES]).min();
+    let limits = disks.map(|export| export.device.geometry().max_transfer_bytes);
+    let smallest = limits.chain([MAX_TRANSFER_BYTES]).min();
     TargetConfig {
         catalog,
         limits: Limits {
             max_io_queues: 64,
             max_queue_entries: 128,
-            max_transfer_bytes: most.unwrap_or(MAX_TRANSFER_BYTES),
+            max_transfer_bytes: smallest.unwrap_or(MAX_TRANSFER_BYTES),
         },
         reservation_store,
         counts: args.api.is_some(),
         max_connections: MAX_CONNECTIONS,
-        max_strangers: MAX_STRANGERS,
-        notify: Box::new(notices::tell),
+        max_strangers: MAX_UNAUTHENTICATED,
+        notify: Box::new(notices::log_notice),
     }
 }
 
-/// Why serving ends.
-enum End {
-    /// SIGINT or SIGTERM has asked for it.
-    Asked(i32),
+/// The reason why serving ends.
+enum EndReason {
+    /// SIGINT or SIGTERM.
+    Signal(i32),
     /// The command of `--run` has ended.
     Command(std::io::Result<ExitStatus>),
 }
 
-/// Waits for the command, and after a signal no longer than connections are waited for.
+/// Waits for the command of `--run`. After a signal, waits [`DRAIN_TIMEOUT`] at most.
 ///
-/// A terminal sends SIGINT to the command too, and a second one would end it at once: only SIGTERM
-/// is handed on.
-fn wait_for(process: u32, told: &Receiver<End>) -> Result<ExitCode, Failure> {
-    let mut end = told.recv().ok();
-    if let Some(End::Asked(signal)) = end {
+/// Forwards SIGTERM to the command. SIGINT is not forwarded: the terminal sends it to the command
+/// too, and a second one would end it at once.
+fn wait_for(process: u32, received: &Receiver<EndReason>) -> Result<ExitCode, Failure> {
+    let mut reason = received.recv().ok();
+    if let Some(EndReason::Signal(signal)) = reason {
         if signal == SIGTERM {
             terminate(process);
         }
-        end = told.recv_timeout(DRAIN).ok();
+        reason = received.recv_timeout(DRAIN_TIMEOUT).ok();
     }
-    let Some(End::Command(status)) = end else {
+    let Some(EndReason::Command(status)) = reason else {
         terminate(process);
-        return Err(Failure::io(
-            "--run: the command did not end when it was asked to; it was told again and left",
-        ));
+        return Err(Failure::io(format!(
+            "--run: the command has not ended; SIGTERM was sent to process {process}, which may still run"
+        )));
     };
     status
         .map(exit_code)
-        .map_err(|error| Failure::io(format!("--run: the command is lost: {error}")))
+        .map_err(|error| Failure::io(format!("--run: waiting for the command failed: {error}")))
 }
 
-/// Asks a process to end. A shell knows how: the standard library only kills.
+/// Sends SIGTERM to a process, by a shell: the standard library sends only SIGKILL.
 fn terminate(process: u32) {
-    let _it_has_ended = Command::new("sh")
+    let _already_ended = Command::new("sh")
         .arg("-c")
         .arg(format!("kill -TERM {process}"))
         .status();
 }
 
-/// The exit status of a command as a shell tells it: 128 and more for a signal.
+/// The exit status of a command, as a shell reports it: 128 plus the number of a signal.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status
         .code()
@@ -194,17 +194,19 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Starts the user's command with `$uri` set; a message says how it ended. Gives its process id.
-fn run_command(command: &str, uri: &str, tell: Sender<End>) -> Result<u32, Failure> {
+/// Starts the user's command with `$uri` set and returns its process id. Sends its exit status to
+/// `reasons`.
+fn run_command(command: &str, uri: &str, reasons: Sender<EndReason>) -> Result<u32, Failure> {
     let mut child = Command::new("sh");
     child.arg("-c").arg(command).env("uri", uri);
-    // The command is most often this program again, which may not be on the path.
+    // The command usually calls this program, whose folder may not be in PATH.
     if let Some(own) = std::env::current_exe()
         .ok()
         .and_then(|exe| exe.parent().map(ToOwned::to_owned))
     {
-        let rest = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(std::iter::once(own).chain(std::env::split_paths(&rest)));
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        let inherited = std::env::split_paths(&inherited);
+        let path = std::env::join_paths(std::iter::once(own).chain(inherited));
         if let Ok(path) = path {
             child.env("PATH", path);
         }
@@ -214,24 +216,24 @@ fn run_command(command: &str, uri: &str, tell: Sender<End>) -> Result<u32, Failu
         started.map_err(|error| Failure::io(format!("--run: cannot start a shell: {error}")))?;
     let process = child.id();
     std::thread::spawn(move || {
-        let _serving_has_ended = tell.send(End::Command(child.wait()));
+        let _serving_has_ended = reasons.send(EndReason::Command(child.wait()));
     });
     Ok(process)
 }
 
-/// Lets connections finish, for a bounded time.
+/// Waits until all connections have ended, for [`DRAIN_TIMEOUT`] at most.
 fn drain(target: &Target) {
     target.drain();
-    let until = Instant::now() + DRAIN;
+    let until = Instant::now() + DRAIN_TIMEOUT;
     while target.connections() > 0 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // A host or an initiator cannot hold its connection for so long.
+    // A host or initiator cannot keep its connection open for so long. Only a disk can.
     let left = target.connections();
     if left > 0 {
         say(format_args!(
-            "ended although the disk of {left} connection{} does not answer: writes that were not acknowledged may be \
-             there or not",
+            "ended although the disk of {left} connection{} does not answer: writes that were not acknowledged may or \
+             may not be stored",
             if left == 1 { "" } else { "s" }
         ));
     }

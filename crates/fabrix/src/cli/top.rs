@@ -93,7 +93,7 @@ fn look(args: &TopArgs) -> Result<Vec<Row>, Failure> {
             continue;
         };
         let socket = records.socket(&found.record.name);
-        let client = Client::new(socket, "the process of this attachment").that_looks();
+        let client = Client::new(socket, "the process of this attachment").for_queries();
         if let Ok(told) = client.ask("GET", attachment::COUNTERS, &json!({})) {
             rows.push(Row {
                 key: format!("{} {}", found.record.name, found.record.pid),

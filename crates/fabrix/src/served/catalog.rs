@@ -3,7 +3,7 @@
 use fabrix_block::Identity;
 use fabrix_target::{Catalog, Export, Initiators, IscsiTargetConfig, Listen, SubsystemConfig};
 
-/// A catalog of disks by namespace id. `grows`: disks may be added later.
+/// Builds a catalog of disks by namespace id. With `grows`, disks may be added later.
 pub(crate) fn catalog(
     (nqn, iqn): (&str, &str),
     grows: bool,
@@ -42,7 +42,7 @@ pub(super) fn disks(catalog: &Catalog) -> &[Export] {
     &catalog.subsystems[0].namespaces
 }
 
-/// Exports these disks. Namespace 1 is logical unit 0.
+/// Sets the disks of a catalog. Namespace 1 is logical unit 0.
 pub(super) fn set_disks(catalog: &mut Catalog, disks: Vec<Export>) {
     let units = disks.iter().map(|export| Export {
         number: export.number - 1,

@@ -1,5 +1,5 @@
-//! Opens disks for export: says what an operator has to know of them, and tells the state directory
-//! which of them are remote.
+//! Opens disks for export. Warns the operator about disks that lose their data, and tells the state
+//! directory which disks are remote.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct ExportOpener {
 }
 
 impl ExportOpener {
-    /// Opens with `opener`; `state` is the directory where reservations are stored.
+    /// Opens disks with `opener`. `state` is the directory where reservations are stored.
     pub(crate) fn new(opener: Opener, read_only: bool, state: Option<Arc<State>>) -> Self {
         Self {
             opener,
@@ -28,11 +28,11 @@ impl ExportOpener {
         }
     }
 
-    /// Opens a disk. The target puts in front of it what an exported disk needs.
+    /// Opens a disk. The target itself adds the compare-and-write gate and the statistics.
     pub(crate) fn open(&self, text: &str) -> Result<Arc<dyn Device>, Failure> {
         let device = self.opener.open(text, self.read_only)?;
         if let (true, Some(state)) = (is_remote(text), &self.state) {
-            state.is_remote(device.identity());
+            state.mark_remote(device.identity());
         }
         if device.geometry().durability == Durability::None && !is_remote(text) {
             log::warn(format_args!(

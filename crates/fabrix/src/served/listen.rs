@@ -1,7 +1,7 @@
-//! The text of a listening address: `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`, and
-//! `,announce=ADDR[:PORT]`.
+//! The text of a listening address: `nvme+tcp://ADDR[:PORT]` or `iscsi://ADDR[:PORT]`, optionally
+//! with `,announce=ADDR[:PORT]`.
 //!
-//! Names and interfaces are looked up here; whether there can be a socket is the target's to say.
+//! This module looks up host names and interfaces. The target opens the sockets.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -11,16 +11,16 @@ use fabrix_target::{DISCOVERY_PORT, Listen, Portal, Protocol};
 
 use crate::failure::Failure;
 
-/// Reads a listening address; port 0 lets the system choose.
+/// Parses a listening address. Port 0 lets the system choose.
 pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     parse(text).map_err(|why| {
         let shown = without_secrets(text);
-        // What is wrong is said in words of the text, which are not to be repeated where a secret
-        // may be among them.
+        // `why` quotes parts of the text. If the text contains a secret, a fixed sentence replaces
+        // it.
         let why = match shown == text {
             true => why.as_str(),
             false => {
-                "an address to listen on has no user and no secret, and one of IPv6 with a zone stands in brackets"
+                "an address to listen on has no user and no secret, and an IPv6 address with a zone is in brackets"
             }
         };
         Failure::usage(format!(
@@ -29,25 +29,25 @@ pub(crate) fn listen_address(text: &str) -> Result<Listen, Failure> {
     })
 }
 
-/// Refuses addresses of which none serves disks: connections to NVMe's discovery port reach nothing
-/// else.
+/// Refuses a list of addresses without any that serves disks. Connections to NVMe's discovery port
+/// reach the discovery subsystem only.
 pub(crate) fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {
     if listens.iter().any(serves_disks) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "port {DISCOVERY_PORT} answers discovery only: listen on another address too, as --listen nvme+tcp://ADDR for \
-         port {}, and hosts find that one through {DISCOVERY_PORT}",
+        "port {DISCOVERY_PORT} answers discovery only: listen on another address too, like --listen nvme+tcp://ADDR \
+         for port {}; hosts find that address through port {DISCOVERY_PORT}",
         fabrix_host::DEFAULT_PORT
     )))
 }
 
-/// Whether more than discovery is answered at an address.
+/// Whether hosts reach disks at an address, and not discovery only.
 pub(super) fn serves_disks(listen: &Listen) -> bool {
     listen.protocol != Protocol::NvmeTcp || listen.portal.address.port() != DISCOVERY_PORT
 }
 
-/// A listening address as [`listen_address`] takes it, without its protocol.
+/// The text of a listening address as [`listen_address`] parses it, without its protocol.
 pub(super) fn listen_text(portal: &Portal) -> String {
     let announced = portal.announced.map(|to| format!(",announce={to}"));
     format!("{}{}", portal.address, announced.unwrap_or_default())
@@ -59,8 +59,8 @@ fn parse(text: &str) -> Result<Listen, String> {
         Some(("iscsi", rest)) => (Protocol::Iscsi, rest, fabrix_host::iscsi::DEFAULT_PORT),
         _ => return Err("not an nvme+tcp or iscsi address".to_owned()),
     };
-    let (place, option) = rest.split_once(',').unwrap_or((rest, ""));
-    let address = socket_address(place, port)?;
+    let (address, option) = rest.split_once(',').unwrap_or((rest, ""));
+    let address = socket_address(address, port)?;
     let announced = match option.split_once('=') {
         Some(("announce", to)) => Some(announced(to)?),
         None if option.is_empty() => None,
@@ -79,17 +79,18 @@ fn parse(text: &str) -> Result<Listen, String> {
     Ok(Listen { protocol, portal })
 }
 
-/// Reads an address without its scheme, `ADDR[:PORT]`; the error says why it is none.
-pub(crate) fn socket_address(place: &str, port: u16) -> Result<SocketAddr, String> {
-    let place = place.strip_suffix('/').unwrap_or(place);
-    if let Ok(ip) = place.parse::<IpAddr>() {
+/// Parses an address without its scheme, `ADDR[:PORT]`. `port` is the default. The error says what
+/// is wrong with it.
+pub(crate) fn socket_address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    if let Ok(ip) = text.parse::<IpAddr>() {
         return checked(SocketAddr::new(ip, port));
     }
     let number = |text: &str| {
         text.parse()
             .map_err(|_| format!("`{text}` is not a port; it is 0 to 65535"))
     };
-    let bracketed = place
+    let bracketed = text
         .strip_prefix('[')
         .and_then(|rest| rest.split_once(']'));
     let (host, port) = match bracketed {
@@ -100,9 +101,9 @@ pub(crate) fn socket_address(place: &str, port: u16) -> Result<SocketAddr, Strin
                 .ok_or_else(|| format!("`{rest}` is not a port"))?;
             (host, number(digits)?)
         }
-        None => match place.split_once(':') {
+        None => match text.split_once(':') {
             Some((host, digits)) => (host, number(digits)?),
-            None => (place, port),
+            None => (text, port),
         },
     };
     if let Ok(ip) = host.parse::<IpAddr>() {
@@ -119,18 +120,18 @@ pub(crate) fn socket_address(place: &str, port: u16) -> Result<SocketAddr, Strin
     checked(found?.next().ok_or("the name has no address")?)
 }
 
-/// Refuses an address that means something on one link only and does not say on which.
+/// Refuses a link-local address without a zone.
 fn checked(address: SocketAddr) -> Result<SocketAddr, String> {
     let ip = address.ip();
     match is_link_local(ip) && zone(address) == 0 {
         true => Err(format!(
-            "{ip} is a link-local address: say the interface, like [{ip}%eth0]"
+            "{ip} is a link-local address: add the interface, like [{ip}%eth0]"
         )),
         false => Ok(address),
     }
 }
 
-/// The address that hosts are told; port 0 stands for the one that is listened on.
+/// Parses the address that discovery reports to hosts. Port 0 stands for the listening port.
 fn announced(text: &str) -> Result<SocketAddr, String> {
     let ip = text.trim_matches(['[', ']']).parse::<IpAddr>();
     let address = ip.map_or_else(|_| text.parse(), |ip| Ok(SocketAddr::new(ip, 0)));
@@ -209,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_what_is_read() {
-        for place in ["0.0.0.0:4420", "[fe80::1%1]:1,announce=198.51.100.7:14420"] {
-            let listen = parse(&format!("nvme+tcp://{place}")).expect(place);
-            assert_eq!(listen_text(&listen.portal), place);
+    fn listen_text_writes_what_parse_reads() {
+        for text in ["0.0.0.0:4420", "[fe80::1%1]:1,announce=198.51.100.7:14420"] {
+            let listen = parse(&format!("nvme+tcp://{text}")).expect(text);
+            assert_eq!(listen_text(&listen.portal), text);
         }
     }
 }

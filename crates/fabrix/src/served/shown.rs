@@ -1,5 +1,5 @@
-//! What users are shown of what is served: addresses as others reach them, commands that connect,
-//! and everything as text and as JSON. It changes nothing.
+//! Output about the exports: URIs as peers reach them, commands that connect, and all exports as
+//! text and as JSON. This module only reads.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,38 +15,40 @@ use crate::counters;
 use crate::disks::{host_text, lun_of_libiscsi};
 
 impl Served {
-    /// Where hosts find the disks; none if there is nothing for them.
-    fn reachable(&self) -> Option<Portal> {
-        let portals = self.listens(Protocol::NvmeTcp);
+    /// First NVMe/TCP address that serves disks, if there is one.
+    fn nvme_portal(&self) -> Option<Portal> {
+        let portals = self.portals(Protocol::NvmeTcp);
         let is_for_disks = |portal: &&Portal| portal.address.port() != DISCOVERY_PORT;
         portals.iter().find(is_for_disks).copied()
     }
 
-    /// The same for initiators.
-    fn portal(&self) -> Option<Portal> {
-        self.listens(Protocol::Iscsi).first().copied()
+    /// First iSCSI address.
+    fn iscsi_portal(&self) -> Option<Portal> {
+        self.portals(Protocol::Iscsi).first().copied()
     }
 
-    fn listens(&self, protocol: Protocol) -> Vec<Portal> {
+    /// All listening addresses of a protocol.
+    fn portals(&self, protocol: Protocol) -> Vec<Portal> {
         let listens = self.target.catalog().listen.into_iter();
         let ours = listens.filter(|listen| listen.protocol == protocol);
         ours.map(|listen| listen.portal).collect()
     }
 
-    /// The URI by which others reach a namespace: our own, where hosts are listened for, or that of
-    /// initiators.
+    /// The URI by which peers reach a namespace: nvme+tcp:// if NVMe/TCP serves disks, else
+    /// iscsi://.
     fn uri(&self, nsid: u32) -> String {
         self.uri_at(nsid, announced)
     }
 
-    /// The same for programs on this machine, to which an announced address may mean nothing.
-    pub(crate) fn uri_here(&self, nsid: u32) -> String {
-        self.uri_at(nsid, reached)
+    /// The URI for programs on this machine. It never uses an announced address, which may not be
+    /// reachable from here.
+    pub(crate) fn local_uri(&self, nsid: u32) -> String {
+        self.uri_at(nsid, local)
     }
 
-    fn uri_at(&self, nsid: u32, told: fn(Portal) -> SocketAddr) -> String {
-        let Some(address) = self.reachable().map(told) else {
-            let portal = self.portal().map(told);
+    fn uri_at(&self, nsid: u32, address_of: fn(Portal) -> SocketAddr) -> String {
+        let Some(address) = self.nvme_portal().map(address_of) else {
+            let portal = self.iscsi_portal().map(address_of);
             return portal.map_or_else(String::new, |portal| self.iscsi_uri_at(nsid, portal));
         };
         let remote = Remote {
@@ -58,13 +60,13 @@ impl Served {
             nsid: Some(nsid),
             options: Vec::new(),
         };
-        // The text form of a disk knows which characters of a name must be written otherwise.
+        // `Spec` escapes special characters of the name.
         Spec::plain(Disk::Remote(remote)).to_string()
     }
 
-    /// The URI by which initiators reach the same disk, as libiscsi and QEMU write it.
+    /// The iSCSI URI of a disk, in the form of libiscsi and QEMU. None without an iSCSI address.
     fn iscsi_uri(&self, nsid: u32) -> Option<String> {
-        let portal = self.portal().map(announced);
+        let portal = self.iscsi_portal().map(announced);
         portal.map(|portal| self.iscsi_uri_at(nsid, portal))
     }
 
@@ -74,7 +76,7 @@ impl Served {
     }
 
     fn connect_command(&self) -> Option<String> {
-        let address = self.reachable().map(announced)?;
+        let address = self.nvme_portal().map(announced)?;
         Some(format!(
             "nvme connect -t tcp -a {} -s {} -n {}",
             host_text(address),
@@ -83,16 +85,16 @@ impl Served {
         ))
     }
 
-    /// How open-iscsi finds the target, and logs in.
+    /// Commands of open-iscsi that discover the target and log in.
     fn login_commands(&self) -> Option<[String; 2]> {
-        let portal = quoted(&self.portal().map(announced)?.to_string());
+        let portal = quoted(&self.iscsi_portal().map(announced)?.to_string());
         Some([
             format!("iscsiadm -m discovery -t sendtargets -p {portal}"),
             format!("iscsiadm -m node -T {} -p {portal} --login", self.iqn),
         ])
     }
 
-    /// One line per export, and how Linux connects.
+    /// The exports as text: a line for each, and the commands by which Linux connects.
     pub(crate) fn text(&self) -> String {
         let state = self.state();
         let mut out = String::new();
@@ -123,7 +125,7 @@ impl Served {
         out
     }
 
-    /// The same for programs.
+    /// The exports as JSON.
     pub(crate) fn json(&self) -> Value {
         let state = self.state();
         let exports = self.exports();
@@ -131,7 +133,7 @@ impl Served {
             .iter()
             .map(|export| self.export_json(export, state.disks.get(&export.number)));
         let texts = |protocol| -> Vec<_> {
-            let portals = self.listens(protocol);
+            let portals = self.portals(protocol);
             portals.iter().map(listen_text).collect()
         };
         json!({
@@ -142,13 +144,13 @@ impl Served {
             "iscsiadm": self.login_commands(),
             "listen": texts(Protocol::NvmeTcp),
             "allow": state.allowed.words(),
-            "chap": state.allowed.is_proved(),
+            "chap": state.allowed.uses_chap(),
             "nvme_connect": self.connect_command(),
             "exports": exports.collect::<Vec<_>>(),
         })
     }
 
-    /// What each export has done so far, in detail.
+    /// Detailed statistics of each export since its start.
     pub(crate) fn counters(&self) -> Value {
         let state = self.state();
         let exports = self.exports();
@@ -181,13 +183,13 @@ impl Served {
     }
 }
 
-/// The address that others are told.
+/// The address for other machines: the announced one, else the listening one.
 fn announced(portal: Portal) -> SocketAddr {
-    portal.announced.unwrap_or_else(|| reached(portal))
+    portal.announced.unwrap_or_else(|| local(portal))
 }
 
-/// The address as this machine reaches it: one that means all is replaced by loopback.
-fn reached(Portal { mut address, .. }: Portal) -> SocketAddr {
+/// The address for this machine. Loopback replaces the unspecified address.
+fn local(Portal { mut address, .. }: Portal) -> SocketAddr {
     if address.ip().is_unspecified() {
         let loopback: IpAddr = if address.is_ipv4() {
             [127, 0, 0, 1].into()

@@ -134,7 +134,8 @@ Words of sgp_dd, with disks as URIs:
   bs=N count=N       bytes of a block [512], and how many blocks [all]
   skip=N seek=N      blocks before the first one read, and written
   bpt=N thr=N        blocks of a command [128], and commands in flight [4]
-  dio=1 time=1       taken, as all I/O is direct; say how long it took";
+  dio=1              accepted without effect, as all I/O is direct
+  time=1             print how long it took";
 
 pub(super) const DISKSPD_HELP: &str = "\
 Flags of DiskSpd, each with its value behind it, then disks as URIs:

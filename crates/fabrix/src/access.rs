@@ -187,10 +187,7 @@ fn credentials(option: &str, text: &str) -> Result<(String, String), Failure> {
         }
     };
     // The error does not quote the value, which may contain a secret.
-    let Some((name, secret)) = value
-        .split_once('%')
-        .filter(|_| !value.contains(LINE_END))
-    else {
+    let Some((name, secret)) = value.split_once('%').filter(|_| !value.contains(LINE_END)) else {
         return Err(Failure::usage(format!(
             "{source}: not of the form USER%SECRET"
         )));

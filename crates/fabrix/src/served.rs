@@ -74,7 +74,9 @@ impl Served {
         let mut state = self.state();
         let free = || (1..=NAMESPACES_MAX).find(|nsid| !state.disks.contains_key(nsid));
         let nsid = nsid.or_else(free).ok_or_else(|| {
-            Failure::usage(format!("there are {NAMESPACES_MAX} namespaces already; remove one first"))
+            Failure::usage(format!(
+                "there are {NAMESPACES_MAX} namespaces already; remove one first"
+            ))
         })?;
         if !(1..=NAMESPACES_MAX).contains(&nsid) {
             return Err(Failure::usage(format!(

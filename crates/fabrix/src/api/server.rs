@@ -151,10 +151,7 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     name.push(format!(".{}", std::process::id()));
     let folder = PathBuf::from(name);
     let new = folder.join("socket");
-    let too_long = new
-        .as_os_str()
-        .len()
-        .saturating_sub(SOCKET_PATH_BYTES_MAX);
+    let too_long = new.as_os_str().len().saturating_sub(SOCKET_PATH_BYTES_MAX);
     if too_long > 0 {
         let sentence = format!("the path of a socket is too long by {too_long} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));

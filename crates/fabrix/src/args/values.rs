@@ -54,7 +54,9 @@ pub(crate) fn parse_uuid(text: &str) -> Result<HostId, String> {
     }
     let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
     if number == 0 {
-        return Err(format!("`{text}` identifies no host: a UUID of zeroes is not allowed"));
+        return Err(format!(
+            "`{text}` identifies no host: a UUID of zeroes is not allowed"
+        ));
     }
     Ok(HostId(number.to_be_bytes()))
 }

@@ -69,7 +69,9 @@ fn key(notice: &Notice) -> Option<(String, Limit)> {
         }
         Notice::QueueLost { peer, .. } => (format!("queue {}", origin(peer)), HOST_LIMIT),
         Notice::Disk { nsid, .. } => (format!("open {nsid}"), FAILURE_LIMIT),
-        Notice::DiskFailed { nsid, failed, .. } => (failure_key(&nsid.to_string(), failed), FAILURE_LIMIT),
+        Notice::DiskFailed { nsid, failed, .. } => {
+            (failure_key(&nsid.to_string(), failed), FAILURE_LIMIT)
+        }
         Notice::AcceptPaused { .. } => ("accept".to_owned(), FAILURE_LIMIT),
     })
 }

@@ -90,9 +90,7 @@ pub(crate) fn socket_address(text: &str, port: u16) -> Result<SocketAddr, String
         text.parse()
             .map_err(|_| format!("`{text}` is not a port; it is 0 to 65535"))
     };
-    let bracketed = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'));
+    let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (host, port) = match bracketed {
         Some((host, "")) => (host, port),
         Some((host, rest)) => {

@@ -11,7 +11,7 @@ use fabrix_proto::iscsi::initiator::{Event, Initiator, LoginConfig, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::scsi::cdb::build::Cdb;
 use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
-use fabrix_transport::{self as transport, Ended, Incoming, Outgoing};
+use fabrix_transport::{self as transport, Connection as _, Ended, Incoming, Outgoing};
 
 use crate::request::Request;
 use crate::wire::{Ending, Position, Route};

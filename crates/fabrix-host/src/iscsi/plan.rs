@@ -12,7 +12,7 @@ use fabrix_rt::random;
 
 use super::seen::Seen;
 use super::{Account, Address, Initiator};
-use crate::{ConnectError, ConnectErrorKind, Options, probe};
+use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// What a session connects to and expects there.
 #[derive(Clone)]

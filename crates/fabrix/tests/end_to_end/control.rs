@@ -152,7 +152,9 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_target() {
         "--api",
         &api,
     ]);
-    second.exits(2).says(&["another process answers there already"]);
+    second
+        .exits(2)
+        .says(&["another process answers there already"]);
     serve.stop().exits(0);
     assert!(!path.exists());
     // What a killed target leaves behind is replaced; what is no socket is left alone.

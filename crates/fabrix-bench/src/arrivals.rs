@@ -4,7 +4,7 @@
 //! its schedule and measures latency from the scheduled start, so a stall adds to the latency of
 //! every request that it delays. This is pure arithmetic; the worker supplies the time.
 
-use crate::random::Random;
+use crate::random::{Random, whole};
 
 /// Highest offered load of one job, in requests per second.
 pub const RATE_IOPS_MAX: u32 = 50_000_000;
@@ -116,15 +116,6 @@ fn draw(pacing: Pacing, random: &mut Random) -> f64 {
         Pacing::Fixed => 1.0,
         Pacing::Poisson => -random.unit().ln(),
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "gaps are positive, and the cast saturates"
-)]
-fn whole(gap: f64) -> u64 {
-    gap as u64
 }
 
 #[cfg(test)]

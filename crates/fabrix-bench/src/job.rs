@@ -139,11 +139,6 @@ impl fmt::Display for JobError {
 impl std::error::Error for JobError {}
 
 impl Job {
-    /// Requests in flight of all jobs together.
-    pub fn total_depth(&self) -> u64 {
-        u64::from(self.iodepth) * u64::from(self.numjobs)
-    }
-
     /// Percentage of reads, considering `rw`.
     pub fn percent_read(&self) -> u32 {
         match (self.rw.reads(), self.rw.writes()) {

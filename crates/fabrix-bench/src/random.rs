@@ -25,8 +25,7 @@ impl Random {
     /// bias is below `bound` / 2^64.
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        let product = u128::from(self.next()) * u128::from(bound);
-        u64::try_from(product >> 64).expect("the high half of a 128-bit product has 64 bits")
+        scaled(self.next(), bound)
     }
 
     /// A number in (0, 1]. It is never 0, so its logarithm exists.
@@ -54,6 +53,23 @@ pub(crate) fn fill(bytes: &mut [u8], seed: u64) {
     let tail = chunks.into_remainder();
     let last = random.next().to_le_bytes();
     tail.copy_from_slice(&last[..tail.len()]);
+}
+
+/// Maps a random word to a number below `bound`.
+#[inline]
+pub(crate) fn scaled(word: u64, bound: u64) -> u64 {
+    let product = u128::from(word) * u128::from(bound);
+    u64::try_from(product >> 64).expect("the high half of a 128-bit product has 64 bits")
+}
+
+/// The whole part of a number that is not negative.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the number is not negative, and the cast saturates"
+)]
+pub(crate) fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 #[cfg(test)]

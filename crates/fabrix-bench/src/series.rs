@@ -20,7 +20,7 @@ pub struct Moved {
 
 impl Moved {
     /// Difference to an earlier reading. Counters that were reset in between count from zero.
-    fn since(self, earlier: Self) -> Self {
+    pub(crate) fn since(self, earlier: Self) -> Self {
         if self.ios < earlier.ios {
             return self;
         }

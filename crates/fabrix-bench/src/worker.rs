@@ -233,7 +233,7 @@ impl Worker {
         let request = self.request(slot, buf);
         let writes = request.operation != Operation::Read;
         let channel = match &mut self.copy {
-            Some(copy) if writes => copy.channel(),
+            Some(copy) if writes => Some(&mut copy.channel),
             _ => self.channel.as_mut(),
         };
         let channel = channel.expect("the channel is open until the job has ended");
@@ -277,7 +277,7 @@ impl Worker {
     /// Keeps a prepared request until the disk can accept it.
     fn park(&mut self, slot: u32) {
         match &mut self.copy {
-            Some(copy) if self.slots[slot as usize].access.write => copy.push_front(slot),
+            Some(copy) if self.slots[slot as usize].access.write => copy.due.push_front(slot),
             _ => self.parked = Some(slot),
         }
     }

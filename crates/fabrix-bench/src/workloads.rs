@@ -20,91 +20,6 @@ pub enum Reading {
     JobFile,
 }
 
-/// Name, access and percentage of reads as named, the same as in the job file, and request size in
-/// bytes.
-type Line = (&'static str, (Rw, u32), (Rw, u32), u32);
-
-const LINES: [Line; 13] = [
-    (
-        "4k random 50write",
-        (Rw::RandMixed, 50),
-        (Rw::RandWrite, 50),
-        4 << 10,
-    ),
-    (
-        "4k random read",
-        (Rw::RandRead, 100),
-        (Rw::RandRead, 100),
-        4 << 10,
-    ),
-    (
-        "4k random write",
-        (Rw::RandWrite, 0),
-        (Rw::RandWrite, 0),
-        4 << 10,
-    ),
-    (
-        "4k sequential 50write",
-        (Rw::Mixed, 50),
-        (Rw::Write, 50),
-        4 << 10,
-    ),
-    (
-        "4k sequential read",
-        (Rw::Read, 100),
-        (Rw::Read, 100),
-        4 << 10,
-    ),
-    (
-        "4k sequential write",
-        (Rw::Write, 0),
-        (Rw::Write, 0),
-        4 << 10,
-    ),
-    (
-        "64k random 50write",
-        (Rw::RandMixed, 50),
-        (Rw::RandWrite, 50),
-        64 << 10,
-    ),
-    (
-        "64k random read",
-        (Rw::RandRead, 100),
-        (Rw::RandRead, 100),
-        64 << 10,
-    ),
-    (
-        "64k random write",
-        (Rw::RandWrite, 0),
-        (Rw::RandWrite, 0),
-        64 << 10,
-    ),
-    (
-        "64k sequential 50write",
-        (Rw::Mixed, 50),
-        (Rw::Write, 50),
-        64 << 10,
-    ),
-    (
-        "64k sequential read",
-        (Rw::Read, 100),
-        (Rw::Read, 100),
-        64 << 10,
-    ),
-    (
-        "64k sequential write",
-        (Rw::Write, 0),
-        (Rw::Write, 0),
-        64 << 10,
-    ),
-    (
-        "8k random 70% write",
-        (Rw::RandMixed, 30),
-        (Rw::RandMixed, 70),
-        8 << 10,
-    ),
-];
-
 /// The thirteen jobs, in the order of the published table.
 ///
 /// The publication measured each for 60 s with the best `numjobs` and `iodepth` of a search, and
@@ -116,25 +31,42 @@ pub fn thirteen(
     runtime: Duration,
     ramp: Duration,
 ) -> Vec<Job> {
-    let job = |(name, named, listed, block_bytes): Line| {
-        let (rw, rwmixread) = if reading == Reading::Names {
-            named
-        } else {
-            listed
-        };
-        Job {
-            name: name.into(),
-            rw,
-            rwmixread,
-            block_bytes,
-            numjobs,
-            iodepth,
-            runtime,
-            ramp,
-            ..Job::default()
-        }
+    let job = |name: String, kib: u32, rw, rwmixread| Job {
+        name,
+        rw,
+        rwmixread,
+        block_bytes: kib << 10,
+        numjobs,
+        iodepth,
+        runtime,
+        ramp,
+        ..Job::default()
     };
-    LINES.map(job).into()
+    let as_named = reading == Reading::Names;
+    let mut jobs = Vec::with_capacity(13);
+    for kib in [4, 64] {
+        for (order, reads, writes, mixed) in [
+            ("random", Rw::RandRead, Rw::RandWrite, Rw::RandMixed),
+            ("sequential", Rw::Read, Rw::Write, Rw::Mixed),
+        ] {
+            let half = if as_named { mixed } else { writes };
+            for (kind, rw, rwmixread) in [
+                ("50write", half, 50),
+                ("read", reads, 100),
+                ("write", writes, 0),
+            ] {
+                jobs.push(job(format!("{kib}k {order} {kind}"), kib, rw, rwmixread));
+            }
+        }
+    }
+    let rwmixread = if as_named { 30 } else { 70 };
+    jobs.push(job(
+        "8k random 70% write".into(),
+        8,
+        Rw::RandMixed,
+        rwmixread,
+    ));
+    jobs
 }
 
 /// A job that writes the whole disk once, in requests of up to 1 MiB.

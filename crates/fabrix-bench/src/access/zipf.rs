@@ -5,7 +5,7 @@
 //! Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
 //! Transactions on Modeling and Computer Simulation 6(3), 1996.
 
-use crate::random::{Random, mix};
+use crate::random::{Random, mix, scaled, whole};
 
 /// Zipf's law over a number of units.
 #[derive(Debug)]
@@ -40,8 +40,7 @@ impl Zipf {
     /// Draws a unit.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         let scattered = mix(self.rank(random) ^ self.scatter);
-        let product = u128::from(scattered) * u128::from(self.units);
-        u64::try_from(product >> 64).expect("the high half of a 128-bit product has 64 bits")
+        scaled(scattered, self.units)
     }
 
     /// Draws a rank, starting at 1.
@@ -84,15 +83,6 @@ impl Zipf {
 /// Exponents this close to 1 use the logarithm as integral: the general formula loses its
 /// precision.
 const NEARLY_ONE: f64 = 1e-9;
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "ranks are whole numbers from 1 to a number of units"
-)]
-fn whole(rank: f64) -> u64 {
-    rank as u64
-}
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ pub(super) struct Monitor<'a> {
     window: (Instant, Instant),
     /// CPU counters at the start and at the end of the measurement.
     cpu: (Option<Snapshot>, Option<Snapshot>),
-    last_progress: (Instant, u64, u64),
+    last_progress: (Instant, Moved),
 }
 
 /// Readings of one part.
@@ -46,7 +46,7 @@ impl<'a> Monitor<'a> {
             parts: parts.iter().map(monitor).collect(),
             window: (began + ramp, began + all),
             cpu: (None, None),
-            last_progress: (began, 0, 0),
+            last_progress: (began, Moved::default()),
         };
         monitor.sample(|_| [Moved::default(); 2]);
         monitor
@@ -110,19 +110,9 @@ impl<'a> Monitor<'a> {
         (0..self.parts.len())
             .flat_map(&counted)
             .for_each(|side| sum.add(side));
-        let (last_at, last_ios, last_bytes) = self.last_progress;
+        let (last_at, last) = std::mem::replace(&mut self.last_progress, (now, sum));
         let seconds = now.duration_since(last_at).as_secs_f64().max(1e-9);
-        // The counters restart at zero when the measurement starts.
-        let begun_anew = sum.ios < last_ios;
-        let since = |now: u64, before: u64| {
-            if begun_anew {
-                now
-            } else {
-                now.saturating_sub(before)
-            }
-        };
-        let (ios, bytes) = (since(sum.ios, last_ios), since(sum.bytes, last_bytes));
-        self.last_progress = (now, sum.ios, sum.bytes);
+        let moved = sum.since(last);
         let phase = match () {
             () if now < self.window.0 => Phase::Ramp,
             () if now < self.window.1 => Phase::Measuring,
@@ -137,8 +127,8 @@ impl<'a> Monitor<'a> {
             elapsed: now.duration_since(self.began),
             planned: planned.max().unwrap_or_default(),
             ios: sum.ios,
-            iops: real(ios.into()) / seconds,
-            bw_bytes: real(bytes.into()) / seconds,
+            iops: real(moved.ios.into()) / seconds,
+            bw_bytes: real(moved.bytes.into()) / seconds,
             errors,
         }
     }

@@ -15,10 +15,10 @@ use crate::job::Region;
 
 /// The destination disk and the pending writes.
 pub(super) struct Copy {
-    channel: Box<dyn Channel>,
+    pub(super) channel: Box<dyn Channel>,
     region: Region,
     /// Slots with data to be written. At most all slots.
-    due: VecDeque<u32>,
+    pub(super) due: VecDeque<u32>,
 }
 
 impl Copy {
@@ -31,15 +31,6 @@ impl Copy {
             region: to.region,
             due: VecDeque::with_capacity(iodepth as usize),
         })
-    }
-
-    pub(super) fn channel(&mut self) -> Option<&mut Box<dyn Channel>> {
-        Some(&mut self.channel)
-    }
-
-    /// Puts a write back to the front, because the disk was busy.
-    pub(super) fn push_front(&mut self, slot: u32) {
-        self.due.push_front(slot);
     }
 }
 
@@ -57,7 +48,7 @@ impl Worker {
     pub(super) fn queue_copy_write(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
         match &mut self.copy {
-            Some(copy) if !slot.access.write && !self.lifecycle.is_cut_short() => {
+            Some(copy) if !slot.access.write && !self.lifecycle.cut_short => {
                 slot.access.write = true;
                 slot.write = slot.read.take();
                 (slot.scheduled_ns, slot.start_ns) = (self.clock.now_ns(), self.clock.now_ns());

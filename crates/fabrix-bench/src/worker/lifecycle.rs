@@ -19,9 +19,10 @@ const TIMER_ARRIVAL: u32 = u32::MAX - 1;
 const TIMER_RETRY: u32 = u32::MAX - 2;
 
 /// Phase of a job, with the time of its planned end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The first read is in flight. It establishes the disk's connections before the measurement.
+    #[default]
     Probe,
     /// Waiting for the start command.
     Ready,
@@ -38,6 +39,7 @@ pub(super) enum Phase {
 }
 
 /// Lifecycle state of a job.
+#[derive(Default)]
 pub(super) struct Lifecycle {
     pub(super) phase: Phase,
     /// Whether completions are counted.
@@ -45,35 +47,13 @@ pub(super) struct Lifecycle {
     /// Time of the last completion, or of the start of the wait.
     pub(super) last_ending_ns: u64,
     /// Whether the job ends without reading back.
-    cut_short: bool,
+    pub(super) cut_short: bool,
     /// Whether the user has stopped the run.
     stopped: bool,
     measured_from_ns: Option<u64>,
     cpu_from: Duration,
     arrival_timer: bool,
     retry_timer: bool,
-}
-
-impl Default for Lifecycle {
-    fn default() -> Self {
-        Self {
-            phase: Phase::Probe,
-            counts: false,
-            last_ending_ns: 0,
-            cut_short: false,
-            stopped: false,
-            measured_from_ns: None,
-            cpu_from: Duration::ZERO,
-            arrival_timer: false,
-            retry_timer: false,
-        }
-    }
-}
-
-impl Lifecycle {
-    pub(super) const fn is_cut_short(&self) -> bool {
-        self.cut_short
-    }
 }
 
 impl Worker {

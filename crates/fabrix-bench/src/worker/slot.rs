@@ -23,6 +23,18 @@ pub(super) struct Slot {
     pub(super) start_ns: u64,
 }
 
+impl Slot {
+    /// The buffer of the slot's request.
+    #[inline]
+    fn buf(&mut self) -> &mut Option<Buf> {
+        if self.access.write {
+            &mut self.write
+        } else {
+            &mut self.read
+        }
+    }
+}
+
 impl Worker {
     /// Prepares a slot for a request and makes sure that it has a suitable buffer.
     #[inline]
@@ -38,23 +50,21 @@ impl Worker {
         let slot = &mut self.slots[slot as usize];
         (slot.access, slot.scheduled_ns, slot.start_ns) =
             (access, scheduled_ns, self.clock.now_ns());
-        if !access.write {
-            // A read overwrites its buffer, so the buffer must not be shared. The first read of a
-            // job that only writes has no buffer yet.
-            replace_unless(&mut slot.read, Buf::is_unique, || shard.take_buf(longest));
-            return;
-        }
-        let Some(verifier) = &mut self.verifier else {
+        if access.write && self.verifier.is_none() {
             if slot.write.is_none() {
                 slot.write.clone_from(&self.source);
             }
             return;
-        };
-        // A disk may still send an answered write's buffer. Such a buffer may be sent again, but
-        // not changed.
-        let another = || shard.take_buf(longest);
-        replace_unless(&mut slot.write, Buf::is_unique, another);
-        if let Some(buf) = &mut slot.write {
+        }
+        // The buffer's content changes, so no disk may still send it for an earlier request. The
+        // first read of a job that only writes has no buffer yet.
+        let buf = slot.buf();
+        if !buf.as_ref().is_some_and(Buf::is_unique) {
+            *buf = shard.take_buf(longest);
+        }
+        if access.write
+            && let (Some(verifier), Some(buf)) = (&mut self.verifier, buf)
+        {
             verifier.stamp(access.unit, &mut buf.bytes_mut()[..bytes]);
         }
     }
@@ -62,25 +72,14 @@ impl Worker {
     /// The buffer of a prepared slot. None if the shard had no memory for it.
     #[inline]
     pub(super) fn buffer(&mut self, slot: u32) -> Option<Buf> {
-        let slot = &mut self.slots[slot as usize];
-        if slot.access.write {
-            slot.write.take()
-        } else {
-            slot.read.take()
-        }
+        self.slots[slot as usize].buf().take()
     }
 
     /// Takes a buffer back, unless the disk kept it.
     #[inline]
     pub(super) fn put_back(&mut self, slot: u32, loan: Loan) {
-        let slot = &mut self.slots[slot as usize];
-        let place = if slot.access.write {
-            &mut slot.write
-        } else {
-            &mut slot.read
-        };
         if let Loan::Buf(buf) = loan {
-            *place = Some(buf);
+            *self.slots[slot as usize].buf() = Some(buf);
         }
     }
 }
@@ -122,16 +121,4 @@ fn filled(shard: &mut Shard, bytes: usize, seed: u64) -> Option<Buf> {
     let mut buf = shard.take_buf(bytes)?;
     fill(buf.bytes_mut(), seed);
     Some(buf)
-}
-
-/// Keeps a suitable buffer, otherwise replaces it.
-#[inline]
-fn replace_unless(
-    buf: &mut Option<Buf>,
-    fit: impl FnOnce(&Buf) -> bool,
-    another: impl FnOnce() -> Option<Buf>,
-) {
-    if !buf.as_ref().is_some_and(fit) {
-        *buf = another();
-    }
 }

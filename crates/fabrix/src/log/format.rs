@@ -1,6 +1,5 @@
 //! Formats of log lines: for people, for the journal, and for programs. Nothing is written here.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
@@ -9,6 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use super::{Level, Line};
+use crate::report::number::date_and_time;
 
 /// Values of `--log-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,41 +113,8 @@ fn one_line(message: &str) -> String {
 fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let since = since.unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
-    let _a_string_takes_all = write!(text, ".{:03}Z", since.subsec_millis());
-    text
-}
-
-/// Gregorian year, month and day of a day counted from 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    // 400 years always have the same number of days, so the loop takes at most 400 steps.
-    let (mut year, mut left) = (
-        1970 + days / DAYS_OF_400_YEARS * 400,
-        days % DAYS_OF_400_YEARS,
-    );
-    loop {
-        let days = if is_leap(year) { 366 } else { 365 };
-        if left < days {
-            break;
-        }
-        (year, left) = (year + 1, left - days);
-    }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for days in months {
-        if left < days {
-            break;
-        }
-        (month, left) = (month + 1, left - days);
-    }
-    (year, month, left + 1)
+    let [date, time] = date_and_time(since.as_secs());
+    format!("{date}T{time}.{:03}Z", since.subsec_millis())
 }
 
 /// Whether standard error is the journal's socket. `JOURNAL_STREAM` holds its device and inode.
@@ -160,8 +127,6 @@ fn is_journal() -> bool {
     let stderr = fs::metadata("/proc/self/fd/2");
     stderr.is_ok_and(|stderr| format!("{}:{}", stderr.dev(), stderr.ino()) == named)
 }
-
-const DAYS_OF_400_YEARS: u64 = 146_097;
 
 #[cfg(test)]
 mod tests {

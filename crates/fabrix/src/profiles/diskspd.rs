@@ -20,7 +20,7 @@ pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
         return set::run(args);
     }
     let flags = Flags::parse(&args.words).map_err(Failure::usage)?;
-    let mut session = Session::begin(&args.common())?;
+    let mut session = Session::begin(&args.common)?;
     let opened = flags
         .targets
         .iter()

@@ -17,7 +17,7 @@ use crate::report::views;
 
 pub(crate) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let words = Words::parse(&args.words).map_err(Failure::usage)?;
-    let mut session = Session::begin(&args.common())?;
+    let mut session = Session::begin(&args.common)?;
     let open = |uri: &Option<String>| uri.as_deref().map(|uri| session.open(uri)).transpose();
     let (from, to) = (open(&words.from)?, open(&words.to)?);
     session.guard(to.as_slice())?;

@@ -4,10 +4,9 @@
 //! that stretches with the width and keeps their thickness. The values of the vertical axis have a
 //! margin that is wide enough on a phone.
 
-use std::fmt::Write;
-
 use super::figure::{class, label_of};
 use super::number::short;
+use super::scale::step;
 use super::sheet::{Axis, Curve};
 use super::svg::{NOTHING, begin, escape};
 
@@ -56,12 +55,9 @@ pub(super) fn draw(label: &str, across: &Axis, up: &Axis, lines: &[Curve]) -> St
         (&up.name, 12, "0", "start"),
     ];
     for (name, y, x, anchor) in names {
-        put(
-            &mut svg,
-            format_args!(
-                "<text class=\"tick\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>\n",
-                escape(name)
-            ),
+        svg += &format!(
+            "<text class=\"tick\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>\n",
+            escape(name)
         );
     }
     svg += "</svg>\n";
@@ -111,13 +107,7 @@ impl Span {
     }
 
     fn linear(greatest: f64) -> Self {
-        let rough = greatest / 4.0;
-        let power = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
-            .map(|times| times * power)
-            .into_iter()
-            .find(|step| *step >= rough);
-        let step = step.unwrap_or(rough);
+        let step = step(greatest);
         let ticks: Vec<f64> = (0..=5)
             .map(|tick| f64::from(tick) * step)
             .take_while(|tick| *tick <= greatest * 1.001)
@@ -186,15 +176,12 @@ fn rounds(from: f64, to: f64) -> Vec<f64> {
 fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
     for tick in &y.ticks {
         let at = down(y.place(*tick));
-        put(
-            svg,
-            format_args!(
-                "<line class=\"grid\" x1=\"{MARGIN}%\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\" />\n\
+        *svg += &format!(
+            "<line class=\"grid\" x1=\"{MARGIN}%\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\" />\n\
                  <text class=\"tick\" x=\"{:.1}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
-                MARGIN - 1.5,
-                at + 4.0,
-                tick_text(*tick)
-            ),
+            MARGIN - 1.5,
+            at + 4.0,
+            tick_text(*tick)
         );
     }
     let named = |value: f64| (value, tick_text(value));
@@ -215,14 +202,11 @@ fn rules(svg: &mut String, across: &Axis, x: &Span, y: &Span) {
     for (value, text) in ticks {
         let place = over(x.place(value));
         let anchor = if place > 95.0 { "end" } else { "middle" };
-        put(
-            svg,
-            format_args!(
-                "<line class=\"grid\" x1=\"{place:.2}%\" x2=\"{place:.2}%\" y1=\"{TOP}\" y2=\"{BOTTOM}\" />\n\
+        *svg += &format!(
+            "<line class=\"grid\" x1=\"{place:.2}%\" x2=\"{place:.2}%\" y1=\"{TOP}\" y2=\"{BOTTOM}\" />\n\
                  <text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
-                BOTTOM + 15,
-                escape(&text)
-            ),
+            BOTTOM + 15,
+            escape(&text)
         );
     }
 }
@@ -232,28 +216,22 @@ fn curve(svg: &mut String, class: &str, places: &[(f64, f64)]) {
         .iter()
         .map(|(x, y)| format!("{x:.2},{:.2}", (1.0 - y) * 100.0))
         .collect();
-    put(
-        svg,
-        format_args!(
-            "<svg x=\"0\" y=\"{TOP}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 100 100\" \
+    *svg += &format!(
+        "<svg x=\"0\" y=\"{TOP}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 100 100\" \
              preserveAspectRatio=\"none\" \
          overflow=\"visible\">\n<polyline class=\"curve {class}\" points=\"{}\" \
          vector-effect=\"non-scaling-stroke\" />\n\
          </svg>\n",
-            BOTTOM - TOP,
-            corners.join(" ")
-        ),
+        BOTTOM - TOP,
+        corners.join(" ")
     );
     if places.len() > DOTS_MAX {
         return;
     }
     for (x, y) in places {
-        put(
-            svg,
-            format_args!(
-                "<circle class=\"{class}\" cx=\"{x:.2}%\" cy=\"{:.1}\" r=\"3\" />\n",
-                down(*y)
-            ),
+        *svg += &format!(
+            "<circle class=\"{class}\" cx=\"{x:.2}%\" cy=\"{:.1}\" r=\"3\" />\n",
+            down(*y)
         );
     }
 }
@@ -267,14 +245,11 @@ fn mark(svg: &mut String, class: &str, (x, y): (f64, f64), name: &str) {
     } else {
         ("start", 10)
     };
-    put(
-        svg,
-        format_args!(
-            "<circle class=\"ring {class}\" cx=\"{x:.2}%\" cy=\"{at:.1}\" r=\"7\" />\n\
+    *svg += &format!(
+        "<circle class=\"ring {class}\" cx=\"{x:.2}%\" cy=\"{at:.1}\" r=\"7\" />\n\
          <text class=\"name marked\" x=\"{x:.2}%\" dx=\"{move_by}\" y=\"{base:.1}\" \
              text-anchor=\"{anchor}\">{}</text>\n",
-            escape(name)
-        ),
+        escape(name)
     );
 }
 
@@ -311,10 +286,6 @@ fn trimmed(value: f64) -> String {
     } else {
         text
     }
-}
-
-fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    svg.write_fmt(text).expect("a String takes everything");
 }
 
 const HEIGHT: u32 = 300;

@@ -6,17 +6,12 @@
 use super::number::{grouped, short};
 use super::scale::Scale;
 use super::sheet::{Drawing, Figure};
-pub(crate) use super::svg::fitted;
-use super::svg::{Chart, Group, Line, Mark, draw, escape};
+use super::svg::{Chart, Group, Line, Mark, draw};
+pub(crate) use super::svg::{escape, fitted};
 use super::{curves, heat};
 
 /// Colours of all figures. A page includes them once, and every file contains them.
 pub(crate) const STYLE: &str = include_str!("chart.css");
-
-/// Escapes text from outside.
-pub(crate) fn words(text: &str) -> String {
-    escape(text)
-}
 
 /// CSS classes of the series: eight colours, and the same colours in a second style.
 const SERIES: [&str; 16] = [

@@ -1,8 +1,6 @@
 //! Heat maps as SVG: one shade per value, from almost the background to the full colour, with the
 //! number inside and a scale of the shades below.
 
-use std::fmt::Write;
-
 use super::number::short;
 use super::svg::{NOTHING, begin, escape};
 
@@ -28,24 +26,18 @@ pub(super) fn draw(label: &str, columns: &[String], rows: &[(String, Vec<Option<
     let left = |index: usize| NAME + width * index as f64;
     for (index, name) in heads.iter().enumerate() {
         for (line, y) in name.iter().zip((12..).step_by(LINE as usize)) {
-            put(
-                &mut svg,
-                format_args!(
-                    "<text class=\"tick\" x=\"{:.2}%\" y=\"{y}\" text-anchor=\"middle\">{}</text>\n",
-                    left(index) + width / 2.0,
-                    escape(line)
-                ),
+            svg += &format!(
+                "<text class=\"tick\" x=\"{:.2}%\" y=\"{y}\" text-anchor=\"middle\">{}</text>\n",
+                left(index) + width / 2.0,
+                escape(line)
             );
         }
     }
     for ((name, values), top) in rows.iter().zip((head..).step_by(ROW as usize)) {
-        put(
-            &mut svg,
-            format_args!(
-                "<text class=\"name\" x=\"0\" y=\"{}\">{}</text>\n",
-                top + 19,
-                escape(name)
-            ),
+        svg += &format!(
+            "<text class=\"name\" x=\"0\" y=\"{}\">{}</text>\n",
+            top + 19,
+            escape(name)
         );
         for (index, value) in values.iter().enumerate() {
             if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -82,15 +74,12 @@ fn count(many: usize) -> u32 {
 fn scale(svg: &mut String, top: u32, greatest: f64) {
     let (begin, width) = (NAME + 12.0, (100.0 - NAME - 30.0) / f64::from(SHADES));
     for step in 0..SHADES {
-        put(
-            svg,
-            format_args!(
-                "<rect class=\"heat scale\" x=\"{:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"10\" \
+        *svg += &format!(
+            "<rect class=\"heat scale\" x=\"{:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"10\" \
                  fill-opacity=\"{:.3}\" />\n",
-                begin + f64::from(step) * width,
-                width + 0.1,
-                shade(f64::from(step) / f64::from(SHADES - 1))
-            ),
+            begin + f64::from(step) * width,
+            width + 0.1,
+            shade(f64::from(step) / f64::from(SHADES - 1))
         );
     }
     let ends = [
@@ -98,17 +87,14 @@ fn scale(svg: &mut String, top: u32, greatest: f64) {
         (begin + f64::from(SHADES) * width + 1.5, "start", greatest),
     ];
     for (place, anchor, value) in ends {
-        put(
-            svg,
-            format_args!(
-                "<text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
-                top + 9,
-                if value > 0.0 {
-                    shortest(value)
-                } else {
-                    "0".to_owned()
-                }
-            ),
+        *svg += &format!(
+            "<text class=\"tick\" x=\"{place:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+            top + 9,
+            if value > 0.0 {
+                shortest(value)
+            } else {
+                "0".to_owned()
+            }
         );
     }
 }
@@ -126,18 +112,15 @@ fn field(svg: &mut String, (left, width): (f64, f64), top: u32, value: f64, grea
     };
     let shade = shade(part);
     let over = if shade > OVER { " over" } else { "" };
-    put(
-        svg,
-        format_args!(
-            "<rect class=\"heat\" x=\"{left:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"{}\" rx=\"3\" \
+    *svg += &format!(
+        "<rect class=\"heat\" x=\"{left:.2}%\" y=\"{top}\" width=\"{:.2}%\" height=\"{}\" rx=\"3\" \
          fill-opacity=\"{shade:.3}\" />\n\
          <text class=\"field{over}\" x=\"{:.2}%\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-            width - 0.4,
-            ROW - 3,
-            left + width / 2.0,
-            top + 19,
-            shortest(value)
-        ),
+        width - 0.4,
+        ROW - 3,
+        left + width / 2.0,
+        top + 19,
+        shortest(value)
     );
 }
 
@@ -148,10 +131,6 @@ fn shortest(value: f64) -> String {
         value if value >= 9_999.5 => format!("{:.0}k", value / 1e3),
         value => short(value),
     }
-}
-
-fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    svg.write_fmt(text).expect("a String takes everything");
 }
 
 /// Width of the rows' names, in percent.

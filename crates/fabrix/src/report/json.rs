@@ -17,14 +17,14 @@ use super::sheet::{Cell, Repeat, Report, Run, Table};
 use super::{Context, number};
 
 /// Version of the keys.
-pub(crate) const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 1;
 
 /// The document of runs that were executed together, each as a fio job.
 pub(crate) fn runs(runs: &[Run], context: &Context) -> Value {
     let each = runs
         .iter()
         .flat_map(|run| run.results.jobs.iter().map(|one| job(&run.results, one)));
-    let mut document = head(context);
+    let mut document = document(context);
     document["jobs"] = runs.iter().map(whole_run).collect();
     document["per_job"] = each.collect();
     document["cpu"] = runs.first().map_or(Value::Null, |run| cpu(&run.results));
@@ -44,7 +44,7 @@ pub(crate) fn report(report: &Report, context: &Context) -> Value {
             "repeats": repeats(run),
         })
     };
-    let mut document = head(context);
+    let mut document = document(context);
     document["profile"] = json!(report.profile);
     document["title"] = json!(report.title);
     document["lead"] = json!(report.lead);
@@ -55,7 +55,7 @@ pub(crate) fn report(report: &Report, context: &Context) -> Value {
     document
 }
 
-fn head(context: &Context) -> Value {
+pub(super) fn document(context: &Context) -> Value {
     json!({
         "schema": SCHEMA,
         "fabrix version": format!("fabrix-{}", context.version),
@@ -124,7 +124,7 @@ fn table(table: &Table) -> Value {
 }
 
 /// The machine's facts as an object.
-pub(super) fn facts(context: &Context) -> Value {
+fn facts(context: &Context) -> Value {
     let pairs = context
         .facts
         .iter()

@@ -1,13 +1,12 @@
 //! The demonstration's table as aligned text, JSON and CSV. `html.rs` creates the page with charts.
 
-use std::fmt::Write;
-
 use fabrix_bench::matrix::{Cell, Matrix, Row};
 use serde_json::{Value, json};
 
+use super::Context;
+use super::json::document;
 use super::number::{cores, grouped, mb_per_s, percent, short};
 use super::plain::quoted;
-use super::{Context, json as document, number};
 
 /// The columns of one side.
 const SIDE: [&str; 4] = ["IOPS", "MB/s", "mean us", "p99 us"];
@@ -80,7 +79,7 @@ fn banner(matrix: &Matrix, widths: &[usize]) -> String {
 fn aligned(cells: &[String], widths: &[usize]) -> String {
     let mut line = format!("{:<width$}", cells[0], width = widths[0]);
     for (cell, width) in cells.iter().zip(widths).skip(1) {
-        write!(line, "  {cell:>width$}").expect("a String takes everything");
+        line += &format!("  {cell:>width$}");
     }
     format!("{}\n", line.trim_end())
 }
@@ -88,17 +87,11 @@ fn aligned(cells: &[String], widths: &[usize]) -> String {
 /// The table as a JSON document.
 pub(crate) fn json(matrix: &Matrix, context: &Context) -> Value {
     let rows: Vec<Value> = matrix.rows.iter().map(row_json).collect();
-    json!({
-        "schema": document::SCHEMA,
-        "fabrix version": format!("fabrix-{}", context.version),
-        "timestamp": context.timestamp,
-        "time": number::moment(context.timestamp),
-        "command": context.command,
-        "machine": document::facts(context),
-        "local": matrix.local,
-        "remote": matrix.remote,
-        "rows": rows,
-    })
+    let mut document = document(context);
+    document["local"] = json!(matrix.local);
+    document["remote"] = json!(matrix.remote);
+    document["rows"] = json!(rows);
+    document
 }
 
 fn row_json(row: &Row) -> Value {
@@ -133,7 +126,7 @@ pub(crate) fn csv(matrix: &Matrix) -> String {
             "cpu_initiator",
             "cpu_target",
         ] {
-            write!(text, ",{side}_{column}").expect("a String takes everything");
+            text += &format!(",{side}_{column}");
         }
     }
     text += ",remote_to_local_iops\r\n";
@@ -142,7 +135,7 @@ pub(crate) fn csv(matrix: &Matrix) -> String {
         for cell in [&row.local, &row.remote] {
             text += &cell_csv(cell);
         }
-        writeln!(text, ",{}\r", optional(row.ratio())).expect("a String takes everything");
+        text += &format!(",{}\r\n", optional(row.ratio()));
     }
     text
 }

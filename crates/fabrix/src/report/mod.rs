@@ -19,7 +19,7 @@ pub(crate) mod views;
 mod curves;
 mod heat;
 pub(crate) mod host;
-mod number;
+pub(crate) mod number;
 mod scale;
 mod sides;
 mod svg;

@@ -67,10 +67,17 @@ pub(super) fn bytes(bytes: f64) -> String {
 
 /// A time in UTC: `2026-11-21 04:05:06 UTC`.
 pub(super) fn moment(timestamp: u64) -> String {
+    let [date, time] = date_and_time(timestamp);
+    format!("{date} {time} UTC")
+}
+
+/// The date and the time of day in UTC: `2026-11-21` and `04:05:06`.
+pub(crate) fn date_and_time(timestamp: u64) -> [String; 2] {
     let (days, seconds) = (timestamp / 86_400, timestamp % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    let date = format!("{year:04}-{month:02}-{day:02}");
+    [date, format!("{hour:02}:{minute:02}:{second:02}")]
 }
 
 /// The Gregorian date of a day counted from 1970-01-01. Years start in March, so that the leap day

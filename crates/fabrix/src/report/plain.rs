@@ -1,7 +1,5 @@
 //! A report as text for a terminal, and its tables as CSV.
 
-use std::fmt::Write;
-
 use super::number::{DASH, grouped, percent, short};
 use super::sheet::{Cell, Report, Shown, Table};
 
@@ -9,16 +7,16 @@ use super::sheet::{Cell, Report, Shown, Table};
 pub(crate) fn text(report: &Report) -> String {
     let mut text = format!("{}\n{}\n", report.title, report.lead);
     for part in &report.tables {
-        write!(text, "\n{}\n{}", part.title, table(part)).expect("a String takes everything");
+        text += &format!("\n{}\n{}", part.title, table(part));
     }
     if !report.notes.is_empty() || !report.warnings.is_empty() {
         text.push('\n');
     }
     for note in &report.notes {
-        writeln!(text, "note: {note}").expect("a String takes everything");
+        text += &format!("note: {note}\n");
     }
     for warning in &report.warnings {
-        writeln!(text, "warning: {warning}").expect("a String takes everything");
+        text += &format!("warning: {warning}\n");
     }
     text
 }
@@ -74,12 +72,7 @@ fn banner(table: &Table, widths: &mut [usize]) -> String {
         let span = widths[at..at + count].iter().sum::<usize>() + 2 * (count - 1);
         let missing = width(group).saturating_sub(span);
         widths[at + count - 1] += missing;
-        write!(
-            line,
-            "{group}{}  ",
-            " ".repeat(span + missing - width(group))
-        )
-        .expect("a String takes everything");
+        line += &format!("{group}{}  ", " ".repeat(span + missing - width(group)));
         at += count;
     }
     format!("{}\n", line.trim_end())
@@ -94,7 +87,7 @@ fn aligned(cells: &[String], widths: &[usize], numeric: &[bool]) -> String {
         } else {
             ("", space.as_str())
         };
-        write!(line, "{before}{cell}{after}  ").expect("a String takes everything");
+        line += &format!("{before}{cell}{after}  ");
     }
     format!("{}\n", line.trim_end())
 }
@@ -128,7 +121,7 @@ pub(crate) fn csv(table: &Table) -> String {
     let mut text = format!("{}\r\n", head.join(","));
     for row in &table.rows {
         let cells: Vec<String> = row.iter().map(plain).collect();
-        write!(text, "{}\r\n", cells.join(",")).expect("a String takes everything");
+        text += &format!("{}\r\n", cells.join(","));
     }
     text
 }

@@ -26,13 +26,12 @@ impl Scale {
         } else {
             1.0
         };
-        let end = greatest;
         let step = step(greatest);
         let ticks = (0..=TICKS_MAX)
             .map(|tick| f64::from(tick) * step)
             .take_while(|value| *value <= greatest);
         Self::Linear {
-            end,
+            end: greatest,
             ticks: ticks.collect(),
             suffix,
         }
@@ -101,7 +100,7 @@ impl Scale {
 }
 
 /// A round distance between ticks: 1, 2, 2.5 or 5 times a power of ten, for two to four ticks.
-fn step(greatest: f64) -> f64 {
+pub(super) fn step(greatest: f64) -> f64 {
     let least = greatest / 4.0;
     let power = 10f64.powf(least.log10().floor());
     let rounds = [1.0, 2.0, 2.5, 5.0].map(|times| times * power);

@@ -62,24 +62,34 @@ fn pairs(label: &str, rows: &[&Row], value: fn(&Cell) -> f64, text: fn(f64) -> S
         .iter()
         .flat_map(|row| [value(&row.local), value(&row.remote)])
         .fold(0.0, f64::max);
-    let line = |class, cell: &Cell| Line {
-        marks: vec![Mark::Bar {
-            class,
-            from: 0.0,
-            to: value(cell),
-        }],
-        label: text(value(cell)),
-    };
+    chart(label, Scale::linear(greatest, ""), rows, |class, cell| {
+        Line {
+            marks: vec![Mark::Bar {
+                class,
+                from: 0.0,
+                to: value(cell),
+            }],
+            label: text(value(cell)),
+        }
+    })
+}
+
+/// One line per side and row.
+fn chart(
+    label: &str,
+    scale: Scale,
+    rows: &[&Row],
+    line: impl Fn(&'static str, &Cell) -> Line,
+) -> Chart {
     let group = |row: &&Row| Group {
         name: row.name.clone(),
         lines: vec![line("local", &row.local), line("remote", &row.remote)],
     };
-    let groups = rows.iter().map(group).collect();
     Chart {
         label: label.into(),
-        scale: Scale::linear(greatest, ""),
+        scale,
         rule: None,
-        groups,
+        groups: rows.iter().map(group).collect(),
     }
 }
 
@@ -124,18 +134,13 @@ pub(super) fn latency(matrix: &Matrix) -> String {
         }],
         label: format!("{} / {}", short(cell.mean_us), short(cell.p99_us)),
     };
-    let group = |row: &Row| Group {
-        name: row.name.clone(),
-        lines: vec![line("local", &row.local), line("remote", &row.remote)],
-    };
-    let groups = matrix.rows.iter().map(group).collect();
-    let label = "Mean and 99th percentile of the latency".into();
-    let chart = Chart {
-        label,
-        scale: Scale::log(values),
-        rule: None,
-        groups,
-    };
+    let rows = rows(matrix, |_| true);
+    let chart = chart(
+        "Mean and 99th percentile of the latency",
+        Scale::log(values),
+        &rows,
+        line,
+    );
     card(
         "Latency",
         "&#181;s, dot: mean, tick: 99th percentile; logarithmic, less is better",
@@ -166,18 +171,13 @@ pub(super) fn cpu(matrix: &Matrix) -> String {
         ],
         label: cpu_label(cell),
     };
-    let group = |row: &Row| Group {
-        name: row.name.clone(),
-        lines: vec![line("local", &row.local), line("remote", &row.remote)],
-    };
-    let groups = matrix.rows.iter().map(group).collect();
-    let label = "Cores kept busy by initiator and target".into();
-    let chart = Chart {
-        label,
-        scale: Scale::linear(greatest, ""),
-        rule: None,
-        groups,
-    };
+    let rows = rows(matrix, |_| true);
+    let chart = chart(
+        "Cores kept busy by initiator and target",
+        Scale::linear(greatest, ""),
+        &rows,
+        line,
+    );
     let legend = [
         ("local", "local"),
         ("remote", "remote: initiator"),

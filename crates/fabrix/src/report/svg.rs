@@ -4,8 +4,6 @@
 //! fills its column and stays readable on a phone. Colours are CSS classes of the page, so the same
 //! drawing serves light and dark mode.
 
-use std::fmt::Write;
-
 use super::scale::Scale;
 
 /// A chart: a scale and groups of lines.
@@ -110,35 +108,26 @@ fn axis(svg: &mut String, plot: &Plot<'_>, height: u32) {
         let place = plot.place(value);
         let anchor = if at == 0 { "start" } else { "middle" };
         upright(svg, "grid", place, bottom);
-        put(
-            svg,
-            format_args!(
-                "<text class=\"tick\" x=\"{place}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
-                height - 6,
-                escape(&text)
-            ),
+        *svg += &format!(
+            "<text class=\"tick\" x=\"{place}%\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>\n",
+            height - 6,
+            escape(&text)
         );
     }
 }
 
 /// A vertical line from the top of the chart to its axis.
 fn upright(svg: &mut String, class: &str, place: f64, bottom: u32) {
-    put(
-        svg,
-        format_args!(
-            "<line class=\"{class}\" x1=\"{place}%\" x2=\"{place}%\" y1=\"0\" y2=\"{bottom}\" />\n"
-        ),
+    *svg += &format!(
+        "<line class=\"{class}\" x1=\"{place}%\" x2=\"{place}%\" y1=\"0\" y2=\"{bottom}\" />\n"
     );
 }
 
 fn draw_group(svg: &mut String, plot: &Plot<'_>, group: &Group, top: u32) {
     let name = escape(&fitted(&group.name, NAME_LETTERS));
-    put(
-        svg,
-        format_args!(
-            "<text class=\"name\" x=\"0\" y=\"{}\">{name}</text>\n",
-            top + 15
-        ),
+    *svg += &format!(
+        "<text class=\"name\" x=\"0\" y=\"{}\">{name}</text>\n",
+        top + 15
     );
     for (line, y) in group
         .lines
@@ -150,12 +139,9 @@ fn draw_group(svg: &mut String, plot: &Plot<'_>, group: &Group, top: u32) {
             end = end.max(draw_mark(svg, plot, mark, y));
         }
         let label = escape(&line.label);
-        put(
-            svg,
-            format_args!(
-                "<text class=\"value\" x=\"{end}%\" dx=\"8\" y=\"{}\">{label}</text>\n",
-                y + BAR_HEIGHT - 1
-            ),
+        *svg += &format!(
+            "<text class=\"value\" x=\"{end}%\" dx=\"8\" y=\"{}\">{label}</text>\n",
+            y + BAR_HEIGHT - 1
         );
     }
 }
@@ -166,12 +152,9 @@ fn draw_mark(svg: &mut String, plot: &Plot<'_>, mark: &Mark, y: u32) -> f64 {
         Mark::Bar { class, from, to } => {
             let (from, to) = (plot.place(*from), plot.place(*to));
             let width = ((to - from).max(0.0) * 100.0).round() / 100.0;
-            put(
-                svg,
-                format_args!(
-                    "<rect class=\"{class}\" x=\"{from}%\" y=\"{y}\" width=\"{width}%\" \
+            *svg += &format!(
+                "<rect class=\"{class}\" x=\"{from}%\" y=\"{y}\" width=\"{width}%\" \
                      height=\"{BAR_HEIGHT}\" rx=\"2\" />\n"
-                ),
             );
             to
         }
@@ -179,13 +162,10 @@ fn draw_mark(svg: &mut String, plot: &Plot<'_>, mark: &Mark, y: u32) -> f64 {
             let (dot, tick) = (plot.place(*dot), plot.place(*tick));
             let (left, right) = (dot.min(tick), dot.max(tick));
             let (middle, bottom) = (y + BAR_HEIGHT / 2, y + BAR_HEIGHT);
-            put(
-                svg,
-                format_args!(
-                    "<line class=\"{class} span\" x1=\"{left}%\" x2=\"{right}%\" y1=\"{middle}\" y2=\"{middle}\" />\n\
+            *svg += &format!(
+                "<line class=\"{class} span\" x1=\"{left}%\" x2=\"{right}%\" y1=\"{middle}\" y2=\"{middle}\" />\n\
                      <line class=\"{class} end\" x1=\"{tick}%\" x2=\"{tick}%\" y1=\"{y}\" y2=\"{bottom}\" />\n\
                      <circle class=\"{class}\" cx=\"{dot}%\" cy=\"{middle}\" r=\"4.5\" />\n"
-                ),
             );
             right
         }
@@ -197,12 +177,8 @@ fn group_height(group: &Group) -> u32 {
     NAME_HEIGHT + lines * LINE_HEIGHT + GAP_HEIGHT
 }
 
-fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    svg.write_fmt(text).expect("a String takes everything");
-}
-
 /// Escapes text for contents and attributes. Control characters, which XML forbids, are removed.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

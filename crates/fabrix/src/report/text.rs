@@ -1,7 +1,5 @@
 //! A run as text for a terminal in fio's order: rates, latencies, then the rest.
 
-use std::fmt::Write;
-
 use fabrix_bench::Job;
 use fabrix_bench::access::Distribution;
 use fabrix_bench::latency::Latency;
@@ -38,20 +36,17 @@ pub(crate) fn run(run: &Run) -> String {
     let iops = run.spread(|repeat| repeat.iops);
     if iops.count > 1 {
         let mean = run.spread(|repeat| repeat.mean_us);
-        line(
-            &mut text,
-            &format!(
-                "  {} runs, the one in the middle above: IOPS median={}, min={}, max={}, spread={:.1} %; \
-                 mean latency median={} us, min={} us, max={} us",
-                iops.count,
-                grouped(iops.median),
-                grouped(iops.min),
-                grouped(iops.max),
-                iops.percent(),
-                short(mean.median),
-                short(mean.min),
-                short(mean.max)
-            ),
+        text += &format!(
+            "  {} runs, the one in the middle above: IOPS median={}, min={}, max={}, spread={:.1} %; \
+                 mean latency median={} us, min={} us, max={} us\n",
+            iops.count,
+            grouped(iops.median),
+            grouped(iops.min),
+            grouped(iops.max),
+            iops.percent(),
+            short(mean.median),
+            short(mean.min),
+            short(mean.max)
         );
     }
     text
@@ -79,14 +74,11 @@ pub(crate) fn summary(results: &Results) -> String {
 fn side(text: &mut String, name: &str, side: &Side, open_loop: bool) {
     let seconds = time(side.runtime_ns as f64);
     let mib = short(side.bw_bytes / f64::from(1 << 20));
-    line(
-        text,
-        &format!(
-            "  {name}: IOPS={}, BW={} MB/s ({mib} MiB/s), {} in {seconds}",
-            grouped(side.iops),
-            mb_per_s(side.bw_bytes),
-            bytes(side.bytes as f64)
-        ),
+    *text += &format!(
+        "  {name}: IOPS={}, BW={} MB/s ({mib} MiB/s), {} in {seconds}\n",
+        grouped(side.iops),
+        mb_per_s(side.bw_bytes),
+        bytes(side.bytes as f64)
     );
     latency(
         text,
@@ -99,23 +91,20 @@ fn side(text: &mut String, name: &str, side: &Side, open_loop: bool) {
 }
 
 fn latency(text: &mut String, name: &str, latency: &Latency) {
-    line(
-        text,
-        &format!(
-            "    {name}: min={}, mean={}, stdev={}, max={}",
-            time(latency.min_ns as f64),
-            time(latency.mean_ns),
-            time(latency.stddev_ns),
-            time(latency.max_ns as f64)
-        ),
+    *text += &format!(
+        "    {name}: min={}, mean={}, stdev={}, max={}\n",
+        time(latency.min_ns as f64),
+        time(latency.mean_ns),
+        time(latency.stddev_ns),
+        time(latency.max_ns as f64)
     );
-    line(text, &format!("    {name} percentiles:"));
+    *text += &format!("    {name} percentiles:\n");
     for row in latency.percentiles_ns.chunks(4) {
         let cells: Vec<String> = row
             .iter()
             .map(|(percent, ns)| format!("{percent:5.2}th={:>8}", time(*ns as f64)))
             .collect();
-        line(text, &format!("     | {}", cells.join("  ")));
+        *text += &format!("     | {}\n", cells.join("  "));
     }
 }
 
@@ -127,10 +116,7 @@ fn steady(text: &mut String, results: &Results) {
         || "not attained".to_owned(),
         |at| format!("attained after {}", time(at.as_secs_f64() * 1e9)),
     );
-    line(
-        text,
-        &format!("  steadystate: {said}, {:.2} % at last", attained.percent),
-    );
+    *text += &format!("  steadystate: {said}, {:.2} % at last\n", attained.percent);
 }
 
 fn cpu(text: &mut String, results: &Results) {
@@ -140,16 +126,13 @@ fn cpu(text: &mut String, results: &Results) {
         true => format!(", {} us an I/O", short(cpu.job_cores * 1e6 / iops)),
         false => String::new(),
     };
-    line(
-        text,
-        &format!(
-            "  cpu: {} cores in the jobs{each}; process usr={} sys={}; machine {} of {} cores busy",
-            cores(Some(cpu.job_cores)),
-            cores(Some(cpu.user_cores)),
-            cores(Some(cpu.system_cores)),
-            cores(Some(cpu.machine_cores)),
-            cpu.cores
-        ),
+    *text += &format!(
+        "  cpu: {} cores in the jobs{each}; process usr={} sys={}; machine {} of {} cores busy\n",
+        cores(Some(cpu.job_cores)),
+        cores(Some(cpu.user_cores)),
+        cores(Some(cpu.system_cores)),
+        cores(Some(cpu.machine_cores)),
+        cpu.cores
     );
 }
 
@@ -164,19 +147,13 @@ fn times(count: u64) -> String {
 fn trouble(text: &mut String, all: &JobResult) {
     if let Some(verify) = &all.verify {
         let (checked, wrong) = (grouped(verify.blocks_checked as f64), verify.errors);
-        line(
-            text,
-            &format!("  verify: {checked} blocks checked, {wrong} wrong"),
-        );
+        *text += &format!("  verify: {checked} blocks checked, {wrong} wrong\n");
         if let Some(first) = &verify.first_error {
-            line(text, &format!("    first: {first}"));
+            *text += &format!("    first: {first}\n");
         }
     }
     if all.busy > 0 {
-        line(
-            text,
-            &format!("  busy: the disk had no room {}", times(all.busy)),
-        );
+        *text += &format!("  busy: the disk had no room {}\n", times(all.busy));
     }
     if all.errors.total() > 0 {
         let kinds: Vec<String> = all
@@ -185,18 +162,14 @@ fn trouble(text: &mut String, all: &JobResult) {
             .iter()
             .map(|(status, count)| format!("{status:?} {count}"))
             .collect();
-        line(text, &format!("  errors: {}", kinds.join(", ")));
+        *text += &format!("  errors: {}\n", kinds.join(", "));
         if let Some(first) = &all.errors.first {
-            line(text, &format!("    first: {first}"));
+            *text += &format!("    first: {first}\n");
         }
     }
     if let Some(why) = &all.ended_early {
-        line(text, &format!("  ended early: {why}"));
+        *text += &format!("  ended early: {why}\n");
     }
-}
-
-fn line(text: &mut String, line: &str) {
-    writeln!(text, "{line}").expect("a String takes everything");
 }
 
 #[cfg(test)]

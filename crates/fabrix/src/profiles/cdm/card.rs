@@ -6,7 +6,7 @@ use fabrix_block::spec::Size;
 
 use super::{Line, Score};
 use crate::cli::bench::args::CdmArgs;
-use crate::report::figure::{STYLE, fitted, words};
+use crate::report::figure::{STYLE, escape, fitted};
 
 const ROW: usize = 66;
 const COLUMN: usize = 280;
@@ -50,7 +50,7 @@ pub(super) fn draw(uri: &str, args: &CdmArgs, lines: &[Line]) -> String {
          <text class=\"value\" x=\"20\" y=\"54\">{} region, best of {} of {} s; bars are \
          logarithmic</text>\n\
          {body}<text class=\"value\" x=\"20\" y=\"{}\">fabrix {}</text>\n</svg>\n",
-        words(&fitted(uri, LETTERS * columns)),
+        escape(&fitted(uri, LETTERS * columns)),
         Size(args.size),
         Counted(args.count.into(), "run"),
         args.time.as_secs_f64(),

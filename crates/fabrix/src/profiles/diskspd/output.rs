@@ -4,8 +4,6 @@
 //! Source: the DiskSpd documentation, "Analyzing test results". The column for a thread's file
 //! shows the target's URI.
 
-use std::fmt::Write;
-
 use fabrix_bench::latency::Latency;
 use fabrix_bench::results::{JobResult, Side};
 use fabrix_bench::spread::Spread;
@@ -48,27 +46,21 @@ pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
         / 1e9;
     let threads: usize = runs.iter().map(|run| run.results.jobs.len()).sum();
     let cpu = runs.first().map(|run| run.results.cpu).unwrap_or_default();
-    put(
-        &mut text,
-        format_args!(
-            "\nResults for timespan 1:\n{}\n\nactual test time:\t{seconds:.2}s\nthread \
+    text += &format!(
+        "\nResults for timespan 1:\n{}\n\nactual test time:\t{seconds:.2}s\nthread \
              count:\t\t{threads}\nproc count:\t\t{}\n\n",
-            "*".repeat(79),
-            cpu.cores
-        ),
+        "*".repeat(79),
+        cpu.cores
     );
     let cores = cpu.cores.max(1) as f64;
     let percent = |part: f64| (part / cores * 100.0).clamp(0.0, 100.0);
-    put(
-        &mut text,
-        format_args!(
-            "CPU |  Usage |  User  |  Kernel |  Idle\n{}\navg.| {:6.2}%| {:6.2}%|  {:6.2}%| {:6.2}%\n\n",
-            "-".repeat(43),
-            percent(cpu.machine_cores),
-            percent(cpu.user_cores),
-            percent(cpu.system_cores),
-            100.0 - percent(cpu.machine_cores)
-        ),
+    text += &format!(
+        "CPU |  Usage |  User  |  Kernel |  Idle\n{}\navg.| {:6.2}%| {:6.2}%|  {:6.2}%| {:6.2}%\n\n",
+        "-".repeat(43),
+        percent(cpu.machine_cores),
+        percent(cpu.user_cores),
+        percent(cpu.system_cores),
+        100.0 - percent(cpu.machine_cores)
     );
     let kinds: [(&str, Direction); 3] = [
         ("Total IO", |job| &job.total),
@@ -85,14 +77,11 @@ pub(super) fn text(flags: &Flags, words: &[String], runs: &[Run]) -> String {
 }
 
 fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
-    put(
-        text,
-        format_args!(
-            "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
+    *text += &format!(
+        "Input parameters:\n\n\ttimespan:   1\n\t-------------\n\tduration: {}s\n\twarm up time: \
              {}s\n\tcool down time: 0s\n",
-            flags.duration.as_secs(),
-            flags.warm_up.as_secs()
-        ),
+        flags.duration.as_secs(),
+        flags.warm_up.as_secs()
     );
     if flags.latency {
         text.push_str("\tmeasuring latency\n");
@@ -111,23 +100,17 @@ fn input(text: &mut String, flags: &Flags, runs: &[Run]) {
         ),
     };
     for run in runs {
-        put(
-            text,
-            format_args!(
-                "\tpath: '{}'\n\t\tsoftware cache disabled\n\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
+        *text += &format!(
+            "\tpath: '{}'\n\t\tsoftware cache disabled\n\t\t{mix}\n\t\tblock size: {}\n\t\t{way}\n\
              \t\tnumber of outstanding I/O operations per thread: {}\n\t\tthreads per file: {}\n",
-                run.disk, flags.block_bytes, flags.outstanding, flags.threads
-            ),
+            run.disk, flags.block_bytes, flags.outstanding, flags.threads
         );
     }
 }
 
 /// One of the three tables of threads.
 fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction, runs: &[Run]) {
-    put(
-        text,
-        format_args!("{name}\nthread |       bytes     |     I/Os     |    MiB/s   |  I/O per s "),
-    );
+    *text += &format!("{name}\nthread |       bytes     |     I/Os     |    MiB/s   |  I/O per s ");
     if flags.latency {
         text.push_str("|  AvgLat  ");
     }
@@ -139,7 +122,7 @@ fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction
     }
     text.push_str("|  file\n");
     let rule = "-".repeat(100);
-    put(text, format_args!("{rule}\n"));
+    *text += &format!("{rule}\n");
     let mut thread = 0;
     for run in runs {
         for job in &run.results.jobs {
@@ -154,7 +137,7 @@ fn threads_of(text: &mut String, flags: &Flags, name: &str, direction: Direction
             thread += 1;
         }
     }
-    put(text, format_args!("{rule}\n"));
+    *text += &format!("{rule}\n");
     let total = sum(runs, direction);
     if let Some(run) = runs.first() {
         line(text, flags, "total:", &total, run, None);
@@ -181,31 +164,25 @@ fn sum(runs: &[Run], direction: Direction) -> Side {
 }
 
 fn line(text: &mut String, flags: &Flags, name: &str, side: &Side, run: &Run, file: Option<&str>) {
-    put(
-        text,
-        format_args!(
-            "{name} | {:15} | {:12} | {:10.2} | {:10.2} ",
-            side.bytes,
-            side.ios,
-            side.bw_bytes / MIB,
-            side.iops
-        ),
+    *text += &format!(
+        "{name} | {:15} | {:12} | {:10.2} | {:10.2} ",
+        side.bytes,
+        side.ios,
+        side.bw_bytes / MIB,
+        side.iops
     );
     if flags.latency {
-        put(text, format_args!("| {:8.3} ", side.latency.mean_ns / 1e6));
+        *text += &format!("| {:8.3} ", side.latency.mean_ns / 1e6);
     }
     if flags.interval.is_some() {
         // Readings exist per target, not per thread.
         let shown = file.map_or_else(|| format!("{:.2}", deviation(run)), |_| "N/A".to_owned());
-        put(text, format_args!("| {shown:>10} "));
+        *text += &format!("| {shown:>10} ");
     }
     if flags.latency {
-        put(
-            text,
-            format_args!("| {:9.3} ", side.latency.stddev_ns / 1e6),
-        );
+        *text += &format!("| {:9.3} ", side.latency.stddev_ns / 1e6);
     }
-    put(text, format_args!("| {}\n", file.unwrap_or_default()));
+    *text += &format!("| {}\n", file.unwrap_or_default());
 }
 
 /// Standard deviation of the readings of a target.
@@ -228,30 +205,20 @@ pub(super) fn deviation(run: &Run) -> f64 {
 fn latencies(text: &mut String, run: &Run) {
     let all = &run.results.aggregate;
     let sides = [&all.read.latency, &all.write.latency, &all.total.latency];
-    put(
-        text,
-        format_args!(
-            "{}\n  %-ile |  Read (ms) | Write (ms) | Total (ms)\n----------------------------------------------\n",
-            run.disk
-        ),
+    *text += &format!(
+        "{}\n  %-ile |  Read (ms) | Write (ms) | Total (ms)\n----------------------------------------------\n",
+        run.disk
     );
     let mut row = |name: &str, of: &dyn Fn(&Latency) -> Option<u64>| {
         let cells = sides.map(|side| match of(side).filter(|_| side.count > 0) {
             Some(ns) => format!("{:10.3}", ns as f64 / 1e6),
             None => format!("{:>10}", "N/A"),
         });
-        put(
-            text,
-            format_args!("{name:>7} | {} | {} | {}\n", cells[0], cells[1], cells[2]),
-        );
+        *text += &format!("{name:>7} | {} | {} | {}\n", cells[0], cells[1], cells[2]);
     };
     row("min", &|latency| Some(latency.min_ns));
     for (name, percent) in NAMES {
         row(name, &|latency| latency.percentile_ns(percent));
     }
     row("max", &|latency| Some(latency.max_ns));
-}
-
-fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
-    text.write_fmt(what).expect("a String takes everything");
 }

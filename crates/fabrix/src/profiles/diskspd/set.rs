@@ -61,7 +61,7 @@ struct Row {
 
 pub(super) fn run(args: &WordsArgs) -> Result<ExitCode, Failure> {
     let (seconds, uris) = asked(&args.words[1..]).map_err(Failure::usage)?;
-    let mut session = Session::begin(&args.common())?;
+    let mut session = Session::begin(&args.common)?;
     let disks = uris.iter().map(|uri| session.open(uri));
     let disks = disks.collect::<Result<Vec<Disk>, Failure>>()?;
     session.guard(&disks)?;

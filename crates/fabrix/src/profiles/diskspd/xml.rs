@@ -2,13 +2,11 @@
 //!
 //! Source: the output of `-Rxml` as described in DiskSpd's documentation.
 
-use std::fmt::Write;
-
 use fabrix_bench::latency::Latency;
 
 use super::flags::Flags;
 use super::output::{NAMES, deviation};
-use crate::report::figure::words;
+use crate::report::figure::escape;
 use crate::report::sheet::Run;
 
 /// The complete document.
@@ -20,7 +18,7 @@ pub(super) fn results(flags: &Flags, runs: &[Run]) -> String {
         xml.within("System", |xml| {
             xml.element(
                 "ComputerName",
-                &words(
+                &escape(
                     std::fs::read_to_string("/proc/sys/kernel/hostname")
                         .unwrap_or_default()
                         .trim(),
@@ -81,7 +79,7 @@ fn profile(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
                 xml.within("Targets", |xml| {
                     for run in runs {
                         xml.within("Target", |xml| {
-                            xml.element("Path", &words(&run.disk));
+                            xml.element("Path", &escape(&run.disk));
                             xml.element("BlockSize", &flags.block_bytes.to_string());
                             xml.element(
                                 if flags.random { "Random" } else { "StrideSize" },
@@ -148,13 +146,11 @@ fn iops(xml: &mut Xml, runs: &[Run]) {
             for point in &run.results.series {
                 let seconds = point.span.as_secs_f64().max(1e-9);
                 let rate = |side: usize| point.sides[side].ios as f64 / seconds;
-                put(&mut xml.text, format_args!(
-                    "<Bucket SampleMillisecond=\"{}\" Read=\"{:.0}\" Write=\"{:.0}\" Total=\"{:.0}\"/>\n",
+                xml.text += &format!("<Bucket SampleMillisecond=\"{}\" Read=\"{:.0}\" Write=\"{:.0}\" Total=\"{:.0}\"/>\n",
                     point.at.as_millis(),
                     rate(0),
                     rate(1),
-                    point.iops()
-                ));
+                    point.iops());
             }
         }
     });
@@ -168,7 +164,7 @@ fn threads(xml: &mut Xml, flags: &Flags, runs: &[Run]) {
         xml.within("Thread", |xml| {
             xml.element("Id", &index.to_string());
             xml.within("Target", |xml| {
-                xml.element("Path", &words(&run.disk));
+                xml.element("Path", &escape(&run.disk));
                 xml.element("BytesCount", &job.total.bytes.to_string());
                 xml.element("IOCount", &job.total.ios.to_string());
                 xml.element("ReadBytes", &job.read.bytes.to_string());
@@ -198,16 +194,12 @@ struct Xml {
 
 impl Xml {
     fn element(&mut self, name: &str, value: &str) {
-        put(&mut self.text, format_args!("<{name}>{value}</{name}>\n"));
+        self.text += &format!("<{name}>{value}</{name}>\n");
     }
 
     fn within(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
-        put(&mut self.text, format_args!("<{name}>\n"));
+        self.text += &format!("<{name}>\n");
         inside(self);
-        put(&mut self.text, format_args!("</{name}>\n"));
+        self.text += &format!("</{name}>\n");
     }
-}
-
-fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
-    text.write_fmt(what).expect("a String takes everything");
 }

@@ -2,32 +2,19 @@
 //! with our own long options. The profile parses the other tool's words.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, Args, Command};
 use fabrix_block::spec::without_secrets;
 
 use super::CommonArgs;
-use crate::args::{EngineArgs, Format, RemoteArgs};
 
 /// Arguments of a profile in the words of another tool. Short options are that tool's; ours are
 /// long.
 #[derive(Args)]
 #[command(mut_args = |arg| arg.short(None::<char>))]
 pub(crate) struct WordsArgs {
-    /// Leave results.json, results.csv, index.html and the charts there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write even on a disk that carries a partition table or a file system
-    #[arg(long)]
-    pub(crate) allow_write: bool,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
-    pub(crate) remote: RemoteArgs,
-    /// How to print the results
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) output: Format,
+    pub(crate) common: CommonArgs,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -40,19 +27,6 @@ pub(crate) struct WordsArgs {
         value_name = "WORD"
     )]
     pub(crate) words: Vec<String>,
-}
-
-impl WordsArgs {
-    /// The arguments of every measurement.
-    pub(crate) fn common(&self) -> CommonArgs {
-        CommonArgs {
-            allow_write: self.allow_write,
-            report: self.report.clone(),
-            engine: self.engine.clone(),
-            remote: self.remote.clone(),
-            output: self.output,
-        }
-    }
 }
 
 /// Words without secrets, for messages.

@@ -154,7 +154,8 @@ impl Served {
         let listens = self.target.catalog().listen;
         if !listens.iter().filter(|it| is_other(it)).any(serves_disks) {
             return Err(Failure::usage(format!(
-                "{text} is the only address that serves disks: without it no host could connect again; add another one first"
+                "{text} is the only address that serves disks: without it no host could connect again; \
+                 add another one first"
             )));
         }
         if listens.iter().all(is_other) {

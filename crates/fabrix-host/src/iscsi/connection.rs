@@ -1,8 +1,8 @@
 //! One connection with a target, which is a session's only one, and the requests in its slots.
 //!
-//! Knows its transport ([`Link`]) and what each slot carries; does not know how a session comes up (`session`)
-//! nor what is done with requests when the connection is lost (`outage`). All tables are made when
-//! it is opened. The mirror of NVMe's `queue`.
+//! Knows its transport ([`Link`]) and what each slot carries; does not know how a session comes up
+//! (`session`) nor what is done with requests when the connection is lost (`outage`). All tables
+//! are made when it is opened. The mirror of NVMe's `queue`.
 
 use fabrix_block::{Operation, Status as DiskStatus};
 use fabrix_proto::Slot;

@@ -2,7 +2,8 @@
 //!
 //! An [`Endpoint`] is one side of a connection: its login, its numbers, its tasks. It takes whole
 //! headers, and says what becomes of the data segment behind each. A [`Framing`] carries what an
-//! endpoint sends. The data of a task has a slot and a range of bytes on both sides of the contract:
+//! endpoint sends. The data of a task has a slot and a range of bytes on both sides of the
+//! contract:
 //!
 //! | the endpoint says | over TCP | over RDMA |
 //! |---|---|---|

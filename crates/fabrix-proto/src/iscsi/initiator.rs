@@ -3,8 +3,8 @@
 //!
 //! It knows PDUs, the numbers that both sides count, the slots of the tasks in progress, and how
 //! much of each task's data has moved. It touches neither the socket nor the data, and does not
-//! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. The owner chooses
-//! the slot of a task. The slot is free again with `Completed`, or with the connection.
+//! know what carries PDUs: it is an [`Endpoint`], and sends through a [`Framing`]. The owner
+//! chooses the slot of a task. The slot is free again with `Completed`, or with the connection.
 //!
 //! The target is not trusted: it can end this connection, and nothing more. It cannot make the
 //! machine write outside the data of a task that reads, send outside the data of a task that

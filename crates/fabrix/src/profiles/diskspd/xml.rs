@@ -146,11 +146,12 @@ fn iops(xml: &mut Xml, runs: &[Run]) {
             for point in &run.results.series {
                 let seconds = point.span.as_secs_f64().max(1e-9);
                 let rate = |side: usize| point.sides[side].ios as f64 / seconds;
-                xml.text += &format!("<Bucket SampleMillisecond=\"{}\" Read=\"{:.0}\" Write=\"{:.0}\" Total=\"{:.0}\"/>\n",
-                    point.at.as_millis(),
-                    rate(0),
-                    rate(1),
-                    point.iops());
+                let (at, total) = (point.at.as_millis(), point.iops());
+                let (read, write) = (rate(0), rate(1));
+                xml.text += &format!(
+                    "<Bucket SampleMillisecond=\"{at}\" Read=\"{read:.0}\" Write=\"{write:.0}\" \
+                     Total=\"{total:.0}\"/>\n"
+                );
             }
         }
     });

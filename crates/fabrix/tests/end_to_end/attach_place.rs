@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -141,10 +142,15 @@ pub(super) fn has_programs(test: &str, programs: &[&str]) -> bool {
     has_ext4
 }
 
+/// Read by every mounted file system, written while a mount namespace is made: a new namespace
+/// keeps a copy of every mount, and a device with a copy cannot be detached.
+pub(super) static NAMESPACE: RwLock<()> = RwLock::new(());
+
 /// A file system where a folder was. Dropping this takes it out of sight, whoever still uses it.
 pub(super) struct Mounted {
     pub(super) at: TempDir,
     device: PathBuf,
+    _in_one_namespace: RwLockReadGuard<'static, ()>,
 }
 
 impl Mounted {
@@ -155,6 +161,7 @@ impl Mounted {
         let mounted = Self {
             at: TempDir::new().expect("a folder"),
             device: device.to_owned(),
+            _in_one_namespace: NAMESPACE.read().unwrap_or_else(PoisonError::into_inner),
         };
         mounted.mount();
         mounted

@@ -7,10 +7,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attach_place::{Mounted, Place, has_block_devices, has_files, has_programs, shell};
+use super::attach_place::{
+    Mounted, NAMESPACE, Place, has_block_devices, has_files, has_programs, shell,
+};
 use super::harness::{BOUND, NQN, Running, Serve, skipped};
 
 /// Attaches as a socket, which must be refused, and leaves nothing.
@@ -199,6 +202,7 @@ fn a_mounted_device_is_not_detached_and_the_sentence_says_where_it_is_mounted() 
 
 /// Runs the program where /dev has nothing but /dev/null; None: that cannot be made here.
 fn without_devices(place: &Place, args: &[&str]) -> Option<super::harness::Ended> {
+    let _no_mounts = NAMESPACE.write().unwrap_or_else(PoisonError::into_inner);
     if !shell("unshare --mount true 2>/dev/null") {
         return None;
     }

@@ -8,7 +8,7 @@
 //! | the endpoint says | over TCP | over RDMA |
 //! |---|---|---|
 //! | `pdu` | header, digests, data segment | one message |
-//! | `command`, `payload` | the same, the data segment out of the slot | the same; tags of the slot's memory |
+//! | `command`, `payload` | the same, the segment from the slot | the same; tags of its memory |
 //! | `fetch` | R2T; Data-Out answers it | RDMA READ |
 //! | `send` | Data-In, the last with the status | RDMA WRITE |
 //!

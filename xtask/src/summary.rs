@@ -65,7 +65,6 @@ impl Summary {
             Ok(counts) => self.add(name, counts),
             Err(Stop::Failed(why)) => self.fail(format!("{name}: {why}")),
             Err(Stop::Skipped(why)) => {
-                println!("SKIPPED: {name}: {why}");
                 word = "skipped";
                 self.skip(name, &why);
             }

@@ -4,9 +4,9 @@
 //! reviewer would otherwise have to watch for it; each finding names the file, the line and what to
 //! do.
 
-use crate::interop::install_tool;
-use crate::process::{command, output, root};
+use crate::process::root;
 use std::fs;
+use std::path::Path;
 
 /// The crate whose folder `src/sys/` may hold unsafe code, beside crates named [`FOREIGN`].
 const RUNTIME: &str = "fabrix-rt";
@@ -16,6 +16,8 @@ const FOREIGN: &str = "sys-";
 const COMMENT_COLUMNS_MAX: usize = 100;
 const LINE_COLUMNS_MAX: usize = 120;
 const FILE_LINES_MAX: usize = 1200;
+/// Folders of git and of cargo, and the report that the demonstration writes.
+const NOT_OURS: [&str; 3] = [".git", "target", "fabrix-report"];
 
 /// Words that mean "not finished"; split so that this file does not find itself.
 const UNFINISHED_WORDS: [&str; 3] = [
@@ -34,10 +36,11 @@ const TEXT_ENDINGS: [&str; 6] = ["rs", "md", "toml", "txt", "sh", "yml"];
 /// Checks every file of the working tree and prints what is wrong.
 pub(crate) fn check() -> Result<(), String> {
     let root = root();
-    let files = files()?;
+    let mut files = Vec::new();
+    collect(&root, &root, &mut files)?;
     let mut findings = 0;
-    for path in files.lines() {
-        // What is not UTF-8 is a picture or a byte vector; what git still lists may be removed.
+    for path in &files {
+        // What is not UTF-8 is a picture or a byte vector.
         let Ok(text) = fs::read_to_string(root.join(path)) else {
             continue;
         };
@@ -49,28 +52,26 @@ pub(crate) fn check() -> Result<(), String> {
     }
     match findings {
         0 => Ok(()),
-        count => Err(format!("{count} found in {} files", files.lines().count())),
+        count => Err(format!("{count} found in {} files", files.len())),
     }
 }
 
-/// The files that git has or would take, one a line.
-fn files() -> Result<String, String> {
-    install_tool("git")?;
-    let mut git = command("git");
-    // The folder may belong to another user, as in a container.
-    git.args([
-        "-c",
-        "safe.directory=*",
-        "-c",
-        "core.quotePath=false",
-        "ls-files",
-    ]);
-    output(git.args([
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "--deduplicate",
-    ]))
+/// Lists the files below `folder`, relative to `root`, in order, without those of git and cargo.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), String> {
+    let cannot = |error| format!("cannot list {}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(cannot)?;
+    let mut entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(cannot)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, kind) = (entry.path(), entry.file_type().map_err(cannot)?);
+        if kind.is_file() {
+            let relative = path.strip_prefix(root).expect("entries lie below the root");
+            files.push(relative.to_string_lossy().into_owned());
+        } else if kind.is_dir() && !NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+            collect(root, &path, files)?;
+        }
+    }
+    Ok(())
 }
 
 /// One thing wrong; lines count from one.

@@ -32,8 +32,8 @@ pub(crate) enum State {
     Over,
 }
 
-/// The life of a session through its connections.
-pub(crate) struct Life {
+/// The reconnection of a session through its connections.
+pub(crate) struct Reconnection {
     pub(crate) task: TaskId,
     pub(crate) state: State,
     /// Requests without a connection or a slot; never more than there was room for at the start.
@@ -49,7 +49,7 @@ pub(crate) struct Life {
     tells: bool,
 }
 
-impl Life {
+impl Reconnection {
     /// A session that has not begun to connect.
     pub(crate) fn new(
         task: TaskId,

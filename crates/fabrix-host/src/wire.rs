@@ -13,7 +13,7 @@ use fabrix_transport::{Ended, Stream, StreamSlots};
 
 /// Which operation of which connection a task slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub(crate) enum OperationKind {
     Connected,
     Received,
     Sent,
@@ -61,7 +61,7 @@ impl<M: Machine> Wire<M> {
         };
         let token = Token {
             task,
-            slot: position.task_slot(Ending::Connected),
+            slot: position.task_slot(OperationKind::Connected),
         };
         let op = Op::Connect {
             socket: socket.clone(),
@@ -82,25 +82,25 @@ impl<M: Machine> Wire<M> {
     /// The connection is over, or never came to be.
     pub(crate) fn completed(
         &mut self,
-        ending: Ending,
+        ending: OperationKind,
         completion: Completion,
     ) -> Result<bool, Ended> {
         match (ending, &mut self.stream) {
-            (Ending::Connected, _) if completion.result < 0 => {
+            (OperationKind::Connected, _) if completion.result < 0 => {
                 Err(Ended::Socket(completion.result))
             }
-            (Ending::Connected, _) => Ok(true),
-            (Ending::Received, Some(stream)) => stream.received(completion).map(|()| false),
-            (Ending::Sent, Some(stream)) => stream.sent(completion).map(|()| false),
-            (Ending::Received | Ending::Sent, None) => Ok(false),
+            (OperationKind::Connected, _) => Ok(true),
+            (OperationKind::Received, Some(stream)) => stream.received(completion).map(|()| false),
+            (OperationKind::Sent, Some(stream)) => stream.sent(completion).map(|()| false),
+            (OperationKind::Received | OperationKind::Sent, None) => Ok(false),
         }
     }
 
     /// TCP has connected: `machine` speaks from now on, with so many slots.
     pub(crate) fn begin(&mut self, task: TaskId, machine: M, slots: usize) -> &mut Stream<M> {
         let tokens = StreamSlots {
-            receive: self.position.task_slot(Ending::Received),
-            send: self.position.task_slot(Ending::Sent),
+            receive: self.position.task_slot(OperationKind::Received),
+            send: self.position.task_slot(OperationKind::Sent),
         };
         let stream = Stream::new(machine, self.socket.clone(), task, tokens, slots);
         self.stream.insert(stream)
@@ -150,11 +150,11 @@ impl<M: Machine> Wire<M> {
 
 impl Position {
     /// The queue and the operation that a task slot means.
-    pub(crate) fn locate(slot: u32) -> (Self, Ending) {
+    pub(crate) fn locate(slot: u32) -> (Self, OperationKind) {
         let ending = match slot % SLOTS_EACH {
-            0 => Ending::Connected,
-            1 => Ending::Received,
-            _ => Ending::Sent,
+            0 => OperationKind::Connected,
+            1 => OperationKind::Received,
+            _ => OperationKind::Sent,
         };
         let attempt = u16::try_from(slot >> ATTEMPT_SHIFT & ATTEMPTS_MASK).unwrap_or(0);
         let index = (slot & INDEX_MASK) / SLOTS_EACH;
@@ -167,11 +167,11 @@ impl Position {
         )
     }
 
-    fn task_slot(self, ending: Ending) -> u32 {
+    fn task_slot(self, ending: OperationKind) -> u32 {
         let operation = match ending {
-            Ending::Connected => 0,
-            Ending::Received => 1,
-            Ending::Sent => 2,
+            OperationKind::Connected => 0,
+            OperationKind::Received => 1,
+            OperationKind::Sent => 2,
         };
         self.slot(operation)
     }
@@ -212,7 +212,11 @@ mod tests {
     #[test]
     fn a_task_slot_leads_back_to_its_connection_and_attempt() {
         for (attempt, index) in [(0, 0), (1, 128), (0x7FFF, 5)] {
-            for ending in [Ending::Connected, Ending::Received, Ending::Sent] {
+            for ending in [
+                OperationKind::Connected,
+                OperationKind::Received,
+                OperationKind::Sent,
+            ] {
                 let position = Position { attempt, index };
                 assert_eq!(
                     Position::locate(position.task_slot(ending)),

@@ -32,7 +32,7 @@ pub const OUT_HEADER_BYTES: usize = size_of::<OutHeader>();
 
 /// What the kernel asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Operation {
     /// The first message: which version, which abilities.
     Init {
         /// Of the protocol.
@@ -96,35 +96,35 @@ pub enum Asked {
 
 /// One message: what is asked, and the number for its answer. None: not even a header.
 #[must_use]
-pub fn parse(message: &[u8]) -> Option<(u64, Asked)> {
+pub fn parse(message: &[u8]) -> Option<(u64, Operation)> {
     let (header, body) = InHeader::read_from_prefix(message).ok()?;
     Some((header.unique, asked(&header, body, None)))
 }
 
 /// What is asked, from the body of a message. `apart`: so many bytes of data do not follow there
 /// but lie elsewhere.
-fn asked(header: &InHeader, body: &[u8], apart: Option<usize>) -> Asked {
-    let asked = body_of(header.opcode, body, apart).unwrap_or(Asked::Broken);
+fn asked(header: &InHeader, body: &[u8], apart: Option<usize>) -> Operation {
+    let asked = body_of(header.opcode, body, apart).unwrap_or(Operation::Broken);
     if header.node != FILE_NODE && needs_node(asked) {
-        return Asked::Broken;
+        return Operation::Broken;
     }
     asked
 }
 
-fn needs_node(asked: Asked) -> bool {
+fn needs_node(asked: Operation) -> bool {
     matches!(
         asked,
-        Asked::Attributes
-            | Asked::Change { .. }
-            | Asked::Open
-            | Asked::Read { .. }
-            | Asked::Write { .. }
-            | Asked::Sync
-            | Asked::Zero { .. }
+        Operation::Attributes
+            | Operation::Change { .. }
+            | Operation::Open
+            | Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Sync
+            | Operation::Zero { .. }
     )
 }
 
-fn body_of(opcode: u32, body: &[u8], apart: Option<usize>) -> Option<Asked> {
+fn body_of(opcode: u32, body: &[u8], apart: Option<usize>) -> Option<Operation> {
     Some(match opcode {
         opcode::INIT => {
             let (init, more) = InitIn::read_from_prefix(body).ok()?;
@@ -132,25 +132,25 @@ fn body_of(opcode: u32, body: &[u8], apart: Option<usize>) -> Option<Asked> {
                 0 => 0,
                 _ => u32::read_from_prefix(more).ok()?.0,
             };
-            Asked::Init {
+            Operation::Init {
                 major: init.major,
                 minor: init.minor,
                 max_readahead: init.max_readahead,
                 flags: u64::from(high) << 32 | u64::from(init.flags),
             }
         }
-        opcode::GETATTR => Asked::Attributes,
+        opcode::GETATTR => Operation::Attributes,
         opcode::SETATTR => {
             let (change, _) = SetAttributes::read_from_prefix(body).ok()?;
-            Asked::Change {
+            Operation::Change {
                 size: (change.valid & FATTR_SIZE != 0).then_some(change.size),
                 owner_or_mode: change.valid & FATTR_OWNER_OR_MODE != 0,
             }
         }
-        opcode::OPEN => Asked::Open,
+        opcode::OPEN => Operation::Open,
         opcode::READ => {
             let (read, _) = Transfer::read_from_prefix(body).ok()?;
-            Asked::Read {
+            Operation::Read {
                 offset: read.offset,
                 bytes: read.bytes,
             }
@@ -160,28 +160,28 @@ fn body_of(opcode: u32, body: &[u8], apart: Option<usize>) -> Option<Asked> {
             if apart.unwrap_or(data.len()) != write.bytes as usize {
                 return None;
             }
-            Asked::Write {
+            Operation::Write {
                 offset: write.offset,
                 bytes: write.bytes,
             }
         }
-        opcode::FSYNC => Asked::Sync,
+        opcode::FSYNC => Operation::Sync,
         opcode::FALLOCATE => {
             let (range, _) = Fallocate::read_from_prefix(body).ok()?;
             match range.mode & !FALLOC_KEEP_SIZE {
-                FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE => Asked::Zero {
+                FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE => Operation::Zero {
                     offset: range.offset,
                     bytes: range.bytes,
                     punch: range.mode & FALLOC_PUNCH_HOLE != 0,
                 },
-                _ => Asked::Unknown,
+                _ => Operation::Unknown,
             }
         }
-        opcode::STATFS => Asked::StatFs,
-        opcode::FLUSH | opcode::RELEASE => Asked::Close,
-        opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Asked::Unanswered,
-        opcode::DESTROY => Asked::Destroy,
-        _ => Asked::Unknown,
+        opcode::STATFS => Operation::StatFs,
+        opcode::FLUSH | opcode::RELEASE => Operation::Close,
+        opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Operation::Unanswered,
+        opcode::DESTROY => Operation::Destroy,
+        _ => Operation::Unknown,
     })
 }
 
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_write_brings_as_much_as_it_says() {
         let whole = [&write(512, 4)[..], &[1, 2, 3, 4]].concat();
-        let asked = Asked::Write {
+        let asked = Operation::Write {
             offset: 512,
             bytes: 4,
         };
@@ -255,14 +255,14 @@ mod tests {
         for bytes in [3, 5] {
             let wrong = [&write(512, bytes)[..], &[1, 2, 3, 4]].concat();
             let parsed = parse(&message(opcode::WRITE, 1, &wrong));
-            assert_eq!(parsed, Some((9, Asked::Broken)));
+            assert_eq!(parsed, Some((9, Operation::Broken)));
         }
     }
 
     #[test]
     fn there_is_one_file() {
         let parsed = parse(&message(opcode::GETATTR, 2, &[0; 16]));
-        assert_eq!(parsed, Some((9, Asked::Broken)));
+        assert_eq!(parsed, Some((9, Operation::Broken)));
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
             parse(&message(opcode::FALLOCATE, 1, range.as_bytes())).map(|(_, asked)| asked)
         };
         let zero = |punch| {
-            Some(Asked::Zero {
+            Some(Operation::Zero {
                 offset: 1,
                 bytes: 2,
                 punch,
@@ -286,8 +286,8 @@ mod tests {
         };
         assert_eq!(ask(3), zero(true));
         assert_eq!(ask(17), zero(false));
-        assert_eq!(ask(0), Some(Asked::Unknown), "space cannot be reserved");
-        assert_eq!(ask(8), Some(Asked::Unknown), "nothing is collapsed");
+        assert_eq!(ask(0), Some(Operation::Unknown), "space cannot be reserved");
+        assert_eq!(ask(8), Some(Operation::Unknown), "nothing is collapsed");
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Pass {
 
 /// What a machine did with bytes that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken<E> {
+pub struct Consumed<E> {
     /// So many of them are done with, at least those that it wanted.
     pub bytes: usize,
     /// What they meant.
@@ -204,7 +204,7 @@ pub trait Machine {
         &mut self,
         arrived: &[u8],
         out: &mut S,
-    ) -> Result<Taken<Self::Event>, Violation>;
+    ) -> Result<Consumed<Self::Event>, Violation>;
 
     /// Learns that the payload [`Want::Payload`] asked for has arrived; `intact` is false when the
     /// result of the pass differs.

@@ -15,7 +15,7 @@ use crate::{Completion, Nanos, Op, Poller, TaskId, Token};
 /// An operation to begin.
 pub type Submission = (Token, Op);
 /// An ended operation.
-pub type Ending = (Token, Completion);
+pub type Completed = (Token, Completion);
 
 /// Longest wait of a turn in which no operation has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub trait Driver {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         until: Until,
     ) -> Nanos;
 

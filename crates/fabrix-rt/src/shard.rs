@@ -32,7 +32,7 @@ use self::tasks::Tasks;
 use self::turns::Turns;
 use crate::bell::Bell;
 use crate::buf::Arena;
-use crate::driver::{Driver, Ending, Submission, Until};
+use crate::driver::{Completed, Driver, Submission, Until};
 use crate::loan::{self, LocalRegion, ZEROES_BYTES};
 use crate::slab::{MemoryListener, Slabs};
 use crate::timer::Timers;
@@ -79,8 +79,8 @@ pub enum Wait {
 pub struct Shard {
     driver: Box<dyn Driver>,
     submissions: Vec<Submission>,
-    endings: Vec<Ending>,
-    answers: VecDeque<Ending>,
+    endings: Vec<Completed>,
+    answers: VecDeque<Completed>,
     timers: Timers,
     mailbox: Mailbox,
     tasks: Tasks,

@@ -103,7 +103,7 @@ impl Memory {
 
 /// A slab in use.
 #[derive(Clone)]
-struct Place {
+struct Entry {
     memory: Memory,
     /// Views of a region; one for an arena.
     users: usize,
@@ -112,7 +112,7 @@ struct Place {
 /// The slabs and the listeners of one shard.
 pub(crate) struct Slabs {
     /// By number.
-    places: RefCell<Vec<Option<Place>>>,
+    places: RefCell<Vec<Option<Entry>>>,
     listeners: RefCell<Vec<Weak<dyn MemoryListener>>>,
 }
 
@@ -140,7 +140,7 @@ impl Slabs {
     /// the listeners learn of it.
     pub(crate) fn add(&self, memory: Memory) -> u32 {
         let mut places = self.places.borrow_mut();
-        let same = |place: &&mut Place| place.memory.is(&memory);
+        let same = |place: &&mut Entry| place.memory.is(&memory);
         for (number, place) in (0..).zip(places.iter_mut()) {
             if let Some(place) = place.as_mut().filter(same) {
                 place.users += 1;
@@ -153,7 +153,7 @@ impl Slabs {
             places.push(None);
         }
         let memory_kept = memory.clone();
-        places[index] = Some(Place { memory, users: 1 });
+        places[index] = Some(Entry { memory, users: 1 });
         drop(places);
         let number = u32::try_from(index).expect("fewer than 2^32 slabs fit into memory");
         self.tell(|listener| listener.mapped(Slab::new(number, memory_kept.clone())));

@@ -28,7 +28,8 @@ pub struct TargetConfig {
     /// host opens all its I/O queues before it says so on the first: fewer than a few hundred would
     /// keep large hosts out.
     pub max_strangers: usize,
-    /// Told what happens that an operator wants to know; called on the shard where it happens.
+    /// ConnectionOrder what happens that an operator wants to know; called on the shard where it
+    /// happens.
     pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
 }
 

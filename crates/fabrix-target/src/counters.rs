@@ -24,17 +24,17 @@ pub(crate) struct Counters {
     /// Until when commands are timed; zero: they are not.
     timed_until_ns: AtomicU64,
     /// The places of the timing page, in its order.
-    places: [Place; 4],
+    places: [TimedPoint; 4],
 }
 
 /// When commands passed a place.
 #[derive(Debug, Default)]
-struct Place {
+struct TimedPoint {
     count: AtomicU64,
     sum_ns: AtomicU64,
 }
 
-impl Place {
+impl TimedPoint {
     fn pass(&self, at: Nanos) {
         add(&self.count, 1);
         add(&self.sum_ns, at.0);

@@ -13,18 +13,18 @@ mod catalog;
 mod change;
 mod channels;
 mod config;
+mod context;
 mod counters;
-mod desk;
 mod disk;
 mod iscsi;
-mod life;
+mod lifecycle;
 mod local;
 mod notice;
 mod nvme;
 mod port;
 mod registry;
 mod requests;
-mod strangers;
+mod unauthenticated_peers;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -45,12 +45,12 @@ pub use fabrix_proto::portal::Portal;
 pub use iscsi::{Chap, Initiators};
 pub use notice::{End, Notice};
 pub use nvme::DISCOVERY_PORT;
-pub use strangers::origin;
+pub use unauthenticated_peers::origin;
 
 use catalog::CurrentCatalog;
 use local::{ConfigTask, Order};
 use registry::Registry;
-use strangers::Strangers;
+use unauthenticated_peers::UnauthenticatedPeers;
 
 /// A running target. Dropping it does not stop it: [`Target::drain`] does.
 pub struct Target {
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) sessions: iscsi::Sessions,
     pub(crate) deadlines: Deadlines,
-    pub(crate) strangers: Arc<Strangers>,
+    pub(crate) unauthenticated_peers: Arc<UnauthenticatedPeers>,
     /// One for each shard.
     counters: Vec<Arc<counters::Counters>>,
     /// Whose clock timing is by.
@@ -89,7 +89,7 @@ impl Shared {
             registry: Registry::new(config.max_connections),
             sessions: iscsi::Sessions::new(),
             deadlines,
-            strangers: Strangers::new(config.max_strangers),
+            unauthenticated_peers: UnauthenticatedPeers::new(config.max_strangers),
             clock: fabrix_rt::topology::boot_id().unwrap_or_default(),
             counters: shards.iter().map(|_| Arc::default()).collect(),
             started: Instant::now(),

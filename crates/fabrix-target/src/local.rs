@@ -26,9 +26,9 @@ use crate::catalog::{DiskId, Snapshot};
 use crate::channels::{Channels, SharedChannel, Unreached};
 use crate::counters::Counters;
 use crate::disk::{Barrier, DiskState};
-use crate::registry::Place;
+use crate::registry::ConnectionAddress;
 use crate::requests::Requests;
-use crate::strangers::Stranger;
+use crate::unauthenticated_peers::UnauthenticatedPeer;
 use crate::{Chap, Notice, Protocol, Shared, iscsi, nvme};
 
 /// What connections of one shard use together.
@@ -92,8 +92,8 @@ impl Local {
     }
 
     /// Where others reach a connection of this shard.
-    pub(crate) fn place(&self, task: TaskId) -> Place {
-        Place {
+    pub(crate) fn place(&self, task: TaskId) -> ConnectionAddress {
+        ConnectionAddress {
             shard: self.remote.clone(),
             index: self.index,
             task,
@@ -206,7 +206,7 @@ impl Local {
 
 /// What other tasks tell a connection.
 #[derive(Clone, Copy)]
-pub(crate) enum Told {
+pub(crate) enum ConnectionOrder {
     /// Finish what has begun, take nothing more, close.
     Drain,
     /// Close at once, for this reason.
@@ -228,10 +228,10 @@ pub(crate) struct Arrival {
     pub(crate) protocol: Protocol,
     pub(crate) peer: SocketAddr,
     /// Kept until it has said who it is.
-    pub(crate) stranger: Stranger,
+    pub(crate) unauthenticated_peer: UnauthenticatedPeer,
 }
 
-/// Told to a shard's part of the target.
+/// ConnectionOrder to a shard's part of the target.
 pub(crate) enum Order {
     /// Keep this connection.
     Adopt(Arrival),
@@ -270,18 +270,18 @@ impl ConfigTask {
 
     fn serve(&self, shard: &mut Shard) {
         if self.local.serve() {
-            self.tell(shard, Told::Served);
+            self.tell(shard, ConnectionOrder::Served);
         }
     }
 
     fn announce(&self, shard: &mut Shard) {
         if self.local.announce() {
-            self.tell(shard, Told::Announced);
+            self.tell(shard, ConnectionOrder::Announced);
         }
     }
 
     /// Tells every connection of this shard.
-    fn tell(&self, shard: &mut Shard, told: Told) {
+    fn tell(&self, shard: &mut Shard, told: ConnectionOrder) {
         let connections = self.local.connections.borrow().clone();
         for id in connections {
             if let Some(task) = shard.task(id) {
@@ -305,7 +305,7 @@ impl Task for ConfigTask {
             Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
             Ok(Order::Serve(_done)) => self.serve(shard),
             Ok(Order::Announce(_done)) => self.announce(shard),
-            Ok(Order::Drain) => self.tell(shard, Told::Drain),
+            Ok(Order::Drain) => self.tell(shard, ConnectionOrder::Drain),
             Err(_) => debug_assert!(false, "the config task takes orders only"),
         }
     }

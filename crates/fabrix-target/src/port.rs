@@ -34,7 +34,7 @@ pub(crate) struct Port {
     pausing: bool,
 }
 
-/// Told to a port: listen no more.
+/// ConnectionOrder to a port: listen no more.
 pub(crate) struct Close(pub(crate) Done);
 
 impl Port {
@@ -84,12 +84,12 @@ impl Port {
             // It has gone already.
             return;
         };
-        match self.shared.strangers.meet(peer.ip()) {
-            Some(stranger) => self.hand_over(Arrival {
+        match self.shared.unauthenticated_peers.meet(peer.ip()) {
+            Some(unauthenticated_peer) => self.hand_over(Arrival {
                 stream,
                 protocol: self.protocol,
                 peer,
-                stranger,
+                unauthenticated_peer,
             }),
             None => self.shared.notice(&Notice::TooManyStrangers { peer }),
         }

@@ -14,14 +14,14 @@ use fabrix_rt::{Full, Remote, TaskId};
 
 /// Where a connection lives: its shard and its task there.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionAddress {
     pub(crate) shard: Remote,
     /// Which of the target's shards that is.
     pub(crate) index: usize,
     pub(crate) task: TaskId,
 }
 
-impl Place {
+impl ConnectionAddress {
     /// Whether this is the same connection: tasks have numbers of their own within their shard.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.index, self.task) == (other.index, other.task)
@@ -78,13 +78,13 @@ struct Association {
     host: HostName,
     subsystem: String,
     most_queues: u16,
-    admin: Place,
+    admin: ConnectionAddress,
     enabled: bool,
     /// The admin connection waits for the I/O connections to be gone.
     quiescing: bool,
     /// Failed commands of its I/O queues that its error log has not seen yet.
     errors: Vec<ErrorRecord>,
-    queues: BTreeMap<u16, Place>,
+    queues: BTreeMap<u16, ConnectionAddress>,
     traffic: Arc<Traffic>,
 }
 
@@ -132,7 +132,7 @@ impl Registry {
         host: HostName,
         subsystem: &str,
         most_queues: u16,
-        admin: Place,
+        admin: ConnectionAddress,
     ) -> Option<(u16, Arc<Traffic>)> {
         let mut inner = self.lock();
         if inner.controllers.len() >= inner.most {
@@ -182,7 +182,7 @@ impl Registry {
 
     /// The controller is reset or shut down: its I/O connections, to be told to close. The admin
     /// connection is told when the last has left; None when there is none.
-    pub(crate) fn quiesce(&self, controller: u16) -> Option<Vec<Place>> {
+    pub(crate) fn quiesce(&self, controller: u16) -> Option<Vec<ConnectionAddress>> {
         let mut inner = self.lock();
         let association = inner.controllers.get_mut(&controller)?;
         association.enabled = false;
@@ -202,7 +202,7 @@ impl Registry {
         host: &HostName,
         subsystem: &str,
         qid: u16,
-        place: Place,
+        place: ConnectionAddress,
     ) -> Result<Arc<Traffic>, JoinError> {
         let mut inner = self.lock();
         let association = inner
@@ -224,7 +224,12 @@ impl Registry {
     /// that: whom to tell.
     ///
     /// The task says which connection: by now the controller's id may mean another one.
-    pub(crate) fn leave(&self, controller: u16, qid: u16, task: TaskId) -> Option<Place> {
+    pub(crate) fn leave(
+        &self,
+        controller: u16,
+        qid: u16,
+        task: TaskId,
+    ) -> Option<ConnectionAddress> {
         let mut inner = self.lock();
         let association = inner.controllers.get_mut(&controller)?;
         if association
@@ -259,7 +264,7 @@ impl Registry {
     }
 
     /// The admin connection has ended and with it the controller.
-    pub(crate) fn dismiss(&self, controller: u16) -> Vec<Place> {
+    pub(crate) fn dismiss(&self, controller: u16) -> Vec<ConnectionAddress> {
         self.lock()
             .controllers
             .remove(&controller)

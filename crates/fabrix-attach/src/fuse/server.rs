@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fabrix_block::Device;
-use fabrix_proto::fuse::{self, Asked, Offer};
+use fabrix_proto::fuse::{self, Offer, Operation};
 use fabrix_rt::{Buf, Completion, File, Gather, Loan, Op, Shard, Task, TaskId, Token, errno};
 use sys_devices::page_bytes;
 
@@ -227,9 +227,9 @@ impl Server {
             entry: None,
         };
         match asked {
-            Asked::Init { .. } => self.init(shard, unique, asked),
-            Asked::Unanswered => {}
-            Asked::Destroy => return AfterMessage::Unmounted,
+            Operation::Init { .. } => self.init(shard, unique, asked),
+            Operation::Unanswered => {}
+            Operation::Destroy => return AfterMessage::Unmounted,
             _ => {
                 return self
                     .act(shard, requester, asked, Some(buf))
@@ -245,13 +245,13 @@ impl Server {
         &mut self,
         shard: &mut Shard,
         requester: Requester,
-        asked: Asked,
+        asked: Operation,
         message: Option<Buf>,
     ) -> Option<Buf> {
         let geometry = self.channel.geometry().clone();
         match asked {
-            Asked::Attributes => self.attributes(shard, requester, &geometry),
-            Asked::Change {
+            Operation::Attributes => self.attributes(shard, requester, &geometry),
+            Operation::Change {
                 size,
                 owner_or_mode,
             } => {
@@ -261,15 +261,23 @@ impl Server {
                     false => self.refuse(shard, requester, errno::EPERM),
                 }
             }
-            Asked::Open => self.answer(shard, requester, &fuse::opened()),
-            Asked::StatFs => self.answer(shard, requester, &fuse::statfs(&self.facts(&geometry))),
-            Asked::Close => self.answer(shard, requester, &[]),
-            Asked::Broken => self.refuse(shard, requester, errno::EINVAL),
+            Operation::Open => self.answer(shard, requester, &fuse::opened()),
+            Operation::StatFs => {
+                self.answer(shard, requester, &fuse::statfs(&self.facts(&geometry)))
+            }
+            Operation::Close => self.answer(shard, requester, &[]),
+            Operation::Broken => self.refuse(shard, requester, errno::EINVAL),
             // FUSE_INIT and requests without an answer come as messages only.
-            Asked::Unknown | Asked::Init { .. } | Asked::Unanswered | Asked::Destroy => {
+            Operation::Unknown
+            | Operation::Init { .. }
+            | Operation::Unanswered
+            | Operation::Destroy => {
                 self.refuse(shard, requester, errno::ENOSYS);
             }
-            Asked::Read { .. } | Asked::Write { .. } | Asked::Sync | Asked::Zero { .. } => {
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Sync
+            | Operation::Zero { .. } => {
                 return self.io(shard, requester, asked, &geometry, message);
             }
         }
@@ -277,8 +285,8 @@ impl Server {
     }
 
     /// Answers FUSE_INIT: negotiates the features and decides whether requests come over io_uring.
-    fn init(&mut self, shard: &mut Shard, unique: u64, asked: Asked) {
-        let Asked::Init {
+    fn init(&mut self, shard: &mut Shard, unique: u64, asked: Operation) {
+        let Operation::Init {
             major,
             minor,
             max_readahead,

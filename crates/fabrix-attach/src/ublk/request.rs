@@ -3,7 +3,7 @@
 //! It knows the driver's formats and the disk's geometry, and submits nothing.
 
 use fabrix_block::Geometry;
-use fabrix_proto::ublk::spec::{Asked, Descriptor};
+use fabrix_proto::ublk::spec::{Descriptor, Operation};
 use fabrix_rt::errno;
 
 use crate::job::{Action, Job, trims};
@@ -26,18 +26,18 @@ pub(super) fn plan(
     transfer_bytes: u32,
 ) -> Result<Option<Call>, i32> {
     let action = match descriptor.asked() {
-        Asked::Read => Action::Read,
-        Asked::Write { durable } => Action::Write { durable },
-        Asked::Flush => Action::Flush,
-        Asked::Discard => Action::Trim { durable: false },
-        Asked::WriteZeroes {
+        Operation::Read => Action::Read,
+        Operation::Write { durable } => Action::Write { durable },
+        Operation::Flush => Action::Flush,
+        Operation::Discard => Action::Trim { durable: false },
+        Operation::WriteZeroes {
             deallocate,
             durable,
         } => Action::Zeroes {
             deallocate: deallocate && trims(geometry),
             durable,
         },
-        Asked::Unknown => return Err(errno::EOPNOTSUPP),
+        Operation::Unknown => return Err(errno::EOPNOTSUPP),
     };
     if action == Action::Flush {
         let job = Job::new(action, 0, 0);

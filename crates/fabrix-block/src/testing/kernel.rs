@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use fabrix_rt::driver::{Driver, Ending, Submission, Until};
+use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{Completion, Nanos, Op, Registered, Shard, TaskId};
 
 use super::{FrontEnd, config};
@@ -72,7 +72,7 @@ impl Driver for Kernel {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         _until: Until,
     ) -> Nanos {
         self.waiting.borrow_mut().extend(submissions.drain(..));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use fabrix_proto::iscsi::initiator::{Ending as TaskEnding, Transfer};
+use fabrix_proto::iscsi::initiator::{TaskOutcome, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::scsi::additional::AdditionalSense;
 use fabrix_proto::scsi::bringup::{Answer, Bringup, Step, UnitFacts};
@@ -59,7 +59,7 @@ impl<L: Link> Session<L> {
     pub(super) fn own_answer(
         &mut self,
         shard: &mut Shard,
-        ending: TaskEnding,
+        ending: TaskOutcome,
         sense: Option<Sense>,
         data: &[u8],
     ) {
@@ -108,7 +108,9 @@ impl<L: Link> Session<L> {
             }
             Step::Wait { until } if until.0 < u64::MAX => {
                 let at = Nanos(until.0);
-                self.life.timers.set(shard, self.life.task, Timer::Step, at);
+                self.reconnection
+                    .timers
+                    .set(shard, self.reconnection.task, Timer::Step, at);
             }
             Step::Wait { .. } => {}
             Step::Ready(facts) => self.up(shard, *facts),
@@ -141,11 +143,11 @@ impl<L: Link> Session<L> {
             // A disk that became smaller is not used as it was; whoever watches may take it as it
             // is.
             if expected.is_some_and(|seen| seen.again(&facts).is_ok()) {
-                self.life.tell_path(PathEvent::Changed);
+                self.reconnection.tell_path(PathEvent::Changed);
             }
             return self.lose(shard, error);
         }
-        self.life.connected(shard);
+        self.reconnection.connected(shard);
         self.outcome = Outcome::Ready(Found::Unit(Arc::new(facts)));
         self.pinged = Pinged {
             sent_at: shard.now(),
@@ -153,7 +155,7 @@ impl<L: Link> Session<L> {
         };
         self.arm_tick(shard);
         if has_changed {
-            self.life.tell_path(PathEvent::Changed);
+            self.reconnection.tell_path(PathEvent::Changed);
         }
         self.send_waiting(shard);
     }
@@ -161,7 +163,7 @@ impl<L: Link> Session<L> {
     /// Whoever has asked, the disk says once that its capacity has changed.
     pub(super) fn look_for_changes(&self, sense: Option<Sense>) {
         if sense.is_some_and(is_of_capacity) {
-            self.life.tell_path(PathEvent::Changed);
+            self.reconnection.tell_path(PathEvent::Changed);
         }
     }
 

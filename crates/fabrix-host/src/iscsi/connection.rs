@@ -14,7 +14,7 @@ use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId};
 use fabrix_transport::{self as transport, Connection as _, Ended, Incoming, Outgoing};
 
 use crate::request::Request;
-use crate::wire::{Ending, Position, Route};
+use crate::wire::{OperationKind, Position, Route};
 
 /// What a slot carries.
 pub(crate) enum Carried {
@@ -63,7 +63,7 @@ pub(crate) trait Link: Sized + 'static {
     ///
     /// # Errors
     /// The connection is over, or never came to be.
-    fn completed(&mut self, ending: Ending, completion: Completion) -> Result<bool, Ended>;
+    fn completed(&mut self, ending: OperationKind, completion: Completion) -> Result<bool, Ended>;
 
     /// `initiator` speaks from now on, with so many slots.
     fn begin(&mut self, task: TaskId, initiator: Initiator, slots: usize) -> &mut Self::Stream;
@@ -95,14 +95,14 @@ pub(crate) struct Connection<L> {
     link: L,
     /// Until the transport has connected.
     login: Option<LoginConfig>,
-    places: Vec<Place>,
+    places: Vec<CommandEntry>,
     free: Vec<Slot>,
     /// How many places carry an ended request.
     ended: usize,
 }
 
 #[derive(Default)]
-struct Place {
+struct CommandEntry {
     carried: Option<Carried>,
     sent_at: Nanos,
 }
@@ -122,7 +122,7 @@ impl<L: Link> Connection<L> {
         Ok(Self {
             link: L::open(shard, task, position, route)?,
             login: Some(login),
-            places: (0..slots).map(|_| Place::default()).collect(),
+            places: (0..slots).map(|_| CommandEntry::default()).collect(),
             free: (0..slots).rev().map(Slot).collect(),
             ended: 0,
         })
@@ -135,7 +135,7 @@ impl<L: Link> Connection<L> {
     pub(crate) fn completed(
         &mut self,
         task: TaskId,
-        ending: Ending,
+        ending: OperationKind,
         completion: Completion,
     ) -> Result<(), Ended> {
         if self.link.completed(ending, completion)?
@@ -262,7 +262,7 @@ impl<L: Link> Connection<L> {
         if self.ended == 0 {
             return None;
         }
-        let is_over = |place: &Place| match &place.carried {
+        let is_over = |place: &CommandEntry| match &place.carried {
             Some(Carried::Ended { request, .. }) => !request.is_being_sent(),
             _ => false,
         };
@@ -277,7 +277,8 @@ impl<L: Link> Connection<L> {
 
     /// When the command was sent that has waited longest for its answer.
     pub(crate) fn oldest(&self) -> Option<Nanos> {
-        let waits = |place: &&Place| !matches!(&place.carried, None | Some(Carried::Ended { .. }));
+        let waits =
+            |place: &&CommandEntry| !matches!(&place.carried, None | Some(Carried::Ended { .. }));
         let sent = self.places.iter().filter(waits).map(|place| place.sent_at);
         sent.min()
     }

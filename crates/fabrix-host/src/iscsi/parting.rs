@@ -19,7 +19,7 @@ impl<L: Link> Session<L> {
     /// The connection is lost: it is closed, and requests wait for the next one.
     pub(super) fn lose(&mut self, shard: &mut Shard, error: ConnectError) {
         let error = self.located(error);
-        if self.life.lose(shard, &error) {
+        if self.reconnection.lose(shard, &error) {
             self.outcome.fail(error);
             self.fall(shard, State::Falling);
         }
@@ -28,7 +28,7 @@ impl<L: Link> Session<L> {
     /// The target redirects the login: this connection is closed, and the login begins anew at
     /// another portal.
     pub(super) fn redirect(&mut self, shard: &mut Shard, to: SocketAddr) {
-        self.life
+        self.reconnection
             .tell_of_a_disk(&format!("the target redirects us to {to}"));
         self.redirected_to = Some(to);
         self.fall(shard, State::Falling);
@@ -37,7 +37,8 @@ impl<L: Link> Session<L> {
     /// The target asks for a logout: what it has it may finish, then a new session follows.
     pub(super) fn leave(&mut self, shard: &mut Shard) {
         if !std::mem::replace(&mut self.leaving, true) {
-            self.life.set_timer(shard, Timer::Leave, LEAVING_MOST);
+            self.reconnection
+                .set_timer(shard, Timer::Leave, LEAVING_MOST);
         }
         self.log_out_when_idle(shard);
     }
@@ -52,12 +53,12 @@ impl<L: Link> Session<L> {
         }
         if let Some((initiator, mut out)) = connection.speak() {
             initiator.logout(&mut out);
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.reconnection.task);
         }
     }
 
     fn fall(&mut self, shard: &mut Shard, to: State) {
-        self.life.fall(shard, to);
+        self.reconnection.fall(shard, to);
         self.bringup = None;
         if let Some(connection) = &mut self.connection {
             if self.parting {
@@ -67,7 +68,7 @@ impl<L: Link> Session<L> {
             }
         }
         if self.parting {
-            self.life.set_timer(shard, Timer::Part, PARTING);
+            self.reconnection.set_timer(shard, Timer::Part, PARTING);
             self.part_when_drained(shard);
         }
         self.rest_when_quiet(shard);
@@ -100,7 +101,7 @@ impl<L: Link> Session<L> {
 
     /// A goodbye was said, or has had its time.
     pub(super) fn part_now(&mut self, shard: &mut Shard) {
-        self.life.timers.cancel(shard, Timer::Part);
+        self.reconnection.timers.cancel(shard, Timer::Part);
         if std::mem::take(&mut self.parting)
             && let Some(connection) = &mut self.connection
         {
@@ -111,7 +112,7 @@ impl<L: Link> Session<L> {
     /// Nobody uses this session any more: what is still in progress is aborted, and the session
     /// goes, with a logout if nothing is.
     pub(super) fn over(&mut self, shard: &mut Shard) {
-        if self.life.state == State::Over {
+        if self.reconnection.state == State::Over {
             return;
         }
         let idle = self
@@ -133,16 +134,16 @@ impl<L: Link> Session<L> {
         }
         if let Some(mut connection) = self.connection.take() {
             while let Some((request, status)) = connection.abandon() {
-                self.life.collect(shard, request, status);
+                self.reconnection.collect(shard, request, status);
             }
         }
         match self
             .redirected_to
             .take()
-            .filter(|_| self.life.state != State::Over)
+            .filter(|_| self.reconnection.state != State::Over)
         {
             Some(portal) => self.rise_at(shard, portal),
-            None => self.life.rest(shard),
+            None => self.reconnection.rest(shard),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fabrix_proto::iscsi::initiator::{Ending as TaskEnding, Event, LoginFailure};
+use fabrix_proto::iscsi::initiator::{Event, LoginFailure, TaskOutcome};
 use fabrix_proto::iscsi::pdu::AsyncEvent;
 use fabrix_proto::scsi::bringup::Bringup;
 use fabrix_proto::scsi::sense::Sense;
@@ -19,15 +19,15 @@ use fabrix_transport::Ended;
 use super::connection::{Carried, Connection, Link};
 use super::plan::{Found, Plan, slots};
 use crate::channel::Forsaken;
-use crate::outage::{Life, State};
+use crate::outage::{Reconnection, State};
 use crate::probe::{self, Outcome};
 use crate::resolve::on_the_link_of;
 use crate::timers::{Timer, is_over};
-use crate::wire::{Ending, Position, Route, is_overdue};
+use crate::wire::{OperationKind, Position, Route, is_overdue};
 use crate::{ConnectError, ConnectErrorKind};
 
 pub(crate) struct Session<L> {
-    pub(super) life: Life,
+    pub(super) reconnection: Reconnection,
     pub(super) plan: Plan,
     /// There is one but while it rests.
     pub(super) connection: Option<Connection<L>>,
@@ -73,7 +73,7 @@ impl<L: Link> Session<L> {
         let is_a_disks = plan.expected.is_some();
         let place = (plan.portal, is_a_disks);
         Self {
-            life: Life::new(task, capacity, place, &plan.options),
+            reconnection: Reconnection::new(task, capacity, place, &plan.options),
             portal: plan.portal,
             redirections: 0,
             redirected_to: None,
@@ -102,12 +102,12 @@ impl<L: Link> Session<L> {
     /// Begins to connect to a portal.
     pub(super) fn rise_at(&mut self, shard: &mut Shard, portal: SocketAddr) {
         self.portal = portal;
-        self.life.state = State::Rising;
+        self.reconnection.state = State::Rising;
         (self.leaving, self.pausing, self.unsettled) = (false, false, false);
         self.attempt = Position::next_attempt(self.attempt);
-        self.life
+        self.reconnection
             .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
-        self.life.wait_for_connection(shard);
+        self.reconnection.wait_for_connection(shard);
         if let Err(error) = self.open(shard) {
             self.lose(shard, error);
         }
@@ -124,14 +124,14 @@ impl<L: Link> Session<L> {
             to: self.portal,
             from: self.plan.options.local,
         };
-        let opened = Connection::open(shard, self.life.task, position, route, machine);
+        let opened = Connection::open(shard, self.reconnection.task, position, route, machine);
         self.connection = Some(opened.map_err(|error| ConnectError::no_socket(&error))?);
         Ok(())
     }
 
     /// Takes events until none is left.
     fn take_events(&mut self, shard: &mut Shard) {
-        while self.life.is_up() {
+        while self.reconnection.is_up() {
             let Some(connection) = &mut self.connection else {
                 return;
             };
@@ -151,7 +151,7 @@ impl<L: Link> Session<L> {
             Event::WindowOpened => self.send_waiting(shard),
             Event::Pong => {
                 self.pinged.is_answered = true;
-                self.life.has_lived();
+                self.reconnection.has_lived();
             }
             Event::Text => self.listed(shard),
             Event::Said(AsyncEvent::LogoutRequested { .. }) => self.leave(shard),
@@ -219,7 +219,7 @@ impl<L: Link> Session<L> {
     }
 
     /// A command was answered.
-    fn completed(&mut self, shard: &mut Shard, slot: fabrix_proto::Slot, ending: TaskEnding) {
+    fn completed(&mut self, shard: &mut Shard, slot: fabrix_proto::Slot, ending: TaskOutcome) {
         let Some(connection) = &mut self.connection else {
             return;
         };
@@ -254,12 +254,12 @@ impl<L: Link> Session<L> {
         let looks = (!timeout.is_zero()).then(|| (timeout / 4).max(SHORTEST_TICK));
         let ticks = self.ping_period().into_iter().chain(looks);
         let period = ticks.chain([LONGEST_TICK]).min().unwrap_or(LONGEST_TICK);
-        self.life.set_tick(shard, period);
+        self.reconnection.set_tick(shard, period);
     }
 
     /// Time to look whether the target still answers.
     fn tick(&mut self, shard: &mut Shard) {
-        if self.life.state != State::Live {
+        if self.reconnection.state != State::Live {
             return;
         }
         if let Some(sentence) = self.silence(shard.now()) {
@@ -276,12 +276,12 @@ impl<L: Link> Session<L> {
                     sent_at: shard.now(),
                     is_answered: false,
                 };
-                shard.flush_later(self.life.task);
+                shard.flush_later(self.reconnection.task);
             }
         }
         if is_due && !self.leaving {
             self.look(shard);
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.reconnection.task);
         }
         self.arm_tick(shard);
     }
@@ -314,7 +314,8 @@ impl<L: Link> Session<L> {
     /// a word, to who has no secret where it wants one.
     fn closed(&self) -> &'static str {
         let machine = self.connection.as_ref().and_then(Connection::endpoint);
-        let logs_in = self.life.state == State::Rising && machine.is_some_and(|it| !it.is_ready());
+        let logs_in =
+            self.reconnection.state == State::Rising && machine.is_some_and(|it| !it.is_ready());
         match (logs_in, self.plan.has_secret()) {
             (true, false) => {
                 "the target closed the connection during the login: does it want a secret, iscsi://USER%SECRET@HOST?"
@@ -353,38 +354,40 @@ impl<L: Link> Task for Session<L> {
         if position.attempt != self.attempt {
             return; // of a connection that was given up before it was made
         }
-        let completed = connection.completed(self.life.task, ending, completion);
-        if !self.life.is_up() {
+        let completed = connection.completed(self.reconnection.task, ending, completion);
+        if !self.reconnection.is_up() {
             return self.fallen(shard, &completed);
         }
-        if ending == Ending::Sent {
+        if ending == OperationKind::Sent {
             self.finish_ended(shard);
         }
         match completed {
             Ok(()) => self.take_events(shard),
             Err(ended) => self.ended(shard, &ended),
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.reconnection.task);
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let timer = self.life.timers.expired(slot);
+        let timer = self.reconnection.timers.expired(slot);
         if self.forsaken {
             return self.over(shard);
         }
         match timer {
             Some(Timer::Tick) => self.tick(shard),
-            Some(Timer::Reconnect) if self.life.state == State::Resting => self.rise(shard),
-            Some(Timer::Bringup) if self.life.state == State::Rising => self.too_slow(shard),
-            Some(Timer::Step) if self.life.state == State::Rising => {
+            Some(Timer::Reconnect) if self.reconnection.state == State::Resting => self.rise(shard),
+            Some(Timer::Bringup) if self.reconnection.state == State::Rising => {
+                self.too_slow(shard)
+            }
+            Some(Timer::Step) if self.reconnection.state == State::Rising => {
                 self.step(shard);
-                shard.flush_later(self.life.task);
+                shard.flush_later(self.reconnection.task);
             }
             Some(Timer::Again) => {
                 self.pausing = false;
                 self.send_waiting(shard);
             }
-            Some(Timer::Fail) => self.life.fail_waiting(shard),
+            Some(Timer::Fail) => self.reconnection.fail_waiting(shard),
             Some(Timer::Part) => self.part_now(shard),
             Some(Timer::Leave) => {
                 let sentence = "the target wants us to leave, and does not end what is in progress";
@@ -395,7 +398,7 @@ impl<L: Link> Task for Session<L> {
     }
 
     fn flush(&mut self, shard: &mut Shard) {
-        if !self.life.is_up() {
+        if !self.reconnection.is_up() {
             return;
         }
         let Some(connection) = &mut self.connection else {

@@ -12,7 +12,7 @@ use fabrix_transport::{Ended, Stream, pass};
 use super::connection::Link;
 use super::plan::{Found, Plan};
 use super::session::Session;
-use crate::wire::{Ending, Position, Route, Wire};
+use crate::wire::{OperationKind, Position, Route, Wire};
 use crate::{ConnectError, channel, probe};
 
 /// One connection over TCP.
@@ -48,7 +48,7 @@ impl Link for TcpLink {
     }
 
     #[inline(always)]
-    fn completed(&mut self, ending: Ending, completion: Completion) -> Result<bool, Ended> {
+    fn completed(&mut self, ending: OperationKind, completion: Completion) -> Result<bool, Ended> {
         self.completed(ending, completion)
     }
 

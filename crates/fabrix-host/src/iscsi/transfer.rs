@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fabrix_block::{Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
-use fabrix_proto::iscsi::initiator::{Ending, Transfer};
+use fabrix_proto::iscsi::initiator::{TaskOutcome, Transfer};
 use fabrix_proto::iscsi::pdu::Lun;
 use fabrix_proto::scsi::cdb::{Extent, build};
 use fabrix_proto::scsi::sense::Sense;
@@ -33,13 +33,13 @@ impl<L: Link> Carrier for Session<L> {
         if let Some(status) = refusal(&request, seen) {
             return request.done(status);
         }
-        let flows = self.flows() && self.life.waiting.is_empty();
+        let flows = self.flows() && self.reconnection.waiting.is_empty();
         let has_room = if flows {
             self.connection.as_ref().is_some_and(|it| it.room() > 0)
-        } else if self.life.lost_too_long(shard) {
+        } else if self.reconnection.lost_too_long(shard) {
             return request.done(DiskStatus::NotReady);
         } else {
-            self.life.waiting.len() < self.life.capacity
+            self.reconnection.waiting.len() < self.reconnection.capacity
         };
         if !has_room {
             return Submit::Busy(request);
@@ -50,9 +50,9 @@ impl<L: Link> Carrier for Session<L> {
         };
         let request = Request::new(&theirs, data);
         if !flows {
-            self.life.waiting.push_back(request);
+            self.reconnection.waiting.push_back(request);
         } else if let Err(request) = self.send(shard, request) {
-            self.life.waiting.push_front(request);
+            self.reconnection.waiting.push_front(request);
         }
         Submit::Pending
     }
@@ -68,14 +68,14 @@ impl<L: Link> Carrier for Session<L> {
 impl<L: Link> Session<L> {
     /// Whether requests are sent at all.
     fn flows(&self) -> bool {
-        self.life.state == State::Live && !self.leaving && !self.pausing
+        self.reconnection.state == State::Live && !self.leaving && !self.pausing
     }
 
     /// There is no memory for a request: `Busy`, if an ending of this channel will come to try
     /// again after.
     fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
         let is_busy = self.connection.as_ref().is_some_and(Connection::is_busy);
-        if is_busy || !self.life.waiting.is_empty() {
+        if is_busy || !self.reconnection.waiting.is_empty() {
             Submit::Busy(request)
         } else {
             request.done(DiskStatus::NotReady)
@@ -85,10 +85,10 @@ impl<L: Link> Session<L> {
     /// Sends what waits, as far as there is room.
     pub(super) fn send_waiting(&mut self, shard: &mut Shard) {
         while self.flows()
-            && let Some(request) = self.life.waiting.pop_front()
+            && let Some(request) = self.reconnection.waiting.pop_front()
         {
             if let Err(request) = self.send(shard, request) {
-                return self.life.waiting.push_front(request);
+                return self.reconnection.waiting.push_front(request);
             }
         }
     }
@@ -138,7 +138,7 @@ impl<L: Link> Session<L> {
         };
         match sent {
             Ok(()) => {
-                shard.flush_later(self.life.task);
+                shard.flush_later(self.reconnection.task);
                 Ok(())
             }
             Err((Carried::Request(mut request) | Carried::Flushing(mut request), data)) => {
@@ -158,9 +158,9 @@ impl<L: Link> Session<L> {
         slot: Slot,
         carried: Carried,
         data: Option<Buf>,
-        (ending, sense): (Ending, Option<Sense>),
+        (ending, sense): (TaskOutcome, Option<Sense>),
     ) {
-        self.life.has_lived();
+        self.reconnection.has_lived();
         self.look_for_changes(sense);
         match carried {
             Carried::Request(mut request) => {
@@ -189,14 +189,14 @@ impl<L: Link> Session<L> {
         slot: Slot,
         mut request: Request,
         operation: Operation,
-        (ending, sense): (Ending, Option<Sense>),
+        (ending, sense): (TaskOutcome, Option<Sense>),
     ) {
         let Some(seen) = &self.plan.expected else {
             return;
         };
         let verdict = match ending {
-            Ending { intact: false, .. } => Verdict::Again(DiskStatus::MediaRead),
-            Ending {
+            TaskOutcome { intact: false, .. } => Verdict::Again(DiskStatus::MediaRead),
+            TaskOutcome {
                 delivered: false, ..
             } => Verdict::Again(DiskStatus::NotReady),
             _ => command::verdict(operation, Status(ending.status), sense, seen),
@@ -213,14 +213,14 @@ impl<L: Link> Session<L> {
             Verdict::Again(_) => {
                 request.retries += 1;
                 self.free(slot);
-                self.life.waiting.push_back(request);
+                self.reconnection.waiting.push_back(request);
             }
-            Verdict::Later if self.life.has_lost_its_time(shard, &mut request) => {
+            Verdict::Later if self.reconnection.has_lost_its_time(shard, &mut request) => {
                 self.end(shard, slot, request, DiskStatus::NotReady);
             }
             Verdict::Later => {
                 self.free(slot);
-                self.life.waiting.push_front(request);
+                self.reconnection.waiting.push_front(request);
                 self.pause(shard);
             }
             Verdict::Reserved => {
@@ -255,7 +255,7 @@ impl<L: Link> Session<L> {
             request.lba += u64::from(most);
             request.blocks -= most;
             self.free(slot);
-            return self.life.waiting.push_front(request);
+            return self.reconnection.waiting.push_front(request);
         }
         self.end(shard, slot, request, DiskStatus::Ok);
     }
@@ -273,7 +273,7 @@ impl<L: Link> Session<L> {
             if matches!(request.operation, Operation::CompareAndWrite { .. }) {
                 return finish(shard, request, DiskStatus::Aborted);
             }
-            self.life.waiting.push_front(request);
+            self.reconnection.waiting.push_front(request);
         }
     }
 
@@ -312,13 +312,13 @@ impl<L: Link> Session<L> {
     /// Sends nothing for a while.
     fn pause(&mut self, shard: &mut Shard) {
         self.pausing = true;
-        self.life.set_timer(shard, Timer::Again, PAUSE);
+        self.reconnection.set_timer(shard, Timer::Again, PAUSE);
     }
 
     fn tell_reserved(&mut self) {
         if !std::mem::replace(&mut self.told_reserved, true) {
             let sentence = "the disk is reserved by another initiator: release it there";
-            self.life.tell(Weight::Warning, sentence);
+            self.reconnection.tell(Weight::Warning, sentence);
         }
     }
 }

@@ -42,7 +42,7 @@ impl<L: Link> Session<L> {
         if let Found::Io { namespace, .. } = &facts.found
             && namespace.blocks != seen.geometry.blocks
         {
-            self.life.tell_path(PathEvent::Changed);
+            self.reconnection.tell_path(PathEvent::Changed);
         }
         if reports {
             let feature = FeatureId::ASYNC_EVENT_CONFIGURATION;
@@ -55,7 +55,7 @@ impl<L: Link> Session<L> {
     pub(super) fn tell_if_smaller(&self, facts: &Facts) {
         let seen = self.plan.expected.as_ref();
         if seen.is_some_and(|seen| seen.again(&self.plan.options, facts).is_ok()) {
-            self.life.tell_path(PathEvent::Changed);
+            self.reconnection.tell_path(PathEvent::Changed);
         }
     }
 
@@ -68,7 +68,7 @@ impl<L: Link> Session<L> {
         data: &[u8],
     ) {
         let is_done = entry.status().is_success();
-        if self.life.state != State::Live {
+        if self.reconnection.state != State::Live {
             return;
         }
         match watch {
@@ -77,7 +77,7 @@ impl<L: Link> Session<L> {
             Watch::Event if is_done && is_of_namespaces(entry) => self.read_list(shard),
             Watch::List => {
                 if is_done && self.is_listed(data) {
-                    self.life.tell_path(PathEvent::Changed);
+                    self.reconnection.tell_path(PathEvent::Changed);
                 }
                 self.await_event(shard);
             }
@@ -133,7 +133,7 @@ impl<L: Link> Session<L> {
         let now = shard.now();
         let sent = self.queues[0].send(now, entry, transfer, data, Carried::Watch(watch));
         if sent.is_some() {
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.reconnection.task);
         }
     }
 }

@@ -56,7 +56,7 @@ impl<L: Link> Session<L> {
                 return Err(request);
             }
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.reconnection.task);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl<L: Link> Session<L> {
         data: Option<Buf>,
         entry: &CompletionEntry,
     ) {
-        self.life.has_lived();
+        self.reconnection.has_lived();
         let half = command::disk_status(Operation::CompareAndWrite { durable: false }, entry);
         let queue = &mut self.queues[index];
         let ended = match carried {

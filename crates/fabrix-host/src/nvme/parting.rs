@@ -15,14 +15,14 @@ use crate::timers::Timer;
 impl<L: Link> Session<L> {
     /// The controller is lost: everything of it is closed, and requests wait for the next one.
     pub(crate) fn lose(&mut self, shard: &mut Shard, error: ConnectError) {
-        if self.life.lose(shard, &error) {
+        if self.reconnection.lose(shard, &error) {
             self.outcome.fail(error);
             self.fall(shard, State::Falling);
         }
     }
 
     fn fall(&mut self, shard: &mut Shard, to: State) {
-        self.life.fall(shard, to);
+        self.reconnection.fall(shard, to);
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if self.parting == Some(index) {
                 queue.link().part(shard);
@@ -32,7 +32,7 @@ impl<L: Link> Session<L> {
         }
         match self.parting {
             Some(index) if self.queues[index].link().has_parted() => self.part_now(shard),
-            Some(_) => self.life.set_timer(shard, Timer::Part, PARTING),
+            Some(_) => self.reconnection.set_timer(shard, Timer::Part, PARTING),
             None => {}
         }
         self.rest_when_quiet(shard);
@@ -59,7 +59,7 @@ impl<L: Link> Session<L> {
 
     /// A goodbye was said, or has had its time.
     pub(crate) fn part_now(&mut self, shard: &mut Shard) {
-        self.life.timers.cancel(shard, Timer::Part);
+        self.reconnection.timers.cancel(shard, Timer::Part);
         if let Some(index) = self.parting.take()
             && let Some(queue) = self.queues.get_mut(index)
         {
@@ -70,7 +70,7 @@ impl<L: Link> Session<L> {
     /// Nobody uses this session any more: what is still in progress is aborted, and the session
     /// goes.
     pub(crate) fn over(&mut self, shard: &mut Shard) {
-        if self.life.state != State::Over {
+        if self.reconnection.state != State::Over {
             self.fall(shard, State::Over);
         }
     }
@@ -83,10 +83,10 @@ impl<L: Link> Session<L> {
         }
         for mut queue in std::mem::take(&mut self.queues) {
             while let Some((request, status)) = queue.abandon() {
-                self.life.collect(shard, request, status);
+                self.reconnection.collect(shard, request, status);
             }
         }
         self.bringups.clear();
-        self.life.rest(shard);
+        self.reconnection.rest(shard);
     }
 }

@@ -17,7 +17,7 @@ use super::command;
 use super::events::Watch;
 use crate::Options;
 use crate::request::Request;
-use crate::wire::{Ending, Position, Route};
+use crate::wire::{OperationKind, Position, Route};
 
 /// One connection to a controller over some transport, from the first try to connect to the last
 /// operation.
@@ -44,7 +44,7 @@ pub(crate) trait Link: Sized + 'static {
     fn completed(
         &mut self,
         task: TaskId,
-        ending: Ending,
+        ending: OperationKind,
         completion: Completion,
     ) -> Result<(), Ended>;
 
@@ -101,7 +101,7 @@ pub(crate) enum Carried {
 
 pub(crate) struct Queue<L> {
     link: L,
-    places: Vec<Place>,
+    places: Vec<CommandEntry>,
     free: Vec<Slot>,
     /// How many places carry an ended request.
     ended: usize,
@@ -112,7 +112,7 @@ pub(crate) struct Queue<L> {
 }
 
 #[derive(Default)]
-struct Place {
+struct CommandEntry {
     carried: Option<Carried>,
     sent_at: Nanos,
 }
@@ -131,7 +131,7 @@ impl<L: Link> Queue<L> {
     ) -> std::io::Result<Self> {
         Ok(Self {
             link: L::open(shard, task, position, route, (options, slots))?,
-            places: (0..slots).map(|_| Place::default()).collect(),
+            places: (0..slots).map(|_| CommandEntry::default()).collect(),
             free: (0..slots).rev().map(Slot).collect(),
             ended: 0,
             unsent: 0,
@@ -146,7 +146,7 @@ impl<L: Link> Queue<L> {
     pub(crate) fn completed(
         &mut self,
         task: TaskId,
-        ending: Ending,
+        ending: OperationKind,
         completion: Completion,
     ) -> Result<(), Ended> {
         self.link.completed(task, ending, completion)
@@ -238,7 +238,7 @@ impl<L: Link> Queue<L> {
 
     /// Whether anything is in progress that the target should not go on with.
     fn is_busy(&self) -> bool {
-        let works = |place: &Place| !matches!(place.carried, None | Some(Carried::Watch(_)));
+        let works = |place: &CommandEntry| !matches!(place.carried, None | Some(Carried::Watch(_)));
         self.places.iter().any(works)
     }
 
@@ -376,7 +376,7 @@ impl<L: Link> Queue<L> {
         if self.ended == 0 {
             return None;
         }
-        let is_over = |place: &Place| match &place.carried {
+        let is_over = |place: &CommandEntry| match &place.carried {
             Some(Carried::Ended { request, .. }) => {
                 request.data.as_ref().is_none_or(Buf::is_unique)
             }
@@ -393,7 +393,7 @@ impl<L: Link> Queue<L> {
 
     /// When the command was sent that has waited longest for its answer.
     pub(crate) fn oldest(&self) -> Option<Nanos> {
-        let waits = |place: &&Place| match &place.carried {
+        let waits = |place: &&CommandEntry| match &place.carried {
             None | Some(Carried::Ended { .. } | Carried::Write { write: Some(_), .. }) => false,
             Some(_) => true,
         };

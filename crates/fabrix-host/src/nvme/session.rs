@@ -27,10 +27,10 @@ use super::queue::{Carried, Link, Queue};
 use super::seen::Seen;
 use super::transfer::Answer;
 use crate::channel::Forsaken;
-use crate::outage::{Life, State};
+use crate::outage::{Reconnection, State};
 use crate::probe::{self, Outcome};
 use crate::timers::Timer;
-use crate::wire::{Ending, Position};
+use crate::wire::{OperationKind, Position};
 use crate::{ConnectError, ConnectErrorKind, Options};
 
 /// What a session connects to and expects there.
@@ -62,7 +62,7 @@ impl<L: Link> probe::Session for Session<L> {
 }
 
 pub(crate) struct Session<L> {
-    pub(crate) life: Life,
+    pub(crate) reconnection: Reconnection,
     pub(crate) plan: Plan,
     /// The admin queue first.
     pub(crate) queues: Vec<Queue<L>>,
@@ -91,7 +91,7 @@ impl<L: Link> Session<L> {
         let is_a_disks = plan.expected.is_some();
         let place = (plan.address, is_a_disks);
         Self {
-            life: Life::new(task, capacity, place, &plan.options),
+            reconnection: Reconnection::new(task, capacity, place, &plan.options),
             plan,
             queues: Vec::new(),
             bringups: Vec::new(),
@@ -108,19 +108,19 @@ impl<L: Link> Session<L> {
 
     /// Begins to connect: the admin queue first.
     pub(crate) fn rise(&mut self, shard: &mut Shard) {
-        self.life.state = State::Rising;
+        self.reconnection.state = State::Rising;
         self.leaving = false;
         self.attempt = Position::next_attempt(self.attempt);
-        self.life
+        self.reconnection
             .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
-        self.life.wait_for_connection(shard);
+        self.reconnection.wait_for_connection(shard);
         let admin = Bringup::new(bring::config(&self.plan));
         self.open_queue(shard, admin, bring::ADMIN_SLOTS);
     }
 
     /// Takes events of a queue until none is left.
     fn take_events(&mut self, shard: &mut Shard, index: usize) {
-        while self.life.is_up() {
+        while self.reconnection.is_up() {
             match self.queues[index].next() {
                 Ok(Some(event)) => self.event(shard, index, event),
                 Ok(None) => break,
@@ -237,34 +237,36 @@ impl<L: Link> Task for Session<L> {
         if position.attempt != self.attempt || index >= self.queues.len() {
             return; // of a connection that was given up before it was made
         }
-        let completed = self.queues[index].completed(self.life.task, ending, completion);
-        if !self.life.is_up() {
+        let completed = self.queues[index].completed(self.reconnection.task, ending, completion);
+        if !self.reconnection.is_up() {
             return self.fallen(shard, index, &completed);
         }
-        if ending == Ending::Sent {
+        if ending == OperationKind::Sent {
             self.finish_ended(shard, index);
         }
         match completed {
             Ok(()) => self.take_events(shard, index),
             Err(ended) => self.ended(shard, index, &ended),
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.reconnection.task);
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        let timer = self.life.timers.expired(slot);
+        let timer = self.reconnection.timers.expired(slot);
         if self.forsaken {
             return self.over(shard);
         }
         match timer {
             Some(Timer::Tick) => self.tick(shard),
-            Some(Timer::Reconnect) if self.life.state == State::Resting => self.rise(shard),
-            Some(Timer::Bringup) if self.life.state == State::Rising => self.too_slow(shard),
-            Some(Timer::Step) if self.life.state == State::Rising => {
-                self.step(shard, 0);
-                shard.flush_later(self.life.task);
+            Some(Timer::Reconnect) if self.reconnection.state == State::Resting => self.rise(shard),
+            Some(Timer::Bringup) if self.reconnection.state == State::Rising => {
+                self.too_slow(shard)
             }
-            Some(Timer::Fail) => self.life.fail_waiting(shard),
+            Some(Timer::Step) if self.reconnection.state == State::Rising => {
+                self.step(shard, 0);
+                shard.flush_later(self.reconnection.task);
+            }
+            Some(Timer::Fail) => self.reconnection.fail_waiting(shard),
             Some(Timer::Part) => self.part_now(shard),
             Some(Timer::Leave) => {
                 let sentence = "the target ends its queues and does not close them";
@@ -276,7 +278,7 @@ impl<L: Link> Task for Session<L> {
 
     fn flush(&mut self, shard: &mut Shard) {
         for index in 0..self.queues.len() {
-            if !self.life.is_up() {
+            if !self.reconnection.is_up() {
                 return;
             }
             if let Err(ended) = self.queues[index].flush(shard) {

@@ -13,7 +13,7 @@ use fabrix_transport::{Ended, Stream, pass};
 
 use super::queue::Link;
 use super::session::{Plan, Session};
-use crate::wire::{Ending, Position, Route, Wire};
+use crate::wire::{OperationKind, Position, Route, Wire};
 use crate::{ConnectError, Options, channel, probe};
 
 /// One connection of NVMe/TCP.
@@ -68,7 +68,7 @@ impl Link for Tcp {
     fn completed(
         &mut self,
         task: TaskId,
-        ending: Ending,
+        ending: OperationKind,
         completion: Completion,
     ) -> Result<(), Ended> {
         if self.wire.completed(ending, completion)? {

@@ -23,15 +23,17 @@ impl<L: Link> Carrier for Session<L> {
         if let Some(status) = self.refusal(&request) {
             return request.done(status);
         }
-        let flows = self.life.state == State::Live && !self.leaving && self.life.waiting.is_empty();
+        let flows = self.reconnection.state == State::Live
+            && !self.leaving
+            && self.reconnection.waiting.is_empty();
         let mut queue = None;
         let has_room = if flows {
             queue = self.queue_with_room(request.operation);
             queue.is_some()
-        } else if self.life.lost_too_long(shard) {
+        } else if self.reconnection.lost_too_long(shard) {
             return request.done(DiskStatus::NotReady);
         } else {
-            self.life.waiting.len() < self.life.capacity
+            self.reconnection.waiting.len() < self.reconnection.capacity
         };
         if !has_room {
             return Submit::Busy(request);
@@ -46,7 +48,7 @@ impl<L: Link> Carrier for Session<L> {
         match queue {
             None => {
                 let request = Request::new(&theirs, data);
-                self.life.waiting.push_back(request);
+                self.reconnection.waiting.push_back(request);
             }
             Some(queue) => self.send_new(shard, queue, &theirs, data),
         }
@@ -85,7 +87,7 @@ impl<L: Link> Session<L> {
     fn later<'a>(&self, request: BlockRequest<'a>) -> Submit<'a> {
         let room: usize = self.io_queues().map(Queue::room).sum();
         let all = self.io_queues().map(Queue::slots).sum();
-        if self.life.waiting.is_empty() && room == all {
+        if self.reconnection.waiting.is_empty() && room == all {
             request.done(DiskStatus::NotReady)
         } else {
             Submit::Busy(request)
@@ -130,14 +132,14 @@ impl<L: Link> Session<L> {
 
     /// Sends what waits, as far as there is room.
     pub(crate) fn send_waiting(&mut self, shard: &mut Shard) {
-        while self.life.state == State::Live
+        while self.reconnection.state == State::Live
             && !self.leaving
-            && let Some(request) = self.life.waiting.front()
+            && let Some(request) = self.reconnection.waiting.front()
             && let Some(queue) = self.queue_with_room(request.operation)
-            && let Some(request) = self.life.waiting.pop_front()
+            && let Some(request) = self.reconnection.waiting.pop_front()
         {
             if let Err(request) = self.send(shard, queue, request) {
-                return self.life.waiting.push_front(request);
+                return self.reconnection.waiting.push_front(request);
             }
         }
     }
@@ -170,7 +172,7 @@ impl<L: Link> Session<L> {
             }
         };
         if let Err(request) = sent {
-            self.life.waiting.push_front(request);
+            self.reconnection.waiting.push_front(request);
         }
     }
 
@@ -216,7 +218,7 @@ impl<L: Link> Session<L> {
         let (mut entry, transfer) = command::entry(operation, seen.nsid, at, block_bytes);
         let data = data.map(|buf| (buf, 0));
         self.last_queue = index;
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.reconnection.task);
         self.queues[index].start(shard.now(), &mut entry, transfer, data)
     }
 
@@ -232,13 +234,13 @@ impl<L: Link> Session<L> {
         let Some(request) = self.queues[index].answered(slot) else {
             return false;
         };
-        self.life.has_lived();
+        self.reconnection.has_lived();
         if let Some(trace) = &self.plan.options.trace {
             trace.received(shard.now());
         }
         let mut next = next_step(request, answer, self.plan.expected.as_deref());
         if command::is_leaving(answer.0) {
-            if self.life.has_lost_its_time(shard, request) {
+            if self.reconnection.has_lost_its_time(shard, request) {
                 next = Next::End(DiskStatus::NotReady);
             }
             self.leave(shard);
@@ -251,7 +253,7 @@ impl<L: Link> Session<L> {
             }
             Next::Behind => {
                 let request = self.queues[index].withdraw(slot);
-                self.life.waiting.push_back(request);
+                self.reconnection.waiting.push_back(request);
             }
         }
         self.send_waiting(shard);
@@ -267,13 +269,14 @@ impl<L: Link> Session<L> {
                 return finish(shard, request, DiskStatus::NotReady);
             }
         }
-        self.life.waiting.push_front(request);
+        self.reconnection.waiting.push_front(request);
     }
 
     /// The controller ends its queues: it has so long to close them.
     fn leave(&mut self, shard: &mut Shard) {
         if !std::mem::replace(&mut self.leaving, true) {
-            self.life.set_timer(shard, Timer::Leave, LEAVING_MOST);
+            self.reconnection
+                .set_timer(shard, Timer::Leave, LEAVING_MOST);
         }
     }
 

@@ -43,7 +43,8 @@ pub struct Offer {
     pub over_uring: bool,
 }
 
-/// The answer to [`Asked::Init`](super::Asked::Init). None: the kernel speaks another protocol.
+/// The answer to [`Operation::Init`](super::Operation::Init). None: the kernel speaks another
+/// protocol.
 #[must_use]
 pub fn init(asked: (u32, u32, u64), readahead: u32, offer: &Offer) -> Option<[u8; 64]> {
     let (major, minor, flags) = asked;
@@ -72,8 +73,8 @@ pub fn init(asked: (u32, u32, u64), readahead: u32, offer: &Offer) -> Option<[u8
     Some(zerocopy::transmute!(out))
 }
 
-/// The answer to [`Asked::Attributes`] and [`Asked::Change`]. Nothing of it may be kept: the size
-/// may change.
+/// The answer to [`Operation::Attributes`] and [`Operation::Change`]. Nothing of it may be kept:
+/// the size may change.
 #[must_use]
 pub fn attributes(facts: &Facts) -> [u8; 104] {
     let mode = if facts.read_only {
@@ -100,7 +101,7 @@ pub fn attributes(facts: &Facts) -> [u8; 104] {
     })
 }
 
-/// The answer to [`Asked::Open`]: past the page cache, writes side by side.
+/// The answer to [`Operation::Open`]: past the page cache, writes side by side.
 #[must_use]
 pub fn opened() -> [u8; 16] {
     zerocopy::transmute!(OpenOut {
@@ -116,7 +117,7 @@ pub fn written(bytes: u32) -> [u8; 8] {
     zerocopy::transmute!([bytes, 0])
 }
 
-/// The answer to [`Asked::StatFs`].
+/// The answer to [`Operation::StatFs`].
 #[must_use]
 pub fn statfs(facts: &Facts) -> [u8; 80] {
     zerocopy::transmute!(StatFsOut {

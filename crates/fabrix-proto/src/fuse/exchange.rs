@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::answer::head;
 use super::layout::InHeader;
-use super::{Asked, OUT_HEADER_BYTES, asked};
+use super::{OUT_HEADER_BYTES, Operation, asked};
 
 /// `struct fuse_uring_req_header`. 288 bytes.
 #[repr(C)]
@@ -40,12 +40,12 @@ const _: () = assert!(size_of::<ExchangeSizes>() == 32);
 /// The request in an exchange whose payload has room for so many bytes, and the number for its
 /// answer. None: that is no header.
 #[must_use]
-pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Asked)> {
+pub fn parse_exchange(header: &[u8], room: usize) -> Option<(u64, Operation)> {
     let (exchange, _) = ExchangeHeader::ref_from_prefix(header).ok()?;
     let (header, _) = InHeader::read_from_prefix(&exchange.in_out).ok()?;
     let data = exchange.sizes.payload_bytes.get() as usize;
     if data > room {
-        return Some((header.unique, Asked::Broken));
+        return Some((header.unique, Operation::Broken));
     }
     Some((
         header.unique,
@@ -94,7 +94,7 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn a_request_is_read_from_its_places_and_the_answer_written_over_it() {
         let mut header = header(&WRITE);
-        let asked = Asked::Write {
+        let asked = Operation::Write {
             offset: 8192,
             bytes: 4096,
         };
@@ -116,10 +116,10 @@ mod tests {
     fn a_write_brings_as_much_as_it_says_and_no_more_than_there_is_room() {
         let mut short = header(&WRITE);
         short[273] = 0x0f;
-        assert_eq!(parse_exchange(&short, 4096), Some((42, Asked::Broken)));
+        assert_eq!(parse_exchange(&short, 4096), Some((42, Operation::Broken)));
         assert_eq!(
             parse_exchange(&header(&WRITE), 4095),
-            Some((42, Asked::Broken))
+            Some((42, Operation::Broken))
         );
         assert_eq!(parse_exchange(&[0; 287], 4096), None);
         let mut cut = [7; 287];
@@ -136,13 +136,13 @@ mod tests {
         first.extend([
             7, 0, 0, 0, 45, 0, 0, 0, 0, 0, 2, 0, 0, 0x80, 0, 0x40, 0x07, 2, 0, 0,
         ]);
-        let Some((2, Asked::Init { flags, .. })) = parse(&first) else {
+        let Some((2, Operation::Init { flags, .. })) = parse(&first) else {
             panic!("the first message");
         };
         assert_eq!(flags, OVER_IO_URING | 0x07_4000_8000);
         assert_eq!(
             parse(&first[..58]),
-            Some((2, Asked::Broken)),
+            Some((2, Operation::Broken)),
             "half of the flags"
         );
         for (kernel, ours) in [(true, true), (false, true), (true, false)] {

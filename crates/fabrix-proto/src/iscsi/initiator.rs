@@ -77,7 +77,7 @@ pub enum Event {
         /// Which one.
         slot: Slot,
         /// How it ended.
-        ending: Ending,
+        ending: TaskOutcome,
     },
     /// The target takes commands again, after one was refused for want of room.
     WindowOpened,
@@ -98,7 +98,7 @@ pub enum Event {
 
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct TaskOutcome {
     /// `false`: the target could not carry it out, and `status` means nothing.
     pub delivered: bool,
     /// SCSI status.
@@ -249,7 +249,7 @@ impl Initiator {
             intact,
             ..
         } = self.tasks.free(slot);
-        let ending = Ending {
+        let ending = TaskOutcome {
             delivered,
             status,
             data_bytes: moved.min(bytes.saturating_sub(residual)),

@@ -13,7 +13,7 @@ pub const fn precedes(left: u32, right: u32) -> bool {
 
 /// Where a CmdSN stands to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WindowPosition {
     /// It is the next: deliver.
     Next,
     /// It is in the window, but others are missing before it.
@@ -59,13 +59,13 @@ impl Window {
 
     /// Where `cmd_sn` stands.
     #[must_use]
-    pub const fn place(&self, cmd_sn: u32) -> Place {
+    pub const fn place(&self, cmd_sn: u32) -> WindowPosition {
         if precedes(cmd_sn, self.exp_cmd_sn) || precedes(self.max_cmd_sn(), cmd_sn) {
-            Place::Outside
+            WindowPosition::Outside
         } else if cmd_sn == self.exp_cmd_sn {
-            Place::Next
+            WindowPosition::Next
         } else {
-            Place::Gap
+            WindowPosition::Gap
         }
     }
 
@@ -99,16 +99,19 @@ mod tests {
         window.enter();
         window.enter();
         assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (1, 0));
-        assert_eq!(window.place(1), Place::Outside);
+        assert_eq!(window.place(1), WindowPosition::Outside);
         window.leave();
-        assert_eq!((window.place(1), window.max_cmd_sn()), (Place::Next, 1));
+        assert_eq!(
+            (window.place(1), window.max_cmd_sn()),
+            (WindowPosition::Next, 1)
+        );
     }
 
     #[test]
     fn what_is_old_or_too_new_is_outside_and_what_skips_is_a_gap() {
         let window = Window::new(10, 4);
         let places = [9, 10, 11, 13, 14].map(|cmd_sn| window.place(cmd_sn));
-        use Place::{Gap, Next, Outside};
+        use WindowPosition::{Gap, Next, Outside};
         assert_eq!(places, [Outside, Next, Gap, Gap, Outside]);
     }
 

@@ -14,7 +14,7 @@ use super::pdu::{
     BHS_BYTES, BasicHeader, DATA_IN_STATUS, DIGEST_BYTES, Digests, FINAL, PADDING_UNIT,
     ReadyToTransfer, ScsiCommand, U24, padding,
 };
-use crate::{Breach, Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
+use crate::{Breach, Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
 /// One side of a connection over TCP.
 pub struct Tcp<E> {
@@ -83,20 +83,20 @@ impl<E: Endpoint> Tcp<E> {
         &mut self,
         arrived: &[u8],
         out: &mut S,
-    ) -> Result<Taken<E::Event>, Violation> {
+    ) -> Result<Consumed<E::Event>, Violation> {
         let bhs = arrived.first_chunk().expect("the driver obeys want()");
         let end = BHS_BYTES + self.additional_bytes(bhs);
         let Some(whole) = arrived.get(..end) else {
             self.bhs = *bhs;
             let bytes = end - BHS_BYTES;
             self.reading = Reading::Additional { bytes };
-            return Ok(Taken {
+            return Ok(Consumed {
                 bytes: BHS_BYTES,
                 event: None,
             });
         };
         let event = self.whole_header(whole, out)?;
-        Ok(Taken { bytes: end, event })
+        Ok(Consumed { bytes: end, event })
     }
 
     /// Length of what belongs to a header behind its basic segment: additional segments, digest.
@@ -218,7 +218,7 @@ impl<E: Endpoint> Machine for Tcp<E> {
         &mut self,
         arrived: &[u8],
         out: &mut S,
-    ) -> Result<Taken<E::Event>, Violation> {
+    ) -> Result<Consumed<E::Event>, Violation> {
         if matches!(self.reading, Reading::Basic) {
             return self.basic_header(arrived, out);
         }
@@ -230,7 +230,7 @@ impl<E: Endpoint> Machine for Tcp<E> {
             Reading::Skipped { bytes: of, piece } => self.skipped((bytes, of), piece, out),
             Reading::Basic | Reading::Kept(_) | Reading::Closed => None,
         };
-        Ok(Taken { bytes, event })
+        Ok(Consumed { bytes, event })
     }
 
     fn payload<S: Sink>(

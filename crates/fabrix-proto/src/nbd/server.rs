@@ -26,7 +26,7 @@ use super::options::{Chosen, Next, answer, greet, too_long};
 use super::spec::{
     Error, ExtendedRequest, FIXED_NEWSTYLE, NO_ZEROES, OPTION_MAGIC, OptionHeader, Request, flag,
 };
-use crate::{Breach, Machine, Pass, Sink, Slot, Taken, Violation, Want};
+use crate::{Breach, Consumed, Machine, Pass, Sink, Slot, Violation, Want};
 use pieces::{Piece, Progress, Rest};
 pub use reply::EXTENTS_MAX;
 use reply::Origin;
@@ -335,7 +335,11 @@ impl Machine for Server {
         Want::Header { bytes }
     }
 
-    fn header<S: Sink>(&mut self, arrived: &[u8], out: &mut S) -> Result<Taken<Event>, Violation> {
+    fn header<S: Sink>(
+        &mut self,
+        arrived: &[u8],
+        out: &mut S,
+    ) -> Result<Consumed<Event>, Violation> {
         let bytes = self.want().header_bytes();
         let header = &arrived[..bytes];
         let skipped = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -364,7 +368,7 @@ impl Machine for Server {
             }
             State::Data(_) | State::Over => None,
         };
-        Ok(Taken { bytes, event })
+        Ok(Consumed { bytes, event })
     }
 
     fn payload<S: Sink>(&mut self, _: bool, _: &mut S) -> Result<Option<Event>, Violation> {

@@ -311,7 +311,7 @@ const FLAG_NEED_REG_BUF: u32 = 1 << 17;
 
 /// What the driver asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Operation {
     /// Data from the disk.
     Read,
     /// Data for the disk.
@@ -343,20 +343,20 @@ impl Descriptor {
 
     /// What is asked for.
     #[must_use]
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> Operation {
         let flag = |bit| self.operation & bit != 0;
         match self.operation & 0xff {
-            OP_READ => Asked::Read,
-            OP_WRITE => Asked::Write {
+            OP_READ => Operation::Read,
+            OP_WRITE => Operation::Write {
                 durable: flag(FLAG_FUA),
             },
-            OP_FLUSH => Asked::Flush,
-            OP_DISCARD => Asked::Discard,
-            OP_WRITE_ZEROES => Asked::WriteZeroes {
+            OP_FLUSH => Operation::Flush,
+            OP_DISCARD => Operation::Discard,
+            OP_WRITE_ZEROES => Operation::WriteZeroes {
                 deallocate: !flag(FLAG_NO_UNMAP),
                 durable: flag(FLAG_FUA),
             },
-            _ => Asked::Unknown,
+            _ => Operation::Unknown,
         }
     }
 
@@ -496,26 +496,26 @@ mod tests {
     fn flags_say_what_must_be_durable_and_what_must_keep_its_space() {
         assert_eq!(
             descriptor(1 | 1 << 13, 1, 0).asked(),
-            Asked::Write { durable: true }
+            Operation::Write { durable: true }
         );
         assert_eq!(
             descriptor(1 | 1 << 8, 1, 0).asked(),
-            Asked::Write { durable: false }
+            Operation::Write { durable: false }
         );
         let zeroes = |operation| descriptor(operation, 1, 0).asked();
-        let keeps = Asked::WriteZeroes {
+        let keeps = Operation::WriteZeroes {
             deallocate: false,
             durable: false,
         };
         assert_eq!(zeroes(5 | 1 << 15), keeps);
         assert!(matches!(
             zeroes(5),
-            Asked::WriteZeroes {
+            Operation::WriteZeroes {
                 deallocate: true,
                 ..
             }
         ));
-        assert_eq!(zeroes(10), Asked::Unknown);
+        assert_eq!(zeroes(10), Operation::Unknown);
     }
 
     /// As the kernel's `ublk_sqe_addr_to_auto_buf_reg` takes it apart: the number, then the flags,
@@ -531,7 +531,7 @@ mod tests {
         assert!(descriptor(1 | 1 << 13, 8, 0).is_lent());
         let not_lent = descriptor(1 | 1 << 13 | 1 << 17, 8, 0);
         assert!(!not_lent.is_lent());
-        assert_eq!(not_lent.asked(), Asked::Write { durable: true });
+        assert_eq!(not_lent.asked(), Operation::Write { durable: true });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The initiator's machine joined with our target's in memory, cut at every byte.
 
-use fabrix_proto::iscsi::initiator::{Ending, Event, LoginConfig, Transfer};
+use fabrix_proto::iscsi::initiator::{Event, LoginConfig, TaskOutcome, Transfer};
 use fabrix_proto::iscsi::target::{self, Answer, TargetLimits};
 use fabrix_proto::{Machine, Slot, Want};
 
@@ -92,7 +92,7 @@ fn moves_data_both_ways(config: LoginConfig, limits: TargetLimits, step: usize) 
         pair.host.memory[1][..bytes as usize].copy_from_slice(&data);
         assert!(pair.host.command(1, Transfer::Write { bytes }));
         pair.run();
-        let ending = Ending {
+        let ending = TaskOutcome {
             delivered: true,
             status: 0,
             data_bytes: bytes,

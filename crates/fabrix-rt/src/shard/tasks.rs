@@ -10,11 +10,11 @@ use crate::TaskId;
 use crate::token::{GENERATION_MAX, INDEX_MAX};
 
 pub(crate) struct Tasks {
-    places: Vec<Place>,
+    places: Vec<TaskEntry>,
     free: VecDeque<u32>,
 }
 
-struct Place {
+struct TaskEntry {
     generation: u16,
     used: bool,
     wants_flush: bool,
@@ -38,7 +38,7 @@ impl Tasks {
                 .pop_front()
                 .expect("a shard has at most a million tasks at once")
         } else {
-            self.places.push(Place {
+            self.places.push(TaskEntry {
                 generation: 0,
                 used: false,
                 wants_flush: false,
@@ -95,7 +95,7 @@ impl Tasks {
         }
     }
 
-    fn place(&mut self, id: TaskId) -> Option<&mut Place> {
+    fn place(&mut self, id: TaskId) -> Option<&mut TaskEntry> {
         let place = self.places.get_mut(id.index())?;
         let meant = place.used && u32::from(place.generation) == id.generation();
         meant.then_some(place)

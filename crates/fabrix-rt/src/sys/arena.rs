@@ -25,14 +25,14 @@ struct Tables {
     mapped: Vec<(u32, Rc<Mapping>)>,
     /// How many chunks were cut of each class.
     chunks: [usize; CLASSES],
-    free: [Vec<Rc<Place>>; CLASSES],
+    free: [Vec<Rc<Allocation>>; CLASSES],
     limit_bytes: usize,
     mapped_bytes: usize,
     used_bytes: usize,
 }
 
 /// The place of a chunk. The list of free chunks holds it, or the [`Chunk`]s that share it.
-struct Place {
+struct Allocation {
     start: NonNull<u8>,
     class: usize,
     /// Bytes that were asked for.
@@ -45,7 +45,7 @@ struct Place {
 
 /// One holder's share of a chunk.
 pub(crate) struct Chunk {
-    place: ManuallyDrop<Rc<Place>>,
+    place: ManuallyDrop<Rc<Allocation>>,
 }
 
 impl Arena {
@@ -105,7 +105,7 @@ impl Arena {
     }
 
     /// Lists a chunk as free: its last holder has dropped it.
-    fn take_back(&self, place: Rc<Place>) {
+    fn take_back(&self, place: Rc<Allocation>) {
         let mut tables = self.tables.borrow_mut();
         tables.used_bytes -= class_bytes(place.class);
         tables.free[place.class].push(place); // reserved with the slab
@@ -135,7 +135,7 @@ impl Tables {
         self.chunks[class] += count;
         self.free[class].reserve(self.chunks[class]);
         for index in (0..count).rev() {
-            let place = Place {
+            let place = Allocation {
                 start: slab.pointer(index * chunk_bytes, chunk_bytes),
                 class,
                 bytes: Cell::new(0),
@@ -171,10 +171,10 @@ impl Chunk {
     /// The bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Place::arena` keeps the arena alive while the chunk is in use, and the arena
-        // keeps its slabs mapped until its own end. The bytes are initialised: the kernel maps
-        // zeroes. All writers go through `bytes_mut` or `target`, which panic unless this is the
-        // only holder, so nobody writes while a shared slice exists. WHY UNSAFE: the memory is
+        // SAFETY: `Allocation::arena` keeps the arena alive while the chunk is in use, and the
+        // arena keeps its slabs mapped until its own end. The bytes are initialised: the kernel
+        // maps zeroes. All writers go through `bytes_mut` or `target`, which panic unless this is
+        // the only holder, so nobody writes while a shared slice exists. WHY UNSAFE: the memory is
         // mapped by hand, page-aligned, and counted without atomics.
         unsafe { slice::from_raw_parts(self.place.start.as_ptr(), self.len()) }
     }
@@ -247,7 +247,7 @@ impl Drop for Chunk {
 
 /// Gives the place of a chunk without holders back to its arena.
 #[inline(never)]
-fn give_back(place: Rc<Place>) {
+fn give_back(place: Rc<Allocation>) {
     if let Some(arena) = place.arena.take() {
         arena.take_back(place);
     }

@@ -18,7 +18,7 @@ use common::wire::Digests;
 use common::{NQN, ram};
 use fabrix_proto::nvme::fabrics::Connect;
 use fabrix_proto::nvme::spec::SubmissionEntry;
-use fabrix_rt::driver::{Driver, Ending, Submission, Until};
+use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{
     Completion, Listener, Loan, Nanos, Op, Remote, Shard, ShardConfig, Socket, TaskId, net,
 };
@@ -221,7 +221,7 @@ impl ByHand {
         });
     }
 
-    fn try_all(&mut self, endings: &mut Vec<Ending>) {
+    fn try_all(&mut self, endings: &mut Vec<Completed>) {
         for (token, op) in std::mem::take(&mut self.waiting) {
             match attempt(op) {
                 Ok(completion) => endings.push((token, completion)),
@@ -240,7 +240,7 @@ impl Driver for ByHand {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         _until: Until,
     ) -> Nanos {
         if self.simulated.is_none() {
@@ -279,7 +279,7 @@ impl Simulated {
     }
 
     /// The shard has asked for so many operations more.
-    fn turn(&mut self, asked: usize, waiting: &mut Vec<Submission>, endings: &mut Vec<Ending>) {
+    fn turn(&mut self, asked: usize, waiting: &mut Vec<Submission>, endings: &mut Vec<Completed>) {
         self.operations += asked;
         self.submitting_turns += usize::from(asked > 0);
         self.answer(waiting, endings);
@@ -289,7 +289,7 @@ impl Simulated {
     }
 
     /// Ends what the target asked of this connection; what others wait for stays where it is.
-    fn answer(&mut self, waiting: &mut Vec<Submission>, endings: &mut Vec<Ending>) {
+    fn answer(&mut self, waiting: &mut Vec<Submission>, endings: &mut Vec<Completed>) {
         let mut index = 0;
         while index < waiting.len() {
             let (token, op) = &waiting[index];

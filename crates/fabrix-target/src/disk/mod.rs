@@ -24,8 +24,8 @@ use fabrix_proto::scsi::reservation::{
 use fabrix_transport::pass;
 
 use crate::catalog::DiskId;
-use crate::local::Told;
-use crate::registry::Place;
+use crate::local::ConnectionOrder;
+use crate::registry::ConnectionAddress;
 
 pub(crate) use barrier::Barrier;
 pub(crate) use pending_change::{PENDING_CHANGE_AGAIN, PendingChange, Stop, Trouble, Why};
@@ -46,7 +46,7 @@ pub(crate) enum Role {
 /// A connection, as the state of a disk knows it.
 #[derive(Clone)]
 pub(crate) struct Member {
-    pub(crate) place: Place,
+    pub(crate) place: ConnectionAddress,
     pub(crate) nexus: Nexus,
     pub(crate) role: Role,
 }
@@ -92,7 +92,7 @@ pub(crate) struct DiskView {
 
 /// Who asks for a change of reservations, and in which protocol's words.
 #[derive(Clone)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedChange {
     /// In the shared state's own.
     Request(Request),
     /// An NVMe host's.
@@ -107,10 +107,10 @@ enum Begun {
     /// It holds when this says so.
     Storing(Arc<Mutex<Storing>>),
     /// It holds. The commands of these connections are to end.
-    Done(Vec<Place>),
+    Done(Vec<ConnectionAddress>),
 }
 
-impl Asked {
+impl RequestedChange {
     /// In the words of the shared state.
     fn request(&self, state: &Reservations, nexus: &Nexus) -> Result<Request, Refusal> {
         match self {
@@ -269,7 +269,7 @@ impl DiskState {
     }
 
     /// The sessions that use the disk, except one.
-    fn other_sessions(&self, me: &Member) -> Vec<Place> {
+    fn other_sessions(&self, me: &Member) -> Vec<ConnectionAddress> {
         let inner = self.lock();
         let others = inner.members.iter().map(|(member, _)| member);
         let others = others.filter(|member| member.role == Role::Session && !member.is(me));
@@ -277,7 +277,7 @@ impl DiskState {
     }
 
     /// Does what is asked, if it can be done now.
-    fn begin(self: &Arc<Self>, nexus: &Nexus, asked: &Asked) -> Begun {
+    fn begin(self: &Arc<Self>, nexus: &Nexus, asked: &RequestedChange) -> Begun {
         let mut inner = self.lock();
         if inner.storing {
             return Begun::Busy;
@@ -303,7 +303,7 @@ impl DiskState {
     }
 
     /// A change was stored, or could not be: then nothing of it holds.
-    fn stored(&self, change: Option<(Reservations, Change)>) -> Vec<Place> {
+    fn stored(&self, change: Option<(Reservations, Change)>) -> Vec<ConnectionAddress> {
         let mut inner = self.lock();
         inner.storing = false;
         let Some((next, change)) = change else {
@@ -346,7 +346,7 @@ impl Inner {
 
     /// Makes a change hold, and tells those who have to know. Gives those whose commands are to
     /// end.
-    fn commit(&mut self, next: Reservations, change: &Change) -> Vec<Place> {
+    fn commit(&mut self, next: Reservations, change: &Change) -> Vec<ConnectionAddress> {
         self.reservations = next;
         for (registrant, notice) in &change.notices {
             let concerned = self.members.iter_mut();
@@ -355,7 +355,7 @@ impl Inner {
                 if member.role == Role::Controller {
                     // One whose mailbox is full finds it with its host's next command, a keep-alive
                     // at the latest.
-                    let _found_later = member.place.tell(Told::Noticed);
+                    let _found_later = member.place.tell(ConnectionOrder::Noticed);
                 }
             }
         }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use fabrix_proto::scsi::reservation::{Nexus, Refusal};
 
 use super::reservation_store::Storing;
-use super::{Asked, Begun, DiskState, Member};
-use crate::registry::Place;
+use super::{Begun, DiskState, Member, RequestedChange};
+use crate::registry::ConnectionAddress;
 
 /// How soon a pending change is polled again.
 pub(crate) const PENDING_CHANGE_AGAIN: Duration = Duration::from_millis(1);
@@ -30,7 +30,8 @@ pub(crate) enum Why {
     Reset,
 }
 
-/// Told to a connection: its commands at this disk are to end. It is dropped when they have.
+/// ConnectionOrder to a connection: its commands at this disk are to end. It is dropped when they
+/// have.
 #[derive(Clone)]
 pub(crate) struct Stop {
     pub(crate) disk: Arc<DiskState>,
@@ -46,10 +47,10 @@ pub(crate) struct PendingChange {
 }
 
 enum Step {
-    Asking(Asked),
+    Asking(RequestedChange),
     Storing(Arc<Mutex<Storing>>),
     Stopping {
-        untold: Vec<Place>,
+        untold: Vec<ConnectionAddress>,
         why: Why,
         hold: Arc<()>,
     },
@@ -67,7 +68,7 @@ pub(crate) enum Trouble {
 impl PendingChange {
     /// Changes reservations, and ends the commands of those from whom they were taken, if that was
     /// asked for.
-    pub(crate) fn reserve(disk: &Arc<DiskState>, me: &Member, asked: Asked) -> Self {
+    pub(crate) fn reserve(disk: &Arc<DiskState>, me: &Member, asked: RequestedChange) -> Self {
         Self {
             nexus: Some(me.nexus.clone()),
             disk: Arc::clone(disk),
@@ -125,7 +126,7 @@ impl PendingChange {
     }
 }
 
-fn stopping(untold: Vec<Place>, why: Why) -> Step {
+fn stopping(untold: Vec<ConnectionAddress>, why: Why) -> Step {
     let hold = Arc::default();
     Step::Stopping { untold, why, hold }
 }

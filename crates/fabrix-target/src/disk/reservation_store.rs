@@ -6,7 +6,7 @@ use fabrix_block::{Device, Identity};
 use fabrix_proto::scsi::reservation::{Change, Reservations};
 
 use super::DiskState;
-use crate::registry::Place;
+use crate::registry::ConnectionAddress;
 
 /// Stores the reservations of disks, and gives back at the next start what was stored.
 pub trait ReservationStore: Send + Sync {
@@ -42,7 +42,7 @@ pub(super) enum Storing {
     #[default]
     Waiting,
     /// It holds. The commands of these connections are to end.
-    Done(Vec<Place>),
+    Done(Vec<ConnectionAddress>),
     /// Nothing of it holds.
     Failed,
 }

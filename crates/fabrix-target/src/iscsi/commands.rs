@@ -20,17 +20,17 @@ use fabrix_proto::scsi::unit::{
 };
 use fabrix_transport::Incoming;
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::job::Job;
 use super::session::{Session, Work, number};
-use crate::desk::Desk;
-use crate::disk::{Asked, PendingChange};
+use crate::context::CommandContext;
+use crate::disk::{PendingChange, RequestedChange};
 
 impl Session {
     /// A command has come from the initiator.
     pub(super) fn command(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         (cdb, lun): (&[u8; 16], Lun),
         transfer: Transfer,
@@ -39,11 +39,11 @@ impl Session {
         let at = number(lun).and_then(|lun| self.units.index(lun));
         let Some(at) = at else {
             let answer = classify_absent(&self.units.luns, cdb, &mut self.page);
-            return self.answer_page(desk, slot, None, &answer);
+            return self.answer_page(context, slot, None, &answer);
         };
         if !intact {
             let response = Response::check_condition(&SENSE_CRC_ERROR);
-            return self.respond(desk, slot, &response);
+            return self.respond(context, slot, &response);
         }
         let unit = &self.units.list[at];
         let disk_view = &mut self.disk_views[at];
@@ -63,48 +63,54 @@ impl Session {
             Outcome::Answer(answer)
                 if answer == Answer::GOOD && !fits(cdb, transfer, &unit.disk) =>
             {
-                self.answer_page(desk, slot, Some(at), &UNFIT);
+                self.answer_page(context, slot, Some(at), &UNFIT);
             }
-            Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
+            Outcome::Answer(answer) => self.answer_page(context, slot, Some(at), &answer),
             Outcome::Disk(operation) => {
-                self.begin(desk, slot, at, (operation, cdb), transfer);
+                self.begin(context, slot, at, (operation, cdb), transfer);
             }
-            Outcome::Parameters(command) => self.await_list(desk, slot, at, command, transfer),
+            Outcome::Parameters(command) => self.await_list(context, slot, at, command, transfer),
             Outcome::LbaStatus { lba, allocation } => {
-                self.lba_status(desk, slot, at, lba, allocation);
+                self.lba_status(context, slot, at, lba, allocation);
             }
             Outcome::CopyStatus { list, allocation } => {
                 let status = self.copy_status(self.units.list[at].name(), list);
                 let answer = copy_status(status.as_ref(), allocation, &mut self.page);
-                self.answer_page(desk, slot, Some(at), &answer);
+                self.answer_page(context, slot, Some(at), &answer);
             }
-            other => self.change(desk, slot, at, other, 0),
+            other => self.change(context, slot, at, other, 0),
         }
     }
 
     /// The target goes: no command is begun any more.
-    pub(super) fn refuse(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
-        self.respond(desk, slot, &Response::status(Status::BUSY.0, 0));
+    pub(super) fn refuse(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        slot: Slot,
+    ) {
+        self.respond(context, slot, &Response::status(Status::BUSY.0, 0));
     }
 
     /// Fetches the parameter list of a command, or takes it if it is here.
     fn await_list(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         command: Command,
         transfer: Transfer,
     ) {
         match transfer {
-            Transfer::Inline { .. } => self.list(desk, slot, at, command, Some(&Incoming::InPlace)),
-            Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
+            Transfer::Inline { .. } => {
+                self.list(context, slot, at, command, Some(&Incoming::InPlace))
+            }
+            Transfer::Fetch { bytes, .. } if context.fetch(slot, bytes) => {
                 let name = self.units.list[at].name();
                 self.set(slot, Work::FetchingList(name, command));
             }
-            Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
+            Transfer::Fetch { .. } => self.fail(context, slot, Some(at), Failure::Busy),
             Transfer::None | Transfer::Send { .. } => {
-                self.list(desk, slot, at, command, None);
+                self.list(context, slot, at, command, None);
             }
         }
     }
@@ -112,7 +118,7 @@ impl Session {
     /// A command's parameter list is here.
     fn list(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         command: Command,
@@ -130,17 +136,17 @@ impl Session {
             standing: disk_view.standing,
         };
         let moved = command.parameter_bytes().unwrap_or(0);
-        match view.parameters(&command, desk.bytes(data)) {
+        match view.parameters(&command, context.bytes(data)) {
             Outcome::Answer(answer) if answer.status == Status::GOOD => {
-                self.respond(desk, slot, &Response::good(moved));
+                self.respond(context, slot, &Response::good(moved));
             }
-            Outcome::Answer(answer) => self.answer_page(desk, slot, Some(at), &answer),
+            Outcome::Answer(answer) => self.answer_page(context, slot, Some(at), &answer),
             Outcome::Disk(operation) => {
                 let job = Job::new(&self.units.list[at], at, operation, moved);
-                self.run(desk, slot, job, None);
+                self.run(context, slot, job, None);
             }
-            Outcome::Copy(list) => self.copy(desk, slot, at, &list, moved),
-            other => self.change(desk, slot, at, other, moved),
+            Outcome::Copy(list) => self.copy(context, slot, at, &list, moved),
+            other => self.change(context, slot, at, other, moved),
         }
     }
 
@@ -148,16 +154,16 @@ impl Session {
     /// one.
     fn lba_status(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         lba: u64,
         allocation: u32,
     ) {
         let unit = &self.units.list[at];
-        let channels = &desk.local.channels;
+        let channels = &context.local.channels;
         let Some(index) = channels.find(unit.name().disk) else {
-            return self.fail(desk, slot, Some(at), Failure::Gone);
+            return self.fail(context, slot, Some(at), Failure::Gone);
         };
         let mut runs: Vec<LbaRun> = Vec::new();
         let (mut next, end) = (lba, unit.disk.blocks.min(channels.blocks(index)));
@@ -183,13 +189,13 @@ impl Session {
             }
         }
         let answer = lba_status(lba, allocation, runs.into_iter(), &mut self.page);
-        self.answer_page(desk, slot, Some(at), &answer);
+        self.answer_page(context, slot, Some(at), &answer);
     }
 
     /// What changes the state of the logical unit.
     fn change(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         outcome: Outcome,
@@ -198,14 +204,17 @@ impl Session {
         let unit = &self.units.list[at];
         let answer = match outcome {
             Outcome::Reserve(request) => {
-                let pending_change =
-                    PendingChange::reserve(&unit.state, &self.me, Asked::Request(request));
+                let pending_change = PendingChange::reserve(
+                    &unit.state,
+                    &self.me,
+                    RequestedChange::Request(request),
+                );
                 self.set(
                     slot,
                     Work::Changing(unit.name(), Box::new(pending_change), moved),
                 );
                 self.changing += 1;
-                return self.go_on_changing(desk, slot);
+                return self.go_on_changing(context, slot);
             }
             Outcome::Mode(mode) => {
                 unit.state.set_mode(&self.me, mode);
@@ -216,15 +225,15 @@ impl Session {
             )),
         };
         if answer.status == Status::GOOD {
-            return self.respond(desk, slot, &Response::good(moved));
+            return self.respond(context, slot, &Response::good(moved));
         }
-        self.answer_page(desk, slot, Some(at), &answer);
+        self.answer_page(context, slot, Some(at), &answer);
     }
 
     /// A command that is a disk's: it waits for its data, or begins.
     fn begin(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         (operation, cdb): (DiskOperation, &[u8; 16]),
@@ -232,20 +241,20 @@ impl Session {
     ) {
         let unit = &self.units.list[at];
         let Ok((command, _)) = Command::parse(cdb, unit.disk.features()) else {
-            return self.fail(desk, slot, Some(at), Failure::Internal);
+            return self.fail(context, slot, Some(at), Failure::Internal);
         };
         let needed = command.transfer(unit.disk.block_bytes);
         let (given, direction) = expected(transfer);
         match (needed.direction, direction) {
             // A read that is announced as a write has nothing to give, and nothing is taken.
             (Direction::In, Direction::Out) => {
-                return self.respond(desk, slot, &Response::good(0));
+                return self.respond(context, slot, &Response::good(0));
             }
             (Direction::Out, Direction::In) => {
-                return self.answer_page(desk, slot, Some(at), &UNFIT);
+                return self.answer_page(context, slot, Some(at), &UNFIT);
             }
             _ if !needed.fits(given.into()) => {
-                return self.answer_page(desk, slot, Some(at), &UNFIT);
+                return self.answer_page(context, slot, Some(at), &UNFIT);
             }
             _ => {}
         }
@@ -254,41 +263,41 @@ impl Session {
         let mut job = Job::new(unit, at, operation, moved);
         if needed.direction == Direction::Out && !job.limit_to(given.min(moved)) {
             // Not one whole block of data: nothing is to be done, and the residual says so.
-            return self.respond(desk, slot, &Response::good(moved));
+            return self.respond(context, slot, &Response::good(moved));
         }
-        job.count_in(desk.local.counters());
+        job.count_in(context.local.counters());
         match transfer {
-            Transfer::Fetch { bytes, .. } if desk.fetch(slot, bytes) => {
+            Transfer::Fetch { bytes, .. } if context.fetch(slot, bytes) => {
                 self.set(slot, Work::Fetching(job));
             }
-            Transfer::Fetch { .. } => self.fail(desk, slot, Some(at), Failure::Busy),
-            Transfer::Inline { .. } => self.run(desk, slot, job, Some(Incoming::InPlace)),
-            Transfer::None | Transfer::Send { .. } => self.run(desk, slot, job, None),
+            Transfer::Fetch { .. } => self.fail(context, slot, Some(at), Failure::Busy),
+            Transfer::Inline { .. } => self.run(context, slot, job, Some(Incoming::InPlace)),
+            Transfer::None | Transfer::Send { .. } => self.run(context, slot, job, None),
         }
     }
 
     /// The data that a slot asked for is here.
     pub(super) fn fetched(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         intact: bool,
     ) {
-        let data = Some(desk.stream.take_incoming(slot));
+        let data = Some(context.stream.take_incoming(slot));
         match self.take(slot) {
             _ if !intact => {
                 let response = Response::check_condition(&SENSE_CRC_ERROR);
-                self.respond(desk, slot, &response);
+                self.respond(context, slot, &response);
             }
-            Work::Fetching(job) if self.may_still(&job) => self.run(desk, slot, job, data),
+            Work::Fetching(job) if self.may_still(&job) => self.run(context, slot, job, data),
             Work::Fetching(job) => {
-                self.answer_page(desk, slot, Some(job.at), &Answer::CONFLICT);
+                self.answer_page(context, slot, Some(job.at), &Answer::CONFLICT);
             }
             Work::FetchingList(name, command) => match self.units.find(name) {
-                Some(at) => self.list(desk, slot, at, command, data.as_ref()),
-                None => self.fail(desk, slot, None, Failure::Gone),
+                Some(at) => self.list(context, slot, at, command, data.as_ref()),
+                None => self.fail(context, slot, None, Failure::Gone),
             },
-            _ => self.fail(desk, slot, None, Failure::Internal),
+            _ => self.fail(context, slot, None, Failure::Internal),
         }
     }
 

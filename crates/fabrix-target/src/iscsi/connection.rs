@@ -1,8 +1,8 @@
 //! One connection of an initiator, from accept to the last byte; it is a session of its own.
 //!
-//! Knows the life of a connection: a login (`login`), then a session with commands or a discovery
-//! session, then ending (`ending`). What commands do is in `session`. An unknown peer has a
-//! deadline, a small buffer, and no disk.
+//! Knows the lifecycle of a connection: a login (`login`), then a session with commands or a
+//! discovery session, then ending (`ending`). What commands do is in `session`. An unknown peer has
+//! a deadline, a small buffer, and no disk.
 
 mod ending;
 mod login;
@@ -17,15 +17,15 @@ use fabrix_proto::Nanos;
 use fabrix_proto::iscsi::target::Event;
 use fabrix_rt::{Completion, Shard, Task, TaskId};
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::session::Session;
 use crate::Notice;
-use crate::desk::Desk;
+use crate::context::CommandContext;
 use crate::disk::Stop;
-use crate::life::{EVENTS_AT_ONCE, Life, OWN_SLOTS, PENDING_CHANGES, Phase, RETRY};
-use crate::local::{Local, Told};
+use crate::lifecycle::{EVENTS_AT_ONCE, Lifecycle, OWN_SLOTS, PENDING_CHANGES, RETRY, Stage};
+use crate::local::{ConnectionOrder, Local};
 use crate::requests::{DISK_SLOTS, Requests};
-use crate::strangers::Stranger;
+use crate::unauthenticated_peers::UnauthenticatedPeer;
 
 /// The connection's timer of a login that waits for an older session to end.
 const ENTER: u32 = OWN_SLOTS;
@@ -39,7 +39,7 @@ pub(super) struct Ends {
 
 /// The task of one connection.
 pub(super) struct Connection<C> {
-    life: Life,
+    lifecycle: Lifecycle,
     stream: C,
     local: Rc<Local>,
     session: Option<Box<Session>>,
@@ -50,24 +50,24 @@ pub(super) struct Connection<C> {
     tsih: Option<NonZeroU16>,
     ends: Ends,
     /// There until it has said who it is.
-    stranger: Option<Stranger>,
+    unauthenticated_peer: Option<UnauthenticatedPeer>,
     leaving: bool,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
 }
 
 impl<C: SessionCarrier> Connection<C> {
-    /// Begins the life of an accepted connection, as `task`.
+    /// Begins the lifecycle of an accepted connection, as `task`.
     pub(super) fn begin(
         shard: &mut Shard,
         task: TaskId,
         stream: C,
         ends: Ends,
-        stranger: Stranger,
+        unauthenticated_peer: UnauthenticatedPeer,
         local: &Rc<Local>,
     ) {
         let connection = Rc::new(RefCell::new(Self {
-            life: Life::new(task, local),
+            lifecycle: Lifecycle::new(task, local),
             stream,
             local: Rc::clone(local),
             session: None,
@@ -75,7 +75,7 @@ impl<C: SessionCarrier> Connection<C> {
             claim: None,
             tsih: None,
             ends,
-            stranger: Some(stranger),
+            unauthenticated_peer: Some(unauthenticated_peer),
             leaving: false,
             has_more: false,
         }));
@@ -91,7 +91,7 @@ impl<C: SessionCarrier> Connection<C> {
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
-            if self.life.phase >= Phase::Parting {
+            if self.lifecycle.phase >= Stage::Parting {
                 return;
             }
             if self.stream.backlogged() {
@@ -116,19 +116,20 @@ impl<C: SessionCarrier> Connection<C> {
                     who: self.claim.as_deref().map(str::to_owned),
                     why: refusal.sentence.to_string(),
                 });
-                self.life.part(shard, &mut self.stream);
+                self.lifecycle.part(shard, &mut self.stream);
             }
             Event::LoggedIn => self.logged_in(shard),
             Event::Silent => {
-                self.life.ends_because("it did not answer a ping (NOP-In)");
+                self.lifecycle
+                    .ends_because("it did not answer a ping (NOP-In)");
                 self.end(shard);
             }
             Event::SendTargets(scope) => self.name_targets(&scope),
             Event::Logout(_) => {
                 self.leaving = true;
-                self.life.ends_well("it logged out");
-                if let Some((session, mut desk)) = self.at_work(shard) {
-                    session.abort_all(&mut desk);
+                self.lifecycle.ends_well("it logged out");
+                if let Some((session, mut context)) = self.at_work(shard) {
+                    session.abort_all(&mut context);
                 }
                 self.leave_if_asked(shard);
             }
@@ -138,13 +139,13 @@ impl<C: SessionCarrier> Connection<C> {
 
     /// What concerns commands.
     fn session_event(&mut self, shard: &mut Shard, event: &Event) {
-        let draining = self.life.phase == Phase::Draining;
-        let Some((session, mut desk)) = self.at_work(shard) else {
+        let draining = self.lifecycle.phase == Stage::Draining;
+        let Some((session, mut context)) = self.at_work(shard) else {
             return debug_assert!(false, "only sessions have commands");
         };
-        let desk = &mut desk;
+        let context = &mut context;
         match *event {
-            Event::Command { slot, .. } if draining => session.refuse(desk, slot),
+            Event::Command { slot, .. } if draining => session.refuse(context, slot),
             Event::Command {
                 slot,
                 cdb,
@@ -152,10 +153,10 @@ impl<C: SessionCarrier> Connection<C> {
                 transfer,
                 intact,
                 ..
-            } => session.command(desk, slot, (&cdb, lun), transfer, intact),
-            Event::Fetched { slot, intact } => session.fetched(desk, slot, intact),
+            } => session.command(context, slot, (&cdb, lun), transfer, intact),
+            Event::Fetched { slot, intact } => session.fetched(context, slot, intact),
             Event::Released { slot } => {
-                session.released(desk, slot);
+                session.released(context, slot);
                 self.leave_if_asked(shard);
             }
             Event::TaskManagement {
@@ -164,7 +165,7 @@ impl<C: SessionCarrier> Connection<C> {
                 lun,
                 referenced,
             } => {
-                session.manage(desk, id, (function, lun), referenced);
+                session.manage(context, id, (function, lun), referenced);
                 self.leave_if_asked(shard);
             }
             _ => {}
@@ -172,23 +173,26 @@ impl<C: SessionCarrier> Connection<C> {
     }
 
     /// The session, and what it works with.
-    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> Option<(&'a mut Session, Desk<'a, C>)> {
+    fn at_work<'a>(
+        &'a mut self,
+        shard: &'a mut Shard,
+    ) -> Option<(&'a mut Session, CommandContext<'a, C>)> {
         let session = self.session.as_deref_mut()?;
-        let desk = Desk {
+        let context = CommandContext {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.life.task,
+            task: self.lifecycle.task,
             requests: &mut self.requests,
         };
-        Some((session, desk))
+        Some((session, context))
     }
 
     /// Sets the deadline that the machine asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
-        if self.life.phase == Phase::Open {
+        if self.lifecycle.phase == Stage::Open {
             let at = self.stream.endpoint().deadline();
-            self.life.set_deadline(shard, fabrix_rt::Nanos(at.0));
+            self.lifecycle.set_deadline(shard, fabrix_rt::Nanos(at.0));
         }
     }
 
@@ -196,57 +200,57 @@ impl<C: SessionCarrier> Connection<C> {
         let Some(slot) = self.requests.ended(number) else {
             return;
         };
-        if let Some((session, mut desk)) = self.at_work(shard) {
-            session.disk_answered(&mut desk, slot, completion);
+        if let Some((session, mut context)) = self.at_work(shard) {
+            session.disk_answered(&mut context, slot, completion);
         }
-        if self.life.phase == Phase::Draining {
+        if self.lifecycle.phase == Stage::Draining {
             // The initiator's part, to read the answer, begins only now.
-            self.life.await_parting(shard);
+            self.lifecycle.await_parting(shard);
         }
         self.leave_if_asked(shard);
     }
 
     /// Tries again what a busy disk refused, unless nobody waits for it any more.
     fn retry(&mut self, shard: &mut Shard) {
-        if self.life.phase >= Phase::Parting {
+        if self.lifecycle.phase >= Stage::Parting {
             return;
         }
-        if let Some((session, mut desk)) = self.at_work(shard) {
-            session.retry(&mut desk);
+        if let Some((session, mut context)) = self.at_work(shard) {
+            session.retry(&mut context);
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Goes on with what pauses, unless nobody waits for it any more.
     fn go_on(&mut self, shard: &mut Shard) {
-        if self.life.phase >= Phase::Parting {
+        if self.lifecycle.phase >= Stage::Parting {
             return;
         }
-        if let Some((session, mut desk)) = self.at_work(shard) {
-            session.go_on(&mut desk);
+        if let Some((session, mut context)) = self.at_work(shard) {
+            session.go_on(&mut context);
         }
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_pending_changes(&mut self, shard: &mut Shard) {
-        if self.life.phase >= Phase::Parting {
+        if self.lifecycle.phase >= Stage::Parting {
             return;
         }
-        if let Some((session, mut desk)) = self.at_work(shard) {
-            session.run_pending_changes(&mut desk);
+        if let Some((session, mut context)) = self.at_work(shard) {
+            session.run_pending_changes(&mut context);
         }
         self.leave_if_asked(shard);
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Another connection wants commands of this one to end.
     fn stop(&mut self, shard: &mut Shard, stop: Stop) {
-        if let Some((session, mut desk)) = self.at_work(shard) {
-            session.stop(&mut desk, stop);
+        if let Some((session, mut context)) = self.at_work(shard) {
+            session.stop(&mut context, stop);
         }
         self.leave_if_asked(shard);
-        if self.life.phase < Phase::Ending {
-            shard.flush_later(self.life.task);
+        if self.lifecycle.phase < Stage::Ending {
+            shard.flush_later(self.lifecycle.task);
         }
     }
 
@@ -260,7 +264,7 @@ impl<C: SessionCarrier> Connection<C> {
             self.event(shard, event);
         }
         self.watch(shard);
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.lifecycle.task);
     }
 }
 
@@ -276,31 +280,31 @@ impl<C: SessionCarrier> Task for Connection<C> {
             Ok(()) if self.has_more => {}
             Ok(()) => self.take_events(shard),
             Err(ended) => {
-                self.life.ends_with_stream(&ended);
+                self.lifecycle.ends_with_stream(&ended);
                 self.end(shard);
             }
         }
-        if self.life.phase >= Phase::Ending {
+        if self.lifecycle.phase >= Stage::Ending {
             self.leave_when_quiet(shard);
         } else {
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.lifecycle.task);
         }
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        self.life.passed(slot);
+        self.lifecycle.passed(slot);
         match slot {
             RETRY => self.retry(shard),
             PENDING_CHANGES => self.run_pending_changes(shard),
-            ENTER if self.life.phase == Phase::Open && self.tsih.is_none() => {
+            ENTER if self.lifecycle.phase == Stage::Open && self.tsih.is_none() => {
                 self.enter(shard);
-                shard.flush_later(self.life.task);
+                shard.flush_later(self.lifecycle.task);
             }
             ENTER => {}
-            _ => match self.life.phase {
-                Phase::Open => self.tick(shard),
-                Phase::Draining if self.waits_for_others() => self.life.await_parting(shard),
-                Phase::Ending => self.abandon(shard),
+            _ => match self.lifecycle.phase {
+                Stage::Open => self.tick(shard),
+                Stage::Draining if self.waits_for_others() => self.lifecycle.await_parting(shard),
+                Stage::Ending => self.abandon(shard),
                 _ => self.end(shard),
             },
         }
@@ -310,39 +314,41 @@ impl<C: SessionCarrier> Task for Connection<C> {
         if self.has_more {
             self.take_events(shard);
         }
-        if self.life.goes_on() {
+        if self.lifecycle.goes_on() {
             self.go_on(shard);
         }
-        if self.life.phase >= Phase::Ending {
+        if self.lifecycle.phase >= Stage::Ending {
             return;
         }
         if let Err(ended) = self.stream.flush(shard) {
-            self.life.ends_with_stream(&ended);
+            self.lifecycle.ends_with_stream(&ended);
             return self.end(shard);
         }
         if self.has_more && !self.stream.backlogged() {
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.lifecycle.task);
         }
-        if self.life.phase == Phase::Parting && self.stream.is_drained() {
+        if self.lifecycle.phase == Stage::Parting && self.stream.is_drained() {
             self.stream.finish();
-            self.life.phase = Phase::Parted;
+            self.lifecycle.phase = Stage::Parted;
         }
         let is_paused = self.session.as_ref().is_some_and(|it| it.is_paused());
-        if is_paused && self.life.phase < Phase::Parting {
-            self.life.go_on_next_turn(shard);
+        if is_paused && self.lifecycle.phase < Stage::Parting {
+            self.lifecycle.go_on_next_turn(shard);
         }
         if self.session.as_ref().is_some_and(|it| it.is_stalled()) {
-            self.life.retry_soon(shard);
+            self.lifecycle.retry_soon(shard);
         }
         if self
             .session
             .as_ref()
             .is_some_and(|it| it.has_pending_changes())
         {
-            self.life.look_again_soon(shard);
+            self.lifecycle.look_again_soon(shard);
         }
         // A session ends with its logout.
-        if self.life.phase == Phase::Draining && self.session.is_none() && self.stream.is_drained()
+        if self.lifecycle.phase == Stage::Draining
+            && self.session.is_none()
+            && self.stream.is_drained()
         {
             self.end(shard);
         }
@@ -354,13 +360,15 @@ impl<C: SessionCarrier> Task for Connection<C> {
             Err(other) => other,
         };
         match message.downcast_ref() {
-            Some(Told::Drain) => self.drain(shard),
-            Some(Told::Close(why)) => {
-                self.life.ends_because(*why);
+            Some(ConnectionOrder::Drain) => self.drain(shard),
+            Some(ConnectionOrder::Close(why)) => {
+                self.lifecycle.ends_because(*why);
                 self.end(shard);
             }
-            Some(Told::Served) => self.serve(shard),
-            Some(Told::Quiesced | Told::Announced | Told::Noticed) => {}
+            Some(ConnectionOrder::Served) => self.serve(shard),
+            Some(
+                ConnectionOrder::Quiesced | ConnectionOrder::Announced | ConnectionOrder::Noticed,
+            ) => {}
             None => debug_assert!(false, "connections are told these things only"),
         }
     }

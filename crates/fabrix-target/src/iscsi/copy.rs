@@ -16,12 +16,12 @@ use fabrix_proto::scsi::reservation::Access;
 use fabrix_proto::scsi::sense::{Sense, SenseKey};
 use fabrix_proto::scsi::unit::{Answer, Failure};
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::job::Job;
 use super::job::copying::{Copying, Route};
 use super::session::{Session, Work};
 use super::units::UnitName;
-use crate::desk::Desk;
+use crate::context::CommandContext;
 
 /// What became of the copies that ended last, each with the logical unit that was asked for it.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Session {
     /// Copies what the list of a command says, which the logical unit at this place was asked for.
     pub(super) fn copy(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: usize,
         list: &CopyList,
@@ -56,21 +56,21 @@ impl Session {
     ) {
         let routes = match self.routes(list) {
             Ok(routes) => routes,
-            Err(sense) => return self.answer_page(desk, slot, Some(at), &Answer::check(sense)),
+            Err(sense) => return self.answer_page(context, slot, Some(at), &Answer::check(sense)),
         };
         let unit = &self.units.list[at];
         let copying = Copying::new(list.list, list.kept, routes);
         if copying.buffer_bytes() == 0 {
             self.remember_copy(unit.name(), &copying, CopyProgress::Done);
-            return self.respond(desk, slot, &Response::good(moved));
+            return self.respond(context, slot, &Response::good(moved));
         }
-        let buffer = desk.shard.take_buf(copying.buffer_bytes());
+        let buffer = context.shard.take_buf(copying.buffer_bytes());
         let mut job = Job::copy(unit, at, copying, moved);
         job.made = buffer;
         if job.made.is_none() {
-            return self.fail(desk, slot, Some(at), Failure::Busy);
+            return self.fail(context, slot, Some(at), Failure::Busy);
         }
-        self.run(desk, slot, job, None);
+        self.run(context, slot, job, None);
     }
 
     /// The ways that the blocks go; segments of no blocks are none.

@@ -7,15 +7,15 @@ use fabrix_proto::scsi::unit::Failure;
 use fabrix_rt::{Buf, Loan};
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::job::{Ask, End, Job, Moves};
 use super::session::{Session, Work};
 use super::status::unreached;
 use crate::channels::Unreached;
-use crate::desk::{Budget, Desk, copy};
+use crate::context::{Budget, CommandContext, copy};
 
 /// How the disk took a request.
-enum Taken {
+enum Submitted {
     Done(DiskStatus, Loan),
     Pending,
     Busy,
@@ -27,35 +27,35 @@ impl Session {
     /// whose disk answers each of them at once pauses, so that others have their turn.
     pub(super) fn run(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         mut job: Job,
         data: Option<Incoming>,
     ) {
         let in_place = matches!(data, Some(Incoming::InPlace));
-        if !job.prepare(desk, data) {
-            return self.finish(desk, slot, &job, End::Failed(Failure::Busy));
+        if !job.prepare(context, data) {
+            return self.finish(context, slot, &job, End::Failed(Failure::Busy));
         }
         let mut budget = Budget::of_a_turn();
         loop {
             if !self.may_go_on(&job) {
-                return self.finish(desk, slot, &job, End::Failed(Failure::CopyAborted));
+                return self.finish(context, slot, &job, End::Failed(Failure::CopyAborted));
             }
             let ask = job.next();
             if !budget.spend(ask.bytes as u64) {
                 return self.pause(slot, job);
             }
-            let end = match submit(desk, slot, &mut job, ask, in_place) {
-                Taken::Done(status, loan) => job.ended(desk, status, loan),
-                Taken::Pending => {
+            let end = match submit(context, slot, &mut job, ask, in_place) {
+                Submitted::Done(status, loan) => job.ended(context, status, loan),
+                Submitted::Pending => {
                     self.at_disk += 1;
                     return self.set(slot, Work::AtDisk(job));
                 }
-                Taken::Busy => return self.stall(slot, job),
-                Taken::Failed(failure) => Some(End::Failed(failure)),
+                Submitted::Busy => return self.stall(slot, job),
+                Submitted::Failed(failure) => Some(End::Failed(failure)),
             };
             if let Some(end) = end {
-                return self.finish(desk, slot, &job, end);
+                return self.finish(context, slot, &job, end);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Session {
     /// Answers a command whose job has ended.
     pub(super) fn finish(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         job: &Job,
         end: End,
@@ -77,24 +77,24 @@ impl Session {
             self.remember_copy(job.name, copying, progress);
         }
         match end {
-            End::Good => self.respond(desk, slot, &Response::good(job.moved)),
-            End::Data(Loan::Lent(lent)) => match desk.sendable(lent) {
-                Some(outgoing) => self.answer_blocks(desk, slot, outgoing, job.moved),
-                None => self.fail(desk, slot, Some(job.at), Failure::Busy),
+            End::Good => self.respond(context, slot, &Response::good(job.moved)),
+            End::Data(Loan::Lent(lent)) => match context.sendable(lent) {
+                Some(outgoing) => self.answer_blocks(context, slot, outgoing, job.moved),
+                None => self.fail(context, slot, Some(job.at), Failure::Busy),
             },
             End::Data(Loan::Buf(buf)) => {
-                self.answer_blocks(desk, slot, Outgoing::Buf(buf, 0), job.moved);
+                self.answer_blocks(context, slot, Outgoing::Buf(buf, 0), job.moved);
             }
-            End::Data(_) => self.fail(desk, slot, Some(job.at), Failure::Internal),
+            End::Data(_) => self.fail(context, slot, Some(job.at), Failure::Internal),
             End::Failed(failure) => {
                 if matches!(failure, Failure::Read(_) | Failure::Write(_)) {
-                    desk.local.counters().media_error();
+                    context.local.counters().media_error();
                 }
                 let failure = match job.copying() {
                     Some(_) => Failure::CopyAborted,
                     None => failure,
                 };
-                self.fail(desk, slot, Some(job.at), failure);
+                self.fail(context, slot, Some(job.at), failure);
             }
         }
     }
@@ -102,12 +102,12 @@ impl Session {
 
 /// Hands a request to the disk of a job.
 fn submit(
-    desk: &mut Desk<'_, impl SessionCarrier>,
+    context: &mut CommandContext<'_, impl SessionCarrier>,
     slot: Slot,
     job: &mut Job,
     ask: Ask,
     in_place: bool,
-) -> Taken {
+) -> Submitted {
     let Ask {
         disk,
         operation,
@@ -122,11 +122,11 @@ fn submit(
         Moves::ReadToCopy => job.made.take().map_or(Payload::None, Payload::Owned),
         Moves::Made => owned(job.made.as_ref()),
         Moves::Data if in_place && job.data.is_none() => {
-            Payload::Borrowed(&desk.stream.in_place()[..bytes])
+            Payload::Borrowed(&context.stream.in_place()[..bytes])
         }
         Moves::Data => owned(job.data.as_ref()),
     };
-    let token = desk.token(slot);
+    let token = context.token(slot);
     let request = Request {
         operation,
         lba: extent.lba,
@@ -134,29 +134,29 @@ fn submit(
         payload,
         token,
     };
-    let submitted = match desk.local.reach(desk.shard, disk.disk, wanted) {
-        Ok(channel) => channel.borrow_mut().submit(desk.shard, request),
+    let submitted = match context.local.reach(context.shard, disk.disk, wanted) {
+        Ok(channel) => channel.borrow_mut().submit(context.shard, request),
         Err(Unreached::Barrier) => Submit::Busy(request),
-        Err(why) => return Taken::Failed(unreached(why)),
+        Err(why) => return Submitted::Failed(unreached(why)),
     };
     match submitted {
-        Submit::Done(status, loan) => Taken::Done(status, loan),
-        Submit::Pending => Taken::Pending,
+        Submit::Done(status, loan) => Submitted::Done(status, loan),
+        Submit::Pending => Submitted::Pending,
         Submit::Busy(request) => match (moves, request.payload) {
             // The receive buffer does not wait.
             (_, Payload::Borrowed(bytes)) => {
-                job.data = copy(desk.shard, bytes);
+                job.data = copy(context.shard, bytes);
                 match job.data {
-                    Some(_) => Taken::Busy,
-                    None => Taken::Failed(Failure::Busy),
+                    Some(_) => Submitted::Busy,
+                    None => Submitted::Failed(Failure::Busy),
                 }
             }
             (Moves::ReadToCopy, Payload::Owned(buf)) => {
                 job.made = Some(buf);
-                Taken::Busy
+                Submitted::Busy
             }
             // Everything else the job has kept.
-            _ => Taken::Busy,
+            _ => Submitted::Busy,
         },
     }
 }

@@ -15,10 +15,10 @@ use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::{Buf, Loan};
 use fabrix_transport::Incoming;
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::units::{Unit, UnitName};
+use crate::context::CommandContext;
 use crate::counters::Counters;
-use crate::desk::Desk;
 use copying::Copying;
 
 /// A command at work.
@@ -195,7 +195,7 @@ impl Job {
     /// Prepares what is used more than once. False: there is no memory for it.
     pub(super) fn prepare(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         data: Option<Incoming>,
     ) -> bool {
         let in_place = matches!(data, Some(Incoming::InPlace));
@@ -203,25 +203,29 @@ impl Job {
         if data.is_none() || in_place && is_write {
             return true;
         }
-        self.data = desk.keep(data);
+        self.data = context.keep(data);
         if self.data.is_none() {
             return false;
         }
         if let Task::Disk(DiskOperation::WriteSame { extent, .. }) = self.task {
-            return self.make_pattern(desk, extent);
+            return self.make_pattern(context, extent);
         }
         true
     }
 
     /// One block again and again, as far as it is written at once; or nothing, for zeroes.
-    fn make_pattern(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, extent: Extent) -> bool {
+    fn make_pattern(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        extent: Extent,
+    ) -> bool {
         let block = self.block_bytes as usize;
         if self.kept()[..block].iter().all(|byte| *byte == 0) {
             return true;
         }
         let blocks = (PATTERN_BYTES.min(self.max_transfer_bytes) / self.block_bytes).max(1);
         let bytes = self.bytes(blocks.min(extent.blocks));
-        let Some(mut made) = desk.shard.take_buf(bytes) else {
+        let Some(mut made) = context.shard.take_buf(bytes) else {
             return false;
         };
         for piece in made.bytes_mut()[..bytes].chunks_exact_mut(block) {

@@ -24,12 +24,12 @@ use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_rt::Nanos;
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::session::{Session, Work, number};
-use crate::desk::Desk;
+use crate::context::CommandContext;
 use crate::disk::{DiskView, PendingChange, Stop, Why};
-use crate::local::Told;
-use crate::registry::Place;
+use crate::local::ConnectionOrder;
+use crate::registry::ConnectionAddress;
 
 /// Somebody who waits for commands to be quiet.
 pub(super) struct Managing {
@@ -48,7 +48,7 @@ enum Who {
     Initiator(ManagementId),
     /// The same, after a cold reset: all other sessions end first, those that have not been told
     /// yet in the list.
-    ColdReset(ManagementId, Option<Vec<Place>>),
+    ColdReset(ManagementId, Option<Vec<ConnectionAddress>>),
     /// Another connection: it sees when this is dropped.
     Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
     /// The connection: it answers a logout when no command is left.
@@ -62,7 +62,7 @@ impl Session {
     /// Tasks are to be managed.
     pub(super) fn manage(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         id: ManagementId,
         (function, lun): (TaskFunction, Lun),
         referenced: Option<Slot>,
@@ -77,19 +77,19 @@ impl Session {
                 }
                 let pending_changes = (0..self.units.list.len()).map(|unit| self.reset(unit));
                 (
-                    silently(commands(desk, |_| true)),
+                    silently(commands(context, |_| true)),
                     pending_changes.collect(),
                 )
             }
             // There is no ACA: NACA is refused.
             TaskFunction::CLEAR_ACA => {
-                return answer(desk, id, TaskManagementOutcome::NotSupported);
+                return answer(context, id, TaskManagementOutcome::NotSupported);
             }
             _ => {
                 let Some(unit) = unit else {
-                    return answer(desk, id, TaskManagementOutcome::NoSuchLun);
+                    return answer(context, id, TaskManagementOutcome::NoSuchLun);
                 };
-                let mut doomed = silently(commands(desk, |other| number(other) == number(lun)));
+                let mut doomed = silently(commands(context, |other| number(other) == number(lun)));
                 let pending_change = match function {
                     TaskFunction::LOGICAL_UNIT_RESET => Some(self.reset(unit)),
                     TaskFunction::CLEAR_TASK_SET => {
@@ -104,7 +104,7 @@ impl Session {
                 (doomed, pending_change.into_iter().collect())
             }
         };
-        self.begin_managing(desk, who, doomed, pending_changes);
+        self.begin_managing(context, who, doomed, pending_changes);
     }
 
     /// Resets a unit for all; the commands of others end by and by.
@@ -115,13 +115,17 @@ impl Session {
     }
 
     /// Another connection wants the commands at one disk to end.
-    pub(super) fn stop(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, stop: Stop) {
+    pub(super) fn stop(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        stop: Stop,
+    ) {
         let same = |disk_view: &DiskView| Arc::ptr_eq(&disk_view.state, &stop.disk);
         let Some(at) = self.disk_views.iter().position(same) else {
             return;
         };
         let lun = self.units.luns.get(at).copied();
-        let slots = commands(desk, |other| number(other) == lun);
+        let slots = commands(context, |other| number(other) == lun);
         if !slots.is_empty() && stop.why != Why::Reset {
             self.disk_views[at]
                 .attentions
@@ -130,7 +134,7 @@ impl Session {
         let aborted = |slot| (slot, Some(Answer::status(Status::TASK_ABORTED)));
         let mut doomed = slots.into_iter().map(aborted).collect();
         self.doom_copies(at, &mut doomed);
-        self.begin_managing(desk, Who::Other(stop), doomed, Vec::new());
+        self.begin_managing(context, Who::Other(stop), doomed, Vec::new());
     }
 
     /// Copies that other logical units were asked for have commands of ours at this one: those end
@@ -148,7 +152,7 @@ impl Session {
     /// Ends commands, and remembers who waits for that.
     fn begin_managing(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         who: Who,
         doomed: Vec<Doomed>,
         pending_changes: Vec<PendingChange>,
@@ -168,39 +172,39 @@ impl Session {
             who,
             waits_for,
             pending_changes,
-            until: desk.shard.now() + desk.local.shared.deadlines.quiet,
+            until: context.shard.now() + context.local.shared.deadlines.quiet,
         });
         for (slot, answer) in doomed {
-            self.abort(desk, slot, answer);
+            self.abort(context, slot, answer);
         }
-        self.answer_managed(desk);
+        self.answer_managed(context);
     }
 
     /// Ends all commands without an answer.
-    pub(super) fn abort_all(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
-        let all = silently(commands(desk, |_| true));
-        self.begin_managing(desk, Who::Connection, all, Vec::new());
+    pub(super) fn abort_all(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
+        let all = silently(commands(context, |_| true));
+        self.begin_managing(context, Who::Connection, all, Vec::new());
     }
 
     /// Ends commands that a disk has not ended in time.
-    pub(super) fn end_overdue(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
-        let now = desk.shard.now();
+    pub(super) fn end_overdue(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
+        let now = context.shard.now();
         let overdue = self.managing.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
         for slot in slots {
             if self.work[usize::from(slot.0)].at_disk().is_none() {
                 continue;
             }
-            match self.abandon_request(desk.local, desk.requests, slot) {
-                Some((at, answer)) => self.answer_page(desk, slot, Some(at), &answer),
-                None => self.let_go(desk, slot),
+            match self.abandon_request(context.local, context.requests, slot) {
+                Some((at, answer)) => self.answer_page(context, slot, Some(at), &answer),
+                None => self.let_go(context, slot),
             }
         }
     }
 
     fn abort(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         answer: Option<Answer>,
     ) {
@@ -222,35 +226,43 @@ impl Session {
                     self.end_changing(slot);
                 }
                 match answer {
-                    Some(answer) => self.answer_page(desk, slot, at, &answer),
-                    None => self.let_go(desk, slot),
+                    Some(answer) => self.answer_page(context, slot, at, &answer),
+                    None => self.let_go(context, slot),
                 }
             }
         }
     }
 
     /// The machine forgets a command that nobody works on any more.
-    pub(super) fn let_go(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
-        let (target, _) = desk.stream.speak();
+    pub(super) fn let_go(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        slot: Slot,
+    ) {
+        let (target, _) = context.stream.speak();
         if target.abort(slot) {
-            drop(desk.stream.release(slot));
-            self.quiet(desk, slot);
+            drop(context.stream.release(slot));
+            self.quiet(context, slot);
         }
     }
 
     /// A slot is free: whoever waited for that is answered.
-    pub(super) fn quiet(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
+    pub(super) fn quiet(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        slot: Slot,
+    ) {
         if self.managing.is_empty() {
             return;
         }
         for managing in &mut self.managing {
             managing.waits_for.retain(|other| *other != slot);
         }
-        self.answer_managed(desk);
+        self.answer_managed(context);
     }
 
     /// Answers, or lets go, those who have waited long enough.
-    pub(super) fn answer_managed(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
+    pub(super) fn answer_managed(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
         self.managing.retain_mut(|managing| {
             managing
                 .pending_changes
@@ -259,15 +271,15 @@ impl Session {
                 return true;
             }
             match &mut managing.who {
-                Who::Initiator(id) => answer(desk, *id, TaskManagementOutcome::Complete),
+                Who::Initiator(id) => answer(context, *id, TaskManagementOutcome::Complete),
                 Who::ColdReset(id, untold) => {
-                    let sessions = &desk.local.shared.sessions;
+                    let sessions = &context.local.shared.sessions;
                     let untold = untold.get_or_insert_with(|| sessions.others(&self.me.place));
-                    untold.retain(|place| place.tell(Told::Close(COLD_RESET)).is_err());
+                    untold.retain(|place| place.tell(ConnectionOrder::Close(COLD_RESET)).is_err());
                     if !untold.is_empty() {
                         return true;
                     }
-                    answer(desk, *id, TaskManagementOutcome::Complete);
+                    answer(context, *id, TaskManagementOutcome::Complete);
                     self.dismissed = true;
                 }
                 Who::Other(_) | Who::Connection => {}
@@ -286,17 +298,20 @@ fn silently(slots: impl IntoIterator<Item = Slot>) -> Vec<Doomed> {
 }
 
 /// The commands in progress at the units that are wanted.
-fn commands(desk: &Desk<'_, impl SessionCarrier>, wanted: impl Fn(Lun) -> bool) -> Vec<Slot> {
-    let all = desk.stream.endpoint().commands();
+fn commands(
+    context: &CommandContext<'_, impl SessionCarrier>,
+    wanted: impl Fn(Lun) -> bool,
+) -> Vec<Slot> {
+    let all = context.stream.endpoint().commands();
     let all = all.filter(|(_, lun)| wanted(*lun));
     all.map(|(slot, _)| slot).collect()
 }
 
 fn answer(
-    desk: &mut Desk<'_, impl SessionCarrier>,
+    context: &mut CommandContext<'_, impl SessionCarrier>,
     id: ManagementId,
     outcome: TaskManagementOutcome,
 ) {
-    let (target, mut out) = desk.stream.speak();
+    let (target, mut out) = context.stream.speak();
     target.answer_management(id, outcome, &mut out);
 }

@@ -11,8 +11,8 @@
 mod access;
 mod commands;
 mod connection;
+mod context;
 mod copy;
-mod desk;
 mod execute;
 mod job;
 mod management;

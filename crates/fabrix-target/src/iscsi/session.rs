@@ -21,14 +21,14 @@ use fabrix_proto::scsi::unit::{Answer, Failure};
 use fabrix_rt::Completion;
 use fabrix_transport::Outgoing;
 
+use super::context::SessionCarrier;
 use super::copy::Copies;
-use super::desk::SessionCarrier;
 use super::job::Job;
 use super::management::Managing;
 use super::units::{Unit, UnitName, Units};
-use crate::desk::{Desk, copy};
+use crate::context::{CommandContext, copy};
 use crate::disk::{Barrier, DiskView, Member, PendingChange, Role, Trouble};
-use crate::registry::Place;
+use crate::registry::ConnectionAddress;
 
 /// What a slot waits for.
 pub(super) enum Work {
@@ -94,7 +94,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(place: Place, leading: &Leading, units: Arc<Units>, slots: usize) -> Self {
+    pub(super) fn new(
+        place: ConnectionAddress,
+        leading: &Leading,
+        units: Arc<Units>,
+        slots: usize,
+    ) -> Self {
         Self {
             me: Member {
                 place,
@@ -174,21 +179,28 @@ impl Session {
     }
 
     /// Looks again at what takes more than one turn.
-    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
+    pub(super) fn run_pending_changes(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+    ) {
         for slot in self.slots() {
             if self.changing == 0 {
                 break;
             }
             if matches!(self.work[usize::from(slot.0)], Work::Changing(..)) {
-                self.go_on_changing(desk, slot);
+                self.go_on_changing(context, slot);
             }
         }
-        self.end_overdue(desk);
-        self.answer_managed(desk);
+        self.end_overdue(context);
+        self.answer_managed(context);
     }
 
     /// Answers a change of reservations when it holds and the commands that it ends are quiet.
-    pub(super) fn go_on_changing(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
+    pub(super) fn go_on_changing(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        slot: Slot,
+    ) {
         let Work::Changing(name, pending_change, moved) = &mut self.work[usize::from(slot.0)]
         else {
             return;
@@ -199,11 +211,11 @@ impl Session {
         };
         self.end_changing(slot);
         let answer = match outcome {
-            Ok(()) => return self.respond(desk, slot, &Response::good(moved)),
+            Ok(()) => return self.respond(context, slot, &Response::good(moved)),
             Err(Trouble::Refused(refusal)) => Answer::reserved(Err(refusal)),
             Err(Trouble::NotStored) => Failure::Internal.answer(),
         };
-        self.answer_page(desk, slot, at, &answer);
+        self.answer_page(context, slot, at, &answer);
     }
 
     /// A slot waits for a change no more.
@@ -213,15 +225,19 @@ impl Session {
     }
 
     /// A slot is free again after an answer or an abort that had to wait.
-    pub(super) fn released(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, slot: Slot) {
-        drop(desk.stream.release(slot));
-        self.quiet(desk, slot);
+    pub(super) fn released(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        slot: Slot,
+    ) {
+        drop(context.stream.release(slot));
+        self.quiet(context, slot);
     }
 
     /// A disk has answered.
     pub(super) fn disk_answered(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         completion: Completion,
     ) {
@@ -229,18 +245,18 @@ impl Session {
         match self.take(slot) {
             Work::AtDisk(mut job) => {
                 let status = DiskStatus::from_result(completion.result);
-                match job.ended(desk, status, completion.loan) {
-                    Some(end) => self.finish(desk, slot, &job, end),
-                    None => self.run(desk, slot, job, None),
+                match job.ended(context, status, completion.loan) {
+                    Some(end) => self.finish(context, slot, &job, end),
+                    None => self.run(context, slot, job, None),
                 }
             }
-            Work::Aborted(_, None) => self.let_go(desk, slot),
+            Work::Aborted(_, None) => self.let_go(context, slot),
             Work::Aborted(_, Some((at, answer))) => {
-                self.answer_page(desk, slot, Some(at), &answer);
+                self.answer_page(context, slot, Some(at), &answer);
             }
             other => self.set(slot, other),
         }
-        self.retry(desk);
+        self.retry(context);
     }
 
     // ---- answers
@@ -248,43 +264,43 @@ impl Session {
     /// GOOD with a read's data, which is in `held`.
     pub(super) fn answer_blocks(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         outgoing: Outgoing,
         moved: u32,
     ) {
-        desk.stream.send_from(slot, outgoing);
-        self.respond(desk, slot, &Response::good(moved));
+        context.stream.send_from(slot, outgoing);
+        self.respond(context, slot, &Response::good(moved));
     }
 
     /// An answer, its data at the start of the page.
     pub(super) fn answer_page(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: Option<usize>,
         answer: &Answer,
     ) {
         if answer.status == Status::GOOD && answer.bytes > 0 {
             let bytes = answer.bytes as usize;
-            let Some(buf) = copy(desk.shard, &self.page[..bytes]) else {
-                return self.fail(desk, slot, at, Failure::Busy);
+            let Some(buf) = copy(context.shard, &self.page[..bytes]) else {
+                return self.fail(context, slot, at, Failure::Busy);
             };
-            return self.answer_blocks(desk, slot, Outgoing::Buf(buf, 0), answer.bytes);
+            return self.answer_blocks(context, slot, Outgoing::Buf(buf, 0), answer.bytes);
         }
         let response = self.response(at, answer);
-        self.respond(desk, slot, &response);
+        self.respond(context, slot, &response);
     }
 
     pub(super) fn fail(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         at: Option<usize>,
         failure: Failure,
     ) {
         let response = self.response(at, &failure.answer());
-        self.respond(desk, slot, &response);
+        self.respond(context, slot, &response);
     }
 
     /// An answer without data, in the words of iSCSI.
@@ -303,12 +319,12 @@ impl Session {
 
     pub(super) fn respond(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         slot: Slot,
         response: &Response,
     ) {
-        if desk.respond(slot, response) {
-            self.quiet(desk, slot);
+        if context.respond(slot, response) {
+            self.quiet(context, slot);
         }
     }
 }

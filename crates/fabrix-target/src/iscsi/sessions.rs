@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fabrix_proto::iscsi::login::Leading;
 
-use crate::registry::Place;
+use crate::registry::ConnectionAddress;
 
 /// All sessions, of all iSCSI targets.
 pub(crate) struct Sessions {
@@ -29,7 +29,7 @@ struct Entry {
     target: Option<Box<str>>,
     isid: [u8; 6],
     tsih: NonZeroU16,
-    place: Place,
+    place: ConnectionAddress,
 }
 
 /// What becomes of a session that wants to begin.
@@ -37,7 +37,7 @@ pub(super) enum Entering {
     /// It has this number.
     Entered(NonZeroU16),
     /// An older one is to end first.
-    Occupied(Place),
+    Occupied(ConnectionAddress),
     /// All numbers are taken.
     Full,
 }
@@ -57,7 +57,7 @@ impl Sessions {
 
     /// Takes a session in, unless an older one with the same identity is still there. Discovery
     /// sessions replace none.
-    pub(super) fn enter(&self, leading: &Leading, place: Place) -> Entering {
+    pub(super) fn enter(&self, leading: &Leading, place: ConnectionAddress) -> Entering {
         let mut inner = self.lock();
         let older = |entry: &&Entry| {
             (&entry.initiator, &entry.target, entry.isid)
@@ -88,7 +88,7 @@ impl Sessions {
     }
 
     /// Where all other sessions of a session's target live.
-    pub(super) fn others(&self, mine: &Place) -> Vec<Place> {
+    pub(super) fn others(&self, mine: &ConnectionAddress) -> Vec<ConnectionAddress> {
         let inner = self.lock();
         let mine = inner.list.iter().find(|entry| entry.place.is(mine));
         let others = inner.list.iter().filter(|entry| {

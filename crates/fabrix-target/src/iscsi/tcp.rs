@@ -9,7 +9,7 @@ use fabrix_rt::{Shard, Socket};
 use fabrix_transport::{Stream, pass};
 
 use super::connection::{Connection, Ends};
-use crate::life::STREAM;
+use crate::lifecycle::STREAM;
 use crate::local::{Arrival, Local};
 
 /// Takes over an accepted connection.
@@ -35,7 +35,14 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
         peer: arrival.peer,
         address: stream.socket().local_addr().ok(),
     };
-    Connection::begin(shard, task, stream, ends, arrival.stranger, local);
+    Connection::begin(
+        shard,
+        task,
+        stream,
+        ends,
+        arrival.unauthenticated_peer,
+        local,
+    );
 }
 
 /// Data of one write: twice the longest transfer, because COMPARE AND WRITE has two halves.

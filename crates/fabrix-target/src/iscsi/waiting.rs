@@ -8,11 +8,11 @@ use std::sync::Arc;
 use fabrix_proto::Slot;
 use fabrix_proto::scsi::unit::Answer;
 
-use super::desk::SessionCarrier;
+use super::context::SessionCarrier;
 use super::job::Job;
 use super::session::{Session, Work};
 use super::units::UnitName;
-use crate::desk::Desk;
+use crate::context::CommandContext;
 use crate::disk::{Barrier, DiskState};
 use crate::local::Local;
 use crate::requests::Requests;
@@ -43,7 +43,7 @@ impl Session {
     /// Tries once more what disks had no room for. One that still has none is not asked for the
     /// next command too, and other disks are: a disk that does not answer holds its own commands
     /// only. All keep their order.
-    pub(super) fn retry(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
+    pub(super) fn retry(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
         let mut full = None;
         for _ in 0..self.stalled.len() {
             let Some(slot) = self.stalled.pop_front() else {
@@ -55,7 +55,7 @@ impl Session {
                 continue;
             }
             match self.take(slot) {
-                Work::Stalled(job) => self.run(desk, slot, job, None),
+                Work::Stalled(job) => self.run(context, slot, job, None),
                 other => self.set(slot, other),
             }
             full = self.stalled_at(slot).or(full);
@@ -72,10 +72,10 @@ impl Session {
 
     /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the
     /// others.
-    pub(super) fn go_on(&mut self, desk: &mut Desk<'_, impl SessionCarrier>) {
+    pub(super) fn go_on(&mut self, context: &mut CommandContext<'_, impl SessionCarrier>) {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
-                Work::Paused(job) => return self.run(desk, slot, job, None),
+                Work::Paused(job) => return self.run(context, slot, job, None),
                 // It was aborted meanwhile.
                 other => self.set(slot, other),
             }

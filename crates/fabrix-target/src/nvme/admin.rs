@@ -23,9 +23,9 @@ use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::Buf;
 use fabrix_transport::{Incoming, Outgoing};
 
-use super::desk::Queue;
+use super::context::Queue;
 use crate::Limits;
-use crate::desk::Desk;
+use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, Member, PendingChange};
 use crate::registry::Traffic;
 
@@ -148,31 +148,31 @@ impl Admin {
     /// A command has come.
     pub(crate) fn command(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         entry: &SubmissionEntry,
         transfer: Transfer,
     ) -> (Settled, After) {
         let wanted = match self.controller.transfer_bytes(entry) {
             Ok(bytes) => bytes,
-            Err(status) => return (desk.answer(claim, status), After::Nothing),
+            Err(status) => return (context.answer(claim, status), After::Nothing),
         };
         let settled = match transfer {
             Transfer::None if wanted == 0 => {
-                return self.execute(desk, claim, entry, None, 0);
+                return self.execute(context, claim, entry, None, 0);
             }
             Transfer::Inline { bytes } if bytes == wanted => {
-                return self.execute(desk, claim, entry, Some(&Incoming::InPlace), bytes);
+                return self.execute(context, claim, entry, Some(&Incoming::InPlace), bytes);
             }
             Transfer::Send { bytes } if bytes == wanted => {
-                return self.execute(desk, claim, entry, None, 0);
+                return self.execute(context, claim, entry, None, 0);
             }
             Transfer::Fetch { bytes }
-                if bytes == wanted && desk.fetch_data(claim.slot(), bytes) =>
+                if bytes == wanted && context.fetch_data(claim.slot(), bytes) =>
             {
                 claim.keep_in(&mut self.fetching, *entry)
             }
-            _ => desk.answer(claim, Status::DATA_SGL_LENGTH_INVALID),
+            _ => context.answer(claim, Status::DATA_SGL_LENGTH_INVALID),
         };
         (settled, After::Nothing)
     }
@@ -180,53 +180,56 @@ impl Admin {
     /// The data that a command waited for is here.
     pub(crate) fn fetched(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         slot: Slot,
         intact: bool,
     ) -> After {
-        let data = desk.stream.take_incoming(slot);
+        let data = context.stream.take_incoming(slot);
         let mut waiting = self.fetching.iter();
         let Some(at) = waiting.position(|(claim, _)| claim.slot() == slot) else {
             return After::Nothing;
         };
         let (claim, entry) = self.fetching.swap_remove(at);
         if !intact {
-            desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
+            context.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
             return After::Nothing;
         }
         let bytes = self.controller.transfer_bytes(&entry).unwrap_or(0);
-        let (_, after) = self.execute(desk, claim, &entry, Some(&data), bytes);
+        let (_, after) = self.execute(context, claim, &entry, Some(&data), bytes);
         after
     }
 
     /// Carries a command out: `data_bytes` of `data` are the host's.
     fn execute(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         entry: &SubmissionEntry,
         data: Option<&Incoming>,
         data_bytes: u32,
     ) -> (Settled, After) {
         let page_bytes = self.controller.transfer_bytes(entry).unwrap_or(0) as usize;
-        let Some(mut page) = desk.shard.take_buf(page_bytes.max(1)) else {
-            return (desk.answer(claim, Status::INTERNAL_ERROR), After::Nothing);
+        let Some(mut page) = context.shard.take_buf(page_bytes.max(1)) else {
+            return (
+                context.answer(claim, Status::INTERNAL_ERROR),
+                After::Nothing,
+            );
         };
         // A page is built in memory that others have used: nothing of theirs may leave with it.
         page.bytes_mut()[..page_bytes].fill(0);
-        let health = desk.local.shared.health();
-        let timing = desk.local.shared.timing(desk.shard.now());
-        let registry = &desk.local.shared.registry;
+        let health = context.local.shared.health();
+        let timing = context.local.shared.timing(context.shard.now());
+        let registry = &context.local.shared.registry;
         let has_io_queues = registry.has_queues(self.id());
         for error in registry.take_errors(self.id()) {
             self.controller.record_error(&error);
         }
-        let now = Nanos(desk.shard.now().0);
+        let now = Nanos(context.shard.now().0);
         // Late as this command may be, the host has lived if it has used its I/O queues meanwhile.
         let _ends_below = self.expired(now);
-        self.hear(desk);
+        self.hear(context);
         if let Some(held) = self.controller.forgotten(entry.command_id.get()) {
-            self.answer_held(desk, held, ABORTED);
+            self.answer_held(context, held, ABORTED);
         }
         let around = Surroundings {
             persistence: self.persistence(entry),
@@ -239,12 +242,12 @@ impl Admin {
         if asks_for_cache(entry) {
             self.told_of_no_cache = !self.view.has_volatile_cache();
         }
-        let data_in = &desk.bytes(data)[..data_bytes as usize];
+        let data_in = &context.bytes(data)[..data_bytes as usize];
         let outcome =
             self.controller
                 .execute(claim.slot(), entry, &around, data_in, page.bytes_mut());
-        let (settled, mut after) = self.carry_out(desk, claim, outcome, page);
-        self.tell_events(desk);
+        let (settled, mut after) = self.carry_out(context, claim, outcome, page);
+        self.tell_events(context);
         if self.controller.check_keep_alive(now) {
             after = After::Expired;
         }
@@ -254,7 +257,7 @@ impl Admin {
     /// Does what the controller says that a command comes to; `page` is what it has written.
     fn carry_out(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         outcome: Outcome,
         page: Buf,
@@ -266,31 +269,36 @@ impl Admin {
                 data_bytes,
             } => {
                 if data_bytes > 0 {
-                    desk.stream.send_from(claim.slot(), Outgoing::Buf(page, 0));
+                    context
+                        .stream
+                        .send_from(claim.slot(), Outgoing::Buf(page, 0));
                 }
-                desk.complete(claim, CompletionEntry::new(status, result), data_bytes)
+                context.complete(claim, CompletionEntry::new(status, result), data_bytes)
             }
             Outcome::Held => claim.keep_in(&mut self.held, ()),
-            Outcome::Persist { nsid, persist } => self.persist(desk, claim, nsid, persist),
+            Outcome::Persist { nsid, persist } => self.persist(context, claim, nsid, persist),
             Outcome::Time { seconds } => {
-                desk.local.shared.time_until(timed_until(desk, seconds));
-                desk.answer(claim, Status::SUCCESS)
+                context
+                    .local
+                    .shared
+                    .time_until(timed_until(context, seconds));
+                context.answer(claim, Status::SUCCESS)
             }
             Outcome::Aborted { held } => {
-                self.answer_held(desk, held, ABORTED);
-                desk.answer(claim, Status::SUCCESS)
+                self.answer_held(context, held, ABORTED);
+                context.answer(claim, Status::SUCCESS)
             }
             // A shutdown asks for what was acknowledged to be durable. What a disk with a volatile
             // cache has not been told to flush was not promised: the standard leaves that to the
             // host's own flushes.
             Outcome::Quiesce(why @ (Quiesce::Reset | Quiesce::Shutdown)) => {
-                let answered = desk.answer(claim, Status::SUCCESS);
+                let answered = context.answer(claim, Status::SUCCESS);
                 self.quiescing = true;
                 if why == Quiesce::Shutdown {
-                    desk.stream.forget_event_requests();
+                    context.stream.forget_event_requests();
                 }
                 while let Some(held) = self.controller.release_held() {
-                    self.answer_held(desk, held, ABORTED);
+                    self.answer_held(context, held, ABORTED);
                 }
                 return (answered, After::Quiesce);
             }
@@ -301,7 +309,7 @@ impl Admin {
     /// Answers an event request that the controller held until now: its status, and the event.
     fn answer_held(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         slot: Slot,
         (status, event): (Status, u32),
     ) {
@@ -310,15 +318,18 @@ impl Admin {
             return debug_assert!(false, "the controller holds no request in {slot:?}");
         };
         let (claim, ()) = self.held.swap_remove(at);
-        desk.complete(claim, CompletionEntry::new(status, u64::from(event)), 0);
+        context.complete(claim, CompletionEntry::new(status, u64::from(event)), 0);
     }
 
     /// Takes the view of what is announced now, and tells the host what is different.
     ///
     /// # Errors
     /// The controller must end: the sentence says why.
-    pub(crate) fn refresh(&mut self, desk: &mut Desk<'_, impl Queue>) -> Result<(), String> {
-        let announced = desk.local.announced();
+    pub(crate) fn refresh(
+        &mut self,
+        context: &mut CommandContext<'_, impl Queue>,
+    ) -> Result<(), String> {
+        let announced = context.local.announced();
         let view = self
             .view
             .refresh(&announced.inventory)
@@ -333,15 +344,15 @@ impl Admin {
             self.controller.discovery_changed();
         }
         self.view = view;
-        self.hear(desk);
+        self.hear(context);
         self.take_disk_views(announced.states(&self.view));
         Ok(())
     }
 
     /// Answers held event requests that have something to say.
-    fn tell_events(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    fn tell_events(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         while let Some((held, event)) = self.controller.poll_event() {
-            self.answer_held(desk, held, (Status::SUCCESS, event));
+            self.answer_held(context, held, (Status::SUCCESS, event));
         }
     }
 
@@ -378,10 +389,10 @@ fn changed<'a>(old: &'a Authorized, new: &'a Authorized) -> impl Iterator<Item =
 }
 
 /// When commands that are timed from now on for so long are timed no more; zero seconds: at once.
-fn timed_until(desk: &Desk<'_, impl Queue>, seconds: u32) -> fabrix_rt::Nanos {
+fn timed_until(context: &CommandContext<'_, impl Queue>, seconds: u32) -> fabrix_rt::Nanos {
     match seconds {
         0 => fabrix_rt::Nanos(0),
-        _ => desk.shard.now() + Duration::from_secs(seconds.into()),
+        _ => context.shard.now() + Duration::from_secs(seconds.into()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! One connection of a host, from accept to the last byte.
 //!
-//! Knows the life of a connection: unknown until its Connect command (`connect`), then an admin or
-//! an I/O queue, then ending (`ending`); `news` is what connections tell each other meanwhile. What
-//! commands mean is in `admin` and `io`. An unknown peer has a deadline, a small buffer, and no
-//! disk.
+//! Knows the lifecycle of a connection: unknown until its Connect command (`connect`), then an
+//! admin or an I/O queue, then ending (`ending`); `news` is what connections tell each other
+//! meanwhile. What commands mean is in `admin` and `io`. An unknown peer has a deadline, a small
+//! buffer, and no disk.
 
 mod connect;
 mod ending;
@@ -22,15 +22,15 @@ use fabrix_proto::{Claim, Nanos, Settled, Slot};
 use fabrix_rt::{Completion, Shard, Task, TaskId};
 
 use super::admin::{Admin, After};
-use super::desk::Queue;
+use super::context::Queue;
 use super::io::IoQueue;
-use crate::desk::Desk;
+use crate::context::CommandContext;
 use crate::disk::Stop;
-use crate::life::{EVENTS_AT_ONCE, Life, PENDING_CHANGES, Phase, RETRY, SHUTTING_DOWN};
-use crate::local::{Local, Told};
-use crate::registry::{Place, Traffic};
+use crate::lifecycle::{EVENTS_AT_ONCE, Lifecycle, PENDING_CHANGES, RETRY, SHUTTING_DOWN, Stage};
+use crate::local::{ConnectionOrder, Local};
+use crate::registry::{ConnectionAddress, Traffic};
 use crate::requests::{DISK_SLOTS, Requests};
-use crate::strangers::Stranger;
+use crate::unauthenticated_peers::UnauthenticatedPeer;
 use ending::CONTROLLER_GONE;
 use news::TELL;
 
@@ -62,46 +62,46 @@ pub(crate) struct Ends {
 
 /// The task of one connection.
 pub(crate) struct Connection<Q> {
-    life: Life,
+    lifecycle: Lifecycle,
     stream: Q,
     local: Rc<Local>,
     role: Role,
     requests: Requests,
     ends: Ends,
     /// There until it has said who it is.
-    stranger: Option<Stranger>,
+    unauthenticated_peer: Option<UnauthenticatedPeer>,
     /// Events may be waiting in the stream that were not taken yet.
     has_more: bool,
     /// What others are to be told, as soon as their mailboxes have room.
-    untold: Vec<(Place, Told)>,
+    untold: Vec<(ConnectionAddress, ConnectionOrder)>,
 }
 
 impl<Q: Queue> Connection<Q> {
-    /// Begins the life of an accepted connection, as `task`.
+    /// Begins the lifecycle of an accepted connection, as `task`.
     pub(crate) fn begin(
         shard: &mut Shard,
         task: TaskId,
         stream: Q,
         ends: Ends,
-        stranger: Stranger,
+        unauthenticated_peer: UnauthenticatedPeer,
         local: &Rc<Local>,
     ) {
         let at = shard.now() + local.shared.deadlines.connect;
         let connection = Rc::new(RefCell::new(Self {
-            life: Life::new(task, local),
+            lifecycle: Lifecycle::new(task, local),
             stream,
             local: Rc::clone(local),
             role: Role::Unknown { connecting: None },
             requests: Requests::default(),
             ends,
-            stranger: Some(stranger),
+            unauthenticated_peer: Some(unauthenticated_peer),
             has_more: false,
             untold: Vec::new(),
         }));
         local.joined(task);
         shard.install(task, Rc::clone(&connection) as Rc<RefCell<dyn Task>>);
         let mut connection = connection.borrow_mut();
-        connection.life.set_deadline(shard, at);
+        connection.lifecycle.set_deadline(shard, at);
         connection.flush(shard);
     }
 
@@ -110,7 +110,7 @@ impl<Q: Queue> Connection<Q> {
     fn take_events(&mut self, shard: &mut Shard) {
         self.has_more = false;
         for _ in 0..EVENTS_AT_ONCE {
-            if self.life.phase >= Phase::Parting {
+            if self.lifecycle.phase >= Stage::Parting {
                 return;
             }
             if self.stream.backlogged() {
@@ -148,22 +148,22 @@ impl<Q: Queue> Connection<Q> {
         transfer: Transfer,
         intact: bool,
     ) -> Settled {
-        let draining = self.life.phase == Phase::Draining;
+        let draining = self.lifecycle.phase == Stage::Draining;
         let is_fabrics = self.stream.entry().is_fabrics();
-        let (role, mut desk) = self.at_work(shard);
+        let (role, mut context) = self.at_work(shard);
         match role {
-            _ if draining => desk.answer(claim, Status::ABORTED_SQ_DELETION),
+            _ if draining => context.answer(claim, Status::ABORTED_SQ_DELETION),
             Role::Io { queue, traffic, .. } if !is_fabrics => {
                 traffic.note();
-                queue.command(&mut desk, claim, transfer, intact)
+                queue.command(&mut context, claim, transfer, intact)
             }
             Role::Io { .. } => self.io_fabrics(shard, claim),
             Role::Admin(_) | Role::Unknown { .. } if !intact => {
-                desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR)
+                context.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR)
             }
             Role::Admin(admin) => {
-                let entry = *desk.stream.entry();
-                let (settled, after) = admin.command(&mut desk, claim, &entry, transfer);
+                let entry = *context.stream.entry();
+                let (settled, after) = admin.command(&mut context, claim, &entry, transfer);
                 self.after_admin(shard, after);
                 settled
             }
@@ -173,11 +173,11 @@ impl<Q: Queue> Connection<Q> {
 
     /// The data that a slot asked for is here.
     fn fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
-        let (role, mut desk) = self.at_work(shard);
+        let (role, mut context) = self.at_work(shard);
         match role {
-            Role::Io { queue, .. } => queue.fetched(&mut desk, slot, intact),
+            Role::Io { queue, .. } => queue.fetched(&mut context, slot, intact),
             Role::Admin(admin) => {
-                let after = admin.fetched(&mut desk, slot, intact);
+                let after = admin.fetched(&mut context, slot, intact);
                 self.after_admin(shard, after);
             }
             Role::Unknown { .. } => self.connect_fetched(shard, slot, intact),
@@ -186,15 +186,15 @@ impl<Q: Queue> Connection<Q> {
 
     /// Fabrics commands of an I/O queue: it may leave, and no more.
     fn io_fabrics(&mut self, shard: &mut Shard, claim: Claim) -> Settled {
-        let (_, mut desk) = self.at_work(shard);
-        match FabricsCommand::parse(desk.stream.entry()) {
+        let (_, mut context) = self.at_work(shard);
+        match FabricsCommand::parse(context.stream.entry()) {
             Ok(FabricsCommand::Disconnect) => {
-                let answered = desk.answer(claim, Status::SUCCESS);
+                let answered = context.answer(claim, Status::SUCCESS);
                 self.drain(shard, "it disconnected the queue");
                 answered
             }
-            Ok(_) => desk.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
-            Err(status) => desk.answer(claim, status),
+            Ok(_) => context.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
+            Err(status) => context.answer(claim, status),
         }
     }
 
@@ -205,12 +205,12 @@ impl<Q: Queue> Connection<Q> {
         };
         let registry = &self.local.shared.registry;
         match after {
-            After::Nothing if self.life.phase != Phase::Open => {}
+            After::Nothing if self.lifecycle.phase != Stage::Open => {}
             After::Nothing => registry.enable(admin.id(), admin.is_ready()),
             After::Quiesce => match registry.quiesce(admin.id()) {
                 Some(queues) => {
                     admin.queues_are_ending();
-                    self.tell(shard, queues, Told::Close(CONTROLLER_GONE));
+                    self.tell(shard, queues, ConnectionOrder::Close(CONTROLLER_GONE));
                 }
                 None => admin.quiesced(),
             },
@@ -221,7 +221,7 @@ impl<Q: Queue> Connection<Q> {
 
     /// Sets the deadline that the connection's role asks for; one that is ending has another.
     fn watch(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Open {
+        if self.lifecycle.phase != Stage::Open {
             return;
         }
         let at = match &self.role {
@@ -229,13 +229,13 @@ impl<Q: Queue> Connection<Q> {
             Role::Unknown { .. } | Role::Io { .. } => None,
         };
         match at {
-            Some(at) => self.life.set_deadline(shard, at),
-            None => self.life.clear_deadline(shard),
+            Some(at) => self.lifecycle.set_deadline(shard, at),
+            None => self.lifecycle.clear_deadline(shard),
         }
     }
 
     /// The deadline of a connection that is not ending has passed: the keep-alive's, or a
-    /// stranger's.
+    /// unauthenticated_peer's.
     fn overdue(&mut self, shard: &mut Shard) {
         match &mut self.role {
             Role::Admin(admin) => match admin.expired(Nanos(shard.now().0)) {
@@ -251,48 +251,48 @@ impl<Q: Queue> Connection<Q> {
         let Some(slot) = self.requests.ended(number) else {
             return;
         };
-        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
-            queue.disk_answered(&mut desk, slot, completion);
+        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
+            queue.disk_answered(&mut context, slot, completion);
         }
-        if self.life.phase == Phase::Draining {
+        if self.lifecycle.phase == Stage::Draining {
             // The host's part, to read the answer, begins only now.
-            self.life.await_parting(shard);
+            self.lifecycle.await_parting(shard);
         }
     }
 
     /// Tries again what a busy disk refused, unless nobody waits for it any more.
     fn retry(&mut self, shard: &mut Shard) {
-        if self.life.phase >= Phase::Ending {
+        if self.lifecycle.phase >= Stage::Ending {
             return;
         }
-        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
-            queue.retry(&mut desk);
+        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
+            queue.retry(&mut context);
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Goes on with what pauses, unless nobody waits for it any more.
     fn go_on(&mut self, shard: &mut Shard) {
-        if self.life.phase >= Phase::Ending {
+        if self.lifecycle.phase >= Stage::Ending {
             return;
         }
-        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
-            queue.go_on(&mut desk);
+        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
+            queue.go_on(&mut context);
         }
     }
 
     /// Looks at what takes more than one turn, unless nobody waits for it any more.
     fn run_pending_changes(&mut self, shard: &mut Shard) {
-        if self.life.phase >= Phase::Parting {
+        if self.lifecycle.phase >= Stage::Parting {
             return;
         }
-        let (role, mut desk) = self.at_work(shard);
+        let (role, mut context) = self.at_work(shard);
         match role {
-            Role::Io { queue, .. } => queue.run_pending_changes(&mut desk),
-            Role::Admin(admin) => admin.run_pending_changes(&mut desk),
+            Role::Io { queue, .. } => queue.run_pending_changes(&mut context),
+            Role::Admin(admin) => admin.run_pending_changes(&mut context),
             Role::Unknown { .. } => {}
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Makes sure that it looks again at what no ending of its own will wake it for.
@@ -307,26 +307,26 @@ impl<Q: Queue> Connection<Q> {
             Role::Unknown { .. } => (false, false, false),
         };
         if is_paused {
-            self.life.go_on_next_turn(shard);
+            self.lifecycle.go_on_next_turn(shard);
         }
         if is_stalled {
-            self.life.retry_soon(shard);
+            self.lifecycle.retry_soon(shard);
         }
         if has_pending_changes {
-            self.life.look_again_soon(shard);
+            self.lifecycle.look_again_soon(shard);
         }
     }
 
     /// What the connection is, and what it works with.
-    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> (&'a mut Role, Desk<'a, Q>) {
-        let desk = Desk {
+    fn at_work<'a>(&'a mut self, shard: &'a mut Shard) -> (&'a mut Role, CommandContext<'a, Q>) {
+        let context = CommandContext {
             shard,
             stream: &mut self.stream,
             local: &self.local,
-            task: self.life.task,
+            task: self.lifecycle.task,
             requests: &mut self.requests,
         };
-        (&mut self.role, desk)
+        (&mut self.role, context)
     }
 }
 
@@ -344,15 +344,15 @@ impl<Q: Queue> Task for Connection<Q> {
             Ok(()) => self.take_events(shard),
             Err(ended) => self.lost(shard, &ended),
         }
-        if self.life.phase >= Phase::Ending {
+        if self.lifecycle.phase >= Stage::Ending {
             self.leave_when_quiet(shard);
         } else {
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.lifecycle.task);
         }
     }
 
     fn expired(&mut self, shard: &mut Shard, slot: u32) {
-        self.life.passed(slot);
+        self.lifecycle.passed(slot);
         match slot {
             RETRY => self.retry(shard),
             PENDING_CHANGES => self.run_pending_changes(shard),
@@ -360,10 +360,10 @@ impl<Q: Queue> Task for Connection<Q> {
                 self.tell_again(shard);
                 self.leave_when_quiet(shard);
             }
-            _ => match self.life.phase {
-                Phase::Open => self.overdue(shard),
-                Phase::Draining if self.waits_for_others() => self.life.await_parting(shard),
-                Phase::Ending => self.abandon(shard),
+            _ => match self.lifecycle.phase {
+                Stage::Open => self.overdue(shard),
+                Stage::Draining if self.waits_for_others() => self.lifecycle.await_parting(shard),
+                Stage::Ending => self.abandon(shard),
                 _ => self.end(shard),
             },
         }
@@ -373,20 +373,20 @@ impl<Q: Queue> Task for Connection<Q> {
         if self.has_more {
             self.take_events(shard);
         }
-        if self.life.goes_on() {
+        if self.lifecycle.goes_on() {
             self.go_on(shard);
         }
-        if self.life.phase >= Phase::Ending {
+        if self.lifecycle.phase >= Stage::Ending {
             return;
         }
         if let Err(ended) = self.stream.flush(shard) {
             return self.lost(shard, &ended);
         }
         if self.has_more && !self.stream.backlogged() {
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.lifecycle.task);
         }
         self.look_again(shard);
-        if self.life.phase == Phase::Draining && !self.is_busy() && self.stream.is_drained() {
+        if self.lifecycle.phase == Stage::Draining && !self.is_busy() && self.stream.is_drained() {
             self.end(shard);
         }
     }
@@ -397,15 +397,15 @@ impl<Q: Queue> Task for Connection<Q> {
             Err(other) => other,
         };
         match message.downcast_ref() {
-            Some(Told::Drain) => self.drain(shard, SHUTTING_DOWN),
-            Some(Told::Close(why)) => {
-                self.life.ends_because(*why);
+            Some(ConnectionOrder::Drain) => self.drain(shard, SHUTTING_DOWN),
+            Some(ConnectionOrder::Close(why)) => {
+                self.lifecycle.ends_because(*why);
                 self.end(shard);
             }
-            Some(Told::Quiesced) => self.quiesced(shard),
-            Some(Told::Served) => self.serve(shard),
-            Some(Told::Announced) => self.announce(shard),
-            Some(Told::Noticed) => self.noticed(shard),
+            Some(ConnectionOrder::Quiesced) => self.quiesced(shard),
+            Some(ConnectionOrder::Served) => self.serve(shard),
+            Some(ConnectionOrder::Announced) => self.announce(shard),
+            Some(ConnectionOrder::Noticed) => self.noticed(shard),
             None => debug_assert!(false, "connections are told these things only"),
         }
     }

@@ -12,16 +12,16 @@ use fabrix_rt::{Buf, Loan, Nanos, Shard, Token};
 use fabrix_transport::Incoming;
 use zerocopy::FromBytes;
 
-use super::desk::Queue;
-use super::io::{IoQueue, Ranges, Wanted, Work};
+use super::context::Queue;
+use super::io::{IoQueue, Ranges, ResolvedCommand, Work};
 use super::status::{nvme_status, unreached};
 use crate::channels::{SharedChannel, Unreached};
+use crate::context::{Budget, CommandContext, copy, payload};
 use crate::counters::Counters;
-use crate::desk::{Budget, Desk, copy, payload};
 use crate::local::Local;
 
 /// How the disk took a request.
-pub(crate) enum Taken {
+pub(crate) enum Submitted {
     Done(DiskStatus, Loan),
     Pending,
     /// No room: what the request would have written, if it had data.
@@ -31,7 +31,7 @@ pub(crate) enum Taken {
 }
 
 /// What is asked of a disk, and where its data is: all of a [`Request`] but who asks.
-struct Asked<'d> {
+struct DiskRequest<'d> {
     operation: Operation,
     lba: u64,
     blocks: u32,
@@ -46,8 +46,8 @@ struct Asked<'d> {
 fn submit<'d>(
     local: &Local,
     shard: &mut Shard,
-    wanted: &Wanted,
-    asked: Asked<'d>,
+    wanted: &ResolvedCommand,
+    asked: DiskRequest<'d>,
     token: Token,
 ) -> Result<Submit<'d>, Status> {
     let extent = (asked.operation != Operation::Flush).then_some((asked.lba, asked.blocks));
@@ -82,7 +82,7 @@ fn submit_timed<'d>(
     submitted
 }
 
-impl<'d> Asked<'d> {
+impl<'d> DiskRequest<'d> {
     #[inline(always)]
     fn by(self, token: Token) -> Request<'d> {
         Request {
@@ -98,42 +98,42 @@ impl<'d> Asked<'d> {
 /// Asks the disk of a command's namespace for something about so many blocks from the first.
 #[inline(never)]
 pub(crate) fn ask(
-    desk: &mut Desk<'_, impl Queue>,
+    context: &mut CommandContext<'_, impl Queue>,
     slot: Slot,
-    wanted: &Wanted,
+    wanted: &ResolvedCommand,
     operation: Operation,
     (lba, blocks): (u64, u32),
     data: Option<Incoming>,
-) -> Taken {
-    let token = desk.token(slot);
-    let asked = Asked {
+) -> Submitted {
+    let token = context.token(slot);
+    let asked = DiskRequest {
         operation,
         lba,
         blocks,
         payload: match operation {
             Operation::Read => Payload::Lend,
-            _ => payload(desk.stream, data),
+            _ => payload(context.stream, data),
         },
     };
-    match submit(desk.local, desk.shard, wanted, asked, token) {
-        Ok(submitted) => taken(desk.shard, submitted),
-        Err(status) => Taken::Refused(status),
+    match submit(context.local, context.shard, wanted, asked, token) {
+        Ok(submitted) => taken(context.shard, submitted),
+        Err(status) => Submitted::Refused(status),
     }
 }
 
 /// What a first answer means to a command; what was only borrowed is kept.
 #[inline(always)]
-fn taken(shard: &mut Shard, submitted: Submit<'_>) -> Taken {
+fn taken(shard: &mut Shard, submitted: Submit<'_>) -> Submitted {
     match submitted {
-        Submit::Done(status, loan) => Taken::Done(status, loan),
-        Submit::Pending => Taken::Pending,
+        Submit::Done(status, loan) => Submitted::Done(status, loan),
+        Submit::Pending => Submitted::Pending,
         Submit::Busy(request) => match request.payload {
-            Payload::Owned(buf) => Taken::Busy(Some(buf)),
+            Payload::Owned(buf) => Submitted::Busy(Some(buf)),
             Payload::Borrowed(bytes) => match copy(shard, bytes) {
-                Some(buf) => Taken::Busy(Some(buf)),
-                None => Taken::Refused(Status::NAMESPACE_NOT_READY),
+                Some(buf) => Submitted::Busy(Some(buf)),
+                None => Submitted::Refused(Status::NAMESPACE_NOT_READY),
             },
-            Payload::None | Payload::Lend | Payload::Registered(_) => Taken::Busy(None),
+            Payload::None | Payload::Lend | Payload::Registered(_) => Submitted::Busy(None),
         },
     }
 }
@@ -143,9 +143,9 @@ impl IoQueue {
     #[inline(always)]
     pub(crate) fn execute(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         data: Option<Incoming>,
     ) -> Settled {
         match wanted.command {
@@ -153,11 +153,11 @@ impl IoQueue {
                 lba,
                 blocks,
                 fua: false,
-            } => self.read(desk, claim, wanted, (lba, blocks)),
+            } => self.read(context, claim, wanted, (lba, blocks)),
             IoCommand::Write { lba, blocks, fua } => {
-                self.write(desk, claim, wanted, (lba, blocks, fua), data)
+                self.write(context, claim, wanted, (lba, blocks, fua), data)
             }
-            _ => self.execute_other(desk, claim, wanted, data),
+            _ => self.execute_other(context, claim, wanted, data),
         }
     }
 
@@ -165,15 +165,22 @@ impl IoQueue {
     #[inline(never)]
     fn execute_other(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         data: Option<Incoming>,
     ) -> Settled {
         match wanted.command {
             IoCommand::Read { .. } => {
-                let taken = ask(desk, claim.slot(), &wanted, Operation::Flush, (0, 0), None);
-                self.took(desk, claim, wanted, taken, Work::FlushingToRead(wanted))
+                let taken = ask(
+                    context,
+                    claim.slot(),
+                    &wanted,
+                    Operation::Flush,
+                    (0, 0),
+                    None,
+                );
+                self.took(context, claim, wanted, taken, Work::FlushingToRead(wanted))
             }
             IoCommand::WriteZeroes {
                 lba,
@@ -185,22 +192,29 @@ impl IoQueue {
                     deallocate,
                     durable: fua,
                 };
-                let taken = ask(desk, claim.slot(), &wanted, zero, (lba, blocks), None);
-                self.took(desk, claim, wanted, taken, Work::Plain)
+                let taken = ask(context, claim.slot(), &wanted, zero, (lba, blocks), None);
+                self.took(context, claim, wanted, taken, Work::Plain)
             }
             IoCommand::Flush => {
-                let taken = ask(desk, claim.slot(), &wanted, Operation::Flush, (0, 0), None);
-                self.took(desk, claim, wanted, taken, Work::Plain)
+                let taken = ask(
+                    context,
+                    claim.slot(),
+                    &wanted,
+                    Operation::Flush,
+                    (0, 0),
+                    None,
+                );
+                self.took(context, claim, wanted, taken, Work::Plain)
             }
             IoCommand::Compare { lba, blocks } => {
-                self.compare(desk, claim, wanted, (lba, blocks), data)
+                self.compare(context, claim, wanted, (lba, blocks), data)
             }
-            IoCommand::Verify { lba, blocks } => self.verify(desk, claim, wanted, (lba, blocks)),
+            IoCommand::Verify { lba, blocks } => self.verify(context, claim, wanted, (lba, blocks)),
             IoCommand::Reservation(command) => {
-                self.reserve(desk, claim, &wanted, command, data.as_ref())
+                self.reserve(context, claim, &wanted, command, data.as_ref())
             }
             IoCommand::DatasetManagement { ranges, deallocate } => {
-                self.dataset(desk, claim, wanted, (ranges, deallocate), data)
+                self.dataset(context, claim, wanted, (ranges, deallocate), data)
             }
             IoCommand::Write { .. } => unreachable!("`execute` has it"),
         }
@@ -209,180 +223,185 @@ impl IoQueue {
     /// Remembers what a request became, or finishes the command at once.
     pub(crate) fn took(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
-        taken: Taken,
+        wanted: ResolvedCommand,
+        taken: Submitted,
         work: Work,
     ) -> Settled {
         match taken {
-            Taken::Done(status, loan) => self.finish(desk, claim, work, status, loan),
-            Taken::Pending => {
+            Submitted::Done(status, loan) => self.finish(context, claim, work, status, loan),
+            Submitted::Pending => {
                 self.at_disk += 1;
                 self.keep(claim, work)
             }
-            Taken::Busy(data) => self.stall(claim, Work::Stalled(wanted, data)),
-            Taken::Refused(status) => desk.answer(claim, status),
+            Submitted::Busy(data) => self.stall(claim, Work::Stalled(wanted, data)),
+            Submitted::Refused(status) => context.answer(claim, status),
         }
     }
 
     /// Answers a command whose disk request has ended, or takes its next step.
     pub(crate) fn finish(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         work: Work,
         status: DiskStatus,
         loan: Loan,
     ) -> Settled {
-        self.note(desk, claim.slot(), status);
+        self.note(context, claim.slot(), status);
         match work {
-            Work::Reading { bytes } => finish_read(desk, claim, status, loan, bytes),
+            Work::Reading { bytes } => finish_read(context, claim, status, loan, bytes),
             Work::FlushingToRead(wanted) if status.is_ok() => match wanted.command.extent() {
-                Some(at) => self.read(desk, claim, wanted, at),
-                None => desk.answer(claim, Status::INTERNAL_ERROR),
+                Some(at) => self.read(context, claim, wanted, at),
+                None => context.answer(claim, Status::INTERNAL_ERROR),
             },
             Work::Comparing { expected, bytes } => {
                 let status = match expected {
                     Some(expected) => compared(status, &loan, &expected.bytes()[..bytes]),
                     None => DiskStatus::Internal,
                 };
-                desk.answer(claim, nvme_status(status))
+                context.answer(claim, nvme_status(status))
             }
             Work::Verifying {
                 wanted,
                 lba,
                 blocks,
-            } if status.is_ok() => self.verify(desk, claim, wanted, (lba, blocks)),
+            } if status.is_ok() => self.verify(context, claim, wanted, (lba, blocks)),
             Work::Deallocating(wanted, ranges) if status.is_ok() || is_ignored(status) => {
-                self.next_range(desk, claim, wanted, ranges)
+                self.next_range(context, claim, wanted, ranges)
             }
-            Work::Pair { first } => self.finish_pair(desk, first, claim, status),
-            _ => desk.answer(claim, nvme_status(status)),
+            Work::Pair { first } => self.finish_pair(context, first, claim, status),
+            _ => context.answer(claim, nvme_status(status)),
         }
     }
 
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         (lba, blocks): (u64, u32),
     ) -> Settled {
-        let asked = Asked {
+        let asked = DiskRequest {
             operation: Operation::Read,
             lba,
             blocks,
             payload: Payload::Lend,
         };
         let bytes = wanted.bytes(blocks);
-        let token = desk.token(claim.slot());
-        match submit(desk.local, desk.shard, &wanted, asked, token) {
+        let token = context.token(claim.slot());
+        match submit(context.local, context.shard, &wanted, asked, token) {
             // As every read of memory ends: its pages leave where they lie.
             Ok(Submit::Done(DiskStatus::Ok, Loan::Lent(lent))) => {
-                desk.answer_lent(claim, lent, bytes)
+                context.answer_lent(claim, lent, bytes)
             }
             Ok(submitted) => {
-                let taken = taken(desk.shard, submitted);
-                self.read_is_taken(desk, claim, wanted, taken, bytes)
+                let taken = taken(context.shard, submitted);
+                self.read_is_taken(context, claim, wanted, taken, bytes)
             }
-            Err(status) => desk.answer(claim, status),
+            Err(status) => context.answer(claim, status),
         }
     }
 
     #[inline(never)]
     fn read_is_taken(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
-        taken: Taken,
+        wanted: ResolvedCommand,
+        taken: Submitted,
         bytes: u32,
     ) -> Settled {
         match taken {
-            Taken::Done(status, loan) => {
-                self.note(desk, claim.slot(), status);
-                finish_read(desk, claim, status, loan, bytes)
+            Submitted::Done(status, loan) => {
+                self.note(context, claim.slot(), status);
+                finish_read(context, claim, status, loan, bytes)
             }
             // A read that waits for room starts again from its command: it has no data to keep.
-            Taken::Busy(_) => self.stall(claim, Work::Stalled(wanted, None)),
-            taken => self.took(desk, claim, wanted, taken, Work::Reading { bytes }),
+            Submitted::Busy(_) => self.stall(claim, Work::Stalled(wanted, None)),
+            taken => self.took(context, claim, wanted, taken, Work::Reading { bytes }),
         }
     }
 
     #[inline(always)]
     fn write(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         (lba, blocks, durable): (u64, u32, bool),
         data: Option<Incoming>,
     ) -> Settled {
-        let token = desk.token(claim.slot());
-        let asked = Asked {
+        let token = context.token(claim.slot());
+        let asked = DiskRequest {
             operation: Operation::Write { durable },
             lba,
             blocks,
-            payload: payload(desk.stream, data),
+            payload: payload(context.stream, data),
         };
-        match submit(desk.local, desk.shard, &wanted, asked, token) {
+        match submit(context.local, context.shard, &wanted, asked, token) {
             // As most writes end: there is nothing to be remembered.
-            Ok(Submit::Done(status, _)) => self.end(desk, claim, status),
+            Ok(Submit::Done(status, _)) => self.end(context, claim, status),
             Ok(submitted) => {
-                let taken = taken(desk.shard, submitted);
-                self.took(desk, claim, wanted, taken, Work::Plain)
+                let taken = taken(context.shard, submitted);
+                self.took(context, claim, wanted, taken, Work::Plain)
             }
-            Err(status) => desk.answer(claim, status),
+            Err(status) => context.answer(claim, status),
         }
     }
 
     /// Answers a command with what its disk says, which is all of it.
-    fn end(&self, desk: &mut Desk<'_, impl Queue>, claim: Claim, status: DiskStatus) -> Settled {
-        self.note(desk, claim.slot(), status);
-        desk.answer(claim, nvme_status(status))
+    fn end(
+        &self,
+        context: &mut CommandContext<'_, impl Queue>,
+        claim: Claim,
+        status: DiskStatus,
+    ) -> Settled {
+        self.note(context, claim.slot(), status);
+        context.answer(claim, nvme_status(status))
     }
 
     #[inline(always)]
-    fn note(&self, desk: &Desk<'_, impl Queue>, slot: Slot, status: DiskStatus) {
+    fn note(&self, context: &CommandContext<'_, impl Queue>, slot: Slot, status: DiskStatus) {
         if !status.is_ok() && status != DiskStatus::CompareFailed {
-            self.note_failure(desk, slot, status);
+            self.note_failure(context, slot, status);
         }
     }
 
     fn compare(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         at: (u64, u32),
         data: Option<Incoming>,
     ) -> Settled {
         let bytes = wanted.bytes(at.1) as usize;
-        match ask(desk, claim.slot(), &wanted, Operation::Read, at, None) {
-            Taken::Done(status, loan) => {
-                self.note(desk, claim.slot(), status);
-                let status = compared(status, &loan, &desk.bytes(data.as_ref())[..bytes]);
-                desk.answer(claim, nvme_status(status))
+        match ask(context, claim.slot(), &wanted, Operation::Read, at, None) {
+            Submitted::Done(status, loan) => {
+                self.note(context, claim.slot(), status);
+                let status = compared(status, &loan, &context.bytes(data.as_ref())[..bytes]);
+                context.answer(claim, nvme_status(status))
             }
             // The disk takes its time, and the receive buffer does not: keep what is to be
             // compared.
-            Taken::Pending => {
-                let expected = desk.keep(data);
+            Submitted::Pending => {
+                let expected = context.keep(data);
                 self.took(
-                    desk,
+                    context,
                     claim,
                     wanted,
-                    Taken::Pending,
+                    Submitted::Pending,
                     Work::Comparing { expected, bytes },
                 )
             }
-            Taken::Busy(_) => match desk.keep(data) {
+            Submitted::Busy(_) => match context.keep(data) {
                 Some(expected) => self.stall(claim, Work::Stalled(wanted, Some(expected))),
-                None => desk.answer(claim, Status::NAMESPACE_NOT_READY),
+                None => context.answer(claim, Status::NAMESPACE_NOT_READY),
             },
-            Taken::Refused(status) => desk.answer(claim, status),
+            Submitted::Refused(status) => context.answer(claim, status),
         }
     }
 
@@ -391,9 +410,9 @@ impl IoQueue {
     /// their turn.
     fn verify(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        mut wanted: Wanted,
+        mut wanted: ResolvedCommand,
         (mut lba, mut blocks): (u64, u32),
     ) -> Settled {
         let most = (VERIFY_BYTES.min(self.max_transfer_bytes()) / wanted.block_bytes).max(1);
@@ -406,14 +425,14 @@ impl IoQueue {
             }
             let at = (lba, piece);
             (lba, blocks) = (lba + u64::from(piece), blocks - piece);
-            match ask(desk, claim.slot(), &wanted, Operation::Read, at, None) {
-                Taken::Done(status, _) if status.is_ok() => {}
-                Taken::Pending => {
+            match ask(context, claim.slot(), &wanted, Operation::Read, at, None) {
+                Submitted::Done(status, _) if status.is_ok() => {}
+                Submitted::Pending => {
                     return self.took(
-                        desk,
+                        context,
                         claim,
                         wanted,
-                        Taken::Pending,
+                        Submitted::Pending,
                         Work::Verifying {
                             wanted,
                             lba,
@@ -421,35 +440,35 @@ impl IoQueue {
                         },
                     );
                 }
-                other => return self.took(desk, claim, wanted, other, Work::Plain),
+                other => return self.took(context, claim, wanted, other, Work::Plain),
             }
         }
-        desk.answer(claim, Status::SUCCESS)
+        context.answer(claim, Status::SUCCESS)
     }
 
     fn dataset(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         (count, deallocate): (u16, bool),
         data: Option<Incoming>,
     ) -> Settled {
-        let checked = self.check_ranges(wanted.nsid, desk.bytes(data.as_ref()), count);
+        let checked = self.check_ranges(wanted.nsid, context.bytes(data.as_ref()), count);
         if let Err(status) = checked {
-            return desk.answer(claim, status);
+            return context.answer(claim, status);
         }
         if !deallocate {
             // The other attributes are hints about access; there is nothing that we could do with
             // them.
-            return desk.answer(claim, Status::SUCCESS);
+            return context.answer(claim, Status::SUCCESS);
         }
-        match desk.keep(data) {
+        match context.keep(data) {
             Some(list) => {
                 let next = 0;
-                self.next_range(desk, claim, wanted, Ranges { list, next, count })
+                self.next_range(context, claim, wanted, Ranges { list, next, count })
             }
-            None => desk.answer(claim, Status::NAMESPACE_NOT_READY),
+            None => context.answer(claim, Status::NAMESPACE_NOT_READY),
         }
     }
 
@@ -457,9 +476,9 @@ impl IoQueue {
     /// turn.
     pub(crate) fn next_range(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         mut ranges: Ranges,
     ) -> Settled {
         let mut budget = Budget::of_a_turn();
@@ -471,18 +490,25 @@ impl IoQueue {
             if at.1 == 0 {
                 continue;
             }
-            match ask(desk, claim.slot(), &wanted, Operation::Deallocate, at, None) {
-                Taken::Done(status, _) if status.is_ok() || is_ignored(status) => {}
-                Taken::Busy(_) => {}
-                Taken::Done(status, _) => return self.end(desk, claim, status),
-                Taken::Refused(status) => return desk.answer(claim, status),
-                Taken::Pending => {
+            match ask(
+                context,
+                claim.slot(),
+                &wanted,
+                Operation::Deallocate,
+                at,
+                None,
+            ) {
+                Submitted::Done(status, _) if status.is_ok() || is_ignored(status) => {}
+                Submitted::Busy(_) => {}
+                Submitted::Done(status, _) => return self.end(context, claim, status),
+                Submitted::Refused(status) => return context.answer(claim, status),
+                Submitted::Pending => {
                     let work = Work::Deallocating(wanted, ranges);
-                    return self.took(desk, claim, wanted, Taken::Pending, work);
+                    return self.took(context, claim, wanted, Submitted::Pending, work);
                 }
             }
         }
-        desk.answer(claim, Status::SUCCESS)
+        context.answer(claim, Status::SUCCESS)
     }
 }
 
@@ -503,7 +529,7 @@ impl Ranges {
 }
 
 fn finish_read(
-    desk: &mut Desk<'_, impl Queue>,
+    context: &mut CommandContext<'_, impl Queue>,
     claim: Claim,
     status: DiskStatus,
     loan: Loan,
@@ -511,12 +537,12 @@ fn finish_read(
 ) -> Settled {
     if !status.is_ok() {
         // Nothing of a failed read leaves: its buffer may hold another request's data.
-        return desk.answer(claim, nvme_status(status));
+        return context.answer(claim, nvme_status(status));
     }
     match loan {
-        Loan::Lent(lent) => desk.answer_lent(claim, lent, bytes),
-        Loan::Buf(buf) => desk.answer_with(claim, buf, bytes),
-        _ => desk.answer(claim, Status::INTERNAL_ERROR),
+        Loan::Lent(lent) => context.answer_lent(claim, lent, bytes),
+        Loan::Buf(buf) => context.answer_with(claim, buf, bytes),
+        _ => context.answer(claim, Status::INTERNAL_ERROR),
     }
 }
 

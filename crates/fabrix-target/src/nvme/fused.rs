@@ -14,37 +14,37 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Buf;
 use fabrix_transport::Incoming;
 
-use super::desk::Queue;
-use super::execute::{Taken, ask};
+use super::context::Queue;
+use super::execute::{Submitted, ask};
 use super::inventory::MOST_COMPARE_BLOCKS;
-use super::io::{IoQueue, Wanted, Work};
+use super::io::{IoQueue, ResolvedCommand, Work};
 use super::status::nvme_status;
-use crate::desk::Desk;
+use crate::context::CommandContext;
 
 impl IoQueue {
     /// A half of a pair has come, or something else where a second half was expected.
     pub(crate) fn fused(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         fuse: Fuse,
         expected: Option<Slot>,
         transfer: Transfer,
     ) -> Settled {
         let mate = expected.filter(|first| fuse == Fuse::Second && self.fits(*first, &wanted));
         if mate.is_none() {
-            self.abandon(desk, expected);
+            self.abandon(context, expected);
         }
         match (fuse, mate) {
-            (Fuse::Second, None) => return desk.answer(claim, Status::ABORTED_MISSING_FUSED),
+            (Fuse::Second, None) => return context.answer(claim, Status::ABORTED_MISSING_FUSED),
             (Fuse::First, _)
                 if wanted
                     .command
                     .extent()
                     .is_some_and(|(_, blocks)| blocks > MOST_COMPARE_BLOCKS) =>
             {
-                return desk.answer(claim, Status::INVALID_FIELD);
+                return context.answer(claim, Status::INVALID_FIELD);
             }
             (Fuse::First, _) => self.expecting = Some(claim.slot()),
             (Fuse::Second, Some(first)) => {
@@ -52,53 +52,53 @@ impl IoQueue {
                     *mate = Some(claim.slot());
                 }
             }
-            (Fuse::Normal, _) => return self.ordinary(desk, claim, wanted, transfer),
+            (Fuse::Normal, _) => return self.ordinary(context, claim, wanted, transfer),
         }
-        self.half(desk, claim, wanted, mate, transfer)
+        self.half(context, claim, wanted, mate, transfer)
     }
 
     /// Waits for the data of a half, and for the other half.
     fn half(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         mate: Option<Slot>,
         transfer: Transfer,
     ) -> Settled {
         match transfer {
-            Transfer::Fetch { bytes } if desk.fetch_data(claim.slot(), bytes) => {
+            Transfer::Fetch { bytes } if context.fetch_data(claim.slot(), bytes) => {
                 let data = None;
                 self.keep(claim, Work::Half { wanted, data, mate })
             }
             Transfer::Inline { .. } => {
-                self.half_is_whole(desk, claim, wanted, mate, Some(Incoming::InPlace))
+                self.half_is_whole(context, claim, wanted, mate, Some(Incoming::InPlace))
             }
-            _ => self.break_pair(desk, claim, mate, Status::NAMESPACE_NOT_READY),
+            _ => self.break_pair(context, claim, mate, Status::NAMESPACE_NOT_READY),
         }
     }
 
     /// A half has its data, and waits for the other half.
     pub(super) fn half_is_whole(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         mate: Option<Slot>,
         data: Option<Incoming>,
     ) -> Settled {
         let slot = claim.slot();
-        let Some(data) = desk.keep(data) else {
-            return self.break_pair(desk, claim, mate, Status::NAMESPACE_NOT_READY);
+        let Some(data) = context.keep(data) else {
+            return self.break_pair(context, claim, mate, Status::NAMESPACE_NOT_READY);
         };
         let data = Some(data);
         let kept = self.keep(claim, Work::Half { wanted, data, mate });
-        self.try_pair(desk, slot);
+        self.try_pair(context, slot);
         kept
     }
 
     /// Whether a second half is about the same blocks of the same disk as the first.
-    fn fits(&mut self, first: Slot, second: &Wanted) -> bool {
+    fn fits(&mut self, first: Slot, second: &ResolvedCommand) -> bool {
         match self.peek(first) {
             Some(Work::Half { wanted, .. }) => {
                 (wanted.nsid, wanted.disk, wanted.command.extent())
@@ -117,16 +117,20 @@ impl IoQueue {
     }
 
     /// A first half whose second did not come is aborted.
-    pub(crate) fn abandon(&mut self, desk: &mut Desk<'_, impl Queue>, first: Option<Slot>) {
+    pub(crate) fn abandon(
+        &mut self,
+        context: &mut CommandContext<'_, impl Queue>,
+        first: Option<Slot>,
+    ) {
         if let Some(claim) = first.and_then(|first| self.take_half(first)) {
-            desk.answer(claim, Status::ABORTED_MISSING_FUSED);
+            context.answer(claim, Status::ABORTED_MISSING_FUSED);
         }
     }
 
     /// One half failed with `status`: its mate, if it has come, fails with it.
     pub(crate) fn break_pair(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         mate: Option<Slot>,
         status: Status,
@@ -134,15 +138,15 @@ impl IoQueue {
         if self.expecting == Some(claim.slot()) {
             self.expecting = None;
         }
-        let answered = desk.answer(claim, status);
+        let answered = context.answer(claim, status);
         if let Some(mate) = mate.and_then(|mate| self.take_half(mate)) {
-            desk.answer(mate, Status::ABORTED_FAILED_FUSED);
+            context.answer(mate, Status::ABORTED_FAILED_FUSED);
         }
         answered
     }
 
     /// Carries a pair out once both halves have their data.
-    pub(crate) fn try_pair(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot) {
+    pub(crate) fn try_pair(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) {
         let Some(Work::Half {
             wanted,
             mate: Some(mate),
@@ -166,15 +170,15 @@ impl IoQueue {
             return;
         };
         let bytes = wanted.bytes(blocks) as usize;
-        let Some(mut both) = desk.shard.take_buf(bytes * 2) else {
-            return self.break_kept(desk, (first, second), Status::NAMESPACE_NOT_READY);
+        let Some(mut both) = context.shard.take_buf(bytes * 2) else {
+            return self.break_kept(context, (first, second), Status::NAMESPACE_NOT_READY);
         };
         both.bytes_mut()[..bytes].copy_from_slice(&compare.0.bytes()[..bytes]);
         both.bytes_mut()[bytes..bytes * 2].copy_from_slice(&write.bytes()[..bytes]);
         let durable = matches!(wanted.command, IoCommand::Write { fua: true, .. });
         let operation = Operation::CompareAndWrite { durable };
         let taken = ask(
-            desk,
+            context,
             second,
             &wanted,
             operation,
@@ -182,8 +186,8 @@ impl IoQueue {
             Some(Incoming::Buf(both, 0)),
         );
         match taken {
-            Taken::Busy(_) => self.stalled.push_back(second),
-            Taken::Refused(status) => self.break_kept(desk, (first, second), status),
+            Submitted::Busy(_) => self.stalled.push_back(second),
+            Submitted::Refused(status) => self.break_kept(context, (first, second), status),
             other => {
                 let Some(claim) = self.take_half(second) else {
                     return;
@@ -191,7 +195,7 @@ impl IoQueue {
                 if let Some(half) = self.peek(first) {
                     *half = Work::First;
                 }
-                self.took(desk, claim, wanted, other, Work::Pair { first });
+                self.took(context, claim, wanted, other, Work::Pair { first });
             }
         }
     }
@@ -199,17 +203,17 @@ impl IoQueue {
     /// A pair of which both halves have come fails with `status`.
     fn break_kept(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         (first, second): (Slot, Slot),
         status: Status,
     ) {
         if let Some(claim) = self.take_half(first) {
-            self.break_pair(desk, claim, Some(second), status);
+            self.break_pair(context, claim, Some(second), status);
         }
     }
 
     /// A half's data, if it is there.
-    fn half_data(&mut self, slot: Slot) -> Option<(Buf, Wanted)> {
+    fn half_data(&mut self, slot: Slot) -> Option<(Buf, ResolvedCommand)> {
         match self.peek(slot) {
             Some(Work::Half {
                 wanted,
@@ -223,19 +227,19 @@ impl IoQueue {
     /// The disk has answered a pair: both halves are answered, in their order.
     pub(crate) fn finish_pair(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         first: Slot,
         second: Claim,
         status: DiskStatus,
     ) -> Settled {
         if let Some((first, _)) = self.take(first) {
-            desk.answer(first, nvme_status(status));
+            context.answer(first, nvme_status(status));
         }
         let second_status = if status.is_ok() {
             Status::SUCCESS
         } else {
             Status::ABORTED_FAILED_FUSED
         };
-        desk.answer(second, second_status)
+        context.answer(second, second_status)
     }
 }

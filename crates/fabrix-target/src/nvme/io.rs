@@ -18,16 +18,16 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Completion};
 use fabrix_transport::Incoming;
 
-use super::desk::Queue;
+use super::context::Queue;
 use super::reserve::{Stopping, disk_views};
 use super::status::{failed, nvme_status};
 use crate::catalog::{DiskId, Snapshot};
-use crate::desk::Desk;
+use crate::context::CommandContext;
 use crate::disk::{Barrier, DiskState, DiskView, Member, PendingChange};
 
 /// A command and what is needed to carry it out.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct ResolvedCommand {
     pub(crate) command_id: u16,
     pub(crate) nsid: u32,
     /// The disk that was the namespace when the command came.
@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
     pub(crate) command: IoCommand,
 }
 
-impl Wanted {
+impl ResolvedCommand {
     /// Bytes of so many blocks of the namespace.
     pub(crate) fn bytes(&self, blocks: u32) -> u32 {
         // Limited by MDTS when the command was parsed.
@@ -55,31 +55,31 @@ pub(crate) struct Ranges {
 /// What a command waits for.
 pub(crate) enum Work {
     /// The host's data.
-    Fetching(Wanted),
+    Fetching(ResolvedCommand),
     /// The disk, which had no room for the request; the data, if any, is kept here.
-    Stalled(Wanted, Option<Buf>),
+    Stalled(ResolvedCommand, Option<Buf>),
     /// The turn of others: its disk answers at once. Here are the ranges that are left, if it has
     /// ranges.
-    Paused(Wanted, Option<Ranges>),
+    Paused(ResolvedCommand, Option<Ranges>),
     /// The disk's cache, before a read that must come from the medium.
-    FlushingToRead(Wanted),
+    FlushingToRead(ResolvedCommand),
     /// The disk, whose data goes to the host.
     Reading { bytes: u32 },
     /// The disk, whose data is compared with this.
     Comparing { expected: Option<Buf>, bytes: usize },
     /// The disk, piece after piece.
     Verifying {
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         lba: u64,
         blocks: u32,
     },
     /// The disk, range after range.
-    Deallocating(Wanted, Ranges),
+    Deallocating(ResolvedCommand, Ranges),
     /// The disk, whose status is all the host wants.
     Plain,
     /// A half of a fused pair: its data, or the other half.
     Half {
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         data: Option<Buf>,
         mate: Option<Slot>,
     },
@@ -117,7 +117,7 @@ pub(crate) struct IoQueue {
     /// Commands that wait, by slot. A slot without an entry is free, or answered.
     work: Vec<Option<(Claim, Work)>>,
     /// The last command of each slot, for the error log.
-    pub(super) wanted: Vec<Option<Wanted>>,
+    pub(super) wanted: Vec<Option<ResolvedCommand>>,
     /// Whose queue this is: controller and queue id.
     name: (u16, u16),
     pub(super) stalled: VecDeque<Slot>,
@@ -225,13 +225,13 @@ impl IoQueue {
     /// A command has come from the host.
     pub(crate) fn command(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         transfer: Transfer,
         intact: bool,
     ) -> Settled {
-        desk.local.counters().arrived(desk.shard.now());
-        let entry = desk.stream.entry();
+        context.local.counters().arrived(context.shard.now());
+        let entry = context.stream.entry();
         let command_id = entry.command_id.get();
         let parsed = IoRequest::parse(entry, &self.view, &self.limits)
             .and_then(|request| request.check_sgl(transfer.bytes()).map(|()| request));
@@ -240,13 +240,13 @@ impl IoQueue {
             Ok(request) if intact => request,
             refused => {
                 let status = refused.err().unwrap_or(Status::TRANSIENT_TRANSPORT_ERROR);
-                let answered = desk.answer(claim, status);
-                self.abandon(desk, expected);
+                let answered = context.answer(claim, status);
+                self.abandon(context, expected);
                 return answered;
             }
         };
         let nsid = request.namespace.nsid;
-        let wanted = Wanted {
+        let wanted = ResolvedCommand {
             command_id,
             nsid,
             disk: self.disk(nsid),
@@ -255,12 +255,12 @@ impl IoQueue {
         };
         let fuse = request.fuse;
         if self.conflicts(&wanted) {
-            let answered = desk.answer(claim, Status::RESERVATION_CONFLICT);
-            self.abandon(desk, expected);
+            let answered = context.answer(claim, Status::RESERVATION_CONFLICT);
+            self.abandon(context, expected);
             return answered;
         }
         let blocks = wanted.command.extent().map_or(0, |(_, blocks)| blocks);
-        let (counters, bytes) = (desk.local.counters(), u64::from(wanted.bytes(blocks)));
+        let (counters, bytes) = (context.local.counters(), u64::from(wanted.bytes(blocks)));
         match wanted.command {
             IoCommand::Read { .. } | IoCommand::Compare { .. } => counters.read(bytes),
             IoCommand::Write { .. } => counters.written(bytes),
@@ -268,7 +268,7 @@ impl IoQueue {
         }
         self.wanted[usize::from(claim.slot().0)] = Some(wanted);
         if fuse != Fuse::Normal || expected.is_some() {
-            return self.fused(desk, claim, wanted, fuse, expected, transfer);
+            return self.fused(context, claim, wanted, fuse, expected, transfer);
         }
         if let IoCommand::Read {
             lba,
@@ -276,43 +276,49 @@ impl IoQueue {
             fua: false,
         } = wanted.command
         {
-            return self.read(desk, claim, wanted, (lba, blocks));
+            return self.read(context, claim, wanted, (lba, blocks));
         }
-        self.ordinary(desk, claim, wanted, transfer)
+        self.ordinary(context, claim, wanted, transfer)
     }
 
     /// Carries a command out that is no half of a pair, at once or when its data has come.
     #[inline(always)]
     pub(super) fn ordinary(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         transfer: Transfer,
     ) -> Settled {
         let data = match transfer {
-            Transfer::Fetch { bytes } if desk.fetch_data(claim.slot(), bytes) => {
+            Transfer::Fetch { bytes } if context.fetch_data(claim.slot(), bytes) => {
                 return self.keep(claim, Work::Fetching(wanted));
             }
-            Transfer::Fetch { .. } => return desk.answer(claim, Status::NAMESPACE_NOT_READY),
+            Transfer::Fetch { .. } => return context.answer(claim, Status::NAMESPACE_NOT_READY),
             Transfer::Inline { .. } => Some(Incoming::InPlace),
             Transfer::None | Transfer::Send { .. } => None,
         };
-        self.execute(desk, claim, wanted, data)
+        self.execute(context, claim, wanted, data)
     }
 
     /// A disk has failed a command: the health log counts it, the error log shows it.
-    pub(crate) fn note_failure(&self, desk: &Desk<'_, impl Queue>, slot: Slot, status: DiskStatus) {
+    pub(crate) fn note_failure(
+        &self,
+        context: &CommandContext<'_, impl Queue>,
+        slot: Slot,
+        status: DiskStatus,
+    ) {
         if matches!(
             status,
             DiskStatus::MediaRead | DiskStatus::MediaWrite | DiskStatus::Degraded
         ) {
-            desk.local.counters().media_error();
+            context.local.counters().media_error();
         }
         let Some(wanted) = self.wanted[usize::from(slot.0)] else {
             return;
         };
-        desk.local
+        context
+            .local
             .disk_failed(wanted.disk, failed(&wanted.command, status));
         let (controller, queue_id) = self.name;
         let error = ErrorRecord {
@@ -322,13 +328,13 @@ impl IoQueue {
             lba: wanted.command.extent().map_or(0, |(lba, _)| lba),
             nsid: wanted.nsid,
         };
-        desk.local.shared.registry.failed(controller, error);
+        context.local.shared.registry.failed(controller, error);
     }
 
     /// No command comes any more: a first half that waits for its second is given up.
-    pub(crate) fn drain(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    pub(crate) fn drain(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         let expected = self.expecting.take();
-        self.abandon(desk, expected);
+        self.abandon(context, expected);
     }
 
     /// Most bytes that a command reads or writes.
@@ -343,49 +349,54 @@ impl IoQueue {
     }
 
     /// The data that a slot asked for is here.
-    pub(crate) fn fetched(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot, intact: bool) {
-        let data = Some(desk.stream.take_incoming(slot));
+    pub(crate) fn fetched(
+        &mut self,
+        context: &mut CommandContext<'_, impl Queue>,
+        slot: Slot,
+        intact: bool,
+    ) {
+        let data = Some(context.stream.take_incoming(slot));
         let Some((claim, work)) = self.take(slot) else {
             return debug_assert!(false, "{slot:?} asked for no data");
         };
         match work {
             Work::Fetching(wanted) if intact && self.conflicts(&wanted) => {
-                desk.answer(claim, Status::RESERVATION_CONFLICT)
+                context.answer(claim, Status::RESERVATION_CONFLICT)
             }
-            Work::Fetching(wanted) if intact => self.execute(desk, claim, wanted, data),
+            Work::Fetching(wanted) if intact => self.execute(context, claim, wanted, data),
             Work::Half { wanted, mate, .. } if intact && self.conflicts(&wanted) => {
-                self.break_pair(desk, claim, mate, Status::RESERVATION_CONFLICT)
+                self.break_pair(context, claim, mate, Status::RESERVATION_CONFLICT)
             }
             Work::Half { wanted, mate, .. } if intact => {
-                self.half_is_whole(desk, claim, wanted, mate, data)
+                self.half_is_whole(context, claim, wanted, mate, data)
             }
             Work::Half { mate, .. } => {
-                self.break_pair(desk, claim, mate, Status::TRANSIENT_TRANSPORT_ERROR)
+                self.break_pair(context, claim, mate, Status::TRANSIENT_TRANSPORT_ERROR)
             }
-            _ => desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR),
+            _ => context.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR),
         };
     }
 
     /// A disk has answered.
     pub(crate) fn disk_answered(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         slot: Slot,
         completion: Completion,
     ) {
         self.at_disk -= 1;
-        let counters = desk.local.counters();
-        if counters.are_timed(desk.shard.now()) {
-            counters.left_disk(desk.shard.now());
+        let counters = context.local.counters();
+        if counters.are_timed(context.shard.now()) {
+            counters.left_disk(context.shard.now());
         }
         let status = DiskStatus::from_result(completion.result);
         match self.take(slot) {
-            Some((claim, Work::Aborted { first })) => self.aborted(desk, claim, first),
+            Some((claim, Work::Aborted { first })) => self.aborted(context, claim, first),
             Some((claim, work)) => {
-                self.finish(desk, claim, work, status, completion.loan);
+                self.finish(context, claim, work, status, completion.loan);
             }
             None => debug_assert!(false, "{slot:?} has no request at a disk"),
         }
-        self.retry(desk);
+        self.retry(context);
     }
 }

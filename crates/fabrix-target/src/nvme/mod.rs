@@ -7,7 +7,7 @@
 
 mod admin;
 mod connection;
-mod desk;
+mod context;
 mod execute;
 mod fused;
 mod inventory;

@@ -13,11 +13,11 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::Nanos;
 use fabrix_transport::Incoming;
 
-use super::desk::Queue;
-use super::io::{IoQueue, Wanted, Work};
+use super::context::Queue;
+use super::io::{IoQueue, ResolvedCommand, Work};
 use crate::catalog::DiskId;
-use crate::desk::Desk;
-use crate::disk::{Asked, DiskState, DiskView, PendingChange, Stop, Trouble};
+use crate::context::CommandContext;
+use crate::disk::{DiskState, DiskView, PendingChange, RequestedChange, Stop, Trouble};
 
 /// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
 pub(super) struct Stopping {
@@ -80,7 +80,7 @@ impl IoQueue {
 
     /// Whether a reservation forbids this command.
     #[inline(always)]
-    pub(super) fn conflicts(&mut self, wanted: &Wanted) -> bool {
+    pub(super) fn conflicts(&mut self, wanted: &ResolvedCommand) -> bool {
         let access = wanted.command.access();
         let at = self.position(wanted.nsid);
         at.is_some_and(|at| self.disk_views[at].1.conflicts(&self.me, access))
@@ -89,9 +89,9 @@ impl IoQueue {
     /// Changes or reports reservations.
     pub(super) fn reserve(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
-        wanted: &Wanted,
+        wanted: &ResolvedCommand,
         command: ReservationCommand,
         data: Option<&Incoming>,
     ) -> Settled {
@@ -100,18 +100,18 @@ impl IoQueue {
             .iter()
             .find(|(nsid, _)| *nsid == wanted.nsid);
         let Some((_, disk_view)) = disk_view else {
-            return desk.answer(claim, Status::INVALID_NAMESPACE);
+            return context.answer(claim, Status::INVALID_NAMESPACE);
         };
         if let ReservationCommand::Report(bytes) = command {
-            return report(desk, claim, &disk_view.state, bytes);
+            return report(context, claim, &disk_view.state, bytes);
         }
-        let request = ReservationRequest::new(command, desk.bytes(data));
+        let request = ReservationRequest::new(command, context.bytes(data));
         let pending_change =
-            PendingChange::reserve(&disk_view.state, &self.me, Asked::Host(request));
+            PendingChange::reserve(&disk_view.state, &self.me, RequestedChange::Host(request));
         let slot = claim.slot();
         let kept = self.keep(claim, Work::Reserving(Box::new(pending_change)));
         self.reserving += 1;
-        self.go_on_reserving(desk, slot);
+        self.go_on_reserving(context, slot);
         kept
     }
 
@@ -122,15 +122,15 @@ impl IoQueue {
     }
 
     /// Looks again at what takes more than one turn.
-    pub(super) fn run_pending_changes(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    pub(super) fn run_pending_changes(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         for slot in self.slots() {
-            self.go_on_reserving(desk, slot);
+            self.go_on_reserving(context, slot);
         }
-        self.end_overdue(desk);
+        self.end_overdue(context);
     }
 
     /// Answers a change when it holds and the commands that it ends are quiet.
-    fn go_on_reserving(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot) {
+    fn go_on_reserving(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) {
         let Some(Work::Reserving(pending_change)) = self.peek(slot) else {
             return;
         };
@@ -146,11 +146,11 @@ impl IoQueue {
             Err(Trouble::Refused(refusal)) => refused(refusal),
             Err(Trouble::NotStored) => Status::INTERNAL_ERROR,
         };
-        desk.answer(claim, status);
+        context.answer(claim, status);
     }
 
     /// Another host took this host's registration away, and its commands at the disk are to end.
-    pub(super) fn stop(&mut self, desk: &mut Desk<'_, impl Queue>, stop: Stop) {
+    pub(super) fn stop(&mut self, context: &mut CommandContext<'_, impl Queue>, stop: Stop) {
         let same = |(_, disk_view): &&(u32, DiskView)| Arc::ptr_eq(&disk_view.state, &stop.disk);
         let Some(nsid) = self.disk_views.iter().find(same).map(|(nsid, _)| *nsid) else {
             return;
@@ -159,19 +159,19 @@ impl IoQueue {
         let slots: Vec<_> = slots.collect();
         let waits_for: Vec<_> = slots
             .into_iter()
-            .filter(|slot| self.abort(desk, *slot))
+            .filter(|slot| self.abort(context, *slot))
             .collect();
         if !waits_for.is_empty() {
             self.stopping.push(Stopping {
                 waits_for,
                 _stop: stop,
-                until: desk.shard.now() + desk.local.shared.deadlines.quiet,
+                until: context.shard.now() + context.local.shared.deadlines.quiet,
             });
         }
     }
 
     /// Ends a command; true: its disk has to end it first.
-    fn abort(&mut self, desk: &mut Desk<'_, impl Queue>, slot: Slot) -> bool {
+    fn abort(&mut self, context: &mut CommandContext<'_, impl Queue>, slot: Slot) -> bool {
         let Some((claim, work)) = self.take(slot) else {
             return false;
         };
@@ -180,12 +180,12 @@ impl IoQueue {
                 if self.expecting == Some(slot) {
                     self.expecting = None;
                 }
-                desk.answer(claim, Status::ABORTED_PREEMPT);
+                context.answer(claim, Status::ABORTED_PREEMPT);
                 return false;
             }
             Work::Reserving(_) => {
                 self.reserving -= 1;
-                desk.answer(claim, Status::ABORTED_PREEMPT);
+                context.answer(claim, Status::ABORTED_PREEMPT);
                 return false;
             }
             Work::First => {
@@ -201,14 +201,14 @@ impl IoQueue {
 
     /// Ends commands that their disk has not ended in time. It gets no new request before it has
     /// ended theirs, so nothing of them is seen to happen after the answer to who preempted them.
-    fn end_overdue(&mut self, desk: &mut Desk<'_, impl Queue>) {
-        let now = desk.shard.now();
+    fn end_overdue(&mut self, context: &mut CommandContext<'_, impl Queue>) {
+        let now = context.shard.now();
         let overdue = self.stopping.iter().filter(|it| it.until <= now);
         let slots: Vec<_> = overdue.flat_map(|it| it.waits_for.clone()).collect();
         for slot in slots {
-            let given_up = self.abandon_request(desk.local, desk.requests, slot);
+            let given_up = self.abandon_request(context.local, context.requests, slot);
             if let Some((claim, Work::Aborted { first })) = given_up {
-                self.aborted(desk, claim, first);
+                self.aborted(context, claim, first);
             }
         }
     }
@@ -216,7 +216,7 @@ impl IoQueue {
     /// The disk has ended a command that was aborted meanwhile, or both of a pair.
     pub(super) fn aborted(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         first: Option<Slot>,
     ) {
@@ -226,7 +226,7 @@ impl IoQueue {
             for stopping in &mut self.stopping {
                 stopping.waits_for.retain(|other| *other != claim.slot());
             }
-            desk.answer(claim, Status::ABORTED_PREEMPT);
+            context.answer(claim, Status::ABORTED_PREEMPT);
         }
         self.stopping
             .retain(|stopping| !stopping.waits_for.is_empty());
@@ -234,13 +234,18 @@ impl IoQueue {
 }
 
 /// The registrants, and what they hold.
-fn report(desk: &mut Desk<'_, impl Queue>, claim: Claim, state: &DiskState, bytes: u32) -> Settled {
-    let Some(mut page) = desk.shard.take_buf(bytes as usize) else {
-        return desk.answer(claim, Status::INTERNAL_ERROR);
+fn report(
+    context: &mut CommandContext<'_, impl Queue>,
+    claim: Claim,
+    state: &DiskState,
+    bytes: u32,
+) -> Settled {
+    let Some(mut page) = context.shard.take_buf(bytes as usize) else {
+        return context.answer(claim, Status::INTERNAL_ERROR);
     };
     write_report(
         &state.reservations(),
         &mut page.bytes_mut()[..bytes as usize],
     );
-    desk.answer_with(claim, page, bytes)
+    context.answer_with(claim, page, bytes)
 }

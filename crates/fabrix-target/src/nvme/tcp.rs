@@ -7,7 +7,7 @@ use fabrix_rt::{Shard, Socket, local_peer};
 use fabrix_transport::{Stream, pass};
 
 use super::connection::{Connection, Ends};
-use crate::life::STREAM;
+use crate::lifecycle::STREAM;
 use crate::local::{Arrival, Local};
 
 /// Takes over an accepted connection.
@@ -36,7 +36,14 @@ pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {
         address: stream.socket().local_addr().ok(),
         in_capsule_bytes: IN_CAPSULE_BYTES.min(most_pdu_bytes),
     };
-    Connection::begin(shard, task, stream, ends, arrival.stranger, local);
+    Connection::begin(
+        shard,
+        task,
+        stream,
+        ends,
+        arrival.unauthenticated_peer,
+        local,
+    );
 }
 
 /// What hosts may send within a command capsule of an I/O queue, in bytes: with the common sizes of

@@ -103,11 +103,21 @@ impl Stage {
             in_capsule_bytes: 4096,
         };
         let shared = &self.local.shared;
-        let stranger = shared.strangers.meet(peer.ip()).expect("room for one");
+        let unauthenticated_peer = shared
+            .unauthenticated_peers
+            .meet(peer.ip())
+            .expect("room for one");
         shared.connected();
         let task = self.shard.reserve();
         let queue = Messages::new(&wire, 32, stable);
-        Connection::begin(&mut self.shard, task, queue, ends, stranger, &self.local);
+        Connection::begin(
+            &mut self.shard,
+            task,
+            queue,
+            ends,
+            unauthenticated_peer,
+            &self.local,
+        );
         Host {
             wire,
             task,

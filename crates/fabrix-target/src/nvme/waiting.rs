@@ -8,9 +8,9 @@ use std::sync::Arc;
 use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_transport::Incoming;
 
-use super::desk::Queue;
-use super::io::{IoQueue, Ranges, Wanted, Work};
-use crate::desk::Desk;
+use super::context::Queue;
+use super::io::{IoQueue, Ranges, ResolvedCommand, Work};
+use crate::context::CommandContext;
 use crate::disk::{Barrier, DiskState};
 use crate::local::Local;
 use crate::requests::Requests;
@@ -36,7 +36,7 @@ impl IoQueue {
     pub(crate) fn pause(
         &mut self,
         claim: Claim,
-        wanted: Wanted,
+        wanted: ResolvedCommand,
         ranges: Option<Ranges>,
     ) -> Settled {
         self.paused.push_back(claim.slot());
@@ -46,7 +46,7 @@ impl IoQueue {
     /// Tries once more what disks had no room for. One that still has none is not asked for the
     /// next command too, and other disks are: a disk that does not answer holds its own commands
     /// only. All keep their order.
-    pub(crate) fn retry(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    pub(crate) fn retry(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         let mut full = None;
         for _ in 0..self.stalled.len() {
             let Some(slot) = self.stalled.pop_front() else {
@@ -63,11 +63,11 @@ impl IoQueue {
             match self.take(slot) {
                 Some((claim, Work::Stalled(wanted, data))) => {
                     let data = data.map(|buf| Incoming::Buf(buf, 0));
-                    self.execute(desk, claim, wanted, data);
+                    self.execute(context, claim, wanted, data);
                 }
                 Some((claim, other)) => {
                     self.keep(claim, other);
-                    self.try_pair(desk, slot);
+                    self.try_pair(context, slot);
                 }
                 None => {}
             }
@@ -79,13 +79,13 @@ impl IoQueue {
 
     /// Goes on with the one that pauses whose turn it is. If it pauses again, it goes behind the
     /// others.
-    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    pub(crate) fn go_on(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         while let Some(slot) = self.paused.pop_front() {
             match self.take(slot) {
                 Some((claim, Work::Paused(wanted, ranges))) => {
                     match ranges {
-                        None => self.execute(desk, claim, wanted, None),
-                        Some(ranges) => self.next_range(desk, claim, wanted, ranges),
+                        None => self.execute(context, claim, wanted, None),
+                        Some(ranges) => self.next_range(context, claim, wanted, ranges),
                     };
                     return;
                 }

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::rc::Rc;
 
-use fabrix_proto::{Machine, Pass, Sink, Slot, Taken, Violation, Want};
-use fabrix_rt::driver::{Driver, Ending, Submission, Until};
+use fabrix_proto::{Consumed, Machine, Pass, Sink, Slot, Violation, Want};
+use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{
     Buf, Completion, Nanos, Op, Shard, ShardConfig, Socket, SpinPolicy, Task, TaskId, Wait,
 };
@@ -32,7 +32,7 @@ impl Machine for Lengths {
         self.want
     }
 
-    fn header<S: Sink>(&mut self, arrived: &[u8], _: &mut S) -> Result<Taken<usize>, Violation> {
+    fn header<S: Sink>(&mut self, arrived: &[u8], _: &mut S) -> Result<Consumed<usize>, Violation> {
         let length = u64::from_le_bytes(arrived[..HEADER_BYTES].try_into().expect("as wanted"));
         self.want = Want::Payload {
             slot: Slot(0),
@@ -40,7 +40,7 @@ impl Machine for Lengths {
             bytes: u32::try_from(length).expect("a test's payload"),
             pass: Pass::None,
         };
-        Ok(Taken {
+        Ok(Consumed {
             bytes: HEADER_BYTES,
             event: None,
         })
@@ -71,7 +71,7 @@ impl Driver for Kernel {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         _: Until,
     ) -> Nanos {
         for (token, mut op) in submissions.drain(..) {
@@ -237,7 +237,7 @@ impl Machine for AskedFor {
         }
     }
 
-    fn header<S: Sink>(&mut self, _: &[u8], _: &mut S) -> Result<Taken<()>, Violation> {
+    fn header<S: Sink>(&mut self, _: &[u8], _: &mut S) -> Result<Consumed<()>, Violation> {
         unreachable!("nothing arrives")
     }
 
@@ -258,7 +258,7 @@ impl Driver for Taker {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         _: Until,
     ) -> Nanos {
         for (token, op) in submissions.drain(..) {

@@ -3,7 +3,7 @@
 //! Third part of `server`.
 
 use fabrix_block::{Geometry, Payload, Request, Status, Submit};
-use fabrix_proto::fuse::{self, Asked};
+use fabrix_proto::fuse::{self, Operation};
 use fabrix_rt::{Buf, Completion, Loan, Shard, errno};
 
 use super::plan::plan;
@@ -23,7 +23,7 @@ impl Server {
         &mut self,
         shard: &mut Shard,
         requester: Requester,
-        asked: Asked,
+        asked: Operation,
         geometry: &Geometry,
         message: Option<Buf>,
     ) -> Option<Buf> {
@@ -44,7 +44,7 @@ impl Server {
                 };
                 let slot = self.free.pop();
                 let slot = slot.expect("no message is taken without a free slot");
-                if matches!(asked, Asked::Write { .. }) {
+                if matches!(asked, Operation::Write { .. }) {
                     return self.run(shard, slot, call, message);
                 }
                 self.run(shard, slot, call, None);

@@ -1,7 +1,7 @@
 //! Translates a request of the kernel into disk requests: a table without state.
 
 use fabrix_block::Geometry;
-use fabrix_proto::fuse::Asked;
+use fabrix_proto::fuse::Operation;
 use fabrix_rt::errno;
 
 use crate::job::{Action, Job, trims};
@@ -20,14 +20,14 @@ pub(super) enum Reply {
 
 /// The disk job of a request. None: there is nothing to do. The error is an errno.
 pub(super) fn plan(
-    asked: Asked,
+    asked: Operation,
     geometry: &Geometry,
     transfer_bytes: u32,
 ) -> Result<Option<(Job, Reply)>, i32> {
     let block = u64::from(geometry.block_bytes);
     let size = geometry.bytes();
     Ok(match asked {
-        Asked::Read { offset, bytes } => {
+        Operation::Read { offset, bytes } => {
             let end = offset.saturating_add(bytes.into()).min(size);
             if offset >= end {
                 return Ok(None);
@@ -45,7 +45,7 @@ pub(super) fn plan(
             };
             Some((Job::new(Action::Read, first, blocks), reply))
         }
-        Asked::Write { offset, bytes } => {
+        Operation::Write { offset, bytes } => {
             if geometry.read_only {
                 return Err(errno::EROFS);
             }
@@ -56,8 +56,8 @@ pub(super) fn plan(
             let job = Job::new(Action::Write { durable: false }, offset / block, blocks);
             (blocks > 0).then_some((job, Reply::Written(bytes)))
         }
-        Asked::Sync => Some((Job::new(Action::Flush, 0, 0), Reply::Empty)),
-        Asked::Zero {
+        Operation::Sync => Some((Job::new(Action::Flush, 0, 0), Reply::Empty)),
+        Operation::Zero {
             offset,
             bytes,
             punch,

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
-use fabrix_rt::driver::{Driver, Ending, Submission, Until};
+use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{
     Completion, Exchange, HugePages, Loan, Nanos, Op, Shard, ShardConfig, TaskId, Token, Wait,
     errno, topology,
@@ -34,7 +34,7 @@ const COMMIT: u64 = 1000;
 #[derive(Default)]
 pub(super) struct Kernel {
     pub(super) taking: Option<Submission>,
-    ending: Vec<Ending>,
+    ending: Vec<Completed>,
     /// Answers written as messages.
     pub(super) written: Vec<Vec<u8>>,
     /// Submitted exchanges by slot.
@@ -51,7 +51,7 @@ impl Driver for FakeDriver {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         _until: Until,
     ) -> Nanos {
         let mut kernel = self.0.borrow_mut();
@@ -82,7 +82,7 @@ impl Driver for FakeDriver {
 }
 
 impl Kernel {
-    fn exchanged(&mut self, token: Token, exchange: Box<Exchange>, endings: &mut Vec<Ending>) {
+    fn exchanged(&mut self, token: Token, exchange: Box<Exchange>, endings: &mut Vec<Completed>) {
         if self.refuses != 0 && exchange.answers().is_none() {
             self.refused.push(exchange.queue());
             let result = -self.refuses;

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel, sync_channel};
 use fabrix_block::ram::RamDisk;
 use fabrix_block::{Device, Geometry, Identity};
 use fabrix_proto::ublk::spec;
-use fabrix_rt::driver::{Driver, Ending, Submission, Until};
+use fabrix_rt::driver::{Completed, Driver, Submission, Until};
 use fabrix_rt::{
     Completion, HugePages, Loan, Nanos, Op, Shard, ShardConfig, TaskId, Token, Wait, errno,
 };
@@ -48,7 +48,7 @@ impl Driver for FakeDriver {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         _until: Until,
     ) -> Nanos {
         let mut kernel = self.0.borrow_mut();

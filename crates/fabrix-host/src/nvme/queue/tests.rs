@@ -194,7 +194,7 @@ impl Link for Messages {
         })
     }
 
-    fn completed(&mut self, _: TaskId, _: Ending, _: Completion) -> Result<(), Ended> {
+    fn completed(&mut self, _: TaskId, _: OperationKind, _: Completion) -> Result<(), Ended> {
         Ok(())
     }
 

@@ -53,11 +53,11 @@ impl<L: Link> Session<L> {
         let parts = if self.is_renewed_by_traffic() { 2 } else { 1 };
         let period = self.keep_alive_period().map(|period| period / parts);
         if let Some(period) = period.into_iter().chain(looks).min() {
-            self.life.set_tick(shard, period);
+            self.reconnection.set_tick(shard, period);
         }
     }
 
-    /// Whether the controller takes every command for a sign of life (TBKAS).
+    /// Whether the controller takes every command for a sign of reconnection (TBKAS).
     fn is_renewed_by_traffic(&self) -> bool {
         let facts = self.facts.as_ref();
         facts.is_some_and(|facts| facts.controller.traffic_keep_alive)
@@ -75,7 +75,7 @@ impl<L: Link> Session<L> {
 
     /// Time to look whether the controller still answers.
     pub(super) fn tick(&mut self, shard: &mut Shard) {
-        if self.life.state != State::Live {
+        if self.reconnection.state != State::Live {
             return;
         }
         if let Some(sentence) = self.silence(shard.now()) {
@@ -104,7 +104,7 @@ impl<L: Link> Session<L> {
         {
             self.keep_alive.sent_at = now;
             self.keep_alive.is_answered = false;
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.reconnection.task);
         }
     }
 
@@ -118,7 +118,7 @@ impl<L: Link> Session<L> {
             );
         }
         self.keep_alive.is_answered = true;
-        self.life.has_lived();
+        self.reconnection.has_lived();
     }
 
     /// What the controller should have answered by now.

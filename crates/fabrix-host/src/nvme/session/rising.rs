@@ -30,7 +30,7 @@ impl<L: Link> Session<L> {
             from: self.plan.options.local,
         };
         let what = (&*self.plan.options, slots);
-        match Queue::open(shard, self.life.task, position, route, what) {
+        match Queue::open(shard, self.reconnection.task, position, route, what) {
             Ok(queue) => {
                 self.queues.push(queue);
                 self.bringups.push(Some(bringup));
@@ -66,9 +66,12 @@ impl<L: Link> Session<L> {
                 }
             }
             Step::Wait { until } if until.0 < u64::MAX => {
-                self.life
-                    .timers
-                    .set(shard, self.life.task, Timer::Step, Nanos(until.0));
+                self.reconnection.timers.set(
+                    shard,
+                    self.reconnection.task,
+                    Timer::Step,
+                    Nanos(until.0),
+                );
             }
             Step::Wait { .. } => {}
             Step::Ready(facts) => self.up(shard, index, *facts),
@@ -93,7 +96,7 @@ impl<L: Link> Session<L> {
         } else {
             self.queues[index].set_in_capsule(facts.controller.in_capsule_bytes);
         }
-        if self.life.state == State::Rising && self.bringups.iter().all(Option::is_none) {
+        if self.reconnection.state == State::Rising && self.bringups.iter().all(Option::is_none) {
             self.live(shard);
         }
     }
@@ -111,7 +114,7 @@ impl<L: Link> Session<L> {
     }
 
     fn live(&mut self, shard: &mut Shard) {
-        self.life.connected(shard);
+        self.reconnection.connected(shard);
         if let Some(facts) = &self.facts {
             self.outcome = Outcome::Ready(Arc::clone(facts));
         }

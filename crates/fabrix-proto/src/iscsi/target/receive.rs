@@ -10,7 +10,7 @@ use crate::Breach;
 use crate::codec::Reader;
 use crate::iscsi::framing::{Framing, SEGMENT_BYTES_MAX, Segment};
 use crate::iscsi::pdu::{AdditionalHeader, BasicHeader, Opcode, RejectReason};
-use crate::iscsi::serial::Place;
+use crate::iscsi::serial::WindowPosition;
 
 impl Target {
     /// Takes a header by its kind.
@@ -67,9 +67,9 @@ impl Target {
             return Ok(true);
         }
         match self.window.place(basic.cmd_sn.get()) {
-            Place::Next => self.window.enter(),
-            Place::Outside => return Ok(false),
-            Place::Gap => {
+            WindowPosition::Next => self.window.enter(),
+            WindowPosition::Outside => return Ok(false),
+            WindowPosition::Gap => {
                 let sentence = "CmdSN leaves out a command, which on one connection never comes";
                 let found = basic.cmd_sn.get();
                 return Err(Fault::new(Breach::Sequence, 24, found, sentence));

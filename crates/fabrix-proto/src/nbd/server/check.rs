@@ -1,12 +1,12 @@
 //! Which requests can be carried out: what there is, what is allowed, what lies within the disk.
 
-use super::request::Asked;
+use super::request::RequestHeader;
 use super::{Command, REQUEST_BYTES_MAX, Server};
 use crate::nbd::spec::{Error, command, command_flag};
 
 impl Server {
     /// What a request asks for, or why not.
-    pub(super) fn check(&self, asked: &Asked) -> Result<Command, Error> {
+    pub(super) fn check(&self, asked: &RequestHeader) -> Result<Command, Error> {
         let (flags, export) = (asked.flags, &self.export);
         let allowed = |extra: u16| match flags & !(command_flag::FUA | extra) {
             0 => Ok(()),
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    fn check_range(&self, asked: &Asked, command: Command) -> Result<(), Error> {
+    fn check_range(&self, asked: &RequestHeader, command: Command) -> Result<(), Error> {
         let (offset, length) = (asked.origin.offset, asked.length);
         let block = u64::from(self.export.block_bytes);
         if !offset.is_multiple_of(block) || !length.is_multiple_of(block) {

@@ -10,7 +10,7 @@
 //! more than [`BYTES_MAX`] and one piece.
 
 use super::reply::Origin;
-use super::request::Asked;
+use super::request::RequestHeader;
 use super::{Command, Event, Server, State};
 use crate::Slot;
 use crate::nbd::spec::{Error, command_flag};
@@ -101,7 +101,7 @@ impl Server {
         Some(self.begin_piece(rest.request, rest.command, rest.offset, bytes))
     }
 
-    pub(super) fn begin(&mut self, asked: &Asked, command: Command) -> Event {
+    pub(super) fn begin(&mut self, asked: &RequestHeader, command: Command) -> Event {
         let number = self
             .free_requests
             .pop()

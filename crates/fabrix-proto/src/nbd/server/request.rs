@@ -14,7 +14,7 @@ use crate::{Breach, Sink, Violation};
 
 /// A request of either kind.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct RequestHeader {
     /// [`command_flag`], without the one that says that data follows.
     pub(super) flags: u16,
     /// [`command`].
@@ -77,12 +77,12 @@ impl Server {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Asked, Violation> {
+fn parse(bytes: &[u8]) -> Result<RequestHeader, Violation> {
     let request = Request::ref_from_bytes(bytes)
         .map_err(|_| Violation::new(Breach::HeaderField, 0, "a request is 28 bytes"))?;
     check_magic(request.magic.get(), REQUEST_MAGIC, bytes)?;
     let kind = request.kind.get();
-    Ok(Asked {
+    Ok(RequestHeader {
         flags: request.flags.get(),
         kind,
         origin: Origin {
@@ -94,12 +94,12 @@ fn parse(bytes: &[u8]) -> Result<Asked, Violation> {
     })
 }
 
-fn parse_extended(bytes: &[u8]) -> Result<Asked, Violation> {
+fn parse_extended(bytes: &[u8]) -> Result<RequestHeader, Violation> {
     let request = ExtendedRequest::ref_from_bytes(bytes)
         .map_err(|_| Violation::new(Breach::HeaderField, 0, "an extended request is 32 bytes"))?;
     check_magic(request.magic.get(), EXTENDED_REQUEST_MAGIC, bytes)?;
     let flags = request.flags.get();
-    Ok(Asked {
+    Ok(RequestHeader {
         flags: flags & !command_flag::PAYLOAD_LEN,
         kind: request.kind.get(),
         origin: Origin {

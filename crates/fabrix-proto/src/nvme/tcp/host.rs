@@ -32,7 +32,7 @@ use super::pdu::{
 };
 use crate::nvme::queue::HostEvent;
 use crate::nvme::spec::{CompletionEntry, Status};
-use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
+use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
 /// What the host asks for and insists on. Decided before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +222,7 @@ impl Machine for Host {
         &mut self,
         arrived: &[u8],
         _out: &mut S,
-    ) -> Result<Taken<HostEvent>, Violation> {
+    ) -> Result<Consumed<HostEvent>, Violation> {
         match self.reading {
             Reading::Head => {
                 let head = &arrived[..HEAD_BYTES];
@@ -230,13 +230,13 @@ impl Machine for Host {
                     self.reading = Reading::Closed;
                     fault.violation(head)
                 })?;
-                Ok(Taken {
+                Ok(Consumed {
                     bytes: HEAD_BYTES,
                     event,
                 })
             }
             Reading::Rest { bytes } => self.rest(&arrived[..bytes]),
-            Reading::Data { .. } | Reading::Closed => Ok(Taken {
+            Reading::Data { .. } | Reading::Closed => Ok(Consumed {
                 bytes: 0,
                 event: None,
             }),

@@ -37,7 +37,7 @@ use super::pdu::{
 };
 use crate::nvme::queue::ControllerEvent;
 use crate::nvme::spec::SubmissionEntry;
-use crate::{Crc32c, Machine, Sink, Slot, Taken, Violation, Want};
+use crate::{Consumed, Crc32c, Machine, Sink, Slot, Violation, Want};
 
 /// What one connection may use. Decided by the adapter before the first byte.
 #[derive(Clone, Copy, Debug)]
@@ -240,7 +240,7 @@ impl Machine for Target {
         &mut self,
         arrived: &[u8],
         out: &mut S,
-    ) -> Result<Taken<ControllerEvent>, Violation> {
+    ) -> Result<Consumed<ControllerEvent>, Violation> {
         let (bytes, event) = match self.reading {
             Reading::Common => return self.start_of_header(arrived, out),
             Reading::Rest { common, bytes } => {
@@ -252,7 +252,7 @@ impl Machine for Target {
             }
             Reading::Capsule { .. } | Reading::Data { .. } | Reading::Closed => (0, None),
         };
-        Ok(Taken { bytes, event })
+        Ok(Consumed { bytes, event })
     }
 
     fn payload<S: Sink>(

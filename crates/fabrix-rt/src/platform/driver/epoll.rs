@@ -14,7 +14,7 @@ use super::in_place::run_on_file;
 use super::now::{Tried, attempt, ended, errno};
 use super::pollers::Pollers;
 use crate::bell::Bell;
-use crate::driver::{Driver, Ending, Submission, Until};
+use crate::driver::{Completed, Driver, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::epoll::Epoll;
 use crate::{Nanos, Op, Poller, TaskId, Token};
@@ -55,7 +55,7 @@ impl Driver for EpollDriver {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         until: Until,
     ) -> Nanos {
         for (token, op) in submissions.drain(..) {
@@ -103,7 +103,7 @@ impl Driver for EpollDriver {
 }
 
 impl EpollDriver {
-    fn begin(&mut self, token: Token, mut op: Op, endings: &mut Vec<Ending>) {
+    fn begin(&mut self, token: Token, mut op: Op, endings: &mut Vec<Completed>) {
         let Some((descriptor, side)) = side(&op) else {
             let result = run_on_file(&mut op);
             return endings.push((token, ended(result, op)));
@@ -123,7 +123,7 @@ impl EpollDriver {
 
     /// Asks epoll to report a descriptor for the operations that wait at it. If epoll refuses, they
     /// end with its error.
-    fn arm(&mut self, descriptor: RawFd, endings: &mut Vec<Ending>) {
+    fn arm(&mut self, descriptor: RawFd, endings: &mut Vec<Completed>) {
         let waiting = &mut self.waiting[index(descriptor)];
         let (read, write) = (!waiting.readers.is_empty(), !waiting.writers.is_empty());
         let Some((_, op)) = waiting.readers.front().or_else(|| waiting.writers.front()) else {
@@ -139,7 +139,7 @@ impl EpollDriver {
     }
 
     /// Waits in the kernel, unless something came during the preparations.
-    fn sleep(&mut self, endings: &mut Vec<Ending>, until: Until) {
+    fn sleep(&mut self, endings: &mut Vec<Completed>, until: Until) {
         if self.arm_pollers(endings) && self.bell.fall_asleep() {
             self.look(until, endings);
             self.bell.wake_up();
@@ -148,7 +148,7 @@ impl EpollDriver {
     }
 
     /// Makes every poller wake the shard. False: the shard must not sleep.
-    fn arm_pollers(&mut self, endings: &mut Vec<Ending>) -> bool {
+    fn arm_pollers(&mut self, endings: &mut Vec<Completed>) -> bool {
         let epoll = &self.epoll;
         let watch = |number, _task, poller: &Rc<dyn Poller>| {
             let key = POLLERS + u64::from(number);
@@ -159,7 +159,7 @@ impl EpollDriver {
     }
 
     /// Looks again and again without waiting, for the spin window.
-    fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, began: Nanos) {
+    fn spin(&mut self, endings: &mut Vec<Completed>, until: Until, began: Nanos) {
         let window = self.spin.window();
         let mut now = began;
         while endings.is_empty()
@@ -174,7 +174,7 @@ impl EpollDriver {
     }
 
     /// Waits once, and tries the operations of all reported descriptors.
-    fn look(&mut self, until: Until, endings: &mut Vec<Ending>) {
+    fn look(&mut self, until: Until, endings: &mut Vec<Completed>) {
         let timeout = until.left(Nanos::now());
         let count = self
             .epoll
@@ -207,7 +207,7 @@ impl EpollDriver {
         }
     }
 
-    fn attempt_waiting(&mut self, descriptor: RawFd, side: Side, endings: &mut Vec<Ending>) {
+    fn attempt_waiting(&mut self, descriptor: RawFd, side: Side, endings: &mut Vec<Completed>) {
         let queue = self.waiting[index(descriptor)].queue(side);
         while let Some((token, op)) = queue.pop_front() {
             match attempt(op) {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::driver::Ending;
+use crate::driver::Completed;
 use crate::{Completion, Loan, Poller, TaskId, Token};
 
 /// A list of pollers. An empty one costs a driver one comparison a turn.
@@ -39,7 +39,7 @@ impl Pollers {
 
     /// Tells the task of every poller that is ready.
     #[inline(always)]
-    pub(super) fn look(&self, endings: &mut Vec<Ending>) {
+    pub(super) fn look(&self, endings: &mut Vec<Completed>) {
         for watched in &self.list {
             if watched.poller.is_ready() {
                 endings.push((watched.token, completion(0)));
@@ -52,7 +52,7 @@ impl Pollers {
     /// shard may sleep.
     pub(super) fn arm(
         &mut self,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         mut watch: impl FnMut(u32, TaskId, &Rc<dyn Poller>) -> Result<bool, i32>,
     ) -> bool {
         let mut all_watched = true;
@@ -80,7 +80,7 @@ impl Pollers {
         &mut self,
         number: u32,
         result: Result<(), i32>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
     ) {
         // A poller that was forgotten meanwhile is not in the list.
         let Some(index) = self

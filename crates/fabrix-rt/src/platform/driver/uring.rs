@@ -18,7 +18,7 @@ use super::now::{Tried, attempt, ended};
 use super::pollers::Pollers;
 use super::warm::{self, Warm};
 use crate::bell::Bell;
-use crate::driver::{Driver, Ending, Submission, Until};
+use crate::driver::{Completed, Driver, Submission, Until};
 use crate::spin::Spin;
 use crate::sys::entry::Form;
 use crate::sys::uring::{NotTaken, Reaped, Ring};
@@ -69,7 +69,7 @@ impl<E: Form> Driver for UringDriver<E> {
     fn turn(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         until: Until,
     ) -> Nanos {
         self.ring.arm_wake();
@@ -80,7 +80,7 @@ impl<E: Form> Driver for UringDriver<E> {
         self.reap(endings);
         self.warm.attempt(endings, &mut self.cold);
         self.pollers.look(endings);
-        let may_wait = |this: &Self, endings: &Vec<Ending>| {
+        let may_wait = |this: &Self, endings: &Vec<Completed>| {
             endings.is_empty()
                 && !this.has_more()
                 && this.copies.is_empty()
@@ -134,7 +134,7 @@ impl<E: Form> UringDriver<E> {
     }
 
     /// Spins, then sleeps, and records the time until the next completion.
-    fn wait(&mut self, endings: &mut Vec<Ending>, until: Until, window: Duration) -> Nanos {
+    fn wait(&mut self, endings: &mut Vec<Completed>, until: Until, window: Duration) -> Nanos {
         let began = Nanos::now();
         if !window.is_zero() {
             self.spin(endings, until, began, window);
@@ -155,7 +155,7 @@ impl<E: Form> UringDriver<E> {
 
     /// Looks at the tail of the completion queue and the flags of the kernel, which lie in memory.
     /// Makes no system call until there is work.
-    fn spin(&mut self, endings: &mut Vec<Ending>, until: Until, began: Nanos, window: Duration) {
+    fn spin(&mut self, endings: &mut Vec<Completed>, until: Until, began: Nanos, window: Duration) {
         let window_end = began + window;
         loop {
             for _ in 0..self.looks_per_clock() {
@@ -192,7 +192,7 @@ impl<E: Form> UringDriver<E> {
     }
 
     /// Waits in the kernel, unless the time is over or something came during the preparations.
-    fn sleep(&mut self, endings: &mut Vec<Ending>, until: Until) {
+    fn sleep(&mut self, endings: &mut Vec<Completed>, until: Until) {
         let now = Nanos::now();
         // The wake-up may have fired while the shard spun. It must be armed again before a sleep.
         if until.is_over(now)
@@ -208,7 +208,7 @@ impl<E: Form> UringDriver<E> {
     }
 
     /// Makes every poller wake the shard. False: the shard must not sleep.
-    fn arm_pollers(&mut self, endings: &mut Vec<Ending>) -> bool {
+    fn arm_pollers(&mut self, endings: &mut Vec<Completed>) -> bool {
         let ring = &mut self.ring;
         let watch = |number, task, poller: &Rc<dyn Poller>| Ok(ring.watch(number, task, poller));
         self.pollers.arm(endings, watch)
@@ -233,7 +233,7 @@ impl<E: Form> UringDriver<E> {
 
     /// Moves the receives of `warm` into the ring, because a sleeping shard waits for the ring
     /// only.
-    fn cool(&mut self, endings: &mut Vec<Ending>) {
+    fn cool(&mut self, endings: &mut Vec<Completed>) {
         while let Some((token, op)) = self.warm.take() {
             self.push(token, op, endings);
         }
@@ -244,7 +244,7 @@ impl<E: Form> UringDriver<E> {
     fn queue(
         &mut self,
         submissions: &mut Vec<Submission>,
-        endings: &mut Vec<Ending>,
+        endings: &mut Vec<Completed>,
         spinning: bool,
     ) {
         if !self.again.is_empty() {
@@ -272,7 +272,7 @@ impl<E: Form> UringDriver<E> {
     }
 
     /// Runs some of the operations that only copy memory.
-    fn copy(&mut self, endings: &mut Vec<Ending>) {
+    fn copy(&mut self, endings: &mut Vec<Completed>) {
         let most = (self.copies.len() / 2).clamp(BITE, COPIES);
         let mut bytes = 0;
         for _ in 0..most {
@@ -288,7 +288,7 @@ impl<E: Form> UringDriver<E> {
         }
     }
 
-    fn push(&mut self, token: Token, op: Op, endings: &mut Vec<Ending>) {
+    fn push(&mut self, token: Token, op: Op, endings: &mut Vec<Completed>) {
         if !self.again.is_empty() {
             return self.again.push((token, op)); // behind those that did not fit: the order is kept
         }
@@ -316,7 +316,7 @@ impl<E: Form> UringDriver<E> {
     }
 
     /// Takes the completions, at most [`BITE`] of files. Partial sends continue in the next turn.
-    fn reap(&mut self, endings: &mut Vec<Ending>) {
+    fn reap(&mut self, endings: &mut Vec<Completed>) {
         let mut room = BITE;
         while room > 0
             && let Some(reaped) = self.ring.reap()

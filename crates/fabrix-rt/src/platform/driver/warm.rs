@@ -5,7 +5,7 @@
 //! while the shard spins. Before it sleeps they go into the ring.
 
 use super::now::{ended, receive};
-use crate::driver::{Ending, Submission};
+use crate::driver::{Completed, Submission};
 use crate::{Op, TaskId};
 
 /// The receives that stay out of the ring.
@@ -53,7 +53,7 @@ impl Warm {
     }
 
     /// Tries every receive once. Receives without bytes for too long move to `cold`.
-    pub(super) fn attempt(&mut self, endings: &mut Vec<Ending>, cold: &mut Vec<Submission>) {
+    pub(super) fn attempt(&mut self, endings: &mut Vec<Completed>, cold: &mut Vec<Submission>) {
         let mut index = 0;
         while let Some(held) = self.held.get_mut(index) {
             match receive(&mut held.submission.1) {

@@ -11,20 +11,20 @@ use fabrix_transport::Ended;
 
 use super::Connection;
 use crate::Notice;
-use crate::iscsi::desk::SessionCarrier;
+use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::management::COLD_RESET;
-use crate::life::{Phase, SHUTTING_DOWN};
+use crate::lifecycle::{SHUTTING_DOWN, Stage};
 
 impl<C: SessionCarrier> Connection<C> {
     /// Answers a logout when nothing is in progress any more; leaves when all sessions are to end.
     pub(super) fn leave_if_asked(&mut self, shard: &mut Shard) {
         let dismissed = self.session.as_ref().is_some_and(|it| it.dismissed);
-        if dismissed && self.life.phase < Phase::Parting {
-            self.life.ends_well(COLD_RESET);
-            return self.life.part(shard, &mut self.stream);
+        if dismissed && self.lifecycle.phase < Stage::Parting {
+            self.lifecycle.ends_well(COLD_RESET);
+            return self.lifecycle.part(shard, &mut self.stream);
         }
         if !self.leaving
-            || self.life.phase >= Phase::Parting
+            || self.lifecycle.phase >= Stage::Parting
             || self.stream.endpoint().slots_in_use() > 0
         {
             return;
@@ -32,23 +32,23 @@ impl<C: SessionCarrier> Connection<C> {
         let (target, mut out) = self.stream.speak();
         target.answer_logout(&mut out);
         drop(out);
-        self.life.part(shard, &mut self.stream);
+        self.lifecycle.part(shard, &mut self.stream);
     }
 
     /// Nothing more comes from the stream.
     pub(super) fn ended(&mut self, shard: &mut Shard, ended: Ended) {
-        self.life.ends_with_stream(&ended);
+        self.lifecycle.ends_with_stream(&ended);
         match ended {
             Ended::Closed | Ended::Socket(_) => self.end(shard),
             Ended::Violation(violation) => {
                 // The end of a session is told with its reason.
-                if self.stranger.is_some() {
+                if self.unauthenticated_peer.is_some() {
                     self.local.shared.notice(&Notice::Violation {
                         peer: self.ends.peer,
                         what: violation.to_string(),
                     });
                 }
-                self.life.part(shard, &mut self.stream);
+                self.lifecycle.part(shard, &mut self.stream);
             }
         }
     }
@@ -56,19 +56,19 @@ impl<C: SessionCarrier> Connection<C> {
     /// Finishes what has begun, asks the initiator to leave, and closes when it has or its time is
     /// over.
     pub(super) fn drain(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Open {
+        if self.lifecycle.phase != Stage::Open {
             return;
         }
-        self.life.phase = Phase::Draining;
-        self.life.ends_well(SHUTTING_DOWN);
+        self.lifecycle.phase = Stage::Draining;
+        self.lifecycle.ends_well(SHUTTING_DOWN);
         if self.session.is_some() {
             let within = self.local.shared.deadlines.parting.as_secs().max(1);
             let within_s = u16::try_from(within).unwrap_or(u16::MAX);
             let (target, mut out) = self.stream.speak();
             target.say(AsyncEvent::LogoutRequested { within_s }, &mut out);
         }
-        self.life.await_parting(shard);
-        shard.flush_later(self.life.task);
+        self.lifecycle.await_parting(shard);
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Whether what a draining connection waits for is not its initiator's part.
@@ -81,13 +81,13 @@ impl<C: SessionCarrier> Connection<C> {
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.
     pub(super) fn end(&mut self, shard: &mut Shard) {
-        if self.life.phase < Phase::Ending {
-            self.life.phase = Phase::Ending;
+        if self.lifecycle.phase < Stage::Ending {
+            self.lifecycle.phase = Stage::Ending;
             self.stream.close();
             if let Some(session) = &mut self.session {
                 session.give_up();
             }
-            self.life.await_disks(shard);
+            self.lifecycle.await_disks(shard);
         }
         self.leave_when_quiet(shard);
     }
@@ -103,7 +103,7 @@ impl<C: SessionCarrier> Connection<C> {
 
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
         let at_disk = self.session.as_ref().map_or(0, |session| session.at_disk);
-        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || at_disk > 0 {
+        if self.lifecycle.phase != Stage::Ending || !self.stream.is_quiet() || at_disk > 0 {
             return;
         }
         if let Some(mut session) = self.session.take() {
@@ -111,12 +111,12 @@ impl<C: SessionCarrier> Connection<C> {
         }
         if let Some(tsih) = self.tsih.take() {
             self.local.shared.sessions.leave(tsih);
-            if self.stranger.is_none() {
+            if self.unauthenticated_peer.is_none() {
                 self.tell_end(tsih.get());
             }
         }
         if !self.requests.are_abandoned() {
-            self.life.go(shard, &self.local);
+            self.lifecycle.go(shard, &self.local);
         }
     }
 
@@ -126,7 +126,7 @@ impl<C: SessionCarrier> Connection<C> {
             initiator: self.claim.as_deref().unwrap_or_default().to_owned(),
             session,
             peer: self.ends.peer,
-            end: self.life.end(),
+            end: self.lifecycle.end(),
         });
     }
 }

@@ -14,13 +14,13 @@ use fabrix_rt::Shard;
 
 use super::{Connection, ENTER};
 use crate::iscsi::IscsiTarget;
-use crate::iscsi::desk::SessionCarrier;
+use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
 use crate::iscsi::units::PORTAL_GROUP_TAG;
-use crate::life::Phase;
-use crate::local::Told;
-use crate::registry::Place;
+use crate::lifecycle::Stage;
+use crate::local::ConnectionOrder;
+use crate::registry::ConnectionAddress;
 use crate::{Notice, Protocol};
 
 impl<C: SessionCarrier> Connection<C> {
@@ -40,7 +40,7 @@ impl<C: SessionCarrier> Connection<C> {
     /// Whether who wants to log in may, and what it must prove.
     fn admission(&self) -> Admission {
         let leading = self.stream.endpoint().leading();
-        let Some(leading) = leading.filter(|_| self.life.phase == Phase::Open) else {
+        let Some(leading) = leading.filter(|_| self.lifecycle.phase == Stage::Open) else {
             return Admission::Refuse(LoginStatus::UNAVAILABLE);
         };
         let catalog = self.local.served();
@@ -69,8 +69,8 @@ impl<C: SessionCarrier> Connection<C> {
         let Some(leading) = self.stream.endpoint().leading() else {
             return;
         };
-        let place = self.local.place(self.life.task);
-        let number = if self.life.phase != Phase::Open {
+        let place = self.local.place(self.lifecycle.task);
+        let number = if self.lifecycle.phase != Stage::Open {
             Err(LoginStatus::UNAVAILABLE)
         } else {
             match self.local.shared.sessions.enter(leading, place) {
@@ -92,19 +92,19 @@ impl<C: SessionCarrier> Connection<C> {
 
     /// Tells the session that stands in the way to end, and comes back. A mailbox that is full is
     /// told the next time.
-    fn replace(&mut self, shard: &mut Shard, older: &Place) {
+    fn replace(&mut self, shard: &mut Shard, older: &ConnectionAddress) {
         let _told_again = older
             .shard
-            .send(older.task, Box::new(Told::Close(REPLACED)));
+            .send(older.task, Box::new(ConnectionOrder::Close(REPLACED)));
         let at = shard.now() + ENTER_AFTER;
-        self.life.set_timer(shard, ENTER, at);
+        self.lifecycle.set_timer(shard, ENTER, at);
     }
 
     pub(super) fn logged_in(&mut self, shard: &mut Shard) {
         let Some(session) = self.stream.endpoint().session() else {
             return;
         };
-        self.stranger = None;
+        self.unauthenticated_peer = None;
         let (leading, tsih) = (&session.leading, session.tsih);
         self.local.shared.notice(&Notice::LoggedIn {
             initiator: leading.initiator.to_string(),
@@ -114,13 +114,13 @@ impl<C: SessionCarrier> Connection<C> {
         let catalog = self.local.served();
         let Ok(target) = catalog.iscsi_targets.admit(leading) else {
             // The catalog has changed since it was asked; the order to look again has not come yet.
-            self.life
+            self.lifecycle
                 .ends_because(catalog.iscsi_targets.why_not(leading));
             return self.end(shard);
         };
         if !leading.discovery {
             let slots = usize::from(TargetLimits::default().slots());
-            let place = self.local.place(self.life.task);
+            let place = self.local.place(self.lifecycle.task);
             self.session = Some(Box::new(Session::new(
                 place,
                 leading,
@@ -170,7 +170,7 @@ impl<C: SessionCarrier> Connection<C> {
         let catalog = self.local.served();
         match (catalog.iscsi_targets.admit(leading), &mut self.session) {
             (Err(_), _) => {
-                self.life
+                self.lifecycle
                     .ends_because(catalog.iscsi_targets.why_not(leading));
                 self.end(shard);
             }

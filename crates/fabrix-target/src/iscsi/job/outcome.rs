@@ -7,32 +7,36 @@ use fabrix_proto::scsi::unit::{DiskOperation, Failure};
 use fabrix_rt::Loan;
 
 use super::{End, Job, Task};
-use crate::desk::Desk;
-use crate::iscsi::desk::SessionCarrier;
+use crate::context::CommandContext;
+use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::status::failure;
 
 impl Job {
     /// A request has ended; none: there is another one to come.
     pub(in crate::iscsi) fn ended(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         status: DiskStatus,
         loan: Loan,
     ) -> Option<End> {
         if let Some(failure) = failure(status) {
-            self.tell_failure(desk, status);
+            self.tell_failure(context, status);
             return self.ended_badly(status, failure);
         }
         if let Task::Copy(copying) = &mut self.task {
             return copying.ended(loan, &mut self.made);
         }
-        self.step_ended(desk, loan)
+        self.step_ended(context, loan)
     }
 
     /// Tells the operator of a request that the disk has failed. Until its ending is taken, it is
     /// still the next one.
     #[cold]
-    fn tell_failure(&mut self, desk: &Desk<'_, impl SessionCarrier>, status: DiskStatus) {
+    fn tell_failure(
+        &mut self,
+        context: &CommandContext<'_, impl SessionCarrier>,
+        status: DiskStatus,
+    ) {
         let ask = self.next();
         let failed = Failed {
             operation: ask.operation,
@@ -40,10 +44,14 @@ impl Job {
             blocks: ask.extent.blocks,
             status,
         };
-        desk.local.disk_failed(ask.disk.disk, failed);
+        context.local.disk_failed(ask.disk.disk, failed);
     }
 
-    fn step_ended(&mut self, desk: &mut Desk<'_, impl SessionCarrier>, loan: Loan) -> Option<End> {
+    fn step_ended(
+        &mut self,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
+        loan: Loan,
+    ) -> Option<End> {
         let Task::Disk(operation) = &self.task else {
             return Some(End::Good);
         };
@@ -58,7 +66,7 @@ impl Job {
             }
             DiskOperation::OrWrite { extent, .. } if self.step == 0 => {
                 let extent = *extent;
-                return self.or(desk, extent, &loan);
+                return self.or(context, extent, &loan);
             }
             DiskOperation::CompareAndWrite { extent, .. } if self.step == 1 => {
                 // Who wrote meanwhile may have made them equal; the blocks did differ.
@@ -114,12 +122,12 @@ impl Job {
     /// ORWRITE has read its blocks: what they are to be is written if they are still the same.
     fn or(
         &mut self,
-        desk: &mut Desk<'_, impl SessionCarrier>,
+        context: &mut CommandContext<'_, impl SessionCarrier>,
         extent: Extent,
         loan: &Loan,
     ) -> Option<End> {
         let bytes = self.bytes(extent.blocks);
-        let Some(mut made) = desk.shard.take_buf(bytes * 2) else {
+        let Some(mut made) = context.shard.take_buf(bytes * 2) else {
             return Some(End::Failed(Failure::Busy));
         };
         let (old, new) = made.bytes_mut()[..bytes * 2].split_at_mut(bytes);

@@ -12,9 +12,9 @@ use fabrix_proto::scsi::reservation::{Notice as ReservationNotice, Request};
 use fabrix_proto::{Claim, Settled};
 
 use super::Admin;
-use crate::desk::Desk;
-use crate::disk::{Asked, DiskState, DiskView, PendingChange};
-use crate::nvme::desk::Queue;
+use crate::context::CommandContext;
+use crate::disk::{DiskState, DiskView, PendingChange, RequestedChange};
+use crate::nvme::context::Queue;
 use crate::nvme::reserve::disk_views;
 
 impl Admin {
@@ -46,7 +46,7 @@ impl Admin {
     }
 
     /// Takes what happened to reservations, for the log page and the event that announces it.
-    pub(crate) fn hear(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    pub(crate) fn hear(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         for (nsid, disk_view) in &mut self.disk_views {
             disk_view.refresh(&self.me);
             while let Some(attention) = disk_view.attentions.take() {
@@ -55,7 +55,7 @@ impl Admin {
                 }
             }
         }
-        self.tell_events(desk);
+        self.tell_events(context);
     }
 
     /// Whether commands wait for changes: somebody must call
@@ -65,7 +65,7 @@ impl Admin {
     }
 
     /// Looks again at what takes more than one turn, and answers what is over.
-    pub(crate) fn run_pending_changes(&mut self, desk: &mut Desk<'_, impl Queue>) {
+    pub(crate) fn run_pending_changes(&mut self, context: &mut CommandContext<'_, impl Queue>) {
         let mut at = 0;
         while let Some((_, pending_changes)) = self.persisting.get_mut(at) {
             let mut status = Status::SUCCESS;
@@ -82,14 +82,14 @@ impl Admin {
                 continue;
             }
             let (claim, _) = self.persisting.remove(at);
-            desk.answer(claim, status);
+            context.answer(claim, status);
         }
     }
 
     /// Makes reservations outlive the power, or not.
     pub(super) fn persist(
         &mut self,
-        desk: &mut Desk<'_, impl Queue>,
+        context: &mut CommandContext<'_, impl Queue>,
         claim: Claim,
         nsid: u32,
         persist: bool,
@@ -101,7 +101,7 @@ impl Admin {
             PendingChange::reserve(
                 &disk_view.state,
                 &self.me,
-                Asked::Request(Request::Persist(persist)),
+                RequestedChange::Request(Request::Persist(persist)),
             )
         };
         let pending_changes = self
@@ -111,7 +111,7 @@ impl Admin {
             .map(pending_change)
             .collect();
         let kept = claim.keep_in(&mut self.persisting, pending_changes);
-        self.run_pending_changes(desk);
+        self.run_pending_changes(context);
         kept
     }
 

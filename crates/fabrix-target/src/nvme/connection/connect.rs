@@ -19,7 +19,7 @@ use crate::catalog::{Snapshot, States};
 use crate::disk::{Member, Role as MemberRole};
 use crate::nvme::DISCOVERY_PORT;
 use crate::nvme::admin::{Admin, controller_limits, io_limits};
-use crate::nvme::desk::Queue;
+use crate::nvme::context::Queue;
 use crate::nvme::io::{IoQueue, Owner};
 use crate::registry::{HostName, JoinError};
 
@@ -32,11 +32,11 @@ impl<Q: Queue> Connection<Q> {
         transfer: Transfer,
     ) -> Settled {
         let entry = *self.stream.entry();
-        let (role, mut desk) = self.at_work(shard);
+        let (role, mut context) = self.at_work(shard);
         let is_connect = matches!(FabricsCommand::parse(&entry), Ok(FabricsCommand::Connect));
         let connecting = match role {
             Role::Unknown { connecting } if is_connect && connecting.is_none() => connecting,
-            _ => return desk.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
+            _ => return context.answer(claim, Status::COMMAND_SEQUENCE_ERROR),
         };
         match transfer {
             Transfer::Inline { .. } => {
@@ -44,18 +44,18 @@ impl<Q: Queue> Connection<Q> {
                 self.connect(shard, claim, &entry, &data)
             }
             Transfer::Fetch { bytes }
-                if bytes <= CONNECT_BYTES_MOST && desk.fetch_data(claim.slot(), bytes) =>
+                if bytes <= CONNECT_BYTES_MOST && context.fetch_data(claim.slot(), bytes) =>
             {
                 claim.keep(connecting, (entry, bytes))
             }
-            _ => desk.answer(claim, Status::DATA_SGL_LENGTH_INVALID),
+            _ => context.answer(claim, Status::DATA_SGL_LENGTH_INVALID),
         }
     }
 
     /// The data of a Connect that did not come with its command is here.
     pub(super) fn connect_fetched(&mut self, shard: &mut Shard, slot: Slot, intact: bool) {
-        let (role, mut desk) = self.at_work(shard);
-        let data = desk.stream.take_incoming(slot);
+        let (role, mut context) = self.at_work(shard);
+        let data = context.stream.take_incoming(slot);
         let connecting = match role {
             Role::Unknown { connecting } => connecting.take(),
             Role::Admin(_) | Role::Io { .. } => None,
@@ -64,10 +64,10 @@ impl<Q: Queue> Connection<Q> {
             return debug_assert!(false, "only Connect asks for data here");
         };
         if !intact {
-            desk.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
+            context.answer(claim, Status::TRANSIENT_TRANSPORT_ERROR);
             return;
         }
-        let data = desk.bytes(Some(&data))[..bytes as usize].to_vec();
+        let data = context.bytes(Some(&data))[..bytes as usize].to_vec();
         self.connect(shard, claim, &entry, &data);
     }
 
@@ -90,8 +90,8 @@ impl<Q: Queue> Connection<Q> {
                 refusal.completion()
             }
         };
-        let (_, mut desk) = self.at_work(shard);
-        desk.complete(claim, completion, 0)
+        let (_, mut context) = self.at_work(shard);
+        context.complete(claim, completion, 0)
     }
 
     /// Its time to say so is over.
@@ -134,7 +134,7 @@ impl<Q: Queue> Connection<Q> {
         } else {
             self.become_io(&connect, view, states)?
         };
-        self.stranger = None;
+        self.unauthenticated_peer = None;
         let flow_control = !connect.disable_sq_flow_control;
         self.stream
             .set_queue(connect.is_admin(), connect.queue_entries, flow_control);
@@ -234,7 +234,7 @@ impl<Q: Queue> Connection<Q> {
     /// This connection, as disks know it.
     fn member(&self, connect: &Connect, role: MemberRole) -> Member {
         Member {
-            place: self.local.place(self.life.task),
+            place: self.local.place(self.lifecycle.task),
             nexus: reservation::nexus(connect.host_id),
             role,
         }
@@ -263,5 +263,5 @@ fn join_refusal(error: JoinError) -> ConnectRefusal {
     }
 }
 
-/// The data of Connect is 1024 bytes; more is not fetched for a stranger.
+/// The data of Connect is 1024 bytes; more is not fetched for a unauthenticated_peer.
 const CONNECT_BYTES_MOST: u32 = 1024;

@@ -12,14 +12,14 @@ use fabrix_transport::Ended;
 
 use super::{Connection, Role};
 use crate::Notice;
-use crate::life::Phase;
-use crate::local::Told;
-use crate::nvme::desk::Queue;
+use crate::lifecycle::Stage;
+use crate::local::ConnectionOrder;
+use crate::nvme::context::Queue;
 
 impl<Q: Queue> Connection<Q> {
     /// The host was silent for too long: all queues of its controller end.
     pub(super) fn expire(&mut self, shard: &mut Shard) {
-        self.life.ends_because("its keep-alive expired");
+        self.lifecycle.ends_because("its keep-alive expired");
         self.end(shard);
     }
 
@@ -28,9 +28,9 @@ impl<Q: Queue> Connection<Q> {
         match ended {
             Ended::Closed | Ended::Socket(_) => self.lost(shard, ended),
             Ended::Violation(violation) => {
-                self.life.ends_with_stream(ended);
+                self.lifecycle.ends_with_stream(ended);
                 self.violated(violation.to_string());
-                self.life.part(shard, &mut self.stream);
+                self.lifecycle.part(shard, &mut self.stream);
                 self.retire(shard);
             }
         }
@@ -40,9 +40,9 @@ impl<Q: Queue> Connection<Q> {
     pub(super) fn lost(&mut self, shard: &mut Shard, ended: &Ended) {
         match &self.role {
             Role::Admin(admin) if matches!(ended, Ended::Closed) && !admin.is_ready() => {
-                self.life.ends_well("it disconnected");
+                self.lifecycle.ends_well("it disconnected");
             }
-            _ => self.life.ends_with_stream(ended),
+            _ => self.lifecycle.ends_with_stream(ended),
         }
         if matches!(ended, Ended::Socket(_)) {
             self.queue_lost();
@@ -54,7 +54,7 @@ impl<Q: Queue> Connection<Q> {
     pub(super) fn goodbye(&mut self, shard: &mut Shard) {
         let why = self.stream.termination();
         let what = why.map_or_else(String::new, |why| format!("the host ended it: {why}"));
-        self.life.ends_because(what.clone());
+        self.lifecycle.ends_because(what.clone());
         self.violated(what);
         self.end(shard);
     }
@@ -75,14 +75,14 @@ impl<Q: Queue> Connection<Q> {
         if let Role::Io {
             controller, qid, ..
         } = &self.role
-            && self.life.phase < Phase::Ending
+            && self.lifecycle.phase < Stage::Ending
         {
             shared.notice(&Notice::QueueLost {
                 host: shared.registry.host(*controller),
                 controller: *controller,
                 qid: *qid,
                 peer: self.ends.peer,
-                why: self.life.end().why,
+                why: self.lifecycle.end().why,
             });
         }
     }
@@ -90,22 +90,22 @@ impl<Q: Queue> Connection<Q> {
     /// Finishes what has begun, then closes. An admin queue stays until its I/O queues have done
     /// the same.
     pub(super) fn drain(&mut self, shard: &mut Shard, why: &'static str) {
-        if self.life.phase != Phase::Open {
+        if self.lifecycle.phase != Stage::Open {
             return;
         }
-        self.life.phase = Phase::Draining;
-        self.life.ends_well(why);
-        let (role, mut desk) = self.at_work(shard);
-        let registry = &desk.local.shared.registry;
+        self.lifecycle.phase = Stage::Draining;
+        self.lifecycle.ends_well(why);
+        let (role, mut context) = self.at_work(shard);
+        let registry = &context.local.shared.registry;
         match role {
-            Role::Io { queue, .. } => queue.drain(&mut desk),
+            Role::Io { queue, .. } => queue.drain(&mut context),
             Role::Admin(admin) if registry.quiesce(admin.id()).is_some() => {
                 admin.queues_are_ending();
             }
             Role::Admin(_) | Role::Unknown { .. } => {}
         }
-        self.life.await_parting(shard);
-        shard.flush_later(self.life.task);
+        self.lifecycle.await_parting(shard);
+        shard.flush_later(self.lifecycle.task);
     }
 
     /// Whether a draining connection has commands that it began and has not answered.
@@ -133,13 +133,13 @@ impl<Q: Queue> Connection<Q> {
 
     /// Closes; the task goes when the kernel and the disks have given back what is theirs.
     pub(super) fn end(&mut self, shard: &mut Shard) {
-        if self.life.phase < Phase::Ending {
-            self.life.phase = Phase::Ending;
+        if self.lifecycle.phase < Stage::Ending {
+            self.lifecycle.phase = Stage::Ending;
             self.stream.close();
             if let Role::Io { queue, .. } = &mut self.role {
                 queue.give_up();
             }
-            self.life.await_disks(shard);
+            self.lifecycle.await_disks(shard);
             self.retire(shard);
         }
         self.leave_when_quiet(shard);
@@ -152,12 +152,12 @@ impl<Q: Queue> Connection<Q> {
         {
             let (host, controller) = (admin.host().to_string(), admin.id());
             let queues = self.local.shared.registry.dismiss(controller);
-            self.tell(shard, queues, Told::Close(CONTROLLER_GONE));
+            self.tell(shard, queues, ConnectionOrder::Close(CONTROLLER_GONE));
             self.local.shared.notice(&Notice::Disconnected {
                 host,
                 controller,
                 peer: self.ends.peer,
-                end: self.life.end(),
+                end: self.lifecycle.end(),
             });
         }
     }
@@ -174,14 +174,14 @@ impl<Q: Queue> Connection<Q> {
     /// The last step of an end: gives back what disks and registry hold of the connection, and
     /// removes the task, unless the kernel, a disk or an untold neighbour still needs it.
     pub(super) fn leave_when_quiet(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
+        if self.lifecycle.phase != Stage::Ending || !self.stream.is_quiet() || self.at_disk() > 0 {
             return;
         }
         self.leave_role(shard);
         if !self.untold.is_empty() || self.requests.are_abandoned() {
             return;
         }
-        self.life.go(shard, &self.local);
+        self.lifecycle.go(shard, &self.local);
     }
 
     fn at_disk(&self) -> usize {
@@ -203,8 +203,8 @@ impl<Q: Queue> Connection<Q> {
             } => {
                 queue.leave();
                 let registry = &self.local.shared.registry;
-                let admin = registry.leave(controller, qid, self.life.task);
-                self.tell(shard, admin, Told::Quiesced);
+                let admin = registry.leave(controller, qid, self.lifecycle.task);
+                self.tell(shard, admin, ConnectionOrder::Quiesced);
             }
             Role::Unknown { .. } => {}
         }

@@ -9,18 +9,18 @@ use fabrix_rt::Shard;
 
 use super::{Connection, Role};
 use crate::disk::Stop;
-use crate::life::{OWN_SLOTS, Phase};
-use crate::local::Told;
-use crate::nvme::desk::Queue;
-use crate::registry::Place;
+use crate::lifecycle::{OWN_SLOTS, Stage};
+use crate::local::ConnectionOrder;
+use crate::nvme::context::Queue;
+use crate::registry::ConnectionAddress;
 
 impl<Q: Queue> Connection<Q> {
     /// Tells other connections something; those whose mailbox is full are told soon.
     pub(super) fn tell(
         &mut self,
         shard: &mut Shard,
-        places: impl IntoIterator<Item = Place>,
-        told: Told,
+        places: impl IntoIterator<Item = ConnectionAddress>,
+        told: ConnectionOrder,
     ) {
         self.untold
             .extend(places.into_iter().map(|place| (place, told)));
@@ -33,7 +33,7 @@ impl<Q: Queue> Connection<Q> {
             .retain(|(place, told)| place.tell(*told).is_err());
         if !self.untold.is_empty() {
             let at = shard.now() + TELL_AFTER;
-            self.life.set_timer(shard, TELL, at);
+            self.lifecycle.set_timer(shard, TELL, at);
         }
     }
 
@@ -50,16 +50,16 @@ impl<Q: Queue> Connection<Q> {
     /// An admin queue sees what is announced now, and tells its host what has changed. One that
     /// cannot go on ends.
     pub(super) fn announce(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Open {
+        if self.lifecycle.phase != Stage::Open {
             return;
         }
-        let (Role::Admin(admin), mut desk) = self.at_work(shard) else {
+        let (Role::Admin(admin), mut context) = self.at_work(shard) else {
             return;
         };
-        match admin.refresh(&mut desk) {
-            Ok(()) => shard.flush_later(self.life.task),
+        match admin.refresh(&mut context) {
+            Ok(()) => shard.flush_later(self.lifecycle.task),
             Err(why) => {
-                self.life.ends_because(why);
+                self.lifecycle.ends_because(why);
                 self.end(shard);
             }
         }
@@ -69,29 +69,29 @@ impl<Q: Queue> Connection<Q> {
     pub(super) fn quiesced(&mut self, shard: &mut Shard) {
         if let Role::Admin(admin) = &mut self.role {
             admin.quiesced();
-            shard.flush_later(self.life.task);
+            shard.flush_later(self.lifecycle.task);
         }
     }
 
     /// Another connection wants commands of this one to end.
     pub(super) fn stop(&mut self, shard: &mut Shard, stop: Stop) {
-        if let (Role::Io { queue, .. }, mut desk) = self.at_work(shard) {
-            queue.stop(&mut desk, stop);
+        if let (Role::Io { queue, .. }, mut context) = self.at_work(shard) {
+            queue.stop(&mut context, stop);
         }
-        if self.life.phase < Phase::Ending {
-            shard.flush_later(self.life.task);
+        if self.lifecycle.phase < Stage::Ending {
+            shard.flush_later(self.lifecycle.task);
         }
     }
 
     /// Something happened to a disk of which the host is to be told.
     pub(super) fn noticed(&mut self, shard: &mut Shard) {
-        if self.life.phase != Phase::Open {
+        if self.lifecycle.phase != Stage::Open {
             return;
         }
-        if let (Role::Admin(admin), mut desk) = self.at_work(shard) {
-            admin.hear(&mut desk);
+        if let (Role::Admin(admin), mut context) = self.at_work(shard) {
+            admin.hear(&mut context);
         }
-        shard.flush_later(self.life.task);
+        shard.flush_later(self.lifecycle.task);
     }
 }
 

@@ -8,7 +8,7 @@
 use zerocopy::{FromBytes, transmute};
 
 use super::slots::Command;
-use super::{HEAD_BYTES, Host, Reading, Taken};
+use super::{Consumed, HEAD_BYTES, Host, Reading};
 use crate::nvme::queue::HostEvent;
 use crate::nvme::spec::CompletionEntry;
 use crate::nvme::tcp::pdu::{
@@ -40,7 +40,7 @@ impl Host {
 
     /// The whole header is there, the end of it in a piece of its own.
     #[inline(never)]
-    pub(super) fn rest(&mut self, rest: &[u8]) -> Result<Taken<HostEvent>, Violation> {
+    pub(super) fn rest(&mut self, rest: &[u8]) -> Result<Consumed<HostEvent>, Violation> {
         let head = self.head;
         let (common, body) = CommonHeader::read_from_prefix(&head).expect("24 bytes");
         let event = self.act(&common, &head, rest).map_err(|fault| {
@@ -48,7 +48,7 @@ impl Host {
             fault.violation(WholeHeader::join(&common, body, rest).as_slice())
         })?;
         let bytes = rest.len();
-        Ok(Taken { bytes, event })
+        Ok(Consumed { bytes, event })
     }
 
     /// A common header other than the last that passed.

@@ -14,7 +14,7 @@ use crate::nvme::tcp::pdu::{
     PduType, TerminateRequest,
 };
 use crate::nvme::tcp::{self, Fault, TerminateReason, WholeHeader};
-use crate::{Sink, Taken, Violation};
+use crate::{Consumed, Sink, Violation};
 
 impl Target {
     /// A PDU begins. Its header is read in one piece when all of it is there, as nearly always.
@@ -23,7 +23,7 @@ impl Target {
         &mut self,
         arrived: &[u8],
         out: &mut S,
-    ) -> Result<Taken<ControllerEvent>, Violation> {
+    ) -> Result<Consumed<ControllerEvent>, Violation> {
         let start: &[u8; COMMON_BYTES] = arrived.first_chunk().expect("the driver obeys want()");
         let common: CommonHeader = transmute!(*start);
         let end = match &self.passed {
@@ -35,13 +35,13 @@ impl Target {
         let Some(rest) = arrived.get(COMMON_BYTES..end) else {
             let bytes = end - COMMON_BYTES;
             self.reading = Reading::Rest { common, bytes };
-            return Ok(Taken {
+            return Ok(Consumed {
                 bytes: COMMON_BYTES,
                 event: None,
             });
         };
         let event = self.rest_of_header(common, rest, out)?;
-        Ok(Taken { bytes: end, event })
+        Ok(Consumed { bytes: end, event })
     }
 
     /// A common header other than the last that passed.

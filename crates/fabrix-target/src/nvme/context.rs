@@ -6,7 +6,7 @@ use fabrix_proto::{Claim, Settled, Slot};
 use fabrix_rt::{Buf, Lent};
 use fabrix_transport::{Connection, Outgoing};
 
-use crate::desk::{Desk, copy_lent};
+use crate::context::{CommandContext, copy_lent};
 
 /// A connection that carries a queue: what a transport has to be for the commands of this folder.
 pub(crate) trait Queue:
@@ -19,7 +19,7 @@ impl<Q> Queue for Q where
 {
 }
 
-impl<Q: Queue> Desk<'_, Q> {
+impl<Q: Queue> CommandContext<'_, Q> {
     /// Answers a command without data.
     pub(crate) fn answer(&mut self, claim: Claim, status: Status) -> Settled {
         self.note_answer();

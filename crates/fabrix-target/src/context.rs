@@ -2,7 +2,7 @@
 //! their data lies.
 //!
 //! Knows buffers, and the slots of a connection's task; does not know what a command means. How a
-//! protocol answers and how it asks for data is in its own `desk`.
+//! protocol answers and how it asks for data is in its own `context`.
 
 use fabrix_block::Payload;
 use fabrix_proto::Slot;
@@ -13,7 +13,7 @@ use crate::local::Local;
 use crate::requests::Requests;
 
 /// What a connection's commands work with during one call.
-pub(crate) struct Desk<'a, C> {
+pub(crate) struct CommandContext<'a, C> {
     pub(crate) shard: &'a mut Shard,
     pub(crate) stream: &'a mut C,
     pub(crate) local: &'a Local,
@@ -21,7 +21,7 @@ pub(crate) struct Desk<'a, C> {
     pub(crate) requests: &'a mut Requests,
 }
 
-impl<C: Connection> Desk<'_, C> {
+impl<C: Connection> CommandContext<'_, C> {
     /// Where a disk tells that it has done its part for the command of a slot.
     pub(crate) fn token(&self, slot: Slot) -> Token {
         Token {

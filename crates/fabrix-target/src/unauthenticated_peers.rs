@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The strangers of a target.
+/// The unauthenticated_peers of a target.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub(crate) struct UnauthenticatedPeers {
     /// Only addresses that have some: as many entries as connections at most.
     counts: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
@@ -19,12 +19,12 @@ pub(crate) struct Strangers {
 
 /// One connection that has not said who it is. Dropped when it has, or when it is over.
 #[derive(Debug)]
-pub(crate) struct Stranger {
-    strangers: Arc<Strangers>,
+pub(crate) struct UnauthenticatedPeer {
+    unauthenticated_peers: Arc<UnauthenticatedPeers>,
     origin: IpAddr,
 }
 
-impl Strangers {
+impl UnauthenticatedPeers {
     /// At most so many of one address.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -34,7 +34,7 @@ impl Strangers {
     }
 
     /// A connection has come from `address`; nothing: there are enough that say nothing.
-    pub(crate) fn meet(self: &Arc<Self>, address: IpAddr) -> Option<Stranger> {
+    pub(crate) fn meet(self: &Arc<Self>, address: IpAddr) -> Option<UnauthenticatedPeer> {
         let origin = origin(address);
         let mut counts = self.lock();
         let count = counts.entry(origin).or_default();
@@ -43,8 +43,11 @@ impl Strangers {
         }
         *count += 1;
         drop(counts);
-        let strangers = Arc::clone(self);
-        Some(Stranger { strangers, origin })
+        let unauthenticated_peers = Arc::clone(self);
+        Some(UnauthenticatedPeer {
+            unauthenticated_peers,
+            origin,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -53,9 +56,9 @@ impl Strangers {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnauthenticatedPeer {
     fn drop(&mut self) {
-        let mut counts = self.strangers.lock();
+        let mut counts = self.unauthenticated_peers.lock();
         if let Some(count) = counts.get_mut(&self.origin) {
             *count -= 1;
             if *count == 0 {
@@ -88,22 +91,31 @@ mod tests {
 
     #[test]
     fn each_address_has_its_own_places_and_gets_them_back() {
-        let strangers = Strangers::new(2);
-        let one = strangers.meet(ip("192.0.2.1")).expect("the first");
-        let two = strangers.meet(ip("::ffff:192.0.2.1")).expect("the second");
-        assert!(strangers.meet(ip("192.0.2.1")).is_none());
-        assert!(strangers.meet(ip("192.0.2.2")).is_some());
+        let unauthenticated_peers = UnauthenticatedPeers::new(2);
+        let one = unauthenticated_peers
+            .meet(ip("192.0.2.1"))
+            .expect("the first");
+        let two = unauthenticated_peers
+            .meet(ip("::ffff:192.0.2.1"))
+            .expect("the second");
+        assert!(unauthenticated_peers.meet(ip("192.0.2.1")).is_none());
+        assert!(unauthenticated_peers.meet(ip("192.0.2.2")).is_some());
         drop(one);
-        assert!(strangers.meet(ip("192.0.2.1")).is_some());
+        assert!(unauthenticated_peers.meet(ip("192.0.2.1")).is_some());
         drop(two);
-        assert!(strangers.lock().is_empty(), "nothing is remembered");
+        assert!(
+            unauthenticated_peers.lock().is_empty(),
+            "nothing is remembered"
+        );
     }
 
     #[test]
     fn a_network_of_ipv6_counts_as_one() {
-        let strangers = Strangers::new(1);
-        let _one = strangers.meet(ip("2001:db8::1")).expect("the first");
-        assert!(strangers.meet(ip("2001:db8::ffff:2")).is_none());
-        assert!(strangers.meet(ip("2001:db8:0:1::1")).is_some());
+        let unauthenticated_peers = UnauthenticatedPeers::new(1);
+        let _one = unauthenticated_peers
+            .meet(ip("2001:db8::1"))
+            .expect("the first");
+        assert!(unauthenticated_peers.meet(ip("2001:db8::ffff:2")).is_none());
+        assert!(unauthenticated_peers.meet(ip("2001:db8:0:1::1")).is_some());
     }
 }

@@ -6,7 +6,7 @@ use fabrix_proto::iscsi::target::{Answer as Response, Event, Target};
 use fabrix_rt::Lent;
 use fabrix_transport::{Connection, Outgoing};
 
-use crate::desk::{Desk, copy_lent};
+use crate::context::{CommandContext, copy_lent};
 
 /// A connection that carries the PDUs of a target: what a transport has to be for a session.
 pub(crate) trait SessionCarrier:
@@ -19,7 +19,7 @@ impl<C> SessionCarrier for C where
 {
 }
 
-impl<C: SessionCarrier> Desk<'_, C> {
+impl<C: SessionCarrier> CommandContext<'_, C> {
     /// Answers a slot; false: its data is still arriving, and the slot is used until `Released`.
     pub(super) fn respond(&mut self, slot: Slot, response: &Response) -> bool {
         let (target, mut out) = self.stream.speak();

@@ -34,7 +34,7 @@ pub(crate) const SHUTTING_DOWN: &str = "the target is shutting down";
 
 /// Where a connection is, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum Stage {
     Open,
     /// Answers what it has begun, and refuses what comes.
     Draining,
@@ -49,10 +49,10 @@ pub(crate) enum Phase {
     Gone,
 }
 
-/// The life of one connection.
-pub(crate) struct Life {
+/// The lifecycle of one connection.
+pub(crate) struct Lifecycle {
     pub(crate) task: TaskId,
-    pub(crate) phase: Phase,
+    pub(crate) phase: Stage,
     /// How long the peer has for its part at the end.
     parting: Duration,
     /// How long the disks have for theirs, when it has ended.
@@ -65,12 +65,12 @@ pub(crate) struct Life {
     end: Option<End>,
 }
 
-impl Life {
+impl Lifecycle {
     /// A connection that was accepted.
     pub(crate) fn new(task: TaskId, local: &Local) -> Self {
         Self {
             task,
-            phase: Phase::Open,
+            phase: Stage::Open,
             parting: local.shared.deadlines.parting,
             quiet: local.shared.deadlines.quiet,
             deadline: None,
@@ -116,7 +116,7 @@ impl Life {
 
     /// Lets the goodbye out and drops what still comes.
     pub(crate) fn part(&mut self, shard: &mut Shard, stream: &mut impl Connection) {
-        self.phase = Phase::Parting;
+        self.phase = Stage::Parting;
         stream.discard();
         self.await_parting(shard);
         shard.flush_later(self.task);
@@ -134,7 +134,7 @@ impl Life {
 
     /// The connection's task goes.
     pub(crate) fn go(&mut self, shard: &mut Shard, local: &Local) {
-        self.phase = Phase::Gone;
+        self.phase = Stage::Gone;
         self.clear_deadline(shard);
         local.left(self.task);
         shard.remove(self.task);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use fabrix_block::{Channel, OpenError, Run};
 use fabrix_rt::{Apart, Shard};
 
-use crate::catalog::{DiskId, ExportedDisk};
+use crate::catalog::ExportedDisk;
+use crate::disk::DiskId;
 
 /// A shard's channels to the exported disks, opened when the first connection of the shard needs
 /// them.

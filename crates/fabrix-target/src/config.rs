@@ -1,37 +1,12 @@
-//! What a target is started with, and why it does not start or change: plain values, and the
-//! sentences of its errors.
+//! Limits, listeners and deadlines of a target, and why it does not start or change: plain values,
+//! and the sentences of its errors. What is exported is not known here.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fabrix_proto::portal::Portal;
-
-use crate::{Catalog, Notice, ReservationStore};
-
-/// What a target serves and to whom.
-pub struct TargetConfig {
-    /// What is exported at first, where and to whom.
-    pub catalog: Catalog,
-    /// What all hosts and initiators are limited to.
-    pub limits: Limits,
-    /// Who stores reservations so that they outlive the process; none: they do not, and hosts are
-    /// told so.
-    pub reservation_store: Option<Arc<dyn ReservationStore>>,
-    /// Whether the I/O of every disk is counted: see [`Target::stats`](crate::Target::stats).
-    pub counts: bool,
-    /// Connections at most, of all hosts together.
-    pub max_connections: usize,
-    /// Connections at most of one address (of one /64, in IPv6) that have not said who they are. A
-    /// host opens all its I/O queues before it says so on the first: fewer than a few hundred would
-    /// keep large hosts out.
-    pub max_strangers: usize,
-    /// ConnectionOrder what happens that an operator wants to know; called on the shard where it
-    /// happens.
-    pub notify: Box<dyn Fn(&Notice) + Send + Sync>,
-}
 
 /// What one controller, queue or command may use. It bounds the memory of a connection, and hosts
 /// are told of it when they connect, so it stays.
@@ -114,6 +89,12 @@ impl Listen {
 
 fn already_covers(wide: SocketAddr, narrow: SocketAddr) -> String {
     format!("{wide} already covers {narrow}; leave out one of them, or give it another port")
+}
+
+/// Whether there can be a socket for `new` beside those for `others`.
+pub(crate) fn check_free(others: &[Listen], new: &Listen) -> Result<(), String> {
+    let conflict = others.iter().find_map(|other| new.conflict(other));
+    conflict.map_or(Ok(()), Err)
 }
 
 /// How long hosts, and disks, may take for what a connection cannot wait for. The defaults suit a

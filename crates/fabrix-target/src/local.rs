@@ -1,6 +1,6 @@
 //! A target's part on one shard: its channels to the disks and the connections it keeps.
 //!
-//! Knows which connections live here and hands them messages; does not know what they speak.
+//! Knows which connections live here; does not know what they speak, nor who makes them.
 //!
 //! What is exported changes in two steps, because a controller's queues live on several shards.
 //! First every shard serves the new snapshot: channels, and the views of I/O queues. Only when all
@@ -10,26 +10,23 @@
 //! a shard happens in turn. It comes either before the config task changed that snapshot, and then
 //! is among the connections which the config task tells, or after, and then finds the new one.
 
-use std::any::Any;
 use std::cell::{Ref, RefCell};
-use std::net::{SocketAddr, TcpStream};
-use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use fabrix_block::Failed;
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::auth::Challenges;
 use fabrix_proto::iscsi::login::Auth;
-use fabrix_rt::{Completion, Remote, Shard, Task, TaskId};
+use fabrix_rt::{Remote, Shard, TaskId};
 
-use crate::catalog::{DiskId, Snapshot};
+use crate::catalog::Snapshot;
 use crate::channels::{Channels, SharedChannel, Unreached};
 use crate::counters::Counters;
-use crate::disk::{Barrier, DiskState};
+use crate::disk::{Barrier, DiskId, DiskState};
 use crate::registry::ConnectionAddress;
 use crate::requests::Requests;
-use crate::unauthenticated_peers::UnauthenticatedPeer;
-use crate::{Chap, Notice, Protocol, Shared, iscsi, nvme};
+use crate::shared::Shared;
+use crate::{Chap, Notice};
 
 /// What connections of one shard use together.
 pub(crate) struct Local {
@@ -40,7 +37,7 @@ pub(crate) struct Local {
     remote: Remote,
     /// Which of the target's shards this is.
     index: usize,
-    connections: RefCell<Vec<TaskId>>,
+    pub(crate) connections: RefCell<Vec<TaskId>>,
     /// What I/O queues see, and the channels serve.
     served: RefCell<Arc<Snapshot>>,
     /// What admin queues see, and hosts have been told.
@@ -186,7 +183,7 @@ impl Local {
     }
 
     /// Serves what is exported now; false if it does so already.
-    fn serve(&self) -> bool {
+    pub(crate) fn serve(&self) -> bool {
         let current = self.shared.catalog.current();
         if current.version == self.served.borrow().version {
             return false;
@@ -197,117 +194,10 @@ impl Local {
     }
 
     /// Announces what is served; false if that was done already.
-    fn announce(&self) -> bool {
+    pub(crate) fn announce(&self) -> bool {
         let served = Arc::clone(&self.served.borrow());
         let earlier = self.announced.replace(Arc::clone(&served));
         served.version != earlier.version
-    }
-}
-
-/// What other tasks tell a connection.
-#[derive(Clone, Copy)]
-pub(crate) enum ConnectionOrder {
-    /// Finish what has begun, take nothing more, close.
-    Drain,
-    /// Close at once, for this reason.
-    Close(&'static str),
-    /// The I/O connections of this controller are gone.
-    Quiesced,
-    /// What I/O queues and sessions see has changed.
-    Served,
-    /// What admin queues see has changed, and hosts are to be told.
-    Announced,
-    /// Something happened to a disk of which hosts are to be told.
-    Noticed,
-}
-
-/// A connection that was accepted.
-pub(crate) struct Arrival {
-    pub(crate) stream: TcpStream,
-    /// What is spoken on it.
-    pub(crate) protocol: Protocol,
-    pub(crate) peer: SocketAddr,
-    /// Kept until it has said who it is.
-    pub(crate) unauthenticated_peer: UnauthenticatedPeer,
-}
-
-/// ConnectionOrder to a shard's part of the target.
-pub(crate) enum Order {
-    /// Keep this connection.
-    Adopt(Arrival),
-    /// Serve what is exported now.
-    Serve(Done),
-    /// Tell hosts what is served.
-    Announce(Done),
-    /// Finish what has begun, then close every connection.
-    Drain,
-}
-
-/// Held by whoever still has something to do; the other end sees when the last has let go.
-pub(crate) type Done = mpsc::Sender<()>;
-
-/// The task that takes orders from other shards.
-pub(crate) struct ConfigTask {
-    local: Rc<Local>,
-}
-
-impl ConfigTask {
-    /// Sets up the target's part on `shard`.
-    pub(crate) fn install(shard: &mut Shard, index: usize, shared: Arc<Shared>) -> TaskId {
-        let local = Rc::new(Local::new(shard, index, shared));
-        shard.add(Rc::new(RefCell::new(Self { local })))
-    }
-
-    /// An order that no mailbox had room for is made good here: the next connection finds what is
-    /// exported now.
-    fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
-        self.serve(shard);
-        match arrival.protocol {
-            Protocol::NvmeTcp => nvme::tcp::adopt(shard, arrival, &self.local),
-            Protocol::Iscsi => iscsi::adopt(shard, arrival, &self.local),
-        }
-    }
-
-    fn serve(&self, shard: &mut Shard) {
-        if self.local.serve() {
-            self.tell(shard, ConnectionOrder::Served);
-        }
-    }
-
-    fn announce(&self, shard: &mut Shard) {
-        if self.local.announce() {
-            self.tell(shard, ConnectionOrder::Announced);
-        }
-    }
-
-    /// Tells every connection of this shard.
-    fn tell(&self, shard: &mut Shard, told: ConnectionOrder) {
-        let connections = self.local.connections.borrow().clone();
-        for id in connections {
-            if let Some(task) = shard.task(id) {
-                task.borrow_mut().message(shard, Box::new(told));
-            }
-        }
-    }
-}
-
-impl Task for ConfigTask {
-    fn completed(&mut self, _shard: &mut Shard, _slot: u32, _completion: Completion) {
-        unreachable!("the config task starts no operations");
-    }
-
-    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
-        match message.downcast::<Order>().map(|order| *order) {
-            // It was on its way when the draining began.
-            Ok(Order::Adopt(..)) if self.local.shared.is_draining() => {
-                self.local.shared.disconnected()
-            }
-            Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
-            Ok(Order::Serve(_done)) => self.serve(shard),
-            Ok(Order::Announce(_done)) => self.announce(shard),
-            Ok(Order::Drain) => self.tell(shard, ConnectionOrder::Drain),
-            Err(_) => debug_assert!(false, "the config task takes orders only"),
-        }
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use fabrix_proto::portal::canonical;
 use fabrix_rt::{Completion, Listener, Loan, Op, Shard, Task, TaskId, Token, errno, net};
 
-use crate::local::{Arrival, Done, Order};
-use crate::{Listen, Notice, Protocol, Shared};
+use crate::shared::{Arrival, Done, Order, Shared};
+use crate::{Listen, Notice, Protocol};
 
 /// The accept in flight, and the pause after a failed one.
 const ACCEPT: u32 = 0;

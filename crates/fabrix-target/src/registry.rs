@@ -36,6 +36,23 @@ impl ConnectionAddress {
     }
 }
 
+/// What other tasks tell a connection.
+#[derive(Clone, Copy)]
+pub(crate) enum ConnectionOrder {
+    /// Finish what has begun, take nothing more, close.
+    Drain,
+    /// Close at once, for this reason.
+    Close(&'static str),
+    /// The I/O connections of this controller are gone.
+    Quiesced,
+    /// What I/O queues and sessions see has changed.
+    Served,
+    /// What admin queues see has changed, and hosts are to be told.
+    Announced,
+    /// Something happened to a disk of which hosts are to be told.
+    Noticed,
+}
+
 /// Who the host said it is, in Connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostName {

@@ -10,23 +10,7 @@ use fabrix_block::Device;
 use fabrix_block::exclusive::Exclusive;
 use fabrix_block::filter::stats::Stats;
 
-use crate::disk::{DiskState, ReservationStore};
-
-/// A disk's number for as long as it stays in the catalog. No other disk ever gets it, so a command
-/// that was checked against a disk never reaches another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DiskId(pub(super) u64);
-
-impl DiskId {
-    /// No disk's number.
-    pub(crate) const NONE: Self = Self(u64::MAX);
-
-    /// Where the disk stands in a list of all disks, as long as none was removed.
-    #[inline(always)]
-    pub(crate) fn guess(self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
-    }
-}
+use crate::disk::{DiskId, DiskState, ReservationStore};
 
 /// A disk in the catalog.
 #[derive(Clone)]

@@ -9,7 +9,7 @@
 //! and connections take over a snapshot is in `local`.
 
 mod diff;
-mod disk;
+pub(crate) mod disk;
 mod snapshot;
 mod wanted;
 
@@ -18,9 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{Limits, ReservationStore};
 
 pub(crate) use diff::diff;
-pub(crate) use disk::{DiskId, ExportedDisk};
+pub(crate) use disk::ExportedDisk;
 pub(crate) use snapshot::{Snapshot, States};
-pub(crate) use wanted::no_iscsi_name;
 pub use wanted::{Catalog, Export, IscsiTargetConfig, SubsystemConfig};
 
 /// The catalog of a running target: the present snapshot, and what the next one is made with.

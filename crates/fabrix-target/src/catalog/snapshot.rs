@@ -7,12 +7,14 @@ use fabrix_block::Device;
 use fabrix_proto::nvme::subsystem::{Authorized, Inventory};
 use fabrix_proto::portal::Portal;
 
-use super::disk::{DiskId, ExportedDisk};
-use super::wanted::Catalog;
-use super::{IscsiTargetConfig, diff};
-use crate::disk::DiskState;
-use crate::iscsi::{IscsiTarget, IscsiTargets, Units};
-use crate::{Export, Limits, Protocol, ReservationStore, nvme};
+use super::diff::diff;
+use super::disk::ExportedDisk;
+use super::wanted::{Catalog, IscsiTargetConfig};
+use crate::disk::{DiskId, DiskState};
+use crate::iscsi::targets::{IscsiTarget, IscsiTargets};
+use crate::iscsi::units::Units;
+use crate::nvme::inventory::inventory;
+use crate::{Export, Limits, Protocol, ReservationStore};
 
 /// Everything that is exported at one moment, and what hosts and initiators are told of it.
 #[derive(Default)]
@@ -57,7 +59,7 @@ impl Snapshot {
         let mut next_disk = self.next_disk;
         let disks = self.enter(&wanted, &mut next_disk, fronts)?;
         let generation = self.inventory.generation() + u64::from(changes.shows_in_discovery());
-        let inventory = nvme::inventory(&wanted, &disks, limits, generation)?;
+        let inventory = inventory(&wanted, &disks, limits, generation)?;
         let targets = wanted.iscsi_targets.iter();
         let targets = targets.map(|target| self.iscsi_target(target, &disks, limits));
         let iscsi_targets = targets.collect();

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use fabrix_block::Device;
 use fabrix_proto::iscsi::login;
+use fabrix_proto::nvme::subsystem::NAMESPACES_MAX;
 
-use crate::{Initiators, Listen, NAMESPACES_MAX, check_free};
+use crate::config::{Listen, check_free};
+use crate::iscsi::access::{Initiators, no_iscsi_name};
 
 /// What a target exports, where and to whom.
 ///
@@ -153,11 +155,6 @@ fn check_target(target: &mut IscsiTargetConfig) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Why a text is refused that is to be the name of an initiator or of an iSCSI target.
-pub(crate) fn no_iscsi_name(text: &str) -> String {
-    format!("`{text}` is not an iSCSI name: those begin with `iqn.`, `eui.` or `naa.`")
 }
 
 /// Sorts exports by number. Hosts take two numbers with one identity for one disk, so a disk has

@@ -23,14 +23,28 @@ use fabrix_proto::scsi::reservation::{
 };
 use fabrix_transport::pass;
 
-use crate::catalog::DiskId;
-use crate::local::ConnectionOrder;
-use crate::registry::ConnectionAddress;
+use crate::registry::{ConnectionAddress, ConnectionOrder};
 
 pub(crate) use barrier::Barrier;
 pub(crate) use pending_change::{PENDING_CHANGE_AGAIN, PendingChange, Stop, Trouble, Why};
 use reservation_store::Storing;
 pub use reservation_store::{Receipt, ReservationStore};
+
+/// A disk's number for as long as it stays in the catalog. No other disk ever gets it, so a command
+/// that was checked against a disk never reaches another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DiskId(pub(crate) u64);
+
+impl DiskId {
+    /// No disk's number.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    /// Where the disk stands in a list of all disks, as long as none was removed.
+    #[inline(always)]
+    pub(crate) fn guess(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
 
 /// What a connection is to the disks that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,88 +1,14 @@
-//! Which targets an initiator sees, and what it proves: names, and CHAP in one direction or both.
+//! Who may log in to a target, and what an initiator proves: names, and CHAP in one direction or
+//! both.
 //!
 //! Knows configuration and the kernel's random bytes; how a proof goes is `proto`'s. A name is not
 //! a proof: anybody can say one. It keeps apart who is honest, and CHAP keeps out who is not.
 
-use std::sync::Arc;
-
 use fabrix_proto::iscsi::auth::{
     Algorithm, Challenges, ChapPolicy, Credentials, PolicyError, Secret,
 };
-use fabrix_proto::iscsi::login::{Auth, Leading, name};
-use fabrix_proto::iscsi::pdu::LoginStatus;
+use fabrix_proto::iscsi::login::{Auth, name};
 use fabrix_rt::random;
-
-use super::units::Units;
-use crate::catalog::no_iscsi_name;
-
-/// A target, and who may log in.
-pub(crate) struct IscsiTarget {
-    pub(crate) initiators: Initiators,
-    pub(crate) units: Arc<Units>,
-}
-
-impl IscsiTarget {
-    /// Name of the target, in lower case.
-    pub(super) fn name(&self) -> &str {
-        &self.units.target.name
-    }
-}
-
-/// All targets, in the catalog's order.
-#[derive(Default)]
-pub(crate) struct IscsiTargets(Vec<IscsiTarget>);
-
-impl FromIterator<IscsiTarget> for IscsiTargets {
-    fn from_iter<T: IntoIterator<Item = IscsiTarget>>(targets: T) -> Self {
-        Self(targets.into_iter().collect())
-    }
-}
-
-impl IscsiTargets {
-    /// All targets.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &IscsiTarget> {
-        self.0.iter()
-    }
-
-    /// The target that a session is at. A discovery session without a target's name is at the first
-    /// that admits its initiator.
-    ///
-    /// # Errors
-    /// The status of the login that is refused. An initiator that no target admits does not hear
-    /// which targets there are.
-    pub(super) fn admit(&self, leading: &Leading) -> Result<&IscsiTarget, LoginStatus> {
-        let admits = |target: &&IscsiTarget| target.initiators.admit(&leading.initiator);
-        let admitting = self.iter().find(admits).ok_or(LoginStatus::FORBIDDEN)?;
-        let Some(name) = leading.target.as_deref() else {
-            return Ok(admitting);
-        };
-        let named = self.iter().find(|target| target.name() == name);
-        let named = named.ok_or(LoginStatus::NOT_FOUND)?;
-        Some(named).filter(admits).ok_or(LoginStatus::FORBIDDEN)
-    }
-
-    /// Why a session has to end that is admitted no more.
-    pub(super) fn why_not(&self, leading: &Leading) -> &'static str {
-        let name = leading.target.as_deref();
-        let is_here = name.is_none_or(|name| self.iter().any(|target| target.name() == name));
-        match is_here {
-            true => "the list of allowed initiators does not name it any more",
-            false => "its target is not exported any more",
-        }
-    }
-
-    /// The targets of which a session may be told: those that admit its initiator and ask for what
-    /// it has proved, or for nothing.
-    pub(super) fn shown(&self, leading: &Leading) -> impl Iterator<Item = &IscsiTarget> {
-        let here = self.admit(leading).ok();
-        let proved = here.and_then(|here| here.initiators.chap.as_ref());
-        self.iter().filter(move |target| {
-            let Initiators { chap, .. } = &target.initiators;
-            let is_proved = chap.is_none() || chap.as_ref() == proved;
-            here.is_some() && is_proved && target.initiators.admit(&leading.initiator)
-        })
-    }
-}
 
 /// Who may log in to an iSCSI target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +103,11 @@ impl Chap {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Why a text is refused that is to be the name of an initiator or of an iSCSI target.
+pub(crate) fn no_iscsi_name(text: &str) -> String {
+    format!("`{text}` is not an iSCSI name: those begin with `iqn.`, `eui.` or `naa.`")
 }
 
 /// As long as a challenge must be; LIO's own initiators take no more than 32.

@@ -23,7 +23,8 @@ use crate::Notice;
 use crate::context::CommandContext;
 use crate::disk::Stop;
 use crate::lifecycle::{EVENTS_AT_ONCE, Lifecycle, OWN_SLOTS, PENDING_CHANGES, RETRY, Stage};
-use crate::local::{ConnectionOrder, Local};
+use crate::local::Local;
+use crate::registry::ConnectionOrder;
 use crate::requests::{DISK_SLOTS, Requests};
 use crate::unauthenticated_peers::UnauthenticatedPeer;
 

@@ -23,27 +23,6 @@ use super::session::{Session, Work};
 use super::units::UnitName;
 use crate::context::CommandContext;
 
-/// What became of the copies that ended last, each with the logical unit that was asked for it.
-#[derive(Default)]
-pub(super) struct Copies(Vec<(UnitName, CopyStatus)>);
-
-impl Copies {
-    fn remember(&mut self, unit: UnitName, status: CopyStatus) {
-        self.take(unit, status.list);
-        if self.0.len() == COPIES_MAX {
-            self.0.remove(0);
-        }
-        self.0.push((unit, status));
-    }
-
-    /// Who has asked knows.
-    fn take(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
-        let same = |(name, status): &(UnitName, CopyStatus)| *name == unit && status.list == list;
-        let at = self.0.iter().position(same)?;
-        Some(self.0.remove(at).1)
-    }
-}
-
 impl Session {
     /// Copies what the list of a command says, which the logical unit at this place was asked for.
     pub(super) fn copy(
@@ -170,5 +149,3 @@ const NOT_ALLOWED: Sense = Sense::new(
     SenseKey::COPY_ABORTED,
     AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,
 );
-/// Copies of one session that are remembered.
-const COPIES_MAX: usize = 16;

@@ -22,38 +22,12 @@ use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::copy::CopyProgress;
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
-use fabrix_rt::Nanos;
 
 use super::context::SessionCarrier;
-use super::session::{Session, Work, number};
+use super::session::{Managing, Session, Who, Work, number};
 use crate::context::CommandContext;
 use crate::disk::{DiskView, PendingChange, Stop, Why};
-use crate::local::ConnectionOrder;
-use crate::registry::ConnectionAddress;
-
-/// Somebody who waits for commands to be quiet.
-pub(super) struct Managing {
-    who: Who,
-    /// Of this session.
-    waits_for: Vec<Slot>,
-    /// Those of others.
-    pending_changes: Vec<PendingChange>,
-    /// When commands of this session that are still at a disk are abandoned.
-    until: Nanos,
-}
-
-/// Who waits.
-enum Who {
-    /// The initiator, for an answer.
-    Initiator(ManagementId),
-    /// The same, after a cold reset: all other sessions end first, those that have not been told
-    /// yet in the list.
-    ColdReset(ManagementId, Option<Vec<ConnectionAddress>>),
-    /// Another connection: it sees when this is dropped.
-    Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
-    /// The connection: it answers a logout when no command is left.
-    Connection,
-}
+use crate::registry::ConnectionOrder;
 
 /// A command that is to end, and how: without a word, or with an answer.
 type Doomed = (Slot, Option<Answer>);

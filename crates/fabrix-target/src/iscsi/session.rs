@@ -11,23 +11,22 @@ use fabrix_block::Status as DiskStatus;
 use fabrix_proto::Slot;
 use fabrix_proto::iscsi::login::Leading;
 use fabrix_proto::iscsi::pdu::Lun;
-use fabrix_proto::iscsi::target::Answer as Response;
+use fabrix_proto::iscsi::target::{Answer as Response, ManagementId};
 use fabrix_proto::scsi::attention::Attention;
 use fabrix_proto::scsi::cdb::Command;
 use fabrix_proto::scsi::reservation::{Initiator, Nexus};
 use fabrix_proto::scsi::sense::{SENSE_BYTES_MAX, SenseFormat};
 use fabrix_proto::scsi::spec::Status;
 use fabrix_proto::scsi::unit::{Answer, Failure};
-use fabrix_rt::Completion;
+use fabrix_rt::{Completion, Nanos};
 use fabrix_transport::Outgoing;
 
 use super::context::SessionCarrier;
-use super::copy::Copies;
 use super::job::Job;
-use super::management::Managing;
+use super::job::copying::Copies;
 use super::units::{Unit, UnitName, Units};
 use crate::context::{CommandContext, copy};
-use crate::disk::{Barrier, DiskView, Member, PendingChange, Role, Trouble};
+use crate::disk::{Barrier, DiskView, Member, PendingChange, Role, Stop, Trouble};
 use crate::registry::ConnectionAddress;
 
 /// What a slot waits for.
@@ -68,6 +67,30 @@ impl Work {
             _ => None,
         }
     }
+}
+
+/// Somebody who waits for commands to be quiet.
+pub(super) struct Managing {
+    pub(super) who: Who,
+    /// Of this session.
+    pub(super) waits_for: Vec<Slot>,
+    /// Those of others.
+    pub(super) pending_changes: Vec<PendingChange>,
+    /// When commands of this session that are still at a disk are abandoned.
+    pub(super) until: Nanos,
+}
+
+/// Who waits.
+pub(super) enum Who {
+    /// The initiator, for an answer.
+    Initiator(ManagementId),
+    /// The same, after a cold reset: all other sessions end first, those that have not been told
+    /// yet in the list.
+    ColdReset(ManagementId, Option<Vec<ConnectionAddress>>),
+    /// Another connection: it sees when this is dropped.
+    Other(#[expect(dead_code, reason = "it is held, and dropped")] Stop),
+    /// The connection: it answers a logout when no command is left.
+    Connection,
 }
 
 /// The commands in progress of one session, and what it is towards each logical unit.

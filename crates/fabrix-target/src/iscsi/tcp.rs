@@ -10,7 +10,8 @@ use fabrix_transport::{Stream, pass};
 
 use super::connection::{Connection, Ends};
 use crate::lifecycle::STREAM;
-use crate::local::{Arrival, Local};
+use crate::local::Local;
+use crate::shared::Arrival;
 
 /// Takes over an accepted connection.
 pub(crate) fn adopt(shard: &mut Shard, arrival: Arrival, local: &Rc<Local>) {

@@ -11,9 +11,9 @@ use fabrix_proto::scsi::pages::{
     Deallocate, Disk, Identity, Naa, Target, TargetPort, TaskManagement,
 };
 
-use crate::Limits;
-use crate::catalog::{DiskId, ExportedDisk, IscsiTargetConfig};
-use crate::disk::{DiskState, DiskView};
+use crate::catalog::disk::ExportedDisk;
+use crate::disk::{DiskId, DiskState, DiskView};
+use crate::{IscsiTargetConfig, Limits};
 
 /// TargetPortalGroupTag: there is one group.
 pub(super) const PORTAL_GROUP_TAG: u16 = 1;

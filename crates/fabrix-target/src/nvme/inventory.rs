@@ -15,8 +15,8 @@ use fabrix_proto::nvme::subsystem::{
 use fabrix_proto::portal::Portal;
 
 use super::DISCOVERY_PORT;
-use crate::catalog::{Catalog, ExportedDisk, SubsystemConfig};
-use crate::{Export, Limits, Protocol};
+use crate::catalog::disk::ExportedDisk;
+use crate::{Catalog, Export, Limits, Protocol, SubsystemConfig};
 
 /// The inventory of a catalog; `disks` are its disks by UUID.
 ///

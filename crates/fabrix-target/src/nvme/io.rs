@@ -15,15 +15,14 @@ use fabrix_proto::nvme::queue::Transfer;
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::nvme::subsystem::{Authorized, Refused};
 use fabrix_proto::{Claim, Settled, Slot};
-use fabrix_rt::{Buf, Completion};
+use fabrix_rt::{Buf, Completion, Nanos};
 use fabrix_transport::Incoming;
 
 use super::context::Queue;
-use super::reserve::{Stopping, disk_views};
 use super::status::{failed, nvme_status};
-use crate::catalog::{DiskId, Snapshot};
+use crate::catalog::Snapshot;
 use crate::context::CommandContext;
-use crate::disk::{Barrier, DiskState, DiskView, Member, PendingChange};
+use crate::disk::{Barrier, DiskId, DiskState, DiskView, Member, PendingChange, Stop};
 
 /// A command and what is needed to carry it out.
 #[derive(Clone, Copy)]
@@ -135,6 +134,20 @@ pub(crate) struct IoQueue {
     /// How many slots wait for a change of reservations.
     pub(super) reserving: usize,
     pub(super) stopping: Vec<Stopping>,
+}
+
+/// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
+pub(super) struct Stopping {
+    pub(super) waits_for: Vec<Slot>,
+    pub(super) _stop: Stop,
+    /// When commands that are still at the disk are abandoned.
+    pub(super) until: Nanos,
+}
+
+/// A queue's views of the disks, by namespace.
+pub(super) fn disk_views(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, DiskView)> {
+    let disk_view = |(nsid, state)| (nsid, DiskView::new(&state));
+    states.into_iter().map(disk_view).collect()
 }
 
 /// Who has a queue.

@@ -10,7 +10,7 @@ mod connection;
 mod context;
 mod execute;
 mod fused;
-mod inventory;
+pub(crate) mod inventory;
 mod io;
 mod reserve;
 mod status;
@@ -18,8 +18,6 @@ pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
 mod waiting;
-
-pub(crate) use inventory::inventory;
 
 /// The port that is for discovery alone, by the standard.
 pub const DISCOVERY_PORT: u16 = 8009;

@@ -10,28 +10,12 @@ use fabrix_proto::nvme::reservation::{
 };
 use fabrix_proto::nvme::spec::Status;
 use fabrix_proto::{Claim, Settled, Slot};
-use fabrix_rt::Nanos;
 use fabrix_transport::Incoming;
 
 use super::context::Queue;
-use super::io::{IoQueue, ResolvedCommand, Work};
-use crate::catalog::DiskId;
+use super::io::{IoQueue, ResolvedCommand, Stopping, Work, disk_views};
 use crate::context::CommandContext;
-use crate::disk::{DiskState, DiskView, PendingChange, RequestedChange, Stop, Trouble};
-
-/// Somebody waits for commands of this queue to be quiet; who it is sees that this is dropped.
-pub(super) struct Stopping {
-    waits_for: Vec<Slot>,
-    _stop: Stop,
-    /// When commands that are still at the disk are abandoned.
-    until: Nanos,
-}
-
-/// A queue's views of the disks, by namespace.
-pub(super) fn disk_views(states: Vec<(u32, Arc<DiskState>)>) -> Vec<(u32, DiskView)> {
-    let disk_view = |(nsid, state)| (nsid, DiskView::new(&state));
-    states.into_iter().map(disk_view).collect()
-}
+use crate::disk::{DiskId, DiskState, DiskView, PendingChange, RequestedChange, Stop, Trouble};
 
 impl IoQueue {
     /// The disks are these from now on; what the queue is to those that stay remains.

@@ -22,7 +22,8 @@ use zerocopy::{IntoBytes, transmute};
 use self::messages::{Messages, Wire};
 use super::connection::{Connection, Ends};
 use crate::local::Local;
-use crate::{Catalog, Deadlines, Export, Limits, Shared, SubsystemConfig, TargetConfig};
+use crate::shared::Shared;
+use crate::{Catalog, Deadlines, Export, Limits, SubsystemConfig, TargetConfig};
 
 /// A shard with a target's part, and nothing that listens.
 struct Stage {

@@ -13,14 +13,13 @@ use fabrix_proto::portal::{Portal, canonical};
 use fabrix_rt::Shard;
 
 use super::{Connection, ENTER};
-use crate::iscsi::IscsiTarget;
 use crate::iscsi::context::SessionCarrier;
 use crate::iscsi::session::Session;
 use crate::iscsi::sessions::Entering;
+use crate::iscsi::targets::IscsiTarget;
 use crate::iscsi::units::PORTAL_GROUP_TAG;
 use crate::lifecycle::Stage;
-use crate::local::ConnectionOrder;
-use crate::registry::ConnectionAddress;
+use crate::registry::{ConnectionAddress, ConnectionOrder};
 use crate::{Notice, Protocol};
 
 impl<C: SessionCarrier> Connection<C> {

@@ -140,6 +140,27 @@ impl Copying {
     }
 }
 
+/// What became of the copies that ended last, each with the logical unit that was asked for it.
+#[derive(Default)]
+pub(in crate::iscsi) struct Copies(Vec<(UnitName, CopyStatus)>);
+
+impl Copies {
+    pub(in crate::iscsi) fn remember(&mut self, unit: UnitName, status: CopyStatus) {
+        self.take(unit, status.list);
+        if self.0.len() == COPIES_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((unit, status));
+    }
+
+    /// Who has asked knows.
+    pub(in crate::iscsi) fn take(&mut self, unit: UnitName, list: u8) -> Option<CopyStatus> {
+        let same = |(name, status): &(UnitName, CopyStatus)| *name == unit && status.list == list;
+        let at = self.0.iter().position(same)?;
+        Some(self.0.remove(at).1)
+    }
+}
+
 impl Route {
     fn piece_bytes(&self) -> u32 {
         COPY_BYTES
@@ -150,3 +171,5 @@ impl Route {
 
 /// So much is copied at a time.
 const COPY_BYTES: u32 = 256 << 10;
+/// Copies of one session that are remembered.
+const COPIES_MAX: usize = 16;

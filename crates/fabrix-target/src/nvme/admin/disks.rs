@@ -15,7 +15,7 @@ use super::Admin;
 use crate::context::CommandContext;
 use crate::disk::{DiskState, DiskView, PendingChange, RequestedChange};
 use crate::nvme::context::Queue;
-use crate::nvme::reserve::disk_views;
+use crate::nvme::io::disk_views;
 
 impl Admin {
     /// The host is told of reservations of these disks from now on.

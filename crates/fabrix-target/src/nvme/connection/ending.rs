@@ -13,8 +13,8 @@ use fabrix_transport::Ended;
 use super::{Connection, Role};
 use crate::Notice;
 use crate::lifecycle::Stage;
-use crate::local::ConnectionOrder;
 use crate::nvme::context::Queue;
+use crate::registry::ConnectionOrder;
 
 impl<Q: Queue> Connection<Q> {
     /// The host was silent for too long: all queues of its controller end.

@@ -10,9 +10,8 @@ use fabrix_rt::Shard;
 use super::{Connection, Role};
 use crate::disk::Stop;
 use crate::lifecycle::{OWN_SLOTS, Stage};
-use crate::local::ConnectionOrder;
 use crate::nvme::context::Queue;
-use crate::registry::ConnectionAddress;
+use crate::registry::{ConnectionAddress, ConnectionOrder};
 
 impl<Q: Queue> Connection<Q> {
     /// Tells other connections something; those whose mailbox is full are told soon.

@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use fabrix_block::Device;
 use fabrix_block::filter::stats::Stats;
 
+use super::{Target, listen};
 use crate::catalog::diff;
-use crate::local::{Done, Order};
-use crate::{Catalog, Listen, Portal, Protocol, Target, TargetError, check_free, listen, port};
+use crate::config::check_free;
+use crate::shared::{Done, Order};
+use crate::{Catalog, Listen, Portal, Protocol, TargetError, port};
 
 impl Target {
     /// What is exported now, where and to whom: exports sorted by number, iSCSI names in lower

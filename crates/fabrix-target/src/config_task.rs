@@ -1,0 +1,79 @@
+//! The task of a shard that takes orders from other shards: connections to keep, and changes of
+//! what is exported.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fabrix_rt::{Completion, Shard, Task, TaskId};
+
+use crate::local::Local;
+use crate::registry::ConnectionOrder;
+use crate::shared::{Arrival, Order, Shared};
+use crate::{Protocol, iscsi, nvme};
+
+/// The task that takes orders from other shards.
+pub(crate) struct ConfigTask {
+    local: Rc<Local>,
+}
+
+impl ConfigTask {
+    /// Sets up the target's part on `shard`.
+    pub(crate) fn install(shard: &mut Shard, index: usize, shared: Arc<Shared>) -> TaskId {
+        let local = Rc::new(Local::new(shard, index, shared));
+        shard.add(Rc::new(RefCell::new(Self { local })))
+    }
+
+    /// An order that no mailbox had room for is made good here: the next connection finds what is
+    /// exported now.
+    fn adopt(&self, shard: &mut Shard, arrival: Arrival) {
+        self.serve(shard);
+        match arrival.protocol {
+            Protocol::NvmeTcp => nvme::tcp::adopt(shard, arrival, &self.local),
+            Protocol::Iscsi => iscsi::tcp::adopt(shard, arrival, &self.local),
+        }
+    }
+
+    fn serve(&self, shard: &mut Shard) {
+        if self.local.serve() {
+            self.tell(shard, ConnectionOrder::Served);
+        }
+    }
+
+    fn announce(&self, shard: &mut Shard) {
+        if self.local.announce() {
+            self.tell(shard, ConnectionOrder::Announced);
+        }
+    }
+
+    /// Tells every connection of this shard.
+    fn tell(&self, shard: &mut Shard, told: ConnectionOrder) {
+        let connections = self.local.connections.borrow().clone();
+        for id in connections {
+            if let Some(task) = shard.task(id) {
+                task.borrow_mut().message(shard, Box::new(told));
+            }
+        }
+    }
+}
+
+impl Task for ConfigTask {
+    fn completed(&mut self, _shard: &mut Shard, _slot: u32, _completion: Completion) {
+        unreachable!("the config task starts no operations");
+    }
+
+    fn message(&mut self, shard: &mut Shard, message: Box<dyn Any + Send>) {
+        match message.downcast::<Order>().map(|order| *order) {
+            // It was on its way when the draining began.
+            Ok(Order::Adopt(..)) if self.local.shared.is_draining() => {
+                self.local.shared.disconnected()
+            }
+            Ok(Order::Adopt(arrival)) => self.adopt(shard, arrival),
+            Ok(Order::Serve(_done)) => self.serve(shard),
+            Ok(Order::Announce(_done)) => self.announce(shard),
+            Ok(Order::Drain) => self.tell(shard, ConnectionOrder::Drain),
+            Err(_) => debug_assert!(false, "the config task takes orders only"),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A running target: its shards and its ports. How its catalog changes is in `change`.
+
+mod change;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use fabrix_rt::{Remote, TaskId};
+
+use crate::config_task::ConfigTask;
+use crate::shared::{Order, Shared};
+use crate::{Deadlines, Listen, TargetConfig, TargetError, port};
+
+/// A running target. Dropping it does not stop it: [`Target::drain`] does.
+pub struct Target {
+    shared: Arc<Shared>,
+    /// Held while something changes.
+    changing: Mutex<()>,
+    ports: Mutex<Vec<(TaskId, Listen)>>,
+}
+
+impl Target {
+    /// Starts listening; connections are kept by `shards`, the first of which accepts.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn start(config: TargetConfig, shards: Vec<Remote>) -> Result<Self, TargetError> {
+        Self::start_with(config, Deadlines::default(), shards)
+    }
+
+    /// The same with other deadlines than the usual ones.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn start_with(
+        config: TargetConfig,
+        deadlines: Deadlines,
+        shards: Vec<Remote>,
+    ) -> Result<Self, TargetError> {
+        let wanted = config.catalog.clone();
+        let shared = Shared::new(config, deadlines, shards);
+        let config_tasks = shared
+            .shards
+            .iter()
+            .enumerate()
+            .map(|(index, shard)| config_task(shard, index, &shared))
+            .collect::<Result<_, _>>()?;
+        shared.config_tasks.get_or_init(|| config_tasks);
+        let target = Self {
+            shared,
+            changing: Mutex::new(()),
+            ports: Mutex::default(),
+        };
+        target.change(|catalog| {
+            *catalog = wanted;
+            Ok(())
+        })?;
+        Ok(target)
+    }
+
+    /// Connections now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// iSCSI sessions now, discovery included.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.len()
+    }
+
+    /// Controllers now: hosts that are connected, discovery included.
+    #[must_use]
+    pub fn controllers(&self) -> usize {
+        self.shared.registry.len()
+    }
+
+    /// Takes no more connections, and tells those that are there to finish what they have begun and
+    /// close.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        self.close_all();
+        for index in 0..self.shared.shards.len() {
+            let _stopped = self.shared.order(index, Order::Drain);
+        }
+    }
+
+    /// Tells every port to listen no more, and waits for none.
+    fn close_all(&self) {
+        let (done, _nobody_waits) = mpsc::channel();
+        for (port, _) in &*self.ports() {
+            // A port that is not told accepts once more, sees that we drain, and does not go on.
+            let close = port::Close(done.clone());
+            let _not_told = self.shared.shards[0].send(*port, Box::new(close));
+        }
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Vec<(TaskId, Listen)>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sets up the target's part on a shard.
+fn config_task(shard: &Remote, index: usize, shared: &Arc<Shared>) -> Result<TaskId, TargetError> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let shared = Arc::clone(shared);
+    let setup = move |shard: &mut fabrix_rt::Shard| {
+        let _gone = tell.send(ConfigTask::install(shard, index, shared));
+    };
+    shard
+        .run(Box::new(setup))
+        .map_err(|_full| TargetError::Stopped)?;
+    told.recv().map_err(|_gone| TargetError::Stopped)
+}
+
+/// Opens a port on the accepting shard. The port of a process that was killed is free only when the
+/// kernel has torn down its rings, a moment after the process is gone: one that is in use is tried
+/// again for that long.
+fn listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
+    let until = Instant::now() + PORT_PATIENCE;
+    loop {
+        match try_listen(at, shared) {
+            Err(TargetError::Listen(_, error))
+                if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until =>
+            {
+                thread::sleep(PORT_RETRY);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Tries it once and waits for the outcome.
+fn try_listen(at: Listen, shared: &Arc<Shared>) -> Result<(TaskId, Listen), TargetError> {
+    let first = shared.shards.first().ok_or(TargetError::Stopped)?;
+    let (tell, told) = mpsc::sync_channel(1);
+    let shared = Arc::clone(shared);
+    first
+        .run(Box::new(move |shard| {
+            let _gone = tell.send(port::Port::open(shard, at, shared));
+        }))
+        .map_err(|_full| TargetError::Stopped)?;
+    told.recv()
+        .map_err(|_gone| TargetError::Stopped)?
+        .map_err(|error| TargetError::Listen(at.portal.address, error))
+}
+
+/// How long a port in use is tried again, and how often.
+const PORT_PATIENCE: Duration = Duration::from_millis(500);
+const PORT_RETRY: Duration = Duration::from_millis(10);

@@ -7,12 +7,13 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use fabrix_proto::nvme::bringup::{
+    DiscoveredRecord, DiscoveredSubtype, DiscoveredTransport, DiscoveryLog,
+};
+use fabrix_proto::nvme::nqn::Nqn;
 use fabrix_proto::portal::{is_link_local, zone};
 
-use crate::{
-    Address, ConnectError, ConnectErrorKind, DiscoveredRecord, DiscoveredSubtype,
-    DiscoveredTransport, DiscoveryLog, Nqn,
-};
+use crate::{Address, ConnectError, ConnectErrorKind};
 
 /// A subsystem and where it can be reached; there is at least one portal.
 pub(crate) struct Subsystem {

@@ -10,8 +10,8 @@ use fabrix_proto::nvme::bringup::{Facts, Found, Purpose};
 use fabrix_proto::nvme::timing::TimingPage;
 use fabrix_rt::Shard;
 
+use super::plan::Plan;
 use super::seen::Seen;
-use super::session::Plan;
 use crate::{Address, ConnectError};
 
 /// A disk that another machine exports over NVMe/TCP.

@@ -15,21 +15,10 @@ use fabrix_proto::nvme::queue::HostTransfer;
 use fabrix_proto::nvme::spec::{CompletionEntry, SubmissionEntry};
 use fabrix_rt::Shard;
 
-use super::queue::{Carried, Link};
+use super::queue::{Carried, Link, Watch};
 use super::session::Session;
 use crate::PathEvent;
 use crate::outage::State;
-
-/// A command by which a session hears of changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Watch {
-    /// Events are switched on.
-    Enable,
-    /// Answered when something happens.
-    Event,
-    /// Which namespaces have changed.
-    List,
-}
 
 impl<L: Link> Session<L> {
     /// The controller is up: what has changed while there was none is told, and it is asked to say

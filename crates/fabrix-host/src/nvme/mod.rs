@@ -5,7 +5,7 @@
 //! from one shard, which leaves in `parting`, hears of changes in `events` and whose requests are
 //! `transfer`'s, or `pair`'s when they travel as two commands; `queue` is one connection of it, and
 //! `pace` says when that looks for answers. `command` and `seen` are tables: requests to commands,
-//! and what Identify said to a disk's geometry. `bring` says who we are.
+//! and what Identify said to a disk's geometry. `plan` says who we are.
 
 mod bring;
 mod channel;
@@ -13,6 +13,7 @@ mod command;
 mod events;
 mod pair;
 mod parting;
+mod plan;
 mod queue;
 mod seen;
 mod session;
@@ -21,4 +22,4 @@ mod transfer;
 
 pub use channel::RemoteDisk;
 pub(crate) use channel::sized_elsewhere;
-pub(crate) use session::Plan;
+pub(crate) use plan::Plan;

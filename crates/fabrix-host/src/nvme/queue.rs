@@ -14,7 +14,6 @@ use fabrix_rt::{Buf, Completion, Nanos, Shard, TaskId, Token};
 use fabrix_transport::{Connection, Ended, Incoming, Outgoing};
 
 use super::command;
-use super::events::Watch;
 use crate::Options;
 use crate::request::Request;
 use crate::wire::{OperationKind, Position, Route};
@@ -97,6 +96,17 @@ pub(crate) enum Carried {
     /// One of the commands by which the session hears of changes; the request for an event may wait
     /// for ever.
     Watch(Watch),
+}
+
+/// A command by which a session hears of changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Watch {
+    /// Events are switched on.
+    Enable,
+    /// Answered when something happens.
+    Event,
+    /// Which namespaces have changed.
+    List,
 }
 
 pub(crate) struct Queue<L> {

@@ -10,12 +10,10 @@ mod keep_alive;
 mod rising;
 
 use std::any::Any;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fabrix_proto::Slot;
-use fabrix_proto::nvme::bringup::{Bringup, Facts, Purpose};
-use fabrix_proto::nvme::nqn::Nqn;
+use fabrix_proto::nvme::bringup::{Bringup, Facts};
 use fabrix_proto::nvme::queue::HostEvent;
 use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_rt::{Completion, Shard, Task, TaskId};
@@ -23,27 +21,18 @@ use fabrix_transport::Ended;
 
 use self::keep_alive::KeepAlive;
 use super::bring;
+use super::plan::{self, Plan};
 use super::queue::{Carried, Link, Queue};
-use super::seen::Seen;
-use super::transfer::Answer;
 use crate::channel::Forsaken;
 use crate::outage::{Reconnection, State};
 use crate::probe::{self, Outcome};
 use crate::timers::Timer;
 use crate::wire::{OperationKind, Position};
-use crate::{ConnectError, ConnectErrorKind, Options};
+use crate::{ConnectError, ConnectErrorKind};
 
-/// What a session connects to and expects there.
-#[derive(Clone)]
-pub(crate) struct Plan {
-    pub(crate) address: SocketAddr,
-    pub(crate) subsystem: Nqn,
-    pub(crate) purpose: Purpose,
-    pub(crate) options: Arc<Options>,
-    /// Set once the disk is known: I/O queues are connected, and a controller that shows another
-    /// disk is refused. Without it the controller is asked what it has, and that is all.
-    pub(crate) expected: Option<Arc<Seen>>,
-}
+/// An answer to a command: its entry, how many bytes of data came, and whether they came as they
+/// were sent.
+pub(super) type Answer<'a> = (&'a CompletionEntry, u32, bool);
 
 impl<L: Link> probe::Session for Session<L> {
     type Found = Arc<Facts>;
@@ -114,8 +103,8 @@ impl<L: Link> Session<L> {
         self.reconnection
             .set_timer(shard, Timer::Bringup, self.plan.options.bringup_timeout);
         self.reconnection.wait_for_connection(shard);
-        let admin = Bringup::new(bring::config(&self.plan));
-        self.open_queue(shard, admin, bring::ADMIN_SLOTS);
+        let admin = Bringup::new(plan::config(&self.plan));
+        self.open_queue(shard, admin, plan::ADMIN_SLOTS);
     }
 
     /// Takes events of a queue until none is left.

@@ -11,8 +11,9 @@ use fabrix_proto::nvme::tcp::host::{Host, HostLimits};
 use fabrix_rt::{Completion, Shard, TaskId};
 use fabrix_transport::{Ended, Stream, pass};
 
+use super::plan::Plan;
 use super::queue::Link;
-use super::session::{Plan, Session};
+use super::session::Session;
 use crate::wire::{OperationKind, Position, Route, Wire};
 use crate::{ConnectError, Options, channel, probe};
 

@@ -5,14 +5,13 @@
 
 use fabrix_block::{Operation, Request as BlockRequest, Status as DiskStatus, Submit};
 use fabrix_proto::Slot;
-use fabrix_proto::nvme::spec::CompletionEntry;
 use fabrix_rt::{Buf, Shard};
 
 use super::command;
 use super::pair::is_pair;
 use super::queue::{Carried, Link, Queue};
 use super::seen::Seen;
-use super::session::Session;
+use super::session::{Answer, Session};
 use crate::channel::Carrier;
 use crate::outage::{LEAVING_MOST, State};
 use crate::request::{Data, Request, finish};
@@ -311,10 +310,6 @@ impl<L: Link> Session<L> {
         }
     }
 }
-
-/// An answer to a command: its entry, how many bytes of data came, and whether they came as they
-/// were sent.
-pub(super) type Answer<'a> = (&'a CompletionEntry, u32, bool);
 
 /// What becomes of a request whose command was answered.
 enum Next {

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use fabrix_proto::nvme::bringup::{Bringup, Facts, Step};
+use fabrix_proto::nvme::queue::HostTransfer;
+use fabrix_proto::nvme::spec::SubmissionEntry;
 use fabrix_rt::{Nanos, Shard};
 
 use super::Session;
 use super::keep_alive::KeepAlive;
-use crate::nvme::bring;
-use crate::nvme::queue::{Link, Queue};
+use crate::nvme::queue::{Carried, Link, Queue};
+use crate::nvme::{bring, plan};
 use crate::outage::State;
 use crate::probe::Outcome;
 use crate::timers::Timer;
@@ -60,7 +62,7 @@ impl<L: Link> Session<L> {
             } => {
                 let data = data_out.as_deref().map(<[u8; 1024]>::as_slice);
                 let queue = &mut self.queues[index];
-                if !bring::send(shard, queue, &mut entry, data, data_in_bytes) {
+                if !send(shard, queue, &mut entry, data, data_in_bytes) {
                     let sentence = "this shard has no memory for a command";
                     self.lose(shard, ConnectError::new(ConnectErrorKind::Local, sentence));
                 }
@@ -107,7 +109,7 @@ impl<L: Link> Session<L> {
         let slots = bring::io_slots(&options, facts);
         (1..=bring::io_queues(&options, facts)).all(|queue_id| {
             let entries = u32::from(slots) + 1;
-            let config = bring::config(&self.plan);
+            let config = plan::config(&self.plan);
             let bringup = Bringup::io_queue(config, facts.controller.clone(), queue_id, entries);
             self.open_queue(shard, bringup, slots)
         })
@@ -141,4 +143,39 @@ impl<L: Link> Session<L> {
         };
         self.lose(shard, error);
     }
+}
+
+/// Sends a command of our own; false when there is no memory or no slot for it.
+fn send(
+    shard: &mut Shard,
+    queue: &mut Queue<impl Link>,
+    entry: &mut SubmissionEntry,
+    data_out: Option<&[u8]>,
+    data_in_bytes: u32,
+) -> bool {
+    let (transfer, bytes) = match data_out {
+        Some(data) => {
+            let bytes = u32::try_from(data.len()).expect("Connect has 1024 bytes of data");
+            (HostTransfer::Write { bytes }, bytes)
+        }
+        None => (
+            HostTransfer::Read {
+                bytes: data_in_bytes,
+            },
+            data_in_bytes,
+        ),
+    };
+    let mut data = None;
+    if bytes > 0 {
+        let Some(mut buf) = shard.take_buf(bytes as usize) else {
+            return false;
+        };
+        if let Some(source) = data_out {
+            buf.bytes_mut().copy_from_slice(source);
+        }
+        data = Some((buf, 0));
+    }
+    queue
+        .send(shard.now(), entry, transfer, data, Carried::Own)
+        .is_some()
 }

@@ -93,7 +93,6 @@ impl Shared {
     /// so to the host. Who orders a change tries again.
     pub(crate) fn order(&self, index: usize, order: Order) -> bool {
         let config_tasks = self.config_tasks.get().map_or(&[][..], Vec::as_slice);
-        let index = index % config_tasks.len().max(1);
         config_tasks.get(index).is_some_and(|config_task| {
             self.shards[index]
                 .send(*config_task, Box::new(order))

@@ -76,7 +76,7 @@ impl Device for Exclusive {
         true
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(self.around(self.inner.remeasure(bytes)?))
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(self.around(self.inner.resize(bytes)?))
     }
 }

@@ -12,7 +12,7 @@ mod outcome;
 #[cfg(test)]
 mod registered_tests;
 #[cfg(test)]
-mod remeasure_tests;
+mod resize_tests;
 #[cfg(test)]
 mod tests;
 
@@ -160,8 +160,8 @@ impl Device for FileDisk {
         self.options.direct && !is_in_memory(&self.file)
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(Arc::new(open::remeasure(self, bytes)?))
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(Arc::new(open::resize(self, bytes)?))
     }
 }
 

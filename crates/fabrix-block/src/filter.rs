@@ -23,8 +23,8 @@ trait Filter: Send + Sync {
     /// See [`Device::open`].
     fn open(&self, shard: &mut Shard) -> Result<Box<dyn Channel>, OpenError>;
 
-    /// See [`Device::remeasure`]. Returns this filter in front of the resized disk.
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError>;
+    /// See [`Device::resize`]. Returns this filter in front of the resized disk.
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError>;
 
     /// See [`Device::geometry`].
     fn geometry(&self) -> &Geometry {
@@ -66,7 +66,7 @@ impl<F: Filter> Device for F {
         self.inner().notes()
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Filter::remeasure(self, bytes)
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Filter::resize(self, bytes)
     }
 }

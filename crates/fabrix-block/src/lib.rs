@@ -35,7 +35,7 @@ mod testing;
 pub use allocation::{Allocation, Run};
 pub use geometry::{Deallocate, Durability, Geometry};
 pub use identity::Identity;
-pub use local::{dress, open_local, open_local_as};
+pub use local::{apply_common_options, open_local, open_local_as};
 pub use spec::Spec;
 pub use status::{Failed, OpenError, OpenErrorKind, Status};
 
@@ -98,7 +98,7 @@ pub trait Device: Send + Sync {
     ///
     /// Errors: `Unsupported` when the size cannot change while the disk is in use. Otherwise the
     /// reason why this size is impossible.
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let _ = bytes;
         let sentence = format!(
             "{} cannot change its size while it is served; only files and block devices can",

@@ -1,6 +1,6 @@
 //! Opens the disks of this machine from their text form. The program composes remote disks and
-//! arrays of them, because it knows the protocols. It uses [`dress`] for the options that all disks
-//! share.
+//! arrays of them, because it knows the protocols. For the options that all disks share it calls
+//! [`apply_common_options`].
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub fn open_local_as(spec: &Spec, seed: &str) -> Result<Arc<dyn Device>, OpenErr
 
 /// Applies the options that all disks share: injected faults and read-only access.
 #[must_use]
-pub fn dress(device: Arc<dyn Device>, common: &Common) -> Arc<dyn Device> {
+pub fn apply_common_options(device: Arc<dyn Device>, common: &Common) -> Arc<dyn Device> {
     let mut device = device;
     if !common.inject.is_empty() {
         device = Fault::new(device, &common.inject, FAULT_SEED);
@@ -95,7 +95,7 @@ fn open_seeded(spec: &Spec, seed: Option<&str>) -> Result<Arc<dyn Device>, OpenE
             return Err(OpenError::new(OpenErrorKind::Usage, sentence));
         }
     };
-    Ok(dress(device, common))
+    Ok(apply_common_options(device, common))
 }
 
 /// The geometry of a disk in memory. A partial block at the end is ignored.

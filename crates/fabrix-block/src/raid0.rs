@@ -193,7 +193,7 @@ impl Device for Raid0 {
 
     /// Builds the array from the members' current sizes. The place of a block does not depend on
     /// those sizes, so the data stays where it is. Members that cannot be resized keep their size.
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let unsupported = |sentence: &str| {
             let sentence = format!("{}: {sentence}", self.identity.name);
             OpenError::new(OpenErrorKind::Unsupported, sentence)
@@ -206,7 +206,7 @@ impl Device for Raid0 {
         let mut members = self.members.clone();
         let mut measured = false;
         for member in &mut members {
-            match member.remeasure(None) {
+            match member.resize(None) {
                 Ok(now) => (*member, measured) = (now, true),
                 Err(error) if error.kind == OpenErrorKind::Unsupported => {}
                 Err(error) => return Err(error),

@@ -83,7 +83,7 @@ pub enum PathEvent {
     Unusable(Arc<str>),
     /// It is lost, and nobody tries any more.
     GivenUp,
-    /// The disk has another size over there: [`Device::remeasure`](fabrix_block::Device::remeasure)
+    /// The disk has another size over there: [`Device::resize`](fabrix_block::Device::resize)
     /// takes it over.
     Changed,
 }

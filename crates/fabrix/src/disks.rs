@@ -18,7 +18,9 @@ use fabrix_block::filter::keeping::Keeping;
 use fabrix_block::filter::named::Named;
 use fabrix_block::raid0::Raid0;
 use fabrix_block::spec::{Account, Disk, Remote, Secret};
-use fabrix_block::{Device, Identity, OpenError, OpenErrorKind, Spec, dress, open_local_as};
+use fabrix_block::{
+    Device, Identity, OpenError, OpenErrorKind, Spec, apply_common_options, open_local_as,
+};
 use fabrix_host::iscsi::{self, Initiator};
 use fabrix_host::{Address, ConnectError, ConnectErrorKind, Options, PathEvent, Weight};
 use fabrix_proto::portal::zone;
@@ -120,7 +122,7 @@ impl Opener {
                     let names = opened::names(disk.identity());
                     disk = self.claimed(spec, disk, names)?;
                 }
-                Ok(dress(disk, &spec.common))
+                Ok(apply_common_options(disk, &spec.common))
             }
             Disk::Raid0 {
                 chunk_bytes,
@@ -133,7 +135,7 @@ impl Opener {
                 let names = opened::names(&identity);
                 let array = Raid0::new(*chunk_bytes, opened, identity).map_err(Failure::from)?;
                 let array = self.claimed(spec, array, names)?;
-                Ok(dress(array, &spec.common))
+                Ok(apply_common_options(array, &spec.common))
             }
             disk => {
                 let local = open_local_as(spec, &self.seed(spec)).map_err(Failure::from)?;

@@ -127,7 +127,7 @@ impl Served {
         if let Some(bytes) = bytes.filter(|_| !shrink) {
             refuse_shrinking(export, bytes)?;
         }
-        let device = export.device.remeasure(bytes)?;
+        let device = export.device.resize(bytes)?;
         self.change_disks(|disks| {
             let at = position(disks, nsid)?;
             disks[at].device = device;
@@ -221,7 +221,7 @@ fn position(disks: &[Export], nsid: u32) -> Result<usize, String> {
 /// size of the disk is the larger of the exported size and the current size of its file.
 fn refuse_shrinking(export: &Export, bytes: u64) -> Result<(), Failure> {
     let exported = export.device.geometry().bytes();
-    let current = export.device.remeasure(None)?.geometry().bytes();
+    let current = export.device.resize(None)?.geometry().bytes();
     let size = exported.max(current);
     if bytes >= size {
         return Ok(());

@@ -255,7 +255,7 @@ fn a_running_machine_is_told_that_its_disk_has_another_size() {
         assert_eq!(sectors(&guest), 8 << 11);
         assert_eq!(guest.request(OUT, (8 << 11) + 7, 512), 1);
         let resized = |bytes| {
-            let disk = bench.disk.remeasure(bytes).expect("the same file");
+            let disk = bench.disk.resize(bytes).expect("the same file");
             bench.socket.resized(disk).expect("the same disk");
         };
         resized(Some(16 << 20));

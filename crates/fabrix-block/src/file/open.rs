@@ -1,6 +1,6 @@
 //! Opens a file or block device: its type (`open/found.rs`), size, alignment and lock, and the
 //! errors (`open/refusal.rs`). Opening never changes an existing file. It creates a file only where
-//! none exists. An open file is resized only by an explicit `remeasure`.
+//! none exists. An open file is resized only by an explicit `resize`.
 
 mod found;
 mod refusal;
@@ -46,7 +46,7 @@ pub(super) fn open(options: FileOptions) -> Result<FileDisk, OpenError> {
 
 /// The same open file with its current size, or with a new size set first. Everything else stays
 /// the same, including a failed flush.
-pub(super) fn remeasure(disk: &FileDisk, bytes: Option<u64>) -> Result<FileDisk, OpenError> {
+pub(super) fn resize(disk: &FileDisk, bytes: Option<u64>) -> Result<FileDisk, OpenError> {
     // `create_bytes` demanded a size when the disk was opened. It no longer applies.
     let options = FileOptions {
         create_bytes: None,
@@ -54,7 +54,7 @@ pub(super) fn remeasure(disk: &FileDisk, bytes: Option<u64>) -> Result<FileDisk,
     };
     let found = found(&options, &metadata(&options, &disk.file)?)?;
     if let Some(bytes) = bytes {
-        resize(disk, &found, bytes)?;
+        set_size(disk, &found, bytes)?;
     }
     let bytes = size(&options, &disk.file, &found)?;
     let mut notes = Vec::new();
@@ -78,7 +78,7 @@ fn metadata(options: &FileOptions, file: &File) -> Result<fs::Metadata, OpenErro
 }
 
 /// Resizes a file and syncs it, so that the size survives a power failure.
-fn resize(disk: &FileDisk, found: &Found, bytes: u64) -> Result<(), OpenError> {
+fn set_size(disk: &FileDisk, found: &Found, bytes: u64) -> Result<(), OpenError> {
     let options = &disk.options;
     if found.is_block_device {
         let sentence = "a block device is made larger by what made it (lvextend, for example); \

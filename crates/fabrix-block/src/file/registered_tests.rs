@@ -127,14 +127,14 @@ fn only_files_with_direct_io_take_it_and_what_passes_their_requests_on() {
     if !takes {
         println!("SKIPPED: disks that take it: no direct I/O on the file system of the tests");
     }
-    let identity = || identity("dressed");
-    let dressed: [Arc<dyn Device>; 4] = [
+    let identity = || identity("filtered");
+    let filtered: [Arc<dyn Device>; 4] = [
         Named::new(Arc::clone(&inner), identity()),
         ReadOnly::new(Arc::clone(&inner)),
         Stats::new(Arc::clone(&inner)),
         Fault::new(Arc::clone(&inner), &[], 0),
     ];
-    assert!(dressed.iter().all(|disk| disk.takes_registered() == takes));
+    assert!(filtered.iter().all(|disk| disk.takes_registered() == takes));
     let members = vec![Arc::clone(&inner), Arc::clone(&inner)];
     let array = Raid0::new(4096, members, identity()).expect("an array");
     assert!(!array.takes_registered(), "what would have to be cut");

@@ -66,9 +66,9 @@ impl Filter for Fault {
         }))
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         Ok(Arc::new(Self {
-            inner: self.inner.remeasure(bytes)?,
+            inner: self.inner.resize(bytes)?,
             rules: Arc::clone(&self.rules),
             seed: self.seed,
         }))

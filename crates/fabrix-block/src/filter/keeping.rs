@@ -32,8 +32,8 @@ impl Filter for Keeping {
         self.inner.open(shard)
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let inner = self.inner.remeasure(bytes)?;
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let inner = self.inner.resize(bytes)?;
         Ok(Self::new(inner, Arc::clone(&self.kept)))
     }
 }

@@ -34,8 +34,8 @@ impl Filter for Named {
         self.inner.open(shard)
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        let inner = self.inner.remeasure(bytes)?;
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        let inner = self.inner.resize(bytes)?;
         Ok(Self::new(inner, self.identity.clone()))
     }
 }

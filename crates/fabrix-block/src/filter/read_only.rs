@@ -41,13 +41,13 @@ impl Filter for ReadOnly {
     }
 
     /// A resize is a change of the disk, so it is refused too.
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         if bytes.is_some() {
             let name = &self.inner.identity().name;
             let sentence = format!("{name} is read-only, so it cannot be given another size");
             return Err(OpenError::new(OpenErrorKind::Denied, sentence));
         }
-        Ok(Self::new(self.inner.remeasure(None)?))
+        Ok(Self::new(self.inner.resize(None)?))
     }
 }
 

@@ -271,8 +271,8 @@ impl Filter for Stats {
         }))
     }
 
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
-        Ok(self.around(self.inner.remeasure(bytes)?))
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(self.around(self.inner.resize(bytes)?))
     }
 }
 

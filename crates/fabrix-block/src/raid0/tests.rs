@@ -281,10 +281,10 @@ fn an_array_grows_when_all_of_its_members_have_and_keeps_what_it_holds() {
         let mut before = front.open(&old);
         assert_eq!(front.write(&mut before, 3, &written), Status::Ok);
         lengthen(&folder, "a", 2 << 20);
-        let one = old.remeasure(None).expect("one member has grown");
+        let one = old.resize(None).expect("one member has grown");
         assert_eq!(one.geometry().blocks, old.geometry().blocks);
         lengthen(&folder, "b", 2 << 20);
-        let new = old.remeasure(None).expect("both have grown");
+        let new = old.resize(None).expect("both have grown");
         assert_eq!(new.geometry().blocks, 2 * old.geometry().blocks);
         assert_eq!(new.identity(), old.identity());
         let mut after = front.open(&new);
@@ -305,13 +305,13 @@ fn an_array_grows_when_all_of_its_members_have_and_keeps_what_it_holds() {
 fn an_array_is_given_no_size_and_one_of_memory_keeps_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let of_files = array(4096, vec![file(&folder, "a"), ram_disk(2048)]);
-    assert!(of_files.remeasure(None).is_ok(), "the file can change");
+    assert!(of_files.resize(None).is_ok(), "the file can change");
     let of_memory = array(4096, vec![ram_disk(64), ram_disk(64)]);
     for (array, bytes, says) in [
         (of_files, Some(4 << 20), "resize those"),
         (of_memory, None, "no member"),
     ] {
-        let error = array.remeasure(bytes).err().expect("refused");
+        let error = array.resize(bytes).err().expect("refused");
         assert_eq!(error.kind, OpenErrorKind::Unsupported);
         assert!(error.sentence.contains(says), "{}", error.sentence);
     }

@@ -70,7 +70,7 @@ impl Device for RemoteUnit {
     }
 
     /// Asks the target again, and waits for the answer.
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let cannot = |error: ConnectError| error.of_disk(&self.identity.name);
         if bytes.is_some() {
             return Err(sized_elsewhere(&self.identity));

@@ -87,7 +87,7 @@ impl Device for RemoteDisk {
     }
 
     /// Asks the controller again, and waits for the answer.
-    fn remeasure(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
+    fn resize(&self, bytes: Option<u64>) -> Result<Arc<dyn Device>, OpenError> {
         let cannot = |error: ConnectError| error.of_disk(&self.identity.name);
         if bytes.is_some() {
             return Err(sized_elsewhere(&self.identity));

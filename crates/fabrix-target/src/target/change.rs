@@ -33,7 +33,7 @@ impl Target {
     ///
     /// - A disk that is removed still answers what it was asked. Later commands are told that there
     ///   is no such namespace or logical unit.
-    /// - A number may get another device of the same disk: what [`Device::remeasure`] has made of
+    /// - A number may get another device of the same disk: what [`Device::resize`] has made of
     ///   the one that is there. Every place where the disk is exported gets it in the same change.
     /// - A host that was told that no disk has a volatile cache would never flush a new one that
     ///   has: its controllers end, and it reads the truth when it connects again.

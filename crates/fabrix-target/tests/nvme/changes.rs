@@ -217,7 +217,7 @@ fn changes_that_cannot_be_are_refused_with_a_sentence(engine: Engine) {
     let in_use = stage.open_port(Listen::nvme_tcp(others));
     let in_use = in_use.expect_err("in use");
     assert!(in_use.to_string().contains("is in use"), "{in_use}");
-    let sizes = disk().remeasure(None).map(|_| ()).expect_err("refused");
+    let sizes = disk().resize(None).map(|_| ()).expect_err("refused");
     assert_eq!(sizes.kind, OpenErrorKind::Unsupported);
     expect_no_event(&mut admin, event);
     assert_eq!(changed(&mut admin), []);
@@ -264,7 +264,7 @@ fn a_file_grows_under_a_connected_host(engine: Engine) {
     let mut io = stage.io(&admin, 1);
     let data = pattern(64 << 10, 8);
     io.write(1, 0, &data);
-    let larger = file.remeasure(Some(2 << 20)).expect("a larger file");
+    let larger = file.resize(Some(2 << 20)).expect("a larger file");
     stage.replace(export(1, larger)).expect("it is");
     expect_event(&mut admin, event, NAMESPACE_CHANGED);
     assert_eq!(changed(&mut admin), [1]);

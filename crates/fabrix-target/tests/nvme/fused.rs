@@ -246,7 +246,7 @@ fn a_disk_that_grows_meanwhile_loses_no_update(engine: Engine) {
     let admin = stage.admin();
     let counting = [count(stage.io(&admin, 1)), count(stage.io(&admin, 2))];
     for mib in 2..34 {
-        let device = stage.exports()[0].device.remeasure(Some(mib << 20));
+        let device = stage.exports()[0].device.resize(Some(mib << 20));
         let device = device.expect("a larger file");
         let larger = Export { number: 1, device };
         stage.replace(larger).expect("the same disk");

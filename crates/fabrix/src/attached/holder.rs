@@ -343,7 +343,7 @@ impl Held {
     pub(crate) fn resize(&self, reported_by: Option<SocketAddr>) -> Result<(), Failure> {
         let _one_at_a_time = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Arc::clone(&self.disk.lock().unwrap_or_else(PoisonError::into_inner));
-        let fresh = disk.remeasure(None); // a target may take long to answer
+        let fresh = disk.resize(None); // a target may take long to answer
         if let Some(fault) = fresh.as_ref().err().and_then(fault) {
             self.paths.set_fault(reported_by, Some(&fault));
         }

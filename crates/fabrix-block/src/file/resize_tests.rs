@@ -20,7 +20,7 @@ fn disk(folder: &tempfile::TempDir) -> Arc<FileDisk> {
 }
 
 fn refusal(device: &dyn Device, bytes: Option<u64>) -> (OpenErrorKind, String) {
-    match device.remeasure(bytes) {
+    match device.resize(bytes) {
         Ok(_) => panic!("{bytes:?} is refused"),
         Err(error) => (error.kind, error.sentence),
     }
@@ -33,7 +33,7 @@ fn a_file_is_given_another_size_and_stays_the_same_disk() {
         let old = disk(&folder);
         let mut before = front.open(&old);
         assert_eq!(front.write(&mut before, 0, &[7; 4096]), Status::Ok);
-        let new = old.remeasure(Some(4 * MIB)).expect("a larger one");
+        let new = old.resize(Some(4 * MIB)).expect("a larger one");
         assert_eq!(new.geometry().blocks, 4 * MIB / 512);
         assert_eq!(new.identity(), old.identity());
         assert_eq!(new.geometry().block_bytes, old.geometry().block_bytes);
@@ -52,7 +52,7 @@ fn a_file_is_given_another_size_and_stays_the_same_disk() {
             Ok(vec![7; 4096]),
             "both are in use"
         );
-        let small = new.remeasure(Some(512)).expect("one block");
+        let small = new.resize(Some(512)).expect("one block");
         assert_eq!(small.geometry().blocks, 1);
         let mut channel = front.open(&small);
         assert_eq!(front.read(&mut channel, 0, 1), Ok(vec![7; 512]));
@@ -68,7 +68,7 @@ fn a_file_that_somebody_else_has_grown_is_measured_again() {
         .open(folder.path().join("disk"))
         .expect("the file");
     file.set_len(3 * MIB + 100).expect("a longer file");
-    let grown = disk.remeasure(None).expect("the same disk");
+    let grown = disk.resize(None).expect("the same disk");
     assert_eq!(grown.geometry().blocks, 3 * MIB / 512);
     assert!(
         grown.notes()[0].contains("the last 100 of"),
@@ -105,10 +105,7 @@ fn sizes_that_cannot_be_are_refused_and_change_nothing() {
     let (kind, sentence) = refusal(&*read_only, Some(MIB));
     assert_eq!(kind, OpenErrorKind::Denied);
     assert!(sentence.contains("read-only"), "{sentence}");
-    assert!(
-        read_only.remeasure(None).is_ok(),
-        "measuring changes nothing"
-    );
+    assert!(read_only.resize(None).is_ok(), "measuring changes nothing");
     assert_eq!(fs::metadata(path).expect("the file").len(), 2 * MIB);
 }
 
@@ -116,7 +113,7 @@ fn sizes_that_cannot_be_are_refused_and_change_nothing() {
 fn the_lock_is_held_until_the_last_of_both_is_gone() {
     let folder = folder();
     let old = disk(&folder);
-    let new = old.remeasure(Some(4 * MIB)).expect("a larger one");
+    let new = old.resize(Some(4 * MIB)).expect("a larger one");
     drop(old);
     let again = FileOptions {
         create_bytes: None,
@@ -135,10 +132,10 @@ fn a_degraded_disk_stays_degraded() {
     let kernel = Kernel::default();
     let mut front = kernel.front_end();
     let mut channel = front.open(&old);
-    let earlier = old.remeasure(None).expect("the same disk");
+    let earlier = old.resize(None).expect("the same disk");
     kernel.script_results(&[-fabrix_rt::errno::EIO]);
     assert_eq!(front.flush(&mut channel), Status::Degraded);
-    let later = old.remeasure(Some(4 * MIB)).expect("a larger one");
+    let later = old.resize(Some(4 * MIB)).expect("a larger one");
     for disk in [earlier, later] {
         let mut channel = front.open(&disk);
         assert_eq!(front.flush(&mut channel), Status::Degraded);
@@ -173,7 +170,7 @@ fn what_stands_in_front_of_a_file_stands_in_front_of_the_new_one() {
     };
     let stats = Stats::new(Fault::new(disk(&folder), &[second_write], 0));
     let old = Exclusive::new(Arc::clone(&stats) as Arc<dyn Device>);
-    let new = old.remeasure(Some(4 * MIB)).expect("a larger one");
+    let new = old.resize(Some(4 * MIB)).expect("a larger one");
     assert_eq!(new.geometry().blocks, 4 * MIB / 512);
     let (mut before, mut after) = (front.open(&old), front.open(&new));
     assert_eq!(front.write(&mut before, 0, &[1; 512]), Status::Ok);
@@ -187,7 +184,7 @@ fn what_stands_in_front_of_a_file_stands_in_front_of_the_new_one() {
         2,
         "counts are those of the disk"
     );
-    let read_only = ReadOnly::new(new).remeasure(None).expect("the same disk");
+    let read_only = ReadOnly::new(new).resize(None).expect("the same disk");
     let mut channel = front.open(&read_only);
     assert_eq!(
         front.write(&mut channel, 0, &[1; 512]),
@@ -205,7 +202,7 @@ fn old_and_new_disk_compare_and_write_as_one() {
             on: On::Write,
         };
         let old = Exclusive::new(Fault::new(disk(&folder), &[slow], 0));
-        let new = old.remeasure(Some(4 * MIB)).expect("a larger one");
+        let new = old.resize(Some(4 * MIB)).expect("a larger one");
         let (mut before, mut after) = (front.open(&old), front.open(&new));
         let write = crate::Operation::Write { durable: false };
         let written = front
